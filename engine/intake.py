@@ -1,0 +1,305 @@
+"""Where every message enters the log: checked, routed, admitted, appended, all or none.
+
+`send` is for producers, `put` for the engine's own messages (retries, dead letters, messages whose
+time has come). What waits, and where, is decided by admission rules that `broker.py` hands in.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+from engine.clock import Clock
+from engine.errors import EngineError, Forbidden, Invalid
+from engine.events import Appended, Events, SendRefused
+from engine.message import (
+    BATCH_BYTES_MAX,
+    BATCH_COUNT_MAX,
+    BODY_BYTES_MAX,
+    NAME_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    RESERVED,
+    WAIT,
+    Message,
+    Promise,
+    Sent,
+)
+from engine.store.store import Store
+from engine.topic.catalog import Catalog, TopicConfig, TopicType
+from engine.topic.names import CLOSED_TOPICS, is_group_topic
+from engine.topic.route import Router, check_queue
+
+MESSAGE_ID_LENGTH_MAX = 64
+MESSAGE_GROUP_LENGTH_MAX = 64
+KEYS_MAX = 64
+PROPERTIES_MAX = 128
+
+
+Check = Callable[[int, Message, TopicConfig | None], TopicConfig]
+
+
+class AdmissionRule(Protocol):
+    """Asked for each message that is not plain: it has a delay, or goes to a group's topic."""
+
+    def admit(self, message: Message, now_ms: int) -> Message:
+        """The message to store instead, perhaps in a waiting topic; raises Refused or Invalid."""
+
+
+class Intake:
+    """Turns messages into records; a refused call stores nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        router: Router,
+        clock: Clock,
+        events: Events,
+        *,
+        promise: Promise,
+        rules: Sequence[AdmissionRule] = (),
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._router = router
+        self._clock = clock
+        self._events = events
+        self._promise = promise
+        self._rules = tuple(rules)
+
+    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> Sent:
+        """Accept a producer's messages; at most 4,096 and 4 MiB of bodies at once.
+
+        Sets `queue` and `born_ms` where the producer did not. Invalid names the
+        field as `messages[3].tag`; TopicNotFound, Forbidden and DiskFull speak for the whole call.
+        """
+        try:
+            return self._accept(messages, promise, self._check_sent)
+        except EngineError as error:
+            if self._events.is_heard:
+                topic = messages[0].topic if messages else ""
+                self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
+            raise
+
+    def put(self, messages: Sequence[Message]) -> Sent:
+        """Accept the engine's own messages, which may go to system topics."""
+        return self._accept(messages, Promise.STORED, self._get_topic)
+
+    def _accept(
+        self,
+        messages: Sequence[Message],
+        promise: Promise | None,
+        check: Check,
+    ) -> Sent:
+        _check_batch(messages)
+        now_ms = self._clock.now_ms()
+        topics: dict[str, TopicConfig] = {}
+        turns: dict[str, int] = {}  # a batch without groups stays together, as RocketMQ's does
+        special: list[int] = []
+        topic, name = None, ""
+        for index, message in enumerate(messages):
+            if message.topic != name:
+                name, topic = message.topic, topics.get(message.topic)
+            topic = topics[name] = check(index, message, topic)
+            if not message.born_ms:
+                message.born_ms = now_ms
+            if message.queue < 0:
+                message.queue = self._route(message, topic, turns)
+            if not is_plain(message):
+                special.append(index)
+        if special:
+            messages = list(messages)
+            for index in special:
+                messages[index] = self._admit(messages[index], now_ms)
+        kept = self._promise_of(promise, topics)
+        waits = kept is Promise.STORED or any(m.properties.get(WAIT) != "false" for m in messages)
+        sent = self._store.append(messages, promise=kept, waits=waits)
+        if self._events.is_heard:
+            self._tell(sent, messages, now_ms)
+        return sent
+
+    def _route(self, message: Message, topic: TopicConfig, turns: dict[str, int]) -> int:
+        if message.message_group:
+            return self._router.group_queue(topic, message.message_group)
+        turn = turns.get(topic.name)
+        if turn is None:
+            turn = turns[topic.name] = self._router.next_queue(topic)
+        return turn
+
+    def _admit(self, message: Message, now_ms: int) -> Message:
+        for rule in self._rules:
+            message = rule.admit(message, now_ms)
+        return message
+
+    def _promise_of(self, asked: Promise | None, topics: dict[str, TopicConfig]) -> Promise:
+        """The strongest of what was asked for, the topics' and the broker's."""
+        if asked is Promise.FLUSHED:
+            return Promise.FLUSHED
+        defaults = (topic.promise or self._promise for topic in topics.values())
+        return Promise.FLUSHED if Promise.FLUSHED in defaults else Promise.STORED
+
+    def _get_topic(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
+        return known or self._catalog.ensure_system(message.topic)
+
+    def _check_sent(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
+        try:
+            topic = known or self._open_topic(message)
+            if not is_simple(message, topic):
+                check_message(message, topic)
+        except Invalid as error:
+            error.field = f"messages[{index}].{error.field}"
+            raise
+        return topic
+
+    def _open_topic(self, message: Message) -> TopicConfig:
+        if message.topic in CLOSED_TOPICS:
+            raise Forbidden(
+                f"nobody may send to {message.topic!r}, the engine writes it itself",
+                field="topic",
+                remedy="send to a topic of your own",
+            )
+        topic = self._catalog.find(message.topic)
+        if topic is None and is_group_topic(message.topic):
+            topic = self._catalog.ensure_system(message.topic)
+        topic = topic or self._catalog.ensure(message.topic)
+        if not topic.is_writable:
+            raise Forbidden(
+                f"topic {topic.name!r} is not open for writing",
+                field="topic",
+                remedy="give it write permission",
+            )
+        return topic
+
+    def _tell(self, sent: Sent, messages: Sequence[Message], now_ms: int) -> None:
+        runs: dict[tuple[str, int], list[int]] = {}
+        for message, offset in zip(messages, sent.offsets, strict=True):
+            run = runs.setdefault((message.topic, message.queue), [offset, 0, 0])
+            run[1] += 1
+            run[2] += len(message.body)
+        for (topic, queue), (offset, count, size_bytes) in runs.items():
+            self._events.emit(Appended(now_ms, topic, queue, offset, count, size_bytes))
+
+
+def is_plain(message: Message) -> bool:
+    """Whether no admission rule has anything to say: nearly every message."""
+    return not message.delay_level and message.topic[0] != "%"
+
+
+def is_simple(message: Message, topic: TopicConfig) -> bool:
+    """Whether a body and perhaps a tag is all there is: nothing else to check, and quickly seen."""
+    return (
+        0 < len(message.body) <= BODY_BYTES_MAX
+        and not message.keys
+        and not message.properties
+        and not message.message_group
+        and not message.message_id
+        and message.queue < 0
+        and topic.type is not TopicType.FIFO
+        and (not message.tag or _is_good_tag(message.tag))
+    )
+
+
+def check_message(message: Message, topic: TopicConfig) -> None:
+    """Raise Invalid or Forbidden for the first thing wrong with a producer's message."""
+    size = len(message.body)
+    if not 0 < size <= BODY_BYTES_MAX:
+        raise Invalid(
+            f"the body has {size} bytes, it must be 1 to {BODY_BYTES_MAX}",
+            field="body",
+            remedy="send a body" if not size else "split it, or send a reference to it",
+            code="invalid_size",
+        )
+    if message.tag and not _is_good_tag(message.tag):
+        raise _unprintable(
+            "tag", "the tag is '*', holds '|' or a control character, or has a space at an end"
+        )
+    for key in message.keys:
+        if not key.isprintable() or not key or " " in key:
+            raise _unprintable("keys", "a key is empty or holds a space or a control character")
+    if message.queue >= 0:
+        check_queue(topic, message.queue)
+    if message.properties:
+        check_properties(message.properties)
+    if message.message_group or topic.type is TopicType.FIFO:
+        _check_message_group(message.message_group)
+    if len(message.keys) > KEYS_MAX or len(message.message_id) > MESSAGE_ID_LENGTH_MAX:
+        raise Invalid(
+            f"at most {KEYS_MAX} keys, and {MESSAGE_ID_LENGTH_MAX} characters of message id",
+            field="keys" if len(message.keys) > KEYS_MAX else "message_id",
+            remedy="send fewer or shorter ones",
+        )
+    if message.message_id and not (message.message_id.isascii() and message.message_id.isalnum()):
+        raise Invalid(
+            "a message id is made of letters and digits",
+            field="message_id",
+            remedy="leave it out: the broker makes one",
+        )
+
+
+def check_properties(properties: dict[str, str]) -> None:
+    """Invalid for a reserved or empty name, an empty value, or a separator inside either."""
+    if len(properties) > PROPERTIES_MAX:
+        raise Invalid(
+            f"{len(properties)} properties, {PROPERTIES_MAX} is the most",
+            field="properties",
+            remedy="send fewer, or move them into the body",
+        )
+    for name, value in properties.items():
+        if name in RESERVED and name != WAIT:
+            raise Invalid(
+                f"the property name {name!r} is reserved",
+                field=f"properties.{name}",
+                remedy="use the field made for it, or another name",
+                code="reserved_property",
+            )
+        if not name.strip() or not value.strip() or _SEPARATORS.intersection(name + value):
+            raise Invalid(
+                f"the property {name!r} has an empty name or value, or holds \\x01 or \\x02",
+                field=f"properties.{name}",
+                remedy="give both a text without those characters",
+            )
+
+
+_SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR))
+
+
+@lru_cache(maxsize=4096)
+def _is_good_tag(tag: str) -> bool:
+    return tag.isprintable() and "|" not in tag and tag == tag.strip() and tag != "*"
+
+
+@lru_cache(maxsize=4096)
+def _check_message_group(message_group: str) -> None:
+    if not message_group:
+        raise Invalid(
+            "a FIFO topic's messages need a message group",
+            field="message_group",
+            remedy="name what must stay in order, such as the order's number",
+        )
+    if len(message_group) > MESSAGE_GROUP_LENGTH_MAX or not message_group.isprintable():
+        raise _unprintable(
+            "message_group",
+            f"the message group is longer than {MESSAGE_GROUP_LENGTH_MAX} or holds a control "
+            "character",
+        )
+
+
+def _unprintable(field: str, detail: str) -> Invalid:
+    return Invalid(detail, field=field, remedy="use printable characters, or leave it out")
+
+
+def _check_batch(messages: Sequence[Message]) -> None:
+    if not 0 < len(messages) <= BATCH_COUNT_MAX:
+        raise Invalid(
+            f"{len(messages)} messages in one call, it must be 1 to {BATCH_COUNT_MAX}",
+            field="messages",
+            remedy="send at least one" if not messages else "split the batch",
+            code="invalid_size",
+        )
+    size = sum([len(message.body) for message in messages])
+    if size > BATCH_BYTES_MAX:
+        raise Invalid(
+            f"the bodies have {size} bytes together, {BATCH_BYTES_MAX} is the most",
+            field="messages",
+            remedy="split the batch",
+            code="invalid_size",
+        )

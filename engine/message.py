@@ -1,0 +1,223 @@
+"""The message: what a producer hands in, what the log keeps, what a consumer gets.
+
+Property names are RocketMQ's (MessageConst); those in `RESERVED` cannot be set by a user.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from engine.host import pack_host
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+PROPERTIES_BYTES_MAX = 32767
+BATCH_COUNT_MAX = 4096
+BATCH_BYTES_MAX = 4 * 1024 * 1024
+
+NAME_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+
+TAGS = "TAGS"
+KEYS = "KEYS"
+UNIQ_KEY = "UNIQ_KEY"
+SHARDING_KEY = "__SHARDINGKEY"
+DELAY = "DELAY"
+WAIT = "WAIT"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+RETRY_TOPIC = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+
+# KiteMQ's own, written by the engine only. SOURCE ties a moved message to the place it left
+# ("group@topic@queue@offset"): the moved record is itself the proof that its source is done, so a
+# crash between the two writes is healed by reading the log again.
+SOURCE = "KITE_SOURCE"
+FAILED_ERROR = "KITE_ERROR"
+FAILED_CLIENT = "KITE_CLIENT"
+FAILED_REASON = "KITE_REASON"
+EVENT_MS = "KITE_EVENT_MS"  # event time stated by the producer, ms since 1970 UTC; not reserved
+
+RESERVED = frozenset(
+    """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
+    TRACE_ON UNIQ_KEY EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME INNER_NUM INNER_BASE
+    DUP_INFO CHECK_IMMUNITY_TIME_IN_SECONDS TRAN_PREPARED_QUEUE_OFFSET __transactionId__
+    TRANSACTION_CHECK_TIMES INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME
+    PUSH_REPLY_TIME CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME __SHARDINGKEY REDIRECT
+    INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TRACE_CONTEXT TIMER_DELAY_SEC TIMER_DELAY_MS
+    TIMER_DELIVER_MS __BORNHOST BORN_TIMESTAMP TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES
+    TIMER_OUT_MS TIMER_DEL_UNIQKEY DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
+    KITE_SOURCE KITE_ERROR KITE_CLIENT KITE_REASON""".split()
+)
+
+
+class Promise(StrEnum):
+    """What "accepted" means: in the page cache (survives a killed process), or on the disk."""
+
+    STORED = "stored"
+    FLUSHED = "flushed"
+
+
+class Message(msgspec.Struct, gc=False):
+    """A message on its way into the log.
+
+    `properties` holds everything that has no field of its own; a door checks it against
+    `RESERVED`, the engine adds to it. `queue` -1 lets the router choose. `attempt` starts at 1
+    (RocketMQ's reconsumeTimes + 1).
+    """
+
+    topic: str
+    body: bytes
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    message_group: str = ""
+    message_id: str = ""
+    queue: int = -1
+    delay_level: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    attempt: int = 1
+    born_ms: int = 0
+    born_host: str = ""  # "127.0.0.1:52100"; empty means the broker itself
+
+
+class StoredMessage(msgspec.Struct, gc=False):
+    """A message read back from the log, with every property and where it stands. Not to be changed.
+
+    `topic` and `queue` are where the record lies, which for a retry is `%RETRY%group`;
+    `origin_topic` is where it was first sent to. `offset` counts messages in the queue,
+    `position` bytes in the log. Times are ms since 1970 UTC. Hosts are "ip:port".
+    `property_block` is the stored property string, name 0x01 value 0x02 …, parsed when asked for.
+    """
+
+    topic: str
+    queue: int
+    offset: int
+    position: int
+    size_bytes: int
+    body: bytes
+    property_block: bytes
+    flag: int
+    sys_flag: int
+    attempt: int
+    born_ms: int
+    born_host: str
+    stored_ms: int
+    store_host: str
+    prepared_position: int = 0
+    parsed: dict[str, str] | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties by name."""
+        if self.parsed is None:
+            self.parsed = split_properties(str(self.property_block, "utf-8"))
+        return self.parsed
+
+    @property
+    def message_id(self) -> str:
+        """The id given when it was first sent; the same through retries and replays."""
+        return self.properties.get(UNIQ_KEY, "") or self.offset_id
+
+    @property
+    def offset_id(self) -> str:
+        """RocketMQ's offsetMsgId: this very record, as upper-case hex of host and position."""
+        return offset_id(self.store_host, self.position)
+
+    @property
+    def tag(self) -> str:
+        return self.properties.get(TAGS, "")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.properties.get(KEYS, "").split())
+
+    @property
+    def message_group(self) -> str:
+        return self.properties.get(SHARDING_KEY, "")
+
+    @property
+    def origin_topic(self) -> str:
+        """The topic its producer named: a retried or dead message remembers it."""
+        properties = self.properties
+        return properties.get(RETRY_TOPIC) or properties.get(DLQ_ORIGIN_TOPIC) or self.topic
+
+
+class Stored(msgspec.Struct, gc=False, frozen=True):
+    """The result of one accepted message: its ids and where it stands."""
+
+    message_id: str
+    topic: str
+    queue: int
+    offset: int
+    position: int
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The result of one send, by column: `offsets` and `positions` go with `messages`.
+
+    Each message carries its id, and the topic and queue in which it was stored. Where `promise` is
+    FLUSHED, it is kept only once the log is flushed up to `flush_position`: wait with
+    `Broker.when_flushed`. For STORED it holds already.
+    """
+
+    messages: Sequence[Message]
+    offsets: list[int]
+    positions: list[int]
+    promise: Promise
+    flush_position: int
+
+    @property
+    def stored(self) -> list[Stored]:
+        """A result for each message, in the order given."""
+        return [
+            Stored(message.message_id, message.topic, message.queue, offset, position)
+            for message, offset, position in zip(
+                self.messages, self.offsets, self.positions, strict=True
+            )
+        ]
+
+
+def offset_id(store_host: str, position: int) -> str:
+    """32 (IPv4) or 56 (IPv6) upper-case hex digits: host address, port (4 bytes), position (8)."""
+    return f"{pack_host(store_host).hex().upper()}{position:016X}"
+
+
+def join_properties(properties: Mapping[str, str]) -> str:
+    """The property string of a record: name 0x01 value 0x02, for each."""
+    return "".join(
+        f"{name}{NAME_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()
+    )
+
+
+def split_properties(text: str) -> dict[str, str]:
+    """Names and values; like RocketMQ's decoder it ignores an item with an empty name or value."""
+    pairs = (item.partition(NAME_SEPARATOR) for item in text.split(PROPERTY_SEPARATOR) if item)
+    return {name: value for name, _, value in pairs if name and value}
+
+
+def copy_of(stored: StoredMessage) -> Message:
+    """The same message on its way into the log once more: its named properties in their fields.
+
+    `properties` is a new dict, free to be changed; `queue` and `delay_level` are as if never set.
+    """
+    properties = dict(stored.properties)
+    return Message(
+        topic=stored.topic,
+        body=stored.body,
+        tag=properties.pop(TAGS, ""),
+        keys=tuple(properties.pop(KEYS, "").split()),
+        message_group=properties.pop(SHARDING_KEY, ""),
+        message_id=properties.pop(UNIQ_KEY, "") or stored.offset_id,
+        properties=properties,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        attempt=stored.attempt,
+        born_ms=stored.born_ms,
+        born_host=stored.born_host,
+    )

@@ -1,0 +1,1 @@
+"""Bytes: records, segments, commit log, flush, dispatch, consume queues, key index, recovery."""

@@ -1,0 +1,211 @@
+"""The commit log: fixed-size segment files, one after another, written only at the end.
+
+Promises that what `append` accepted lies contiguously in one segment, and that a refused append
+leaves `written` where it was. It knows sizes and positions; records are `record.py`'s, and what
+makes them readable to consumers is `dispatch.py`'s.
+"""
+
+import errno
+from bisect import bisect_right
+from pathlib import Path
+
+from engine.errors import Corrupt, DiskFull, Invalid
+from engine.store.files import File, Files
+from engine.store.record import BLANK, BLANK_BYTES_MIN, MAGIC_BLANK
+
+NAME_DIGITS = 20
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Segment:
+    """One file of the log; `base` is the position of its first byte."""
+
+    __slots__ = ("base", "file", "path")
+
+    def __init__(self, base: int, path: Path, file: File) -> None:
+        self.base = base
+        self.path = path
+        self.file = file
+
+
+class CommitLog:
+    """`written` is the position after the last record; `oldest` that of the first byte kept."""
+
+    def __init__(self, files: Files, directory: Path, segment_bytes: int) -> None:
+        self._files = files
+        self._directory = directory
+        self.segment_bytes = segment_bytes
+        self._segments: list[Segment] = []
+        self._bases: list[int] = []
+        self.written = 0
+        self.unsynced: dict[int, File] = {}  # by base: files with bytes that no sync covered yet
+
+    @property
+    def oldest(self) -> int:
+        return self._bases[0] if self._bases else self.written
+
+    def open(self) -> None:
+        """Open every segment found; Corrupt when a name or size is not what the settings say."""
+        self._files.make_directory(self._directory)
+        for name in self._files.names(self._directory):
+            if len(name) == NAME_DIGITS and name.isdigit():
+                self._open_segment(int(name), create=False)
+        for before, after in zip(self._bases, self._bases[1:], strict=False):
+            if after != before + self.segment_bytes:
+                raise Corrupt(
+                    f"the log has a hole: segment {before:020d} is followed by {after:020d}",
+                    remedy="bring the missing file back, or move the older ones away",
+                )
+
+    def room(self) -> int:
+        """Bytes left in the current segment, the end marker's reserve included."""
+        return self._end() - self.written
+
+    def place(self, size_bytes: int) -> int:
+        """The position at which a batch of `size_bytes` goes, rolling to a new segment if needed.
+
+        At least 8 bytes always remain for the blank record that closes a segment; DiskFull or
+        Invalid (larger than a segment) leave the log as it was.
+        """
+        if size_bytes + BLANK_BYTES_MIN > self.segment_bytes:
+            raise Invalid(
+                f"{size_bytes} bytes do not fit a log segment of {self.segment_bytes}",
+                field="messages",
+                remedy="send fewer messages at once, or set larger segments",
+                code="invalid_size",
+            )
+        if not self._segments:
+            self._open_segment(self.written, create=True)
+        if size_bytes + BLANK_BYTES_MIN > self.room():
+            self._roll()
+        return self.written
+
+    def append(self, data: bytes, position: int) -> None:
+        """Write `data` at `position`, which `place` just gave, in one write."""
+        assert position == self.written, "append without place"
+        segment = self._segments[-1]
+        self._write(segment, data, position)
+        self.written = position + len(data)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Bytes of one segment from `position`, at most `size_bytes`; empty when not kept."""
+        segment = self._find(position)
+        if segment is None:
+            return b""
+        end = min(self.written, segment.base + self.segment_bytes)
+        size_bytes = min(size_bytes, end - position)
+        return segment.file.pread(size_bytes, position - segment.base) if size_bytes > 0 else b""
+
+    def bases(self) -> tuple[int, ...]:
+        """Start positions of the segments, oldest first."""
+        return tuple(self._bases)
+
+    def truncate(self, position: int) -> None:
+        """Forget everything from `position` on, leaving zeros, so that no stale record shows."""
+        while self._segments and self._segments[-1].base >= position and self._segments[-1].base:
+            if self._segments[-1].base == position and len(self._segments) == 1:
+                break
+            self._drop(len(self._segments) - 1)
+        if self._segments:
+            segment = self._segments[-1]
+            segment.file.truncate(position - segment.base)
+            segment.file.truncate(self.segment_bytes)
+            self.unsynced[segment.base] = segment.file
+        self.written = position
+
+    def expire(self, position: int) -> list[Path]:
+        """Let go of segments wholly below `position`, never the last; their files to delete."""
+        paths = []
+        while len(self._segments) > 1 and self._bases[1] <= position:
+            paths.append(self._segments[0].path)
+            self._close(0)
+        return paths
+
+    def take_unsynced(self) -> list[File]:
+        """Files that a sync has to cover; the caller syncs them or puts them back."""
+        files = list(self.unsynced.values())
+        self.unsynced = {}
+        return files
+
+    def mark_unsynced(self, position: int) -> None:
+        """Everything from `position` on has to be covered by the next sync."""
+        for segment in self._segments:
+            if segment.base + self.segment_bytes > position:
+                self.unsynced[segment.base] = segment.file
+
+    def close(self) -> None:
+        while self._segments:
+            self._close(0)
+
+    def _end(self) -> int:
+        return self._segments[-1].base + self.segment_bytes
+
+    def _find(self, position: int) -> Segment | None:
+        index = bisect_right(self._bases, position) - 1
+        if index < 0 or position >= self.written:
+            return None
+        return self._segments[index]
+
+    def _roll(self) -> None:
+        segment, end = self._segments[-1], self._end()
+        if end > self.written:
+            self._write(segment, BLANK.pack(end - self.written, MAGIC_BLANK), self.written)
+        self._open_segment(end, create=True)
+        self.written = end
+
+    def _write(self, segment: Segment, data: bytes, position: int) -> None:
+        try:
+            segment.file.pwrite(data, position - segment.base)
+        except OSError as error:
+            self._erase(segment, position, len(data))
+            if error.errno in DISK_FULL_ERRORS:
+                raise disk_full(str(error)) from error
+            raise Corrupt(f"the log cannot be written: {error}") from error
+        self.unsynced[segment.base] = segment.file
+
+    def _erase(self, segment: Segment, position: int, size_bytes: int) -> None:
+        """Best effort after a half-done write: no part of a refused batch may come to life."""
+        try:
+            segment.file.truncate(position - segment.base)
+            segment.file.truncate(self.segment_bytes)
+        except OSError:
+            return
+
+    def _open_segment(self, base: int, *, create: bool) -> None:
+        path = self._directory / f"{base:0{NAME_DIGITS}d}"
+        try:
+            file = self._files.open(path, create=create)
+            if create or file.size() == 0:
+                file.truncate(self.segment_bytes)
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRORS:
+                raise disk_full(str(error)) from error
+            raise
+        if file.size() != self.segment_bytes:
+            raise Corrupt(
+                f"segment {path.name} has {file.size()} bytes, the setting says "
+                f"{self.segment_bytes}",
+                field="segment_bytes",
+                remedy="start with the segment size that the store was made with",
+            )
+        self._segments.append(Segment(base, path, file))
+        self._bases.append(base)
+
+    def _drop(self, index: int) -> None:
+        path = self._segments[index].path
+        self._close(index)
+        self._files.remove(path)
+
+    def _close(self, index: int) -> None:
+        segment = self._segments.pop(index)
+        del self._bases[index]
+        self.unsynced.pop(segment.base, None)
+        segment.file.close()
+
+
+def disk_full(detail: str) -> DiskFull:
+    return DiskFull(
+        f"the disk has no room for more messages ({detail})",
+        retry_after_s=10.0,
+        remedy="free some disk; reading and acknowledging go on meanwhile",
+    )

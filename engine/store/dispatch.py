@@ -1,0 +1,107 @@
+"""From the log to its readers: consume queues, key index, and whoever waits for arrivals.
+
+Batches become readable in log order. One that was promised `flushed` holds back itself and what
+follows until the flush, so that no consumer sees what a power loss could still take.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.message import Message, StoredMessage
+from engine.store.consume_queue import ENTRY, ConsumeQueue
+from engine.store.encode import Run, is_own_id
+from engine.store.key_index import KeyIndex
+
+PIECE_COUNT = 1000
+
+OnVisible = Callable[[str, int, int, list[int]], None]
+
+
+class Batch(NamedTuple):
+    """One write of the log, on its way to the readers."""
+
+    end: int
+    stored_ms: int
+    is_held: bool
+    runs: list[Run]
+    keyed: list[tuple[Message, int]]
+
+
+class Dispatch:
+    """`position` is the end of what is readable."""
+
+    def __init__(self, index: KeyIndex) -> None:
+        self._index = index
+        self._held: deque[Batch] = deque()
+        self.on_visible: list[OnVisible] = []
+        self.position = 0
+
+    def add(self, batch: Batch) -> None:
+        """Make `batch` readable, now or when the flush lets it through."""
+        if batch.is_held or self._held:
+            self._held.append(batch)
+        else:
+            self._show(batch)
+
+    def release(self, flushed: int) -> None:
+        """The log is on disk up to `flushed`: show what waited for that."""
+        held = self._held
+        while held and (not held[0].is_held or held[0].end <= flushed):
+            self._show(held.popleft())
+
+    def _show(self, batch: Batch) -> None:
+        if batch.keyed:
+            self._index.add_all(batch.keyed, batch.stored_ms)
+        for run in batch.runs:
+            first = run.queue.visible
+            run.queue.append(run.packed())
+            for listener in self.on_visible:
+                listener(run.queue.id.topic, run.queue.id.queue, first, run.tag_codes)
+        self.position = batch.end
+
+
+class Redispatch:
+    """In recovery: records read back go to their queues and the index again, in large pieces."""
+
+    def __init__(
+        self,
+        index: KeyIndex,
+        queue_of: Callable[[str, int], ConsumeQueue],
+        code_of: Callable[[StoredMessage], int],
+    ) -> None:
+        self._index = index
+        self._queue_of = queue_of
+        self._code_of = code_of
+        self._entries: dict[tuple[str, int], bytearray] = {}
+        self._messages: list[StoredMessage] = []
+
+    def add(self, message: StoredMessage) -> None:
+        """Dispatch one record, unless its queue has it; a gap before it is filled."""
+        if self._messages and (
+            message.stored_ms != self._messages[0].stored_ms or len(self._messages) >= PIECE_COUNT
+        ):
+            self.finish()
+        if message.keys or not is_own_id(message.message_id, message.position):
+            self._messages.append(message)
+        key = (message.topic, message.queue)
+        pending = self._entries.setdefault(key, bytearray())
+        queue = self._queue_of(*key)
+        end = queue.visible + len(pending) // ENTRY.size
+        if message.offset < end:
+            return
+        if message.offset > end:
+            queue.append(bytes(pending))
+            pending.clear()
+            queue.fill_to(message.offset)
+        pending += ENTRY.pack(message.position, message.size_bytes, self._code_of(message))
+
+    def finish(self) -> None:
+        """Write what is pending."""
+        for key, pending in self._entries.items():
+            self._queue_of(*key).append(bytes(pending))
+        self._entries.clear()
+        if self._messages:
+            keyed = [(message, message.position) for message in self._messages]
+            self._index.add_all(keyed, self._messages[0].stored_ms)
+            self._messages.clear()

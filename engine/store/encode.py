@@ -1,0 +1,207 @@
+"""A batch of messages as the bytes of their records and queue entries: the store's inner loop.
+
+Written for few Python steps per message: what neighbours share (topic, tag, hosts, times, body
+length) is packed once and joined in by reference.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from zlib import crc32
+
+import msgspec
+
+from engine.host import IPV6_BYTES, pack_host
+from engine.message import NAME_SEPARATOR, UNIQ_KEY, Message
+from engine.store.consume_queue import ENTRY, ConsumeQueue
+from engine.store.hashing import tag_hash
+from engine.store.record import (
+    BORN_HOST_V6,
+    CRC_MASK,
+    HEAD,
+    SHORT,
+    STORE_HOST_V6,
+    encode_properties,
+    topic_field,
+)
+
+# The head in three pieces: what differs for each message, what a sender's messages share, and
+# the length of the body.
+OWN = struct.Struct(">iiiiiqq")  # total size, magic, CRC, queue, flag, queue offset, position
+INT = struct.Struct(">i")
+SHARED_V4 = struct.Struct(">iq8sq8siq")  # system flag, born, host, stored, host, times, prepared
+assert OWN.size + SHARED_V4.size + INT.size == HEAD.size
+
+TagCode = Callable[[int, int], int]
+QueueOf = Callable[[str, int], ConsumeQueue]
+
+
+class Run(msgspec.Struct):
+    """Messages of one batch that go to one queue: their entries' fields and tag codes."""
+
+    queue: ConsumeQueue
+    fields: list[int]  # position, size, tag code, for each message
+    tag_codes: list[int]
+
+    def packed(self) -> bytes:
+        """The queue entries of the run."""
+        return entries_layout(len(self.tag_codes)).pack(*self.fields)
+
+
+class Encoded(msgspec.Struct):
+    """A batch ready to be written at the position it was encoded for."""
+
+    data: bytes
+    runs: list[Run]
+    offsets: list[int]
+    positions: list[int]
+    named: list[Message]  # whose ids were made here, from their positions
+    keyed: list[tuple[Message, int]]  # to be indexed, with their positions
+
+
+class Encoder:
+    """Encodes for one store.
+
+    A message without an id gets one that says where it lies: `id_prefix` (16 hex digits) and its
+    position (16), so that it is found without an index. `tag_codes` gives, by topic, another third
+    field of queue entries.
+    """
+
+    def __init__(
+        self, store_host: str, id_prefix: str, queue_of: QueueOf, tag_codes: dict[str, TagCode]
+    ) -> None:
+        assert len(id_prefix) == ID_PREFIX_DIGITS
+        self._host = pack_host(store_host)
+        self._host_flag = STORE_HOST_V6 if len(self._host) == IPV6_BYTES else 0
+        self._id_prefix = id_prefix
+        self._queue_of = queue_of
+        self._tag_codes = tag_codes
+
+    def encode(self, messages: Sequence[Message], position: int, stored_ms: int) -> Encoded:
+        """Records of `messages` for `position`; Invalid when one's properties are too long."""
+        parts: list[bytes] = []
+        offsets: list[int] = []
+        positions: list[int] = []
+        named: list[Message] = []
+        keyed: list[tuple[Message, int]] = []
+        runs: dict[tuple[str, int], Run] = {}
+        pack_own, id_prefix, start_of_run = OWN.pack, self._id_prefix, 0
+        magic, code, fields, codes = 0, 0, [0], [0]
+        last_topic, last_queue, last_tag = "", -1, None
+        last_born_ms, last_host, last_attempt, last_flag = -1, "", 0, 0
+        shared = before = after = b""
+        fixed_bytes = 0
+        for message in messages:
+            topic, queue, body, tag = message.topic, message.queue, message.body, message.tag
+            if queue != last_queue or topic != last_topic:
+                run = runs.get((topic, queue))
+                if run is None:
+                    run = runs[topic, queue] = Run(self._queue_of(topic, queue), [], [])
+                fields, codes, start_of_run = run.fields, run.tag_codes, run.queue.next_offset
+                magic = topic_field(topic)[0]
+                last_topic, last_queue, last_tag = topic, queue, None
+            if tag != last_tag:
+                last_tag = tag
+                code = self._tag_code(topic, queue, tag, stored_ms)
+                before, after = plain_tail(topic, tag)
+            if (
+                message.born_ms != last_born_ms
+                or message.born_host is not last_host
+                or message.attempt != last_attempt
+                or message.sys_flag != last_flag
+            ):
+                last_born_ms, last_host = message.born_ms, message.born_host
+                last_attempt, last_flag = message.attempt, message.sys_flag
+                shared = self._shared(message, stored_ms)
+                fixed_bytes = OWN.size + len(shared) + INT.size
+            if not message.message_id:
+                message.message_id = message_id = f"{id_prefix}{position:016X}"
+                named.append(message)
+                if message.keys:
+                    keyed.append((message, position))
+            else:
+                message_id = ""
+                keyed.append((message, position))
+            if message_id and not (message.keys or message.properties or message.message_group):
+                tail = before + message_id.encode() + after
+            else:
+                tail = _tail(message)
+            body_bytes = len(body)
+            size = fixed_bytes + body_bytes + len(tail)
+            offset = start_of_run + len(codes)
+            crc = crc32(body) & CRC_MASK
+            parts += (
+                pack_own(size, magic, crc, queue, message.flag, offset, position),
+                shared,
+                _LENGTHS[body_bytes] if body_bytes < LENGTHS_MAX else INT.pack(body_bytes),
+                body,
+                tail,
+            )
+            fields += (position, size, code)
+            codes.append(code)
+            offsets.append(offset)
+            positions.append(position)
+            position += size
+        return Encoded(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
+
+    def _tag_code(self, topic: str, queue: int, tag: str, stored_ms: int) -> int:
+        code_of = self._tag_codes.get(topic)
+        return tag_hash(tag) if code_of is None else code_of(queue, stored_ms)
+
+    def _shared(self, message: Message, stored_ms: int) -> bytes:
+        """From the system flag to the prepared position; 20 bytes for a host that is IPv6."""
+        born_host = pack_host(message.born_host)
+        sys_flag = message.sys_flag | self._host_flag
+        if len(born_host) == IPV6_BYTES:
+            sys_flag |= BORN_HOST_V6
+        layout = (
+            SHARED_V4
+            if not sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)
+            else struct.Struct(f">iq{len(born_host)}sq{len(self._host)}siq")
+        )
+        born_ms = message.born_ms or stored_ms
+        times = message.attempt - 1
+        return layout.pack(sys_flag, born_ms, born_host, stored_ms, self._host, times, 0)
+
+
+ID_DIGITS = 32
+ID_PREFIX_DIGITS = 16
+LENGTHS_MAX = 4096
+_LENGTHS = tuple(INT.pack(size) for size in range(LENGTHS_MAX))
+
+
+@lru_cache(maxsize=512)
+def entries_layout(count: int) -> struct.Struct:
+    """`count` consume queue entries in one go."""
+    return struct.Struct(">" + ENTRY.format[1:] * count)
+
+
+def is_own_id(message_id: str, position: int) -> bool:
+    """Whether an id was made here for the record at `position`, so that no index needs it."""
+    return len(message_id) == ID_DIGITS and message_id.endswith(f"{position:016X}")
+
+
+def position_of_id(message_id: str) -> int | None:
+    """The position that an id made here (or an IPv4 offset id) states; None for other ids."""
+    if len(message_id) != ID_DIGITS:
+        return None
+    try:
+        return int(message_id[ID_PREFIX_DIGITS:], 16)
+    except ValueError:
+        return None
+
+
+def _tail(message: Message) -> bytes:
+    """What follows the body: topic and properties."""
+    properties = encode_properties(message)
+    return topic_field(message.topic)[1] + SHORT.pack(len(properties)) + properties
+
+
+@lru_cache(maxsize=4096)
+def plain_tail(topic: str, tag: str) -> tuple[bytes, bytes]:
+    """The tail of a message with no more than a tag, before and after its 32-digit id."""
+    mark = "0" * ID_DIGITS
+    whole = _tail(Message(topic, b"", tag, message_id=mark))
+    name = f"{UNIQ_KEY}{NAME_SEPARATOR}".encode()
+    before, _, after = whole.partition(name + mark.encode())
+    return before + name, after

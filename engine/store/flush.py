@@ -1,0 +1,90 @@
+"""Group commit: one sync of the log covers everything written before it began.
+
+The sync runs in the pool; waiters are called on the owner's thread. While one sync runs, later
+requests gather and share the next one. After a failed sync nobody is told that data is safe:
+the log is refused for writing until a restart, because the kernel may have dropped the pages.
+"""
+
+from collections.abc import Callable
+
+from engine.errors import Corrupt
+from engine.service import Service
+from engine.store.commit_log import CommitLog
+from engine.store.pool import Pool
+
+Done = Callable[[Exception | None], None]
+
+
+class Flusher(Service):
+    """`flushed` is the position up to which the log is on the disk."""
+
+    name = "flush"
+
+    def __init__(
+        self, log: CommitLog, pool: Pool, interval_s: float, on_flushed: Callable[[int], None]
+    ) -> None:
+        super().__init__()
+        self._log = log
+        self._pool = pool
+        self._interval_s = interval_s
+        self._on_flushed = on_flushed
+        self.flushed = 0
+        self.broken: Corrupt | None = None
+        self._running = False
+        self._waiting: list[tuple[int, Done]] = []
+
+    def request(self, position: int, done: Done) -> None:
+        """Call `done` once the log is on disk up to `position`; begins a sync if none runs."""
+        if self.broken is not None:
+            done(self.broken)
+        elif position <= self.flushed:
+            done(None)
+        else:
+            self._waiting.append((position, done))
+            self._begin()
+
+    def tick(self) -> float:
+        """Bring what is only stored to disk, once in every interval."""
+        if self._log.written > self.flushed:
+            self._begin()
+        return self._interval_s
+
+    def _begin(self) -> None:
+        if self._running or self.broken is not None:
+            return
+        target = self._log.written
+        files = self._log.take_unsynced()
+        self._running = True
+
+        def work() -> int:
+            for file in files:
+                file.sync()
+            return target
+
+        self._pool.submit(work, self._finish)
+
+    def _finish(self, target: int | None, error: Exception | None) -> None:
+        self._running = False
+        if error is not None or target is None:
+            self._fail(error)
+            return
+        self.flushed = max(self.flushed, target)
+        self._on_flushed(self.flushed)
+        waiting, self._waiting = self._waiting, []
+        for position, done in waiting:
+            if position <= self.flushed:
+                done(None)
+            else:
+                self._waiting.append((position, done))
+        if self._waiting:
+            self._begin()
+
+    def _fail(self, error: Exception | None) -> None:
+        self.broken = Corrupt(
+            f"the disk refused to flush the log: {error}",
+            remedy="check the disk, then restart: what was not flushed is read back and checked",
+        )
+        self._log.mark_unsynced(self.flushed)
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            done(self.broken)

@@ -1,0 +1,230 @@
+"""The progress journal: every change of topics, groups, offsets and hand-outs, in order.
+
+Appending is one write to the page cache, so a killed process forgets nothing. From time to time
+the whole state is written as a snapshot and the journal starts anew. Loading reads the newest
+whole snapshot and the journals after it; a torn last entry is cut off.
+
+On disk, both files: frames of [payload size u32][CRC-32 u32][payload], the payload being the
+msgpack array of a tagged struct. A snapshot ends with an empty payload.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Union
+from zlib import crc32
+
+import msgspec
+
+from engine.errors import Corrupt
+from engine.service import Service
+from engine.store.files import File, Files, read_whole, write_atomic
+from engine.store.pool import Pool
+
+FRAME = struct.Struct(">II")  # payload size, CRC-32
+assert FRAME.size == 8
+COMPACT_BYTES = 16 * 1024 * 1024
+COMPACT_CHECK_S = 1.0
+
+
+class JournalEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One change; subclasses set their own `tag`, which is never reused for another meaning."""
+
+
+class JournalPart:
+    """Who keeps state in the journal: its entry types, how to apply one, and a snapshot of all."""
+
+    def __init__(
+        self,
+        entry_types: Iterable[type[JournalEntry]],
+        apply: Callable[[Any], None],
+        snapshot: Callable[[], Iterable[JournalEntry]],
+    ) -> None:
+        self.entry_types = tuple(entry_types)
+        self.apply = apply
+        self.snapshot = snapshot
+
+
+class Journal(Service):
+    """`append` is for changes after `load`; parts register before it."""
+
+    name = "journal"
+
+    def __init__(
+        self, files: Files, directory: Path, pool: Pool, compact_bytes: int = COMPACT_BYTES
+    ) -> None:
+        super().__init__()
+        self._files = files
+        self._directory = directory
+        self._pool = pool
+        self._compact_bytes = compact_bytes
+        self._parts: list[JournalPart] = []
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._file: File | None = None
+        self._number = 0
+        self._size = 0
+        self._base_size = 0
+        self._compacting = False
+
+    def register(
+        self,
+        entry_types: Iterable[type[JournalEntry]],
+        apply: Callable[[Any], None],
+        snapshot: Callable[[], Iterable[JournalEntry]],
+    ) -> None:
+        """Add a part; its `snapshot` entries, applied to an empty part, must rebuild its state."""
+        self._parts.append(JournalPart(entry_types, apply, snapshot))
+
+    def load(self) -> int:
+        """Apply what was kept; returns how many entries were."""
+        self._files.make_directory(self._directory)
+        snapshots, journals = self._numbers("snapshot"), self._numbers("journal")
+        applied = 0
+        for number in reversed(snapshots):
+            entries = self._read_snapshot(number)
+            if entries is not None:
+                self._number = number
+                applied += self._apply(entries)
+                break
+        for number in journals:
+            if number >= self._number:
+                applied += self._load_journal(number)
+        self._open(max([self._number, *journals]))
+        return applied
+
+    def append(self, entry: JournalEntry) -> None:
+        """Keep one change; in the page cache when this returns. Corrupt when it cannot be."""
+        payload = self._encode(entry)
+        self._write(FRAME.pack(len(payload), crc32(payload)) + payload)
+
+    def append_all(self, entries: Iterable[JournalEntry]) -> None:
+        """Keep several changes with one write."""
+        data = b"".join(map(self._frame, entries))
+        if data:
+            self._write(data)
+
+    def tick(self) -> float:
+        """Start a new journal with a snapshot when the current one has grown."""
+        if self._size >= self._base_size + self._compact_bytes and not self._compacting:
+            self.compact()
+        return COMPACT_CHECK_S
+
+    def compact(self) -> None:
+        """Snapshot now; the file work goes to the pool. A crash in between reads the old ones."""
+        assert self._file is not None
+        snapshot = self._snapshot_bytes()
+        old, old_file = self._number, self._file
+        self._open(old + 1)
+        self._base_size = 0
+        self._compacting = True
+        path = self._path("snapshot", self._number)
+
+        def work() -> None:
+            write_atomic(self._files, path, snapshot)
+            old_file.close()
+            for number in range(old, -1, -1):
+                stale = [self._path(kind, number) for kind in ("journal", "snapshot")]
+                if not any(map(self._files.exists, stale)):
+                    break
+                for stale_path in stale:
+                    self._files.remove(stale_path)
+
+        self._pool.submit(work, self._compacted)
+
+    def sync_file(self) -> File | None:
+        """The file that a checkpoint has to bring to disk before it moves on."""
+        return self._file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.sync()
+            self._file.close()
+            self._file = None
+
+    def _compacted(self, _: None, error: Exception | None) -> None:
+        self._compacting = False
+        if error is not None:
+            self.failure = f"snapshot not written: {error}"
+            self._base_size = self._size  # try again after as much again
+        else:
+            self.failure = ""
+
+    def _frame(self, entry: JournalEntry) -> bytes:
+        payload = self._encode(entry)
+        return FRAME.pack(len(payload), crc32(payload)) + payload
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None, "journal used before load or after close"
+        try:
+            self._file.pwrite(data, self._size)
+        except OSError as error:
+            raise Corrupt(
+                f"progress cannot be written: {error}", remedy="free some disk, then restart"
+            ) from error
+        self._size += len(data)
+
+    def _snapshot_bytes(self) -> bytes:
+        frames = [self._frame(entry) for part in self._parts for entry in part.snapshot()]
+        return b"".join(frames) + FRAME.pack(0, 0)
+
+    def _read_snapshot(self, number: int) -> list[JournalEntry] | None:
+        data = read_whole(self._files, self._path("snapshot", number))
+        payloads = list(_iter_payloads(data))
+        end = sum(len(payload) + FRAME.size for payload in payloads)
+        if data[end : end + FRAME.size] != FRAME.pack(0, 0):
+            return None
+        decoder = self._decoder()
+        return [decoder.decode(payload) for payload in payloads]
+
+    def _load_journal(self, number: int) -> int:
+        self._number = number
+        path = self._path("journal", number)
+        data = read_whole(self._files, path)
+        payloads = list(_iter_payloads(data))
+        decoder = self._decoder()
+        count = self._apply([decoder.decode(payload) for payload in payloads])
+        end = sum(len(payload) + FRAME.size for payload in payloads)
+        if end < len(data):
+            file = self._files.open(path)
+            file.truncate(end)
+            file.close()
+        return count
+
+    def _apply(self, entries: list[JournalEntry]) -> int:
+        owners = {kind: part.apply for part in self._parts for kind in part.entry_types}
+        for entry in entries:
+            owners[type(entry)](entry)
+        return len(entries)
+
+    def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
+        kinds = tuple(kind for part in self._parts for kind in part.entry_types)
+        return msgspec.msgpack.Decoder(Union[kinds])  # noqa: UP007 (built at run time)
+
+    def _open(self, number: int) -> None:
+        self._number = number
+        self._file = self._files.open(self._path("journal", number), create=True)
+        self._size = self._file.size()
+
+    def _numbers(self, kind: str) -> list[int]:
+        prefix = f"progress.{kind}."
+        names = self._files.names(self._directory)
+        return sorted(
+            int(name[len(prefix) :])
+            for name in names
+            if name.startswith(prefix) and name[len(prefix) :].isdigit()
+        )
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self._directory / f"progress.{kind}.{number:010d}"
+
+
+def _iter_payloads(data: bytes) -> Iterator[bytes]:
+    """Payloads up to the first frame that is empty, short or fails its CRC."""
+    at = 0
+    while at + FRAME.size <= len(data):
+        size, crc = FRAME.unpack_from(data, at)
+        payload = data[at + FRAME.size : at + FRAME.size + size]
+        if size == 0 or len(payload) < size or crc32(payload) != crc:
+            return
+        yield payload
+        at += FRAME.size + size

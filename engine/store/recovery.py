@@ -1,0 +1,139 @@
+"""After a crash: read the tail of the log, cut off what is torn, step over what is damaged.
+
+A record counts as whole when its length, magic, CRC and inner lengths agree and it states the very
+position at which it lies. A damaged stretch with a whole record behind it stays in the log and is
+reported; a damaged stretch with nothing behind it is the torn tail and is cut off.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from engine.errors import Corrupt
+from engine.message import StoredMessage
+from engine.store.commit_log import CommitLog
+from engine.store.record import (
+    BLANK,
+    MAGIC_BLANK,
+    RECORD_BYTES_MIN,
+    decode,
+)
+
+CHUNK_BYTES = 4 * 1024 * 1024
+MAGIC_STARTS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
+MAGIC_AT = 4
+NO_RECORD = "no record begins here"
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A stretch of the log, in bytes, that holds no whole record."""
+
+    start: int
+    end: int
+    detail: str
+
+
+class Scan:
+    """Walks records from a position to the end of what was written."""
+
+    def __init__(self, log: CommitLog, start: int, limit: int) -> None:
+        self._log = log
+        self._start = start
+        self._limit = limit
+        self.end = start  # one past the last whole record or blank
+        self.damages: list[Damage] = []
+        self._detail = NO_RECORD
+
+    def records(self) -> Iterator[StoredMessage]:
+        """Whole records in order; afterwards `end` and `damages` say what else there was."""
+        for base in self._log.bases():
+            stop = min(base + self._log.segment_bytes, self._limit)
+            if stop > self._start:
+                yield from self._segment(max(base, self._start), stop)
+
+    def _segment(self, position: int, stop: int) -> Iterator[StoredMessage]:
+        window = Window(self._log, stop)
+        while position + BLANK.size <= stop:
+            size, magic = BLANK.unpack(window.get(position, BLANK.size))
+            if magic == MAGIC_BLANK and position + size == stop:
+                self._advance(position, stop)
+                return
+            if RECORD_BYTES_MIN <= size <= stop - position:
+                try:
+                    message = self._whole(window.get(position, size), position)
+                except Corrupt as error:
+                    self._detail = error.detail
+                else:
+                    self._advance(position, position + size)
+                    position += size
+                    yield message
+                    continue
+            following = self._find_whole(window, position + 1, stop)
+            if following is None:
+                return
+            position = following
+
+    def _advance(self, start: int, end: int) -> None:
+        """A whole record or blank lies at `start`: what was skipped before it is damage."""
+        if start > self.end:
+            self.damages.append(Damage(self.end, start, self._detail))
+            self._detail = NO_RECORD
+        self.end = end
+
+    def _whole(self, data: bytes, position: int) -> StoredMessage:
+        message = decode(data)
+        if message.position != position:
+            raise Corrupt(f"the record says it lies at {message.position}, not {position}")
+        return message
+
+    def _find_whole(self, window: "Window", position: int, stop: int) -> int | None:
+        """Where the next whole record begins; None when there is none in this segment."""
+        while position < stop:
+            data = window.get(position, CHUNK_BYTES)
+            if not data.strip(b"\0"):
+                position += len(data)
+                continue
+            for at in _candidates(data):
+                start = position + at - MAGIC_AT
+                size = BLANK.unpack(window.get(start, BLANK.size))[0]
+                if start >= self._start and RECORD_BYTES_MIN <= size <= stop - start:
+                    try:
+                        self._whole(window.get(start, size), start)
+                    except Corrupt:
+                        continue
+                    return start
+            position += max(1, len(data) - MAGIC_AT)
+            if len(data) <= MAGIC_AT:
+                return None
+        return None
+
+
+class Window:
+    """Reads a segment in large pieces, so that walking small records costs few system calls."""
+
+    def __init__(self, log: CommitLog, stop: int) -> None:
+        self._log = log
+        self._stop = stop
+        self._start = 0
+        self._data = b""
+
+    def get(self, position: int, size_bytes: int) -> bytes:
+        """Bytes from `position`, shorter only at the end of the segment."""
+        size_bytes = min(size_bytes, self._stop - position)
+        at = position - self._start
+        if at < 0 or at + size_bytes > len(self._data):
+            want = min(max(size_bytes, CHUNK_BYTES), self._stop - position)
+            self._data = self._log.read(position, want)
+            self._start, at = position, 0
+        return self._data[at : at + size_bytes]
+
+
+def _candidates(data: bytes) -> list[int]:
+    found = []
+    for magic in MAGIC_STARTS:
+        at = data.find(magic)
+        while at >= 0:
+            if at >= MAGIC_AT:
+                found.append(at)
+            at = data.find(magic, at + 1)
+    return sorted(found)

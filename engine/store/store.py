@@ -1,0 +1,481 @@
+"""The store: one verb to append, a few to read; everything else about bytes is behind it.
+
+Owned by one thread. `append` and reads return after memory and page-cache work only; what may
+make the kernel wait goes to the pool. The order of opening: `open`, then whoever keeps state in
+the journal registers, then `journal.load`, then `recover`.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.errors import Busy, Corrupt, MessageNotFound
+from engine.events import CorruptRecord, Events
+from engine.host import pack_host
+from engine.message import SOURCE, Message, Promise, Sent, StoredMessage
+from engine.service import Service
+from engine.store.checkpoint import (
+    Checkpoint,
+    CleanMark,
+    QueueMark,
+    load_checkpoint,
+    save_checkpoint,
+)
+from engine.store.commit_log import CommitLog, disk_full
+from engine.store.consume_queue import ConsumeQueue, Entry, QueueFiles, QueueId
+from engine.store.dispatch import Batch, Dispatch, Redispatch
+from engine.store.encode import Encoder, TagCode
+from engine.store.files import File, Files, read_whole, write_atomic
+from engine.store.flush import Done, Flusher
+from engine.store.hashing import tag_hash
+from engine.store.journal import Journal
+from engine.store.key_index import KeyIndex
+from engine.store.pool import Pool
+from engine.store.record import RECORD_BYTES_MIN, decode
+from engine.store.recovery import Damage, Scan
+from engine.store.upkeep import Checkpointer, DiskWatch
+
+RUN_BYTES_MAX = 1024 * 1024
+DAMAGES_MAX = 1000
+SOURCE_MARK = f"{SOURCE}\x01".encode()
+
+
+class Store:
+    """Commit log, consume queues and key index under one directory."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        clock: Clock,
+        pool: Pool,
+        files: Files,
+        events: Events,
+        tag_codes: dict[str, TagCode] | None = None,
+    ) -> None:
+        """`tag_codes` gives, by topic, another third field than the tag's hash: of (queue, ms)."""
+        self._config = config
+        self._clock = clock
+        self._pool = pool
+        self._files = files
+        self._events = events
+        self._tag_codes = tag_codes or {}
+        self._root = config.data
+        self._log = CommitLog(files, self._root / "commitlog", config.segment_bytes)
+        self._queue_files = QueueFiles(
+            files, self._root / "consumequeue", config.queue_file_entries, config.open_files_max
+        )
+        self._index = KeyIndex(files, self._root / "index", config.index_slots, config.index_items)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._encoder = Encoder(config.store_host, self._id_prefix(), self._queue, self._tag_codes)
+        self.journal = Journal(files, self._root / "config", pool)
+        self._dispatch = Dispatch(self._index)
+        self._flusher = Flusher(self._log, pool, config.flush_interval_s, self._dispatch.release)
+        self._lock: File | None = None
+        self._clean: CleanMark | None = None
+        self._last_ms = 0
+        self._free_bytes: int | None = None
+        self.damages: list[Damage] = []
+
+    # -- life ---------------------------------------------------------------------------------
+
+    @property
+    def on_visible(self) -> list[Callable[[str, int, int, list[int]], None]]:
+        """Called with (topic, queue, first offset, tag codes) when messages became readable."""
+        return self._dispatch.on_visible
+
+    @property
+    def written(self) -> int:
+        """The position after the last record."""
+        return self._log.written
+
+    @property
+    def oldest(self) -> int:
+        """The position of the first byte that retention left."""
+        return self._log.oldest
+
+    @property
+    def flushed(self) -> int:
+        """The position up to which the log is on disk."""
+        return self._flusher.flushed
+
+    def services(self) -> list[Service]:
+        checkpointer = Checkpointer(self, self._config.checkpoint_interval_s)
+        return [self._flusher, checkpointer, DiskWatch(self), self.journal]
+
+    def open(self) -> None:
+        """Take the directory's lock and open its files; Busy when another process holds it."""
+        self._files.make_directory(self._root)
+        self._lock = self._files.lock(self._root / "lock")
+        if self._lock is None:
+            raise Busy(
+                f"another process uses {self._root}",
+                field="data",
+                remedy="stop it, or choose another data directory",
+            )
+        self._log.open()
+        clean = self._root / "clean"
+        if self._files.exists(clean) and not self._files.exists(self._root / "abort"):
+            self._clean = msgspec.msgpack.decode(read_whole(self._files, clean), type=CleanMark)
+        write_atomic(self._files, self._root / "abort", str(os.getpid()).encode())
+        self._files.remove(clean)
+        self.watch_disk()
+
+    def recover(
+        self,
+        is_wanted: Callable[[StoredMessage], bool],
+        on_replayed: Callable[[StoredMessage], None],
+    ) -> None:
+        """Make queues, index and log agree.
+
+        After a clean stop nothing is scanned. Else every record since the checkpoint is checked
+        and dispatched again if `is_wanted` (its topic was not deleted since); those that carry
+        the SOURCE property are told to `on_replayed`.
+        """
+        if self._clean is not None and self._end_of_segments() >= self._clean.written:
+            self._open_clean(self._clean)
+        else:
+            self._recover_by_scan(is_wanted, on_replayed)
+        self._clean = None
+        self._dispatch.position = self._log.written
+
+    def stop(self) -> None:
+        """Flush everything and leave the clean mark; the last thing done with the store."""
+        for file in self._log.take_unsynced():
+            file.sync()
+        self._dispatch.release(self._log.written)
+        self._queue_files.sync(self._queue_files.take_unsynced())
+        marks = [
+            QueueMark(queue.id.topic, queue.id.queue, queue.min_offset(self.oldest), queue.visible)
+            for queue in self._queues.values()
+        ]
+        written = self._log.written
+        self._index.close()
+        self.journal.close()
+        self.save_checkpoint(written)
+        clean = CleanMark(written, marks)
+        write_atomic(self._files, self._root / "clean", msgspec.msgpack.encode(clean))
+        self._files.remove(self._root / "abort")
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all files as they are, as a crash would."""
+        self._log.close()
+        self._queue_files.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def append(
+        self, messages: Sequence[Message], *, promise: Promise = Promise.STORED, waits: bool = True
+    ) -> Sent:
+        """Write all of `messages` with one write, or none of them.
+
+        Each has its topic and queue (0 or more) set, and gets a message id if it has none. With
+        FLUSHED they become readable only after the flush; with `waits` False the sender does not
+        wait for it.
+        DiskFull, Invalid (too large) and Corrupt (the disk failed) leave nothing behind.
+        """
+        self._check_writable()
+        stored_ms = self._last_ms = self._clock.now_ms()
+        position = self._log.written
+        batch = self._encoder.encode(messages, position, stored_ms)
+        start = self._log.place(len(batch.data))
+        if start != position:  # it did not fit this segment: positions are part of the bytes
+            for message in batch.named:
+                message.message_id = ""
+            batch = self._encoder.encode(messages, start, stored_ms)
+        self._log.append(batch.data, start)
+        for run in batch.runs:
+            run.queue.next_offset += len(run.tag_codes)
+        end = start + len(batch.data)
+        is_held = promise is Promise.FLUSHED
+        self._dispatch.add(Batch(end, stored_ms, is_held, batch.runs, batch.keyed))
+        if is_held and not waits:
+            self._flusher.request(end, _ignore)
+        kept = promise if waits else Promise.STORED
+        return Sent(messages, batch.offsets, batch.positions, kept, end)
+
+    def when_flushed(self, position: int, done: Done) -> None:
+        """Call `done(None)` once the log is on disk up to `position`, or `done(error)`."""
+        self._flusher.request(position, done)
+
+    def _id_prefix(self) -> str:
+        """Host and second of this start: ids of messages that a power loss took never return."""
+        host = pack_host(self._config.store_host)[:4].hex().upper()
+        return f"{host}{self._clock.now_ms() // 1000 & 0xFFFFFFFF:08X}"
+
+    def _check_writable(self) -> None:
+        if self._flusher.broken is not None:
+            raise self._flusher.broken
+        if self._free_bytes is not None and self._free_bytes < self._config.disk_free_min_bytes:
+            raise disk_full(
+                f"{self._free_bytes} bytes are free, {self._config.disk_free_min_bytes} must stay"
+            )
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def bounds(self, topic: str, queue: int) -> tuple[int, int]:
+        """First offset still kept, and one past the last readable one; (0, 0) if unknown."""
+        known = self._queues.get((topic, queue))
+        return (0, 0) if known is None else (known.min_offset(self._log.oldest), known.visible)
+
+    def entries(self, topic: str, queue: int, offset: int, count_max: int) -> list[Entry]:
+        """Readable entries from `offset` (or the first kept) on, at most `count_max`."""
+        known = self._queues.get((topic, queue))
+        if known is None:
+            return []
+        return known.read(max(offset, known.min_offset(self._log.oldest)), count_max)
+
+    def read_entries(self, entries: Sequence[Entry]) -> list[StoredMessage | None]:
+        """The messages of these entries; None where a record is damaged or gone."""
+        found: list[StoredMessage | None] = []
+        for run in _contiguous(entries):
+            start = run[0].position
+            data = self._log.read(start, run[-1].position + run[-1].size_bytes - start)
+            found += [self._decode(data, entry.position - start, entry) for entry in run]
+        return found
+
+    def read_at(self, position: int) -> StoredMessage:
+        """The record that begins at `position`; MessageNotFound when there is none."""
+        size = int.from_bytes(self._log.read(position, 4), "big")
+        if position >= self._log.oldest and RECORD_BYTES_MIN <= size <= self._log.segment_bytes:
+            try:
+                message = decode(self._log.read(position, size))
+            except Corrupt:
+                message = None
+            if message is not None and message.position == position:
+                return message
+        raise MessageNotFound(f"no message lies at position {position}", field="position")
+
+    def positions_of_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = 1 << 62,
+    ) -> list[int]:
+        """Where messages with this key or id may lie, newest first; compare the text yourself."""
+        return [
+            position
+            for position in self._index.positions(
+                topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
+            )
+            if position >= self._log.oldest
+        ]
+
+    def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
+        """The first offset stored at or after `at_ms`; one past the last when all are older."""
+        known = self._queues.get((topic, queue))
+        if known is None:
+            return 0
+
+        def is_late(entry: Entry) -> bool:
+            return (self.stored_ms_at(entry) or 0) >= at_ms
+
+        return known.first_where(is_late, known.min_offset(self._log.oldest))
+
+    def stored_ms_at(self, entry: Entry) -> int | None:
+        """When the entry's record was stored; None when it cannot be read."""
+        message = self.read_entries([entry])[0]
+        return None if message is None else message.stored_ms
+
+    def queues_of(self, topic: str) -> list[int]:
+        """Numbers of the queues of `topic` that ever held a message."""
+        return sorted(queue for name, queue in self._queues if name == topic)
+
+    def _decode(self, data: bytes, at: int, entry: Entry) -> StoredMessage | None:
+        try:
+            message = decode(data, at)
+            if message.position == entry.position:
+                return message
+            detail = f"it says it lies at {message.position}"
+        except Corrupt as error:
+            detail = error.detail
+        if entry.position >= self._log.oldest and self._events.is_heard:
+            self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
+        return None
+
+    # -- upkeep -------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget the queues of `topic`; its records stay in the log until retention."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            self._queue_files.forget(self._queues.pop(key).id)
+        directory = self._root / "consumequeue" / topic
+        self._files.remove_tree(directory)
+
+    def expire(self, position: int) -> int:
+        """Delete log segments wholly below `position` (never the last); returns how many."""
+        paths = self._log.expire(min(position, self._flusher.flushed))
+        expired = len(paths)
+        paths += self._index.expire(self._log.oldest)
+
+        def work() -> None:
+            for path in paths:
+                self._files.remove(path)
+
+        self._pool.submit(work, lambda _, __: None)
+        return expired
+
+    def watch_disk(self) -> None:
+        """Measure what is free; sends are refused below the setting."""
+        self._free_bytes = self._files.free_bytes(self._root)
+
+    @property
+    def free_bytes(self) -> int | None:
+        return self._free_bytes
+
+    def failures(self) -> list[str]:
+        """Why writing is refused, for health; empty when it is not."""
+        try:
+            self._check_writable()
+        except (Busy, Corrupt) as error:
+            return [error.detail]
+        return []
+
+    def begin_checkpoint(self, finished: Callable[[], None]) -> None:
+        """Bring everything below the readable end to disk, then move the checkpoint there.
+
+        The steps run in the pool, one after another; `finished` is called after the last.
+        """
+        mark = min(self._dispatch.position, self._log.written)
+        self._index.write()
+        queue_keys = self._queue_files.take_unsynced()
+        files = [*self._index.unsynced(), self.journal.sync_file()]
+
+        def sync() -> None:
+            self._queue_files.sync(queue_keys)
+            for file in files:
+                if file is not None:
+                    _sync_if_open(file)
+
+        def log_flushed(error: Exception | None) -> None:
+            if error is not None:
+                finished()
+                return
+            self._pool.submit(lambda: self.save_checkpoint(mark), lambda _, __: finished())
+
+        def others_synced(_: Any, error: Exception | None) -> None:
+            if error is None:
+                self._flusher.request(mark, log_flushed)
+                return
+            for queue, base in queue_keys:
+                self._queue_files.mark_unsynced(queue, base)
+            finished()
+
+        self._pool.submit(sync, others_synced)
+
+    def save_checkpoint(self, position: int) -> None:
+        """Write the checkpoint file: everything below `position` is on disk."""
+        ms = self._last_ms
+        checkpoint = Checkpoint(ms, ms, ms, position, position)
+        save_checkpoint(self._files, self._root / "checkpoint", checkpoint)
+
+    # -- recovery -----------------------------------------------------------------------------
+
+    def _queue(self, topic: str, queue: int) -> ConsumeQueue:
+        known = self._queues.get((topic, queue))
+        if known is None:
+            known = ConsumeQueue(self._queue_files, QueueId(topic, queue))
+            self._queues[topic, queue] = known
+        return known
+
+    def _end_of_segments(self) -> int:
+        bases = self._log.bases()
+        return bases[-1] + self._log.segment_bytes if bases else 0
+
+    def _open_clean(self, clean: CleanMark) -> None:
+        self._log.written = self._flusher.flushed = clean.written
+        self._index.open(is_clean=True)
+        for mark in clean.queues:
+            self._queues[mark.topic, mark.queue] = ConsumeQueue(
+                self._queue_files, QueueId(mark.topic, mark.queue), oldest=mark.oldest, end=mark.end
+            )
+
+    def _recover_by_scan(
+        self,
+        is_wanted: Callable[[StoredMessage], bool],
+        on_replayed: Callable[[StoredMessage], None],
+    ) -> None:
+        self._log.written = self._end_of_segments()
+        start = self._scan_start()
+        self._open_queues(start)
+        self._index.open(is_clean=False)
+        self._index.truncate(start)
+        scan = Scan(self._log, start, self._log.written)
+        again = Redispatch(self._index, self._queue, self._tag_code)
+        for message in scan.records():
+            if is_wanted(message):
+                again.add(message)
+            if SOURCE_MARK in message.property_block:
+                on_replayed(message)
+        again.finish()
+        self.damages = scan.damages[:DAMAGES_MAX]
+        self._log.truncate(scan.end)
+        self._log.mark_unsynced(start)
+        self._flusher.flushed = start
+
+    def _scan_start(self) -> int:
+        """The checkpoint's position; without a usable one, the beginning of the log."""
+        bases = self._log.bases()
+        if not bases:
+            return 0
+        checkpoint = load_checkpoint(self._files, self._root / "checkpoint")
+        if bases[0] <= checkpoint.confirmed <= self._log.written:
+            return checkpoint.confirmed
+        return bases[0]
+
+    def _open_queues(self, log_end: int) -> None:
+        root = self._root / "consumequeue"
+        for topic in self._files.names(root):
+            for name in self._files.names(root / topic):
+                if name.isdigit():
+                    queue = self._queue(topic, int(name))
+                    queue.recover()
+                    queue.truncate(log_end)
+
+    def _tag_code(self, message: StoredMessage) -> int:
+        code_of = self._tag_codes.get(message.topic)
+        if code_of is None:
+            return tag_hash(message.tag)
+        return code_of(message.queue, message.stored_ms)
+
+
+def _contiguous(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Entries in runs that lie one behind the other in the log, each read with one call."""
+    if not entries:
+        return []
+    runs = [[entries[0]]]
+    size = entries[0].size_bytes
+    for before, entry in pairwise(entries):
+        size += entry.size_bytes
+        if before.position + before.size_bytes == entry.position and size <= RUN_BYTES_MAX:
+            runs[-1].append(entry)
+        else:
+            runs.append([entry])
+            size = entry.size_bytes
+    return runs
+
+
+def _sync_if_open(file: File) -> None:
+    """Sync a file that its owner may have closed meanwhile: then it was synced or is gone."""
+    try:
+        file.sync()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+
+
+def _ignore(_: Exception | None) -> None:
+    """Nobody waits for this flush."""

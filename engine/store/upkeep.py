@@ -1,0 +1,56 @@
+"""What the store does on the side: moving the checkpoint on, watching the disk."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from engine.service import Service
+
+DISK_CHECK_S = 1.0
+
+
+class Upkept(Protocol):
+    """What these services ask of the store."""
+
+    @property
+    def written(self) -> int: ...
+
+    def begin_checkpoint(self, finished: Callable[[], None]) -> None: ...
+
+    def watch_disk(self) -> None: ...
+
+
+class Checkpointer(Service):
+    """Moves recovery's starting point on while the log grows."""
+
+    name = "checkpoint"
+
+    def __init__(self, store: Upkept, interval_s: float) -> None:
+        super().__init__()
+        self._store = store
+        self._interval_s = interval_s
+        self._is_running = False
+        self._done_for = -1
+
+    def tick(self) -> float:
+        if self._store.written != self._done_for and not self._is_running:
+            self._is_running = True
+            self._done_for = self._store.written
+            self._store.begin_checkpoint(self._finished)
+        return self._interval_s
+
+    def _finished(self) -> None:
+        self._is_running = False
+
+
+class DiskWatch(Service):
+    """Measures free disk, so that sends are refused before the disk is really full."""
+
+    name = "disk"
+
+    def __init__(self, store: Upkept) -> None:
+        super().__init__()
+        self._store = store
+
+    def tick(self) -> float:
+        self._store.watch_disk()
+        return DISK_CHECK_S

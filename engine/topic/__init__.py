@@ -1,0 +1,1 @@
+"""Topics: their names, configuration, and which queue a message goes to."""

@@ -1,0 +1,296 @@
+"""The topics that exist and how each is set up, kept in the progress journal.
+
+`config/topics.json` in RocketMQ's form is written beside it at every checkpoint, so that the
+directory can be carried to Apache RocketMQ.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from engine.errors import Busy, Conflict, Forbidden, Invalid, TopicNotFound
+from engine.message import Promise
+from engine.store.journal import Journal, JournalEntry
+from engine.topic.names import (
+    CLOSED_TOPICS,
+    SCHEDULE_TOPIC,
+    check_topic_name,
+    is_group_topic,
+    is_system_topic,
+)
+
+QUEUES_MAX = 1024
+PERMISSION_READ = 4
+PERMISSION_WRITE = 2
+PERMISSION_BOTH = 6
+SCHEDULE_QUEUES = 18
+
+
+class TopicType(StrEnum):
+    """What a topic's messages may ask for: RocketMQ's `message.type` attribute."""
+
+    NORMAL = "NORMAL"
+    FIFO = "FIFO"
+    DELAY = "DELAY"
+    TRANSACTION = "TRANSACTION"
+
+
+class TopicConfig(msgspec.Struct, frozen=True, array_like=True):
+    """How a topic is set up. `permission` is 6 (both), 4 (read only), 2 (write only) or 0."""
+
+    name: str
+    type: TopicType = TopicType.NORMAL
+    read_queues: int = 4
+    write_queues: int = 4
+    permission: int = PERMISSION_BOTH
+    promise: Promise | None = None  # None: the broker's default
+    created_ms: int = 0
+    since_position: int = 0  # records before it belong to an earlier topic of this name
+    is_automatic: bool = False  # made at first use: message types are not enforced
+
+    @property
+    def is_readable(self) -> bool:
+        return bool(self.permission & PERMISSION_READ)
+
+    @property
+    def is_writable(self) -> bool:
+        return bool(self.permission & PERMISSION_WRITE)
+
+    @property
+    def is_system(self) -> bool:
+        return is_system_topic(self.name)
+
+
+class TopicSet(JournalEntry, frozen=True, tag="topic-set", array_like=True):
+    """A topic was created or changed."""
+
+    config: TopicConfig
+
+
+class TopicDeleted(JournalEntry, frozen=True, tag="topic-deleted", array_like=True):
+    """A topic is gone; its records before `position` are nobody's."""
+
+    name: str
+    position: int
+
+
+class Positions(Protocol):
+    """What the catalog asks of the log."""
+
+    @property
+    def written(self) -> int: ...
+
+    @property
+    def oldest(self) -> int: ...
+
+
+class Catalog:
+    """`get` raises, `find` may give None, `ensure` may create."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        log: Positions,
+        now_ms: Callable[[], int],
+        *,
+        default_queues: int = 4,
+        auto_create: bool = True,
+        topics_max: int = 100_000,
+    ) -> None:
+        self._journal = journal
+        self._log = log
+        self._now_ms = now_ms
+        self._default_queues = default_queues
+        self._auto_create = auto_create
+        self._topics_max = topics_max
+        self._topics: dict[str, TopicConfig] = {}
+        self._deleted: dict[str, int] = {}
+        self.version = 0  # counts changes, so that a projection knows when it is stale
+        journal.register((TopicSet, TopicDeleted), self._apply, self._snapshot)
+
+    def find(self, name: str) -> TopicConfig | None:
+        return self._topics.get(name)
+
+    def get(self, name: str) -> TopicConfig:
+        config = self._topics.get(name)
+        if config is None:
+            raise TopicNotFound(
+                f"there is no topic {name!r}",
+                field="topic",
+                remedy="create it, or mend the name",
+            )
+        return config
+
+    def all(self, *, system: bool = False) -> list[TopicConfig]:
+        """Topics by name; the engine's own only when asked for."""
+        return [
+            self._topics[name]
+            for name in sorted(self._topics)
+            if system or not is_system_topic(name)
+        ]
+
+    def create(self, config: TopicConfig) -> TopicConfig:
+        """Add a topic; Conflict when the name is taken, Forbidden for the engine's own names."""
+        check_topic_name(config.name, field="name")
+        if is_system_topic(config.name):
+            raise Forbidden(
+                f"{config.name!r} is a name of the system's own",
+                field="name",
+                remedy="choose another name",
+            )
+        if config.name in self._topics:
+            raise Conflict(
+                f"the topic {config.name!r} exists already",
+                field="name",
+                remedy="change it, or choose another name",
+            )
+        return self._add(config)
+
+    def change(
+        self,
+        name: str,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        permission: int | None = None,
+        promise: Promise | msgspec.UnsetType | None = msgspec.UNSET,
+    ) -> TopicConfig:
+        """Change what is given. Shrink write queues first, drain, then read queues."""
+        config = self.get(name)
+        changed = msgspec.structs.replace(
+            config,
+            read_queues=config.read_queues if read_queues is None else read_queues,
+            write_queues=config.write_queues if write_queues is None else write_queues,
+            permission=config.permission if permission is None else permission,
+            promise=config.promise if promise is msgspec.UNSET else promise,
+        )
+        if changed == config:
+            return config
+        if is_system_topic(name) and not is_group_topic(name):
+            raise Forbidden(f"{name!r} is the system's own topic", field="topic")
+        _check(changed)
+        self._set(changed)
+        return changed
+
+    def delete(self, name: str) -> None:
+        """Take a topic away; the caller forgets its queues and its progress."""
+        self.get(name)
+        if name in CLOSED_TOPICS:
+            raise Forbidden(f"{name!r} is the system's own topic", field="topic")
+        entry = TopicDeleted(name, self._log.written)
+        self._journal.append(entry)
+        self._apply(entry)
+
+    def ensure(self, name: str) -> TopicConfig:
+        """The topic, created with the defaults if the settings allow it; else TopicNotFound."""
+        config = self._topics.get(name)
+        if config is not None:
+            return config
+        check_topic_name(name)
+        if not self._auto_create or is_system_topic(name):
+            return self.get(name)
+        queues = self._default_queues
+        return self._add(
+            TopicConfig(name, read_queues=queues, write_queues=queues, is_automatic=True)
+        )
+
+    def ensure_system(self, name: str) -> TopicConfig:
+        """A topic of the engine's own: the delay levels', a group's retries or dead letters."""
+        config = self._topics.get(name)
+        if config is None:
+            queues = SCHEDULE_QUEUES if name == SCHEDULE_TOPIC else 1
+            config = self._add(TopicConfig(name, read_queues=queues, write_queues=queues))
+        return config
+
+    def owns(self, topic: str, position: int) -> bool:
+        """Whether a record of `topic` at `position` belongs to the topic that exists now.
+
+        A record of an unknown topic that was not deleted brings its topic back: after a power
+        loss the log may know more than the journal.
+        """
+        config = self._topics.get(topic)
+        if config is not None:
+            return position >= config.since_position
+        if position < self._deleted.get(topic, 0):
+            return False
+        self._set(TopicConfig(topic, is_automatic=True, created_ms=self._now_ms()))
+        return True
+
+    def rocketmq_table(self) -> dict[str, object]:
+        """The content of `topics.json`."""
+        return {
+            "topicConfigTable": {
+                name: _rocketmq_topic(config) for name, config in sorted(self._topics.items())
+            },
+            "dataVersion": {
+                "counter": self.version,
+                "timestamp": self._now_ms(),
+                "stateVersion": 0,
+            },
+        }
+
+    def _add(self, config: TopicConfig) -> TopicConfig:
+        _check(config)
+        if len(self._topics) >= self._topics_max:
+            raise Busy(
+                f"there are {len(self._topics)} topics, {self._topics_max} is the most",
+                field="topic",
+                remedy="delete topics that nobody uses, or raise topics_max",
+                retry_after_s=60.0,
+            )
+        config = msgspec.structs.replace(
+            config, created_ms=self._now_ms(), since_position=self._log.written
+        )
+        self._set(config)
+        return config
+
+    def _set(self, config: TopicConfig) -> None:
+        entry = TopicSet(config)
+        self._journal.append(entry)
+        self._apply(entry)
+
+    def _apply(self, entry: TopicSet | TopicDeleted) -> None:
+        self.version += 1
+        if isinstance(entry, TopicSet):
+            self._topics[entry.config.name] = entry.config
+            self._deleted.pop(entry.config.name, None)
+        else:
+            self._topics.pop(entry.name, None)
+            self._deleted[entry.name] = entry.position
+
+    def _snapshot(self) -> Iterable[JournalEntry]:
+        yield from map(TopicSet, self._topics.values())
+        for name, position in self._deleted.items():
+            if position > self._log.oldest:  # older ones have no record left to be mistaken for
+                yield TopicDeleted(name, position)
+
+
+def _check(config: TopicConfig) -> None:
+    for field in ("read_queues", "write_queues"):
+        if not 1 <= getattr(config, field) <= QUEUES_MAX:
+            raise Invalid(
+                f"{field} is {getattr(config, field)}, it must be 1 to {QUEUES_MAX}",
+                field=field,
+                remedy=f"give a number from 1 to {QUEUES_MAX}",
+            )
+    if config.permission not in (0, PERMISSION_READ, PERMISSION_WRITE, PERMISSION_BOTH):
+        raise Invalid(
+            f"permission is {config.permission}",
+            field="permission",
+            remedy="give 6 (read and write), 4 (read), 2 (write) or 0 (neither)",
+        )
+
+
+def _rocketmq_topic(config: TopicConfig) -> dict[str, object]:
+    return {
+        "topicName": config.name,
+        "readQueueNums": config.read_queues,
+        "writeQueueNums": config.write_queues,
+        "perm": config.permission,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": False,
+        "attributes": {"message.type": config.type.value},
+    }

@@ -1,0 +1,84 @@
+"""Names of topics and consumer groups: RocketMQ's alphabet, limits and system names."""
+
+import re
+
+from engine.errors import Invalid
+
+NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+TOPIC_LENGTH_MAX = 127
+SYSTEM_TOPIC_LENGTH_MAX = 255
+GROUP_LENGTH_MAX = 120
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SYSTEM_PREFIX = "rmq_sys_"
+
+# Nobody may send to these; the engine writes them itself.
+CLOSED_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+SYSTEM_TOPICS = CLOSED_TOPICS | {"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+
+
+def retry_topic(group: str) -> str:
+    """Where a group's failed messages come back from."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Where a group's given-up messages lie."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def is_group_topic(topic: str) -> bool:
+    """Whether `topic` is a group's retry or dead-letter topic."""
+    return topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether `topic` is the engine's own, hidden from lists unless asked for."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX) or is_group_topic(topic)
+
+
+def check_topic_name(name: str, *, field: str = "topic") -> str:
+    """`name` itself; Invalid with the rule that it breaks."""
+    limit = SYSTEM_TOPIC_LENGTH_MAX if is_group_topic(name) else TOPIC_LENGTH_MAX
+    return _check(name, limit, field, "topic")
+
+
+def check_group_name(name: str, *, field: str = "group") -> str:
+    """`name` itself; Invalid with the rule that it breaks."""
+    return _check(name, GROUP_LENGTH_MAX, field, "consumer group")
+
+
+def _check(name: str, length_max: int, field: str, kind: str) -> str:
+    if not name.strip():
+        raise Invalid(
+            f"the {kind} name is empty",
+            field=field,
+            remedy=f"name the {kind}",
+            code="invalid_name",
+        )
+    if len(name) > length_max:
+        raise Invalid(
+            f"the {kind} name has {len(name)} characters, {length_max} is the most",
+            field=field,
+            remedy="choose a shorter name",
+            code="invalid_name",
+        )
+    if not NAME.match(name):
+        raise Invalid(
+            f"the {kind} name {name!r} holds a character that is not allowed",
+            field=field,
+            remedy="use letters, digits, '_', '-', '%' and '|' only",
+            code="invalid_name",
+        )
+    return name
