@@ -42,7 +42,8 @@ class Files(Protocol):
 
     def make_directory(self, path: Path) -> None: ...
 
-    def replace(self, source: Path, target: Path) -> None: ...
+    def replace(self, source: Path, target: Path) -> None:
+        """Move a file over another, or a directory to where nothing is, in one step."""
 
     def remove(self, path: Path) -> None:
         """Delete a file; one that is not there is no error."""

@@ -125,22 +125,27 @@ class Store:
             self._clean = msgspec.msgpack.decode(read_whole(self._files, clean), type=CleanMark)
         write_atomic(self._files, self._root / "abort", str(os.getpid()).encode())
         self._files.remove(clean)
+        self._files.remove_tree(self._root / "trash")
         self.watch_disk()
 
     def recover(
         self,
+        *,
+        knows: Callable[[str], bool],
         is_wanted: Callable[[StoredMessage], bool],
         on_replayed: Callable[[StoredMessage], None],
     ) -> None:
         """Make queues, index and log agree.
 
-        After a clean stop nothing is scanned. Else every record since the checkpoint is checked
-        and dispatched again if `is_wanted` (its topic was not deleted since); those that carry
-        the SOURCE property are told to `on_replayed`.
+        After a clean stop nothing is scanned. Else queues of topics that the journal no longer
+        `knows` go, and every record since the checkpoint is checked and dispatched again if
+        `is_wanted` (its topic was not deleted since); those that carry the SOURCE property are
+        told to `on_replayed`.
         """
         if self._clean is not None and self._end_of_segments() >= self._clean.written:
             self._open_clean(self._clean)
         else:
+            self._open_queues(knows)
             self._recover_by_scan(is_wanted, on_replayed)
         self._clean = None
         self._dispatch.position = self._log.written
@@ -274,6 +279,11 @@ class Store:
             if position >= self._log.oldest
         ]
 
+    def positions_of_id(self, topics: Sequence[str], message_id: str, count_max: int) -> list[int]:
+        """Where messages with this id may lie in any of `topics`, but for where it was made."""
+        found = self._index.positions_in(topics, message_id, count_max)
+        return [position for position in found if position >= self._log.oldest]
+
     def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
         """The first offset stored at or after `at_ms`; one past the last when all are older."""
         known = self._queues.get((topic, queue))
@@ -313,7 +323,12 @@ class Store:
         for key in [key for key in self._queues if key[0] == topic]:
             self._queue_files.forget(self._queues.pop(key).id)
         directory = self._root / "consumequeue" / topic
-        self._files.remove_tree(directory)
+        if self._files.exists(directory):
+            # Out of the way at once, so that a new topic may take the name; deleted in the pool.
+            trash = self._root / "trash" / f"{self._clock.now_ms()}-{self._log.written}-{topic}"
+            self._files.make_directory(trash.parent)
+            self._files.replace(directory, trash)
+            self._pool.submit(lambda: self._files.remove_tree(trash), lambda _, __: None)
 
     def expire(self, position: int) -> int:
         """Delete log segments wholly below `position` (never the last); returns how many."""
@@ -336,13 +351,13 @@ class Store:
     def free_bytes(self) -> int | None:
         return self._free_bytes
 
-    def failures(self) -> list[str]:
+    def refusal(self) -> str:
         """Why writing is refused, for health; empty when it is not."""
         try:
             self._check_writable()
         except (Busy, Corrupt) as error:
-            return [error.detail]
-        return []
+            return error.detail
+        return ""
 
     def begin_checkpoint(self, finished: Callable[[], None]) -> None:
         """Bring everything below the readable end to disk, then move the checkpoint there.
@@ -410,7 +425,8 @@ class Store:
     ) -> None:
         self._log.written = self._end_of_segments()
         start = self._scan_start()
-        self._open_queues(start)
+        for queue in self._queues.values():
+            queue.truncate(start)
         self._index.open(is_clean=False)
         self._index.truncate(start)
         scan = Scan(self._log, start, self._log.written)
@@ -436,14 +452,14 @@ class Store:
             return checkpoint.confirmed
         return bases[0]
 
-    def _open_queues(self, log_end: int) -> None:
+    def _open_queues(self, knows: Callable[[str], bool]) -> None:
         root = self._root / "consumequeue"
         for topic in self._files.names(root):
-            for name in self._files.names(root / topic):
-                if name.isdigit():
-                    queue = self._queue(topic, int(name))
-                    queue.recover()
-                    queue.truncate(log_end)
+            if not knows(topic):
+                self._files.remove_tree(root / topic)
+                continue
+            for name in filter(str.isdigit, self._files.names(root / topic)):
+                self._queue(topic, int(name)).recover()
 
     def _tag_code(self, message: StoredMessage) -> int:
         code_of = self._tag_codes.get(message.topic)

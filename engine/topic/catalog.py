@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from engine.errors import Busy, Conflict, Forbidden, Invalid, TopicNotFound
-from engine.message import Promise
+from engine.message import Promise, StoredMessage
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import (
     CLOSED_TOPICS,
@@ -191,32 +191,32 @@ class Catalog:
         check_topic_name(name)
         if not self._auto_create or is_system_topic(name):
             return self.get(name)
-        queues = self._default_queues
-        return self._add(
-            TopicConfig(name, read_queues=queues, write_queues=queues, is_automatic=True)
-        )
+        return self._add(self._default(name))
 
     def ensure_system(self, name: str) -> TopicConfig:
         """A topic of the engine's own: the delay levels', a group's retries or dead letters."""
-        config = self._topics.get(name)
-        if config is None:
-            queues = SCHEDULE_QUEUES if name == SCHEDULE_TOPIC else 1
-            config = self._add(TopicConfig(name, read_queues=queues, write_queues=queues))
-        return config
+        return self._topics.get(name) or self._add(self._system_config(name))
 
-    def owns(self, topic: str, position: int) -> bool:
-        """Whether a record of `topic` at `position` belongs to the topic that exists now.
-
-        A record of an unknown topic that was not deleted brings its topic back: after a power
-        loss the log may know more than the journal.
-        """
+    def is_current(self, topic: str, position: int) -> bool:
+        """Whether a record of `topic` at `position` belongs to the topic that exists now."""
         config = self._topics.get(topic)
-        if config is not None:
-            return position >= config.since_position
-        if position < self._deleted.get(topic, 0):
+        return config is not None and position >= config.since_position
+
+    def owns(self, message: StoredMessage) -> bool:
+        """The same in recovery, where the log may know more than the journal.
+
+        After a power loss a record of an unknown topic that was not deleted brings its topic back.
+        """
+        name, queues = message.topic, message.queue + 1
+        config = self._topics.get(name)
+        if config is None and message.position < self._deleted.get(name, 0):
             return False
-        self._set(TopicConfig(topic, is_automatic=True, created_ms=self._now_ms()))
-        return True
+        if config is None:
+            config = self._system_config(name) if is_system_topic(name) else self._default(name)
+            self._set(msgspec.structs.replace(config, created_ms=self._now_ms()))
+        elif config.since_position == 0 and config.is_automatic and queues > config.read_queues:
+            self._set(msgspec.structs.replace(config, read_queues=queues, write_queues=queues))
+        return self.is_current(name, message.position)
 
     def rocketmq_table(self) -> dict[str, object]:
         """The content of `topics.json`."""
@@ -230,6 +230,14 @@ class Catalog:
                 "stateVersion": 0,
             },
         }
+
+    def _default(self, name: str) -> TopicConfig:
+        queues = self._default_queues
+        return TopicConfig(name, read_queues=queues, write_queues=queues, is_automatic=True)
+
+    def _system_config(self, name: str) -> TopicConfig:
+        queues = SCHEDULE_QUEUES if name == SCHEDULE_TOPIC else 1
+        return TopicConfig(name, read_queues=queues, write_queues=queues)
 
     def _add(self, config: TopicConfig) -> TopicConfig:
         _check(config)

@@ -1,0 +1,486 @@
+"""The broker: the engine put together, and every verb that a door may call.
+
+One thread owns it. Every verb returns in microseconds and never waits: what takes the kernel's
+time goes to the pool, what waits for messages is parked and woken by a callback. This is the only
+module that knows all parts; what one needs of another it is handed here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.delivery.desk import Desk
+from engine.delivery.group import GroupCatalog, GroupConfig, StartAt
+from engine.delivery.hold import Parked
+from engine.delivery.pull import PullAnswer, PullResult, PullStatus
+from engine.delivery.retry import RetryRule
+from engine.delivery.values import (
+    AckResult,
+    Delivery,
+    Extended,
+    GroupLag,
+    Nack,
+    QueueLag,
+    Receipt,
+)
+from engine.errors import MessageNotFound, Stopping
+from engine.events import Events
+from engine.intake import Intake
+from engine.message import Message, Promise, Sent, StoredMessage
+from engine.schedule.delay import DelayRule
+from engine.schedule.deliver import Deliverer
+from engine.schedule.levels import Levels
+from engine.service import ServiceRunner
+from engine.store.encode import position_of_id
+from engine.store.files import Files, OsFiles
+from engine.store.pool import Pool
+from engine.store.recovery import Damage
+from engine.store.store import Store
+from engine.topic.catalog import Catalog, TopicConfig, TopicType
+from engine.topic.names import SCHEDULE_TOPIC, retry_topic
+from engine.topic.route import Router
+
+__all__ = [
+    "AckResult",
+    "Broker",
+    "Delivery",
+    "Extended",
+    "GroupConfig",
+    "GroupLag",
+    "Health",
+    "Nack",
+    "Parked",
+    "PullAnswer",
+    "PullResult",
+    "PullStatus",
+    "QueueLag",
+    "QueueStats",
+    "Receipt",
+    "StartAt",
+    "TopicConfig",
+    "TopicStats",
+    "TopicType",
+]
+
+FOUND_MAX = 64
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """One queue: offsets `min_offset` up to `max_offset` - 1 can be read."""
+
+    queue: int
+    min_offset: int
+    max_offset: int
+    last_stored_ms: int | None
+
+
+class TopicStats(msgspec.Struct, frozen=True):
+    """All queues of a topic; `messages` is how many can be read."""
+
+    queues: list[QueueStats]
+    messages: int
+
+
+class Health(msgspec.Struct, frozen=True):
+    """How the engine is; `failures` names what is wrong, empty when nothing is."""
+
+    is_ready: bool
+    failures: dict[str, str]
+    promise: Promise
+    log_bytes: int
+    unflushed_bytes: int
+    disk_free_bytes: int | None
+    disk_free_min_bytes: int
+    damages: list[Damage]
+
+
+class Broker:
+    """Built, then `start`ed once, `tick`ed by its owner, `stop`ped once."""
+
+    def __init__(
+        self, config: EngineConfig, *, clock: Clock, pool: Pool, files: Files | None = None
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._is_running = False
+        self.events = Events()
+        levels = Levels()
+        self._store = Store(
+            config,
+            clock=clock,
+            pool=pool,
+            files=files or OsFiles(),
+            events=self.events,
+            tag_codes={SCHEDULE_TOPIC: levels.due_ms},
+        )
+        journal = self._store.journal
+        self._catalog = Catalog(
+            journal,
+            self._store,
+            clock.now_ms,
+            default_queues=config.default_queues,
+            auto_create=config.auto_create_topics,
+            topics_max=config.topics_max,
+        )
+        self._router = Router()
+        groups = GroupCatalog(
+            journal,
+            auto_create=config.auto_create_groups,
+            groups_max=config.groups_max,
+            retry_max=config.retry_max,
+        )
+        self._intake = Intake(
+            self._store,
+            self._catalog,
+            self._router,
+            clock,
+            self.events,
+            promise=config.promise,
+            # Where a message is bound for is settled before whether it has to wait on the way.
+            rules=(RetryRule(groups, self._catalog), DelayRule(levels)),
+        )
+        self._desk = Desk(
+            config,
+            store=self._store,
+            intake=self._intake,
+            catalog=self._catalog,
+            groups=groups,
+            levels=levels,
+            clock=clock,
+            events=self.events,
+        )
+        self._deliverer = Deliverer(
+            self._store, self._intake, self._catalog, levels, clock, self.events
+        )
+        # Time first, so that what falls due is there for the receives woken in the same round;
+        # upkeep of the store last.
+        services = [self._deliverer, *self._desk.services(), *self._store.services()]
+        self._runner = ServiceRunner(services, clock)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the data directory and recover what a crash left.
+
+        Raises Busy when another process uses it, Corrupt when it does not fit the settings.
+        """
+        self._store.open()
+        self._store.journal.load()
+        self._store.recover(
+            knows=lambda topic: self._catalog.find(topic) is not None,
+            is_wanted=self._catalog.owns,
+            on_replayed=self._replayed,
+        )
+        self._catalog.ensure_system(SCHEDULE_TOPIC)
+        self._deliverer.start()
+        self._desk.start()
+        self._is_running = True
+
+    def tick(self) -> float:
+        """Do what is due; returns seconds until the next call is useful, at most 5."""
+        return self._runner.tick()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Refuse new work, flush, and leave the clean mark. The pool must be idle by now."""
+        self._is_running = False
+        self._store.stop()
+
+    def health(self) -> Health:
+        """Whether it runs, what fails, and how much room there is."""
+        failures = self._runner.failures()
+        refusal = self._store.refusal()
+        if refusal:
+            failures["store"] = refusal
+        return Health(
+            is_ready=self._is_running and not failures,
+            failures=failures,
+            promise=self._config.promise,
+            log_bytes=self._store.written - self._store.oldest,
+            unflushed_bytes=self._store.written - self._store.flushed,
+            disk_free_bytes=self._store.free_bytes,
+            disk_free_min_bytes=self._config.disk_free_min_bytes,
+            damages=self._store.damages,
+        )
+
+    # -- producing ----------------------------------------------------------------------------
+
+    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> Sent:
+        """Accept messages, all or none: at most 4,096 and 4 MiB of bodies at once.
+
+        The messages get their ids, queues and times set. Raises Invalid (the field named as
+        `messages[3].tag`), TopicNotFound, Forbidden, DiskFull, Stopping.
+        """
+        self._check_running()
+        return self._intake.send(messages, promise=promise)
+
+    def when_flushed(self, position: int, done: Callable[[Exception | None], None]) -> None:
+        """Call `done` on the owner's thread once the log is on disk up to `position`."""
+        self._store.when_flushed(position, done)
+
+    # -- topics -------------------------------------------------------------------------------
+
+    def create_topic(self, config: TopicConfig) -> TopicConfig:
+        """Add a topic. Raises Invalid, Conflict when the name is taken, Forbidden."""
+        return self._catalog.create(config)
+
+    def change_topic(
+        self,
+        name: str,
+        *,
+        read_queues: int | None = None,
+        write_queues: int | None = None,
+        permission: int | None = None,
+        promise: Promise | msgspec.UnsetType | None = msgspec.UNSET,
+    ) -> TopicConfig:
+        """Change what is given; `promise` None means the broker's default."""
+        return self._catalog.change(
+            name,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            permission=permission,
+            promise=promise,
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Take a topic away with its queues and all groups' progress in it."""
+        self._catalog.delete(name)
+        self._store.delete_topic(name)
+        self._router.forget(name)
+        self._desk.forget_topic(name)
+
+    def topic(self, name: str) -> TopicConfig:
+        """How a topic is set up; TopicNotFound."""
+        return self._catalog.get(name)
+
+    def topics(self, *, system: bool = False) -> list[TopicConfig]:
+        """All topics by name; the engine's own only when asked for."""
+        return self._catalog.all(system=system)
+
+    def topic_stats(self, name: str) -> TopicStats:
+        """Offsets and last times of a topic's queues; TopicNotFound."""
+        config = self._catalog.get(name)
+        queues = [
+            self._queue_stats(name, queue)
+            for queue in range(max(config.read_queues, config.write_queues))
+        ]
+        return TopicStats(queues, sum(queue.max_offset - queue.min_offset for queue in queues))
+
+    def groups_of(self, topic: str) -> Sequence[str]:
+        """Names of the groups that have consumed from a topic."""
+        return self._desk.groups_of(topic)
+
+    # -- pulling ------------------------------------------------------------------------------
+
+    def pull(
+        self,
+        topic: str,
+        queue: int,
+        offset: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int = 256 * 1024,
+        filter: str = "*",
+        group: str = "",
+    ) -> PullResult:
+        """Read from an offset of the caller's own keeping; see `engine.delivery.pull`."""
+        return self._desk.pulls.pull(
+            topic,
+            queue,
+            offset,
+            count_max=count_max,
+            bytes_max=bytes_max,
+            filter=filter,
+            group=group,
+        )
+
+    def commit_offset(self, group: str, topic: str, queue: int, offset: int) -> None:
+        """Set a group's progress to any offset, also backwards."""
+        self._desk.offsets.commit(group, topic, queue, offset)
+
+    def committed_offset(self, group: str, topic: str, queue: int) -> int | None:
+        """The offset before which everything is done; None where the group never consumed."""
+        return self._desk.offsets.committed(group, topic, queue)
+
+    def send_back(
+        self,
+        group: str,
+        topic: str,
+        queue: int,
+        offset: int,
+        *,
+        delay_level: int = 0,
+        retry_max: int | None = None,
+        error: str = "",
+        client: str = "",
+    ) -> None:
+        """A pulling client failed with a message: retry it later, or give it up."""
+        self._check_running()
+        self._desk.failures.send_back(
+            group,
+            topic,
+            queue,
+            offset,
+            delay_level=delay_level,
+            retry_max=retry_max,
+            error=error,
+            client=client,
+        )
+
+    # -- receiving ----------------------------------------------------------------------------
+
+    def receive(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        client: str = "",
+    ) -> list[Delivery]:
+        """Hand out messages of `topics` (name to tag expression) to one client of a group."""
+        self._check_running()
+        return self._desk.receives.receive(
+            group, topics, count_max=count_max, invisible_s=invisible_s, client=client
+        )
+
+    def ack(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+        """Mark messages as done."""
+        return self._desk.inflight.ack(group, receipts)
+
+    def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
+        """Report failures: the messages come back later, or become dead letters."""
+        return self._desk.failures.nack(group, nacks, client)
+
+    def extend(self, group: str, receipts: Sequence[Receipt], invisible_s: float) -> list[Extended]:
+        """Keep messages for longer."""
+        return self._desk.inflight.extend(group, receipts, invisible_s)
+
+    def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+        """Put messages back unused, without counting an attempt."""
+        return self._desk.inflight.release(group, receipts)
+
+    def held(self, group: str, client: str) -> list[Receipt]:
+        """What a client of a group still has in hand."""
+        return self._desk.inflight.held(group, client)
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    def park_receive(
+        self, group: str, topics: Mapping[str, str], wake: Callable[[], None]
+    ) -> Parked:
+        """Call `wake` once when a receive of these may find something; Busy beyond the bounds."""
+        return self._desk.park_receive(group, topics, wake)
+
+    def park_pull(
+        self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]
+    ) -> Parked:
+        """Call `wake` once when a message at or past `offset` may match."""
+        return self._desk.park_pull(topic, queue, offset, filter, wake)
+
+    # -- groups -------------------------------------------------------------------------------
+
+    def create_group(self, config: GroupConfig) -> GroupConfig:
+        """Add a consumer group. Raises Invalid, Conflict when the name is taken."""
+        return self._desk.groups.create(config)
+
+    def change_group(self, name: str, **changes: Any) -> GroupConfig:
+        """Change settings of a group. Raises GroupNotFound, Invalid."""
+        return self._desk.change_group(name, **changes)
+
+    def delete_group(self, name: str) -> None:
+        """Delete a group, its progress and its retries; its dead letters stay."""
+        self._desk.delete_group(name)
+        if self._catalog.find(retry_topic(name)) is not None:
+            self.delete_topic(retry_topic(name))
+
+    def group(self, name: str) -> GroupConfig:
+        """Settings of a group; GroupNotFound."""
+        return self._desk.groups.get(name)
+
+    def groups(self) -> list[GroupConfig]:
+        """All groups by name."""
+        return self._desk.groups.all()
+
+    def lag(self, group: str) -> GroupLag:
+        """How far a group is behind; GroupNotFound."""
+        return self._desk.offsets.lag(group)
+
+    # -- finding ------------------------------------------------------------------------------
+
+    def message(self, topic: str, queue: int, offset: int) -> StoredMessage:
+        """One message by its place; MessageNotFound where there is none, or no longer."""
+        self._catalog.get(topic)
+        entries = self._store.entries(topic, queue, offset, 1) if offset >= 0 else []
+        found = self._store.read_entries(entries[:1])
+        if not found or found[0] is None or found[0].offset != offset:
+            raise MessageNotFound(
+                f"queue {queue} of {topic!r} has no message at offset {offset}",
+                field="offset",
+                remedy="the queue's statistics say which offsets there are",
+            )
+        return found[0]
+
+    def message_by_offset_id(self, offset_id: str) -> StoredMessage:
+        """The very record that an offset id names; MessageNotFound."""
+        position = position_of_id(offset_id)
+        found = None if position is None else self._find_at(position)
+        if found is None or found.offset_id != offset_id.upper():
+            raise MessageNotFound(f"no message has the offset id {offset_id!r}", field="id")
+        return found
+
+    def messages_by_id(self, message_id: str) -> list[StoredMessage]:
+        """Every record of a message, oldest first: as sent, retried, dead; at most 64.
+
+        Takes a message id or an offset id; empty when nothing is found.
+        """
+        position = position_of_id(message_id)
+        first = None if position is None else self._find_at(position)
+        if first is not None and message_id.upper() == first.offset_id:
+            message_id = first.message_id
+        names = [config.name for config in self._catalog.all(system=True)]
+        places = set(self._store.positions_of_id(names, message_id, FOUND_MAX))
+        home = position_of_id(message_id)
+        if home is not None:
+            places.add(home)
+        found = (self._find_at(place) for place in sorted(places)[:FOUND_MAX])
+        return [
+            message for message in found if message is not None and message.message_id == message_id
+        ]
+
+    def messages_by_key(self, topic: str, key: str, *, count_max: int = 32) -> list[StoredMessage]:
+        """The newest messages of a topic that carry `key`, newest first, at most 64."""
+        self._catalog.get(topic)
+        count_max = min(count_max, FOUND_MAX)
+        # Twice as many places as wanted: other keys may share the hash.
+        places = self._store.positions_of_key(topic, key, count_max=2 * count_max)
+        found = (self._find_at(place) for place in places)
+        return [
+            message
+            for message in found
+            if message is not None and message.topic == topic and key in message.keys
+        ][:count_max]
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _find_at(self, position: int) -> StoredMessage | None:
+        try:
+            message = self._store.read_at(position)
+        except MessageNotFound:
+            return None
+        return message if self._catalog.is_current(message.topic, position) else None
+
+    def _queue_stats(self, topic: str, queue: int) -> QueueStats:
+        first, end = self._store.bounds(topic, queue)
+        last = self._store.entries(topic, queue, end - 1, 1) if end > first else []
+        return QueueStats(queue, first, end, self._store.stored_ms_at(last[0]) if last else None)
+
+    def _replayed(self, message: StoredMessage) -> None:
+        self._deliverer.replayed(message)
+        self._desk.replayed(message)
+
+    def _check_running(self) -> None:
+        if not self._is_running:
+            raise Stopping("the broker is not running", retry_after_s=5.0)

@@ -1,0 +1,149 @@
+"""Every change of consumer progress, as the journal keeps it.
+
+A verb decides, journals one of these, and applies it; a restart applies them again. So what is
+in memory is always what a restart would find. Offsets are written as runs: first, count, first, …
+"""
+
+from collections.abc import Iterable, Sequence
+
+from engine.delivery.slot import Move, Phase
+from engine.store.journal import JournalEntry
+
+Runs = list[int]
+
+
+class QueueChange(JournalEntry, frozen=True):
+    """A change in one queue of a topic, for one group."""
+
+    group: str
+    topic: str
+    queue: int
+
+
+class Passed(QueueChange, frozen=True, tag="passed"):
+    """The cursor moved over messages that the filter did not let through; or a group began."""
+
+    cursor: int
+
+
+class Committed(QueueChange, frozen=True, tag="committed"):
+    """Progress was set by hand or by a pulling client; what was outstanding is forgotten."""
+
+    cursor: int
+
+
+class HandedOut(QueueChange, frozen=True, tag="handed_out"):
+    """One batch went to one client; `deferred` was examined but has to wait for its lane.
+
+    `lanes` belong to the offsets at or past the old cursor, `deferred_lanes` to `deferred`.
+    """
+
+    cursor: int
+    runs: Runs
+    serial: int
+    deadline_ms: int
+    client: str
+    lanes: list[str]
+    deferred: Runs
+    deferred_lanes: list[str]
+
+
+class Settled(QueueChange, frozen=True, tag="settled"):
+    """These are done for this group. `delayed` and `direct` count what went to the retry topic."""
+
+    runs: Runs
+    move: Move
+    delayed: int = 0
+    direct: int = 0
+
+
+class HeldLonger(QueueChange, frozen=True, tag="held_longer"):
+    """Their clients keep them until another deadline."""
+
+    runs: Runs
+    deadline_ms: int
+
+
+class Kept(QueueChange, frozen=True, tag="kept"):
+    """These failed and come back at their place when due."""
+
+    runs: Runs
+    due_ms: int
+
+
+class PutBack(QueueChange, frozen=True, tag="put_back"):
+    """These were returned unused."""
+
+    runs: Runs
+
+
+class CameDue(QueueChange, frozen=True, tag="came_due"):
+    """These have waited long enough after a failure."""
+
+    runs: Runs
+
+
+class Restored(QueueChange, frozen=True, tag="restored"):
+    """From a snapshot: messages of one slot; `lanes` is empty where there are none."""
+
+    runs: Runs
+    phase: Phase
+    serial: int
+    until_ms: int
+    client: str
+    failures: int
+    lanes: list[str]
+
+
+class SentBack(JournalEntry, frozen=True, tag="sent_back"):
+    """Retries that a pulling client asked for; also what a snapshot says of all retries."""
+
+    group: str
+    delayed: int
+    direct: int
+
+
+class SerialUsed(JournalEntry, frozen=True, tag="serial_used"):
+    """From a snapshot: hand-outs to come are numbered above this."""
+
+    serial: int
+
+
+class GroupCleared(JournalEntry, frozen=True, tag="group_cleared"):
+    """A group's progress is forgotten."""
+
+    group: str
+
+
+class TopicCleared(JournalEntry, frozen=True, tag="topic_cleared"):
+    """A topic's progress is forgotten, in all groups, and so are retries that came from it."""
+
+    topic: str
+
+
+def to_runs(offsets: Sequence[int]) -> Runs:
+    """Ascending offsets without doubles as runs."""
+    if not offsets:
+        return []
+    first, last = offsets[0], offsets[-1]
+    if last - first + 1 == len(offsets):
+        return [first, len(offsets)]
+    runs: Runs = []
+    for offset in offsets:
+        if runs and offset == runs[-2] + runs[-1]:
+            runs[-1] += 1
+        else:
+            runs += (offset, 1)
+    return runs
+
+
+def from_runs(runs: Runs) -> Sequence[int]:
+    """The offsets again, ascending."""
+    if len(runs) == 2:
+        return range(runs[0], runs[0] + runs[1])
+    return [offset for run in iter_runs(runs) for offset in run]
+
+
+def iter_runs(runs: Runs) -> Iterable[range]:
+    """Each run as a range."""
+    return (range(first, first + count) for first, count in zip(runs[::2], runs[1::2], strict=True))

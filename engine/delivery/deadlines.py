@@ -1,0 +1,88 @@
+"""When hand-outs run out and kept messages come due: one heap, one item for a whole batch.
+
+An item is not searched for when its messages are done: it is stale once none of them still has
+the slot it was made for, and stale items are swept when they are the majority.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from engine.delivery.progress import Batch, Progress
+
+SWEEP_ITEMS_MIN = 1024
+
+
+class Due(NamedTuple):
+    """Messages of one queue whose time has come, all of one slot."""
+
+    progress: Progress
+    batch: Batch
+
+
+Item = tuple[int, int, Progress, Batch]
+
+
+def _nobody() -> None:
+    """Until somebody listens."""
+
+
+class Deadlines:
+    """Times are ms since 1970 UTC, so they mean the same after a restart.
+
+    `on_first` is called when a batch is added that is due before all others.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[Item] = []
+        self._count = 0
+        self._sweep_at = SWEEP_ITEMS_MIN
+        self.on_first: Callable[[], None] = _nobody
+
+    def add(self, progress: Progress, batch: Batch) -> None:
+        """Watch a batch until its slot's `until_ms`."""
+        self._count += 1
+        item = (batch.slot.until_ms, self._count, progress, batch)
+        heappush(self._heap, item)
+        if self._heap[0] is item:
+            self.on_first()
+        if len(self._heap) >= self._sweep_at:
+            self._heap[:] = [item for item in self._heap if item[3].slot.open]
+            heapify(self._heap)
+            self._sweep_at = max(SWEEP_ITEMS_MIN, 2 * len(self._heap))
+
+    def take_due(self, now_ms: int, count_max: int) -> list[Due]:
+        """Take out what is due, at most `count_max` messages; the rest of a batch stays.
+
+        Who cannot deal with it adds it again.
+        """
+        taken: list[Due] = []
+        heap = self._heap
+        while count_max > 0 and heap and heap[0][0] <= now_ms:
+            _, _, progress, batch = heappop(heap)
+            offsets = _still(progress, batch)
+            if len(offsets) > count_max:
+                self.add(progress, Batch(batch.slot, offsets[count_max:]))
+                offsets = offsets[:count_max]
+            if offsets:
+                taken.append(Due(progress, Batch(batch.slot, offsets)))
+                count_max -= len(offsets)
+        return taken
+
+    def next_ms(self) -> int | None:
+        """When the earliest item that is not stale falls due; None when there is none."""
+        heap = self._heap
+        while heap and not heap[0][3].slot.open:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+def _still(progress: Progress, batch: Batch) -> Sequence[int]:
+    """Those of the batch that have not moved on."""
+    if not batch.slot.open:
+        return ()
+    slots, slot = progress.slots, batch.slot
+    return [offset for offset in batch.offsets if slots.get(offset) is slot]

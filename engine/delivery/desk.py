@@ -1,0 +1,144 @@
+"""All of delivery, put together: what `engine.broker` holds and hands its verbs on to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.delivery.changes import GroupCleared, Passed, Settled, TopicCleared, to_runs
+from engine.delivery.deadlines import Deadlines
+from engine.delivery.expire import Expirer
+from engine.delivery.failure import Failures
+from engine.delivery.group import GroupCatalog, GroupConfig
+from engine.delivery.hold import Hold, Parked, Wake
+from engine.delivery.inflight import Inflight
+from engine.delivery.ledger import Ledger
+from engine.delivery.offsets import Offsets
+from engine.delivery.progress import Progress
+from engine.delivery.pull import Pull
+from engine.delivery.receive import Receive
+from engine.delivery.retry import Levels
+from engine.delivery.slot import Move
+from engine.delivery.sources import Sources, readable_topic
+from engine.events import Events
+from engine.intake import Intake
+from engine.message import StoredMessage
+from engine.service import Service
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import retry_topic
+
+
+class Desk:
+    """Build it before the journal is loaded, `start` it after recovery.
+
+    Its parts are public: `groups`, `receives`, `inflight`, `failures`, `pulls`, `offsets`, `hold`.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        store: Store,
+        intake: Intake,
+        catalog: Catalog,
+        groups: GroupCatalog,
+        levels: Levels,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._clock = clock
+        self._deadlines = Deadlines()
+        self.groups = groups
+        self.ledger = Ledger(store.journal, self._deadlines, window=config.inflight_max)
+        self.sources = Sources(groups, catalog, self.ledger, store)
+        self.receives = Receive(store, catalog, self.ledger, self.sources, clock, events)
+        self.inflight = Inflight(self.ledger, groups, clock, events)
+        self.failures = Failures(
+            store, intake, catalog, self.ledger, self.inflight, groups, levels, clock, events
+        )
+        self.pulls = Pull(store, catalog, groups)
+        self.offsets = Offsets(store, catalog, groups, self.ledger, clock)
+        self.hold = Hold(
+            store,
+            self.receives,
+            total_max=config.parked_max,
+            per_key_max=config.parked_per_key_max,
+        )
+        self._expirer = Expirer(self._deadlines, self.ledger, self.failures, clock)
+
+    def services(self) -> list[Service]:
+        """What has to be ticked."""
+        return [self._expirer]
+
+    def replayed(self, message: StoredMessage) -> None:
+        """During recovery, for every record that has a source."""
+        self.failures.replayed(message)
+
+    def start(self) -> None:
+        """After recovery: forget progress of what is gone, and listen from now on."""
+        self.ledger.start(self._clock.now_ms())
+        groups, topics = self.ledger.names()
+        for group in sorted(groups):
+            if self.groups.find(group) is None:
+                self.ledger.write(GroupCleared(group))
+        for topic in sorted(topics):
+            if self._catalog.find(topic) is None and not self._is_own(topic, groups):
+                self.ledger.write(TopicCleared(topic))
+        for group in sorted(groups):
+            for progress in self.ledger.of_group(group):
+                self._draw_back(progress)
+        self.ledger.on_ready = self._ready
+        self._deadlines.on_first = self._expirer.wake
+        self._store.on_visible.append(self.hold.arrived)
+
+    def park_receive(self, group: str, topics: Mapping[str, str], wake: Wake) -> Parked:
+        """Wait until a receive of these may find something; see `Hold.park_receive`."""
+        return self.hold.park_receive(group, self.sources.of(group, topics), wake)
+
+    def park_pull(self, topic: str, queue: int, offset: int, expression: str, wake: Wake) -> Parked:
+        """Wait for a message at or past `offset` that may match; see `Hold.park_pull`."""
+        readable_topic(self._catalog, topic)
+        return self.hold.park_pull(topic, queue, offset, expression, wake)
+
+    def change_group(self, name: str, /, **changes: Any) -> GroupConfig:
+        """Change a group's settings; raises GroupNotFound, Invalid."""
+        changed = self.groups.change(name, **changes)
+        self.hold.group_changed(name)
+        return changed
+
+    def delete_group(self, name: str) -> None:
+        """Delete a group and its progress; its retry and dead-letter topics are the caller's."""
+        self.groups.get(name)
+        self.ledger.write(GroupCleared(name))
+        self.groups.delete(name)
+        self.receives.forget(name)
+        self.hold.group_changed(name)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: forget every group's progress in it and wake who waits on it."""
+        self.ledger.write(TopicCleared(topic))
+        self.hold.topic_gone(topic)
+
+    def groups_of(self, topic: str) -> Sequence[str]:
+        """The groups that have consumed from a topic, by name."""
+        return self.ledger.groups_of(topic)
+
+    def _ready(self, group: str, topic: str, count: int) -> None:
+        self.hold.ready(group, topic, count)
+
+    def _is_own(self, topic: str, groups: set[str]) -> bool:
+        """Whether it is a retry topic, which comes into being with its first message."""
+        return any(topic == retry_topic(group) for group in groups)
+
+    def _draw_back(self, progress: Progress) -> None:
+        """A power loss may have cut the log shorter than progress: what comes anew must count."""
+        end = self._store.bounds(progress.topic, progress.queue)[1]
+        place = (progress.group, progress.topic, progress.queue)
+        lost = sorted(offset for offset in progress.slots if offset >= end)
+        if lost:
+            self.ledger.write(Settled(*place, to_runs(lost), Move.DROP))
+        if progress.cursor > end:
+            self.ledger.write(Passed(*place, end))

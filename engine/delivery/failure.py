@@ -1,0 +1,324 @@
+"""What happens to a message whose delivery failed: another try, or the dead letters.
+
+In a FIFO topic it keeps its place and its lane waits. Anywhere else it goes on as a new record,
+which names the hand-out it replaces (SOURCE): a crash after that record was written and before
+its source was settled is healed by `replayed`. While the log refuses writes nothing changes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from engine.clock import Clock
+from engine.delivery.changes import Kept, SentBack, Settled, to_runs
+from engine.delivery.dead_letter import Reason, dead_message
+from engine.delivery.deadlines import Due
+from engine.delivery.group import GroupCatalog, GroupConfig
+from engine.delivery.inflight import Inflight
+from engine.delivery.ledger import Ledger
+from engine.delivery.order import OrderLanes
+from engine.delivery.progress import Progress
+from engine.delivery.reading import find_entries, fit, read_offsets
+from engine.delivery.retry import (
+    Failure,
+    Levels,
+    attempt_of,
+    is_exhausted,
+    ladder_level,
+    retry_message,
+)
+from engine.delivery.slot import Move
+from engine.delivery.values import AckResult, Nack, Receipt
+from engine.errors import Busy, Corrupt, EngineError, Invalid, MessageNotFound
+from engine.events import Dead, Events, Retried
+from engine.intake import Intake
+from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
+from engine.store.consume_queue import Entry
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+
+EXPIRED = "the invisible time ran out before the message was acknowledged"
+SOURCE_PARTS = 5
+
+
+class Failed(NamedTuple):
+    """One failed delivery. `level` None leaves the wait to the ladder, below 0 gives up.
+
+    `delay_ms` is the exact wait where that can be kept, which is in a FIFO topic.
+    """
+
+    offset: int
+    failure: Failure
+    level: int | None = None
+    delay_ms: int | None = None
+
+
+class Plan(NamedTuple):
+    """What to do about a failed delivery; without a `message` nothing is to be written."""
+
+    offset: int
+    move: Move
+    message: Message | None
+    attempt: int
+    wait_ms: int
+    failure: Failure
+    reason: Reason | None = None
+
+
+class Failures:
+    """Decides and carries out, at most 4 MiB of messages with one write."""
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        catalog: Catalog,
+        ledger: Ledger,
+        inflight: Inflight,
+        groups: GroupCatalog,
+        levels: Levels,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._catalog = catalog
+        self._ledger = ledger
+        self._inflight = inflight
+        self._groups = groups
+        self._levels = levels
+        self._clock = clock
+        self._events = events
+
+    def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
+        """Report failures; a result for each, in the order given.
+
+        Raises GroupNotFound, Invalid, and DiskFull: then asking again finishes what is left.
+        """
+        config = self._groups.get(group)
+        failed_of = {nack.receipt: self._failed(nack, client) for nack in reversed(nacks)}
+        results, current = self._inflight.check(group, [nack.receipt for nack in nacks])
+        for progress, offsets in current:
+            topic, queue, slots = progress.topic, progress.queue, progress.slots
+            failed = [failed_of[Receipt(topic, queue, at, slots[at].serial)] for at in offsets]
+            self.fail(config, progress, failed)
+        return results
+
+    def expire(self, dues: Iterable[Due]) -> None:
+        """Deal with hand-outs whose time ran out: their messages may be received again at once."""
+        for progress, batch in dues:
+            config = self._groups.find(progress.group)
+            if config is not None:
+                failure = Failure(EXPIRED, batch.slot.client, batch.slot.serial)
+                self.fail(
+                    config, progress, [Failed(offset, failure, 0) for offset in batch.offsets]
+                )
+
+    def send_back(
+        self,
+        group: str,
+        topic: str,
+        queue: int,
+        offset: int,
+        *,
+        delay_level: int = 0,
+        retry_max: int | None = None,
+        error: str = "",
+        client: str = "",
+    ) -> None:
+        """A pulling client gives a message back for a later retry.
+
+        `delay_level` 0 leaves the wait to the ladder, below 0 means the dead letters, where the
+        message also goes once it was retried `retry_max` times (the group's, if None). Raises
+        GroupNotFound, TopicNotFound, MessageNotFound, DiskFull.
+        """
+        config = self._groups.get(group)
+        self._catalog.get(topic)
+        stored = read_offsets(self._store, topic, queue, [offset]).get(offset)
+        if stored is None:
+            raise MessageNotFound(
+                f"queue {queue} of {topic!r} has no message at offset {offset}", field="offset"
+            )
+        retries = config.retry_max if retry_max is None else retry_max
+        failed = Failed(offset, Failure(error, client), delay_level or None)
+        plan = self._plan(config, stored, failed, attempt_of(group, stored), retries)
+        if plan.message is not None:
+            self._intake.put([plan.message])
+            if plan.move is Move.RETRY:
+                self._ledger.write(SentBack(group, *_retry_kinds([plan])))
+        self._tell(config.name, topic, queue, [plan])
+
+    def replayed(self, message: StoredMessage) -> None:
+        """Recovery found this record: the hand-out that it replaced is settled, if it was not."""
+        parts = message.properties.get(SOURCE, "").split("@")
+        if len(parts) != SOURCE_PARTS:
+            return
+        group, topic, queue, offset = parts[0], parts[1], int(parts[2]), int(parts[3])
+        progress = self._ledger.find(group, topic, queue)
+        slot = None if progress is None else progress.slots.get(offset)
+        if progress is None or slot is None or slot.serial != int(parts[4], 16):
+            return
+        is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
+        self._settle(
+            progress,
+            [offset],
+            Move.GIVE_UP if is_dead else Move.RETRY,
+            delayed=int(message.topic == SCHEDULE_TOPIC),
+            direct=int(message.topic.startswith(RETRY_PREFIX)),
+        )
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def fail(self, group: GroupConfig, progress: Progress, failed: Sequence[Failed]) -> None:
+        """Deal with failed deliveries of one queue, ascending; raises DiskFull half-way.
+
+        Then what is not dealt with stays in flight as it was.
+        """
+        failed_at = {each.offset: each for each in failed}
+        entries = find_entries(self._store, progress.topic, progress.queue, list(failed_at))
+        gone = failed_at.keys() - {entry.offset for entry in entries}
+        for chunk in _chunks(entries):
+            plans: list[Plan] = []
+            for entry, stored in zip(chunk, self._store.read_entries(chunk), strict=True):
+                if stored is None:
+                    gone.add(entry.offset)
+                    continue
+                failures = progress.slots[entry.offset].failures
+                attempt = attempt_of(group.name, stored, failures)
+                plans.append(
+                    self._plan(
+                        group, stored, failed_at[entry.offset], attempt, group.retry_max, progress
+                    )
+                )
+            self._keep(progress, [plan for plan in plans if plan.move is Move.KEEP])
+            self._move(progress, [plan for plan in plans if plan.move is not Move.KEEP])
+        if gone:
+            self._settle(progress, sorted(gone), Move.DROP)
+
+    def _failed(self, nack: Nack, client: str) -> Failed:
+        receipt = nack.receipt
+        failure = Failure(nack.error, client, receipt.serial)
+        if nack.delay_s is None:
+            return Failed(receipt.offset, failure, nack.delay_level or None)
+        if nack.delay_level is not None or not 0 <= nack.delay_s * 1000 <= self._levels.longest_ms:
+            raise Invalid(
+                f"a delay of {nack.delay_s} s",
+                field="delay_s",
+                remedy=f"choose 0 to {self._levels.longest_ms // 1000} s, and no delay level",
+            )
+        delay_ms = round(nack.delay_s * 1000)
+        return Failed(receipt.offset, failure, self._levels.level_for(delay_ms), delay_ms)
+
+    def _plan(
+        self,
+        group: GroupConfig,
+        stored: StoredMessage,
+        failed: Failed,
+        attempt: int,
+        retry_max: int,
+        progress: Progress | None = None,
+    ) -> Plan:
+        offset, failure, level, delay_ms = failed
+        is_rejected = level is not None and level < 0
+        if is_rejected or is_exhausted(attempt, retry_max):
+            reason = Reason.REJECTED if is_rejected else Reason.ATTEMPTS_EXHAUSTED
+            message = (
+                dead_message(group.name, stored, attempt, reason, failure)
+                if group.dead_letters
+                else None
+            )
+            return Plan(offset, Move.GIVE_UP, message, attempt, 0, failure, reason)
+        if level is None:
+            level = ladder_level(attempt)
+        wait_ms = self._levels.delay_ms(level)
+        if progress is not None and _keeps_place(progress, offset):
+            exact_ms = wait_ms if delay_ms is None else delay_ms
+            return Plan(offset, Move.KEEP, None, attempt, exact_ms, failure)
+        message = retry_message(group.name, stored, attempt, level, failure)
+        return Plan(offset, Move.RETRY, message, attempt, wait_ms, failure)
+
+    # -- carrying out ----------------------------------------------------------------------------
+
+    def _keep(self, progress: Progress, plans: Sequence[Plan]) -> None:
+        now_ms = self._clock.now_ms()
+        waits: dict[int, list[int]] = {}
+        for plan in plans:
+            waits.setdefault(plan.wait_ms, []).append(plan.offset)
+        place = (progress.group, progress.topic, progress.queue)
+        for wait_ms, offsets in waits.items():
+            self._ledger.write(Kept(*place, to_runs(offsets), now_ms + wait_ms))
+        self._tell(*place, plans)
+
+    def _move(self, progress: Progress, plans: Sequence[Plan]) -> None:
+        messages = [plan.message for plan in plans if plan.message is not None]
+        if messages:
+            try:
+                self._intake.put(messages)
+            except (Busy, Corrupt):
+                raise
+            except EngineError:
+                self._move_apart(progress, plans)
+                return
+        for move in (Move.RETRY, Move.GIVE_UP):
+            chosen = [plan for plan in plans if plan.move is move]
+            if chosen:
+                offsets = [plan.offset for plan in chosen]
+                self._settle(progress, offsets, move, *_retry_kinds(chosen))
+        self._tell(progress.group, progress.topic, progress.queue, plans)
+
+    def _move_apart(self, progress: Progress, plans: Sequence[Plan]) -> None:
+        """One of them cannot be written as it is: each for itself, and that one stays in place.
+
+        Its properties leave no room for the note of its failure, say; it must not be lost for it.
+        """
+        if len(plans) > 1:
+            for plan in plans:
+                self._move(progress, [plan])
+            return
+        wait_ms = self._levels.delay_ms(ladder_level(plans[0].attempt))
+        self._keep(progress, [plans[0]._replace(move=Move.KEEP, wait_ms=wait_ms)])
+
+    def _settle(
+        self,
+        progress: Progress,
+        offsets: Sequence[int],
+        move: Move,
+        delayed: int = 0,
+        direct: int = 0,
+    ) -> None:
+        place = (progress.group, progress.topic, progress.queue)
+        self._ledger.write(Settled(*place, to_runs(offsets), move, delayed, direct))
+
+    def _tell(self, group: str, topic: str, queue: int, plans: Sequence[Plan]) -> None:
+        if not self._events.is_heard:
+            return
+        now_ms = self._clock.now_ms()
+        for plan in plans:
+            place = (group, topic, queue, plan.offset)
+            client, error = plan.failure.client, plan.failure.error
+            if plan.move is Move.GIVE_UP:
+                self._events.emit(Dead(now_ms, *place, plan.reason or "", client))
+            else:
+                self._events.emit(
+                    Retried(now_ms, *place, plan.attempt + 1, plan.wait_ms, client, error)
+                )
+
+
+def _keeps_place(progress: Progress, offset: int) -> bool:
+    return isinstance(progress.lanes, OrderLanes) and bool(progress.lanes.lane(offset))
+
+
+def _retry_kinds(plans: Sequence[Plan]) -> tuple[int, int]:
+    """How many of the retries wait in a delay level, and how many do not."""
+    retries = [plan for plan in plans if plan.move is Move.RETRY]
+    delayed = sum(plan.wait_ms > 0 for plan in retries)
+    return delayed, len(retries) - delayed
+
+
+def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Entries in pieces that can be written at once."""
+    start = 0
+    while start < len(entries):
+        chunk = fit(entries[start:], BATCH_BYTES_MAX, is_first=True)
+        yield chunk
+        start += len(chunk)

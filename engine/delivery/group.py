@@ -1,0 +1,153 @@
+"""Consumer groups: their names and settings, kept in the journal.
+
+A group is created by hand or, where the engine allows it, at its first use. What a group has
+consumed is not here but in `ledger.py`; deleting one is the desk's, who forgets both.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from engine.errors import Conflict, GroupNotFound, Invalid, Refused
+from engine.store.journal import Journal, JournalEntry
+from engine.topic.names import check_group_name
+
+RETRY_MAX_LIMIT = 10_000
+
+
+class StartAt(StrEnum):
+    """Where a group begins in a topic that it has not consumed yet."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class GroupConfig(msgspec.Struct, frozen=True):
+    """Settings of a group; `retry_max` counts retries after the first delivery."""
+
+    name: str
+    retry_max: int = 16
+    start: StartAt = StartAt.EARLIEST
+    consume_enabled: bool = True
+    dead_letters: bool = True  # without them, what used up its attempts is dropped
+
+
+class GroupSet(JournalEntry, frozen=True, tag="group_set"):
+    """A group was created or changed."""
+
+    config: GroupConfig
+
+
+class GroupGone(JournalEntry, frozen=True, tag="group_gone"):
+    """A group was deleted."""
+
+    name: str
+
+
+class GroupCatalog:
+    """All groups by name."""
+
+    def __init__(
+        self, journal: Journal, *, auto_create: bool, groups_max: int, retry_max: int
+    ) -> None:
+        self._journal = journal
+        self._auto_create = auto_create
+        self._groups_max = groups_max
+        self._retry_max = retry_max
+        self._groups: dict[str, GroupConfig] = {}
+        journal.register((GroupSet, GroupGone), self._apply, self._snapshot)
+
+    def find(self, name: str) -> GroupConfig | None:
+        return self._groups.get(name)
+
+    def get(self, name: str) -> GroupConfig:
+        """The group's settings; raises GroupNotFound."""
+        config = self._groups.get(name)
+        if config is None:
+            raise GroupNotFound(
+                f"there is no consumer group {name!r}",
+                field="group",
+                remedy="create it, or check its spelling",
+            )
+        return config
+
+    def ensure(self, name: str) -> GroupConfig:
+        """The group's settings; creates it where the engine may, else raises GroupNotFound."""
+        config = self._groups.get(name)
+        if config is not None:
+            return config
+        if not self._auto_create:
+            return self.get(name)
+        check_group_name(name)
+        return self.create(GroupConfig(name, retry_max=self._retry_max))
+
+    def create(self, config: GroupConfig) -> GroupConfig:
+        """Add a group; raises Invalid, Conflict when it exists, Refused when there are too many."""
+        check_group(config)
+        if config.name in self._groups:
+            raise Conflict(
+                f"the consumer group {config.name!r} exists already",
+                field="name",
+                remedy="change it instead, or choose another name",
+            )
+        if len(self._groups) >= self._groups_max:
+            raise Refused(
+                f"there are {len(self._groups)} consumer groups, the most allowed",
+                field="name",
+                remedy="delete groups that are no longer used, or raise groups_max",
+            )
+        self._write(GroupSet(config))
+        return config
+
+    def change(self, name: str, /, **changes: Any) -> GroupConfig:
+        """Replace some settings; raises GroupNotFound, Invalid."""
+        config = self.get(name)
+        unknown = sorted(set(changes) - set(config.__struct_fields__) | {"name"} & set(changes))
+        if unknown:
+            raise Invalid(f"a group has no changeable {unknown[0]!r}", field=unknown[0])
+        changed = msgspec.structs.replace(config, **changes)
+        check_group(changed)
+        if changed != config:
+            self._write(GroupSet(changed))
+        return changed
+
+    def delete(self, name: str) -> None:
+        """Remove a group; raises GroupNotFound."""
+        self.get(name)
+        self._write(GroupGone(name))
+
+    def all(self) -> list[GroupConfig]:
+        """Every group, by name."""
+        return [self._groups[name] for name in sorted(self._groups)]
+
+    def _write(self, entry: GroupSet | GroupGone) -> None:
+        self._journal.append(entry)
+        self._apply(entry)
+
+    def _apply(self, entry: GroupSet | GroupGone) -> None:
+        if isinstance(entry, GroupSet):
+            self._groups[entry.config.name] = entry.config
+        else:
+            self._groups.pop(entry.name, None)
+
+    def _snapshot(self) -> Iterable[JournalEntry]:
+        return [GroupSet(config) for config in self._groups.values()]
+
+
+def check_group(config: GroupConfig) -> None:
+    """Raises Invalid, naming the field, unless every setting is one that a group can have."""
+    check_group_name(config.name, field="name")
+    if not isinstance(config.start, StartAt):
+        raise Invalid(
+            f"a group cannot start at {config.start!r}",
+            field="start",
+            remedy="choose earliest or latest",
+        )
+    if not 0 <= config.retry_max <= RETRY_MAX_LIMIT:
+        raise Invalid(
+            f"retry_max is {config.retry_max}",
+            field="retry_max",
+            remedy=f"choose 0 to {RETRY_MAX_LIMIT}",
+        )

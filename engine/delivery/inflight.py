@@ -1,0 +1,119 @@
+"""Messages in clients' hands: acknowledge them, keep them longer, put them back, list them.
+
+All verbs take receipts, check each against the slot of its message, and journal one change for
+each queue. A receipt is current until its message is done or handed out again.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from engine.clock import Clock
+from engine.delivery.changes import HeldLonger, PutBack, Settled, to_runs
+from engine.delivery.group import GroupCatalog
+from engine.delivery.ledger import Ledger
+from engine.delivery.progress import Progress
+from engine.delivery.receive import invisible_ms
+from engine.delivery.slot import Move, Slot
+from engine.delivery.values import AckResult, Extended, Receipt
+from engine.errors import Invalid
+from engine.events import Acked, Events
+
+RECEIPTS_MAX = 4096
+DONE, ALREADY, STALE = AckResult.DONE, AckResult.ALREADY, AckResult.STALE
+
+
+class Inflight:
+    """Raises GroupNotFound, and Invalid for more than 4,096 receipts; never waits."""
+
+    def __init__(self, ledger: Ledger, groups: GroupCatalog, clock: Clock, events: Events) -> None:
+        self._ledger = ledger
+        self._groups = groups
+        self._clock = clock
+        self._events = events
+
+    def ack(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+        """Mark messages as done; a result for each receipt, in the order given."""
+        results, current = self.check(group, receipts)
+        for progress, offsets in current:
+            place = (group, progress.topic, progress.queue)
+            self._ledger.write(Settled(*place, to_runs(offsets), Move.ACK))
+            if self._events.is_heard:
+                self._events.emit(Acked(self._clock.now_ms(), *place, tuple(offsets)))
+        return results
+
+    def extend(self, group: str, receipts: Sequence[Receipt], invisible_s: float) -> list[Extended]:
+        """Keep messages for `invisible_s` from now on; their receipts stay current."""
+        until_ms = self._clock.now_ms() + invisible_ms(invisible_s)
+        results, current = self.check(group, receipts)
+        for progress, offsets in current:
+            place = (group, progress.topic, progress.queue)
+            self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms))
+        return [Extended(result, until_ms if result is DONE else 0) for result in results]
+
+    def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
+        """Put messages back unused: they are handed out again, and no attempt is counted."""
+        results, current = self.check(group, receipts)
+        for progress, offsets in current:
+            place = (group, progress.topic, progress.queue)
+            self._ledger.write(PutBack(*place, to_runs(offsets)))
+        return results
+
+    def held(self, group: str, client: str) -> list[Receipt]:
+        """Receipts of everything that is in this client's hands, by topic, queue and offset."""
+        self._groups.get(group)
+        return [
+            Receipt(progress.topic, progress.queue, offset, progress.slots[offset].serial)
+            for progress in self._ledger.of_group(group)
+            for offset in sorted(_held_by(progress, client))
+        ]
+
+    def check(
+        self, group: str, receipts: Sequence[Receipt]
+    ) -> tuple[list[AckResult], list[tuple[Progress, list[int]]]]:
+        """A result for each receipt; and the current ones by queue, ascending, without doubles."""
+        self._groups.get(group)
+        if len(receipts) > RECEIPTS_MAX:
+            raise Invalid(
+                f"{len(receipts)} receipts in one call, {RECEIPTS_MAX} is the most",
+                field="receipts",
+                remedy="split them",
+            )
+        results: list[AckResult] = []
+        by_queue: dict[tuple[str, int], tuple[Progress, dict[int, None]]] = {}
+        progress: Progress | None = None
+        current: dict[int, None] = {}
+        last_topic, last_queue = "", -1
+        slots: dict[int, Slot] = {}
+        for topic, queue, offset, serial in receipts:
+            if queue != last_queue or topic != last_topic:
+                last_topic, last_queue, slots = topic, queue, {}
+                progress = self._ledger.find(group, topic, queue)
+                if progress is not None:
+                    slots = progress.slots
+                    _, current = by_queue.setdefault((topic, queue), (progress, {}))
+            slot = slots.get(offset)
+            if slot is not None and slot.serial == serial and offset not in current:
+                current[offset] = None
+                results.append(DONE)
+            else:
+                results.append(_why_not(progress, offset, serial, current))
+        return results, [
+            (progress, sorted(offsets)) for progress, offsets in by_queue.values() if offsets
+        ]
+
+
+def _why_not(
+    progress: Progress | None, offset: int, serial: int, current: dict[int, None]
+) -> AckResult:
+    if progress is None:
+        return STALE
+    if offset in current and progress.slots[offset].serial == serial:
+        return ALREADY  # named twice
+    is_done = offset < progress.cursor and offset not in progress.slots
+    return ALREADY if is_done and progress.moved.get(offset) != serial else STALE
+
+
+def _held_by(progress: Progress, client: str) -> Iterator[int]:
+    """Only a message in flight has a serial."""
+    return (
+        offset for offset, slot in progress.slots.items() if slot.serial and slot.client == client
+    )

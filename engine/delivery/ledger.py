@@ -1,0 +1,240 @@
+"""The book of all progress: every group, topic and queue, kept through the journal.
+
+`write` journals a change and applies it, in this order; loading applies the same changes again.
+Whoever waits for messages is told through `on_ready` when some become available other than by
+arriving.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from engine.delivery.changes import (
+    CameDue,
+    Committed,
+    GroupCleared,
+    HandedOut,
+    HeldLonger,
+    Kept,
+    Passed,
+    PutBack,
+    QueueChange,
+    Restored,
+    SentBack,
+    SerialUsed,
+    Settled,
+    TopicCleared,
+    from_runs,
+)
+from engine.delivery.deadlines import Deadlines
+from engine.delivery.order import OPEN_LANE, TopicLanes
+from engine.delivery.progress import Progress
+from engine.delivery.slot import Move
+from engine.store.journal import Journal, JournalEntry
+
+SERIAL_SHIFT = 20  # a million hand-outs in each millisecond since 1970 before numbers could meet
+
+OnReady = Callable[[str, str, int], None]
+
+
+class RetryCount(msgspec.Struct):
+    """How many retries of a group took the way through the delay levels, and how many did not."""
+
+    delayed: int = 0
+    direct: int = 0
+
+
+def _nobody(group: str, topic: str, count: int) -> None:
+    """Until somebody listens."""
+
+
+class Ledger:
+    """`window` bounds what one group may have outstanding in one queue."""
+
+    def __init__(self, journal: Journal, deadlines: Deadlines, *, window: int) -> None:
+        self._journal = journal
+        self._deadlines = deadlines
+        self.window = window
+        self.on_ready: OnReady = _nobody
+        self._groups: dict[str, dict[tuple[str, int], Progress]] = {}
+        self._retries: dict[str, RetryCount] = {}
+        self._serial = 0
+        self._appliers: dict[type[JournalEntry], Callable[[Any], None]] = {
+            Passed: self._passed,
+            Committed: self._committed,
+            HandedOut: self._handed_out,
+            Settled: self._settled,
+            HeldLonger: self._held_longer,
+            Kept: self._kept,
+            PutBack: self._put_back,
+            CameDue: self._came_due,
+            Restored: self._restored,
+            SentBack: self._sent_back,
+            SerialUsed: self._serial_used,
+            GroupCleared: self._group_cleared,
+            TopicCleared: self._topic_cleared,
+        }
+        journal.register(tuple(self._appliers), self._apply, self._snapshot)
+
+    def start(self, now_ms: int) -> None:
+        """After loading: number hand-outs above all earlier ones."""
+        self._serial = max(self._serial, now_ms << SERIAL_SHIFT)
+
+    def next_serial(self) -> int:
+        """The number of the next hand-out; higher than any before, also before a restart."""
+        return self._serial + 1
+
+    def write(self, change: JournalEntry) -> None:
+        """Keep a change and make it so; nothing happens when the journal cannot be written."""
+        self._journal.append(change)
+        self._apply(change)
+
+    def find(self, group: str, topic: str, queue: int) -> Progress | None:
+        queues = self._groups.get(group)
+        return None if queues is None else queues.get((topic, queue))
+
+    def of_group(self, group: str) -> list[Progress]:
+        """All progress of a group, by topic and queue."""
+        queues = self._groups.get(group, {})
+        return [queues[key] for key in sorted(queues)]
+
+    def has_topic(self, group: str, topic: str) -> bool:
+        """Whether the group has consumed from any queue of a topic."""
+        return any(name == topic for name, _ in self._groups.get(group, ()))
+
+    def names(self) -> tuple[set[str], set[str]]:
+        """Groups and topics that there is any progress of."""
+        return set(self._groups), {topic for queues in self._groups.values() for topic, _ in queues}
+
+    def groups_of(self, topic: str) -> list[str]:
+        """Groups with progress in a topic, by name."""
+        return sorted(
+            group
+            for group, queues in self._groups.items()
+            if any(name == topic for name, _ in queues)
+        )
+
+    def retries(self, group: str) -> RetryCount:
+        return self._retries.get(group, RetryCount())
+
+    def has_room(self, progress: Progress) -> bool:
+        return len(progress.slots) < self.window
+
+    # -- one method for each change --------------------------------------------------------------
+
+    def _apply(self, change: JournalEntry) -> None:
+        self._appliers[type(change)](change)
+
+    def _ensure(self, change: QueueChange) -> Progress:
+        queues = self._groups.setdefault(change.group, {})
+        key = (change.topic, change.queue)
+        progress = queues.get(key)
+        if progress is None:
+            progress = queues[key] = Progress(change.group, change.topic, change.queue)
+        return progress
+
+    def _find(self, change: QueueChange) -> Progress | None:
+        return self.find(change.group, change.topic, change.queue)
+
+    def _passed(self, change: Passed) -> None:
+        self._ensure(change).cursor = change.cursor
+
+    def _committed(self, change: Committed) -> None:
+        self._ensure(change).restart(change.cursor)
+        self.on_ready(change.group, change.topic, self.window)
+
+    def _handed_out(self, change: HandedOut) -> None:
+        progress = self._ensure(change)
+        for batch in progress.hand_out(change):
+            self._deadlines.add(progress, batch)
+        if change.serial > self._serial:
+            self._serial = change.serial
+        if change.deferred and progress.is_retry:
+            for lane in change.deferred_lanes:
+                self.on_ready(change.group, lane, 1)
+
+    def _settled(self, change: Settled) -> None:
+        if change.delayed or change.direct:
+            self._count_retries(change.group, change.delayed, change.direct)
+        progress = self._find(change)
+        if progress is None:
+            return
+        was_full = not self.has_room(progress)
+        before = len(progress.slots)
+        freed = progress.settle(from_runs(change.runs), change.move)
+        count = len(freed) + (before - len(progress.slots) if was_full else 0)
+        if count:
+            self.on_ready(change.group, change.topic, count)
+
+    def _held_longer(self, change: HeldLonger) -> None:
+        self._rewatch(change, from_runs(change.runs), Move.EXTEND, change.deadline_ms)
+
+    def _kept(self, change: Kept) -> None:
+        self._rewatch(change, from_runs(change.runs), Move.KEEP, change.due_ms)
+
+    def _rewatch(
+        self, change: QueueChange, offsets: Sequence[int], move: Move, until_ms: int
+    ) -> None:
+        progress = self._find(change)
+        if progress is not None:
+            for batch in progress.change_slots(offsets, move, until_ms):
+                self._deadlines.add(progress, batch)
+
+    def _put_back(self, change: PutBack) -> None:
+        self._make_ready(change, from_runs(change.runs), Move.RELEASE)
+
+    def _came_due(self, change: CameDue) -> None:
+        self._make_ready(change, from_runs(change.runs), Move.DUE)
+
+    def _make_ready(self, change: QueueChange, offsets: Sequence[int], move: Move) -> None:
+        progress = self._find(change)
+        if progress is None:
+            return
+        for batch in progress.change_slots(offsets, move):
+            for offset in batch.offsets:
+                lane = progress.lanes.bucket(offset) if progress.lanes is not None else OPEN_LANE
+                self.on_ready(progress.group, lane or progress.topic, 1)
+
+    def _restored(self, change: Restored) -> None:
+        progress = self._ensure(change)
+        batch = progress.restore(change)
+        if batch.slot.until_ms:
+            self._deadlines.add(progress, batch)
+
+    def _sent_back(self, change: SentBack) -> None:
+        self._count_retries(change.group, change.delayed, change.direct)
+
+    def _count_retries(self, group: str, delayed: int, direct: int) -> None:
+        count = self._retries.setdefault(group, RetryCount())
+        count.delayed += delayed
+        count.direct += direct
+
+    def _serial_used(self, change: SerialUsed) -> None:
+        self._serial = max(self._serial, change.serial)
+
+    def _group_cleared(self, change: GroupCleared) -> None:
+        self._retries.pop(change.group, None)
+        for progress in self._groups.pop(change.group, {}).values():
+            progress.restart(progress.cursor)
+
+    def _topic_cleared(self, change: TopicCleared) -> None:
+        for queues in self._groups.values():
+            for key in [key for key in queues if key[0] == change.topic]:
+                progress = queues.pop(key)
+                progress.restart(progress.cursor)
+            for progress in queues.values():
+                if isinstance(progress.lanes, TopicLanes):
+                    dropped = sorted(progress.lanes.offsets_of(change.topic))
+                    progress.settle(dropped, Move.DROP)
+                    self.on_ready(progress.group, progress.topic, len(dropped))
+
+    # -- the snapshot ----------------------------------------------------------------------------
+
+    def _snapshot(self) -> Iterator[JournalEntry]:
+        yield SerialUsed(self._serial)
+        for group, count in self._retries.items():
+            yield SentBack(group, count.delayed, count.direct)
+        for queues in self._groups.values():
+            for progress in queues.values():
+                yield from progress.snapshot()

@@ -1,0 +1,253 @@
+"""How far one group is in one queue: a cursor, and a slot for each message that is outstanding.
+
+Everything before the cursor that has no slot is done. So memory follows what is outstanding, not
+what is stored. Nothing here decides or writes: `ledger.py` applies journalled changes through it.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from engine.delivery.changes import (
+    HandedOut,
+    Passed,
+    QueueChange,
+    Restored,
+    from_runs,
+    to_runs,
+)
+from engine.delivery.order import OPEN_LANE, Lanes, OrderLanes, TopicLanes
+from engine.delivery.slot import ENDS, MOVES, Move, Phase, Slot, follow
+from engine.topic.names import retry_topic
+
+SNAPSHOT_OFFSETS_MAX = 1000  # in one journal entry
+MOVED_KEPT_MAX = 1000
+
+
+class Batch(NamedTuple):
+    """Messages that share a slot, for the deadlines."""
+
+    slot: Slot
+    offsets: Sequence[int]
+
+
+class Progress:
+    """`slots` are keyed by offset. Not journalled: `moved`, the last receipts whose message went
+    on to the retry topic, so that a late acknowledgement is told from a repeated one.
+    """
+
+    __slots__ = ("cursor", "group", "lanes", "moved", "queue", "ready", "slots", "topic")
+
+    def __init__(self, group: str, topic: str, queue: int, cursor: int = 0) -> None:
+        self.group = group
+        self.topic = topic
+        self.queue = queue
+        self.moved: dict[int, int] = {}
+        self.restart(cursor)
+
+    def restart(self, cursor: int) -> None:
+        """Begin at `cursor` with nothing outstanding."""
+        for slot in getattr(self, "slots", {}).values():
+            slot.open = 0
+        self.cursor = cursor
+        self.slots: dict[int, Slot] = {}
+        self.ready: dict[str, dict[int, None]] = {}
+        self.lanes: Lanes | None = TopicLanes() if self.is_retry else None
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether this is the group's own retry topic."""
+        return self.topic == retry_topic(self.group)
+
+    @property
+    def floor(self) -> int:
+        """The committed offset: everything before it is done."""
+        return min(self.slots, default=self.cursor)
+
+    def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
+        """What was examined before and may be handed out now, from these lanes."""
+        found = [
+            offset for name in buckets for offset in islice(self.ready.get(name, ()), count_max)
+        ]
+        found.sort()
+        return found[:count_max]
+
+    def has_ready(self, buckets: Sequence[str]) -> bool:
+        return bool(self.ready) and any(map(self.ready.get, buckets))
+
+    def order(self) -> OrderLanes:
+        """The message groups of this queue; only for a FIFO topic."""
+        if self.lanes is None:
+            self.lanes = OrderLanes()
+        assert isinstance(self.lanes, OrderLanes)
+        return self.lanes
+
+    # -- applying changes ------------------------------------------------------------------------
+
+    def hand_out(self, change: HandedOut) -> list[Batch]:
+        """Give the batch to its client, set aside what is deferred, move the cursor."""
+        offsets = from_runs(change.runs)
+        again = 0
+        if offsets and offsets[0] < self.cursor:
+            again = sum(offset < self.cursor for offset in offsets)
+        batches = self._hand_out_again(offsets[:again], change)
+        fresh = offsets[again:]
+        if fresh:
+            slot = Slot(
+                Phase.INFLIGHT, change.serial, change.deadline_ms, change.client, open=len(fresh)
+            )
+            self.slots.update(dict.fromkeys(fresh, slot))
+            batches.append(Batch(slot, fresh))
+        self._enter_lanes(fresh, change.lanes)
+        deferred = from_runs(change.deferred)
+        if deferred:
+            aside = Slot(Phase.READY, open=len(deferred))
+            self.slots.update(dict.fromkeys(deferred, aside))
+            free = self._enter_lanes(deferred, change.deferred_lanes)
+            for offset in free:
+                self._make_ready(offset)
+        self.cursor = change.cursor
+        return batches
+
+    def settle(self, offsets: Sequence[int], move: Move) -> list[int]:
+        """Take out what is done; the offsets which that sets free."""
+        slots = self.slots
+        lanes = self.lanes
+        freed: list[int] = []
+        last: Slot | None = None
+        for offset in offsets:
+            slot = slots.pop(offset, None)
+            if slot is None:
+                continue
+            if slot is not last:
+                assert MOVES[slot.phase, move] in ENDS
+                last = slot
+            slot.open -= 1
+            if slot.phase is Phase.READY:
+                self._unready(offset)
+            elif move is Move.RETRY or move is Move.GIVE_UP:
+                self._remember_moved(offset, slot.serial)
+            if lanes is not None:
+                following = lanes.leave(offset)
+                if following is not None and slots[following].phase is Phase.READY:
+                    self._make_ready(following)
+                    freed.append(following)
+        return freed
+
+    def change_slots(self, offsets: Sequence[int], move: Move, until_ms: int = 0) -> list[Batch]:
+        """Let each follow `move`; those that shared a slot share the next one too."""
+        batches: dict[int, tuple[Slot, Slot, list[int]]] = {}
+        for offset in offsets:
+            old = self.slots.get(offset)
+            if old is None:
+                continue
+            # The old slot is held on to: its id must not be given to another one meanwhile.
+            _, slot, members = batches.setdefault(id(old), (old, follow(old, move, until_ms), []))
+            members.append(offset)
+            old.open -= 1
+            slot.open += 1
+            self.slots[offset] = slot
+            if slot.phase is Phase.READY:
+                self._make_ready(offset)
+        return [Batch(slot, members) for _, slot, members in batches.values()]
+
+    def restore(self, change: Restored) -> Batch:
+        """Take over one slot of a snapshot."""
+        offsets = from_runs(change.runs)
+        slot = Slot(
+            change.phase,
+            change.serial,
+            change.until_ms,
+            change.client,
+            change.failures,
+            len(offsets),
+        )
+        self.slots.update(dict.fromkeys(offsets, slot))
+        free = self._enter_lanes(offsets, change.lanes)
+        if slot.phase is Phase.READY:
+            for offset in free:
+                self._make_ready(offset)
+        return Batch(slot, offsets)
+
+    def snapshot(self) -> Iterator[QueueChange]:
+        """Changes that rebuild this progress from nothing.
+
+        What is with a client comes first and what waits its turn last, so that each lane is
+        entered by its earliest message first.
+        """
+        place = (self.group, self.topic, self.queue)
+        yield Passed(*place, self.cursor)
+        groups: dict[int, tuple[Slot, list[int]]] = {}
+        for offset, slot in self.slots.items():
+            groups.setdefault(id(slot), (slot, []))[1].append(offset)
+        in_order = sorted(
+            groups.values(), key=lambda group: (group[0].phase is Phase.READY, -group[0].failures)
+        )
+        for slot, offsets in in_order:
+            offsets.sort()
+            for start in range(0, len(offsets), SNAPSHOT_OFFSETS_MAX):
+                part = offsets[start : start + SNAPSHOT_OFFSETS_MAX]
+                lanes = [] if self.lanes is None else [self.lanes.lane(each) for each in part]
+                yield Restored(
+                    *place,
+                    to_runs(part),
+                    slot.phase,
+                    slot.serial,
+                    slot.until_ms,
+                    slot.client,
+                    slot.failures,
+                    lanes,
+                )
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _hand_out_again(self, offsets: Sequence[int], change: HandedOut) -> list[Batch]:
+        by_failures: dict[int, list[int]] = {}
+        for offset in offsets:
+            old = self.slots[offset]
+            assert MOVES[old.phase, Move.DELIVER] is Phase.INFLIGHT
+            old.open -= 1
+            self._unready(offset)
+            by_failures.setdefault(old.failures, []).append(offset)
+        batches = []
+        for failures, members in by_failures.items():
+            slot = Slot(
+                Phase.INFLIGHT,
+                change.serial,
+                change.deadline_ms,
+                change.client,
+                failures,
+                len(members),
+            )
+            self.slots.update(dict.fromkeys(members, slot))
+            batches.append(Batch(slot, members))
+        return batches
+
+    def _enter_lanes(self, offsets: Sequence[int], lanes: list[str]) -> Sequence[int]:
+        """Put offsets into their lanes; those that may go now."""
+        if not lanes:
+            return offsets
+        if self.lanes is None:
+            self.lanes = OrderLanes()
+        enter = self.lanes.enter
+        pairs = zip(offsets, lanes, strict=True)
+        return [offset for offset, lane in pairs if enter(offset, lane)]
+
+    def _bucket(self, offset: int) -> str:
+        return OPEN_LANE if self.lanes is None else self.lanes.bucket(offset)
+
+    def _make_ready(self, offset: int) -> None:
+        self.ready.setdefault(self._bucket(offset), {})[offset] = None
+
+    def _unready(self, offset: int) -> None:
+        bucket = self._bucket(offset)
+        waiting = self.ready.get(bucket)
+        if waiting is not None:
+            waiting.pop(offset, None)
+            if not waiting:
+                del self.ready[bucket]
+
+    def _remember_moved(self, offset: int, serial: int) -> None:
+        self.moved[offset] = serial
+        if len(self.moved) > MOVED_KEPT_MAX:
+            del self.moved[next(iter(self.moved))]

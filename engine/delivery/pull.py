@@ -1,0 +1,178 @@
+"""Pull: read a queue from an offset of the client's own keeping; nothing is handed out.
+
+The statuses are RocketMQ's (reference "rocketmq-semantics", section 1.10), and so is the answer
+that a classic client derives from them (section 6.2).
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from engine.delivery.filter import TagFilter, parse_filter
+from engine.delivery.group import GroupCatalog
+from engine.delivery.reading import fit
+from engine.delivery.sources import consuming_group, readable_topic
+from engine.errors import Invalid, QueueNotFound
+from engine.message import StoredMessage
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+
+COUNT_MAX = 160
+BYTES_MAX = 4 * 1024 * 1024
+SCAN_MAX = 800
+CHUNK = 100
+
+
+class PullStatus(StrEnum):
+    """What a pull found."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"  # examined some, none matched: go on at next_offset
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"  # the records are damaged or gone: go on
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"  # at the end: wait for the next message
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"  # past the end
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"  # retention took it
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"  # never held any
+
+
+class PullAnswer(StrEnum):
+    """What the client should do next; RocketMQ's response codes 0, 19, 20 and 21."""
+
+    FOUND = "FOUND"
+    NOT_FOUND = "PULL_NOT_FOUND"  # wait at this very offset
+    RETRY_IMMEDIATELY = "PULL_RETRY_IMMEDIATELY"  # pull again at next_offset
+    OFFSET_MOVED = "PULL_OFFSET_MOVED"  # the offset is wrong: continue at next_offset
+
+
+ANSWERS = {
+    PullStatus.FOUND: PullAnswer.FOUND,
+    PullStatus.NO_MATCHED_MESSAGE: PullAnswer.RETRY_IMMEDIATELY,
+    PullStatus.MESSAGE_WAS_REMOVING: PullAnswer.RETRY_IMMEDIATELY,
+    PullStatus.OFFSET_OVERFLOW_ONE: PullAnswer.NOT_FOUND,
+    PullStatus.OFFSET_OVERFLOW_BADLY: PullAnswer.OFFSET_MOVED,
+    PullStatus.OFFSET_TOO_SMALL: PullAnswer.OFFSET_MOVED,
+}
+
+
+class PullResult(msgspec.Struct, frozen=True):
+    """Messages from the offset asked for; `next_offset` is where to pull next."""
+
+    status: PullStatus
+    messages: list[StoredMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    offset: int = 0  # the one that was asked for
+
+    @property
+    def answer(self) -> PullAnswer:
+        """An empty queue is only worth waiting at from its very beginning."""
+        if self.status is PullStatus.NO_MESSAGE_IN_QUEUE:
+            return PullAnswer.OFFSET_MOVED if self.offset else PullAnswer.NOT_FOUND
+        return ANSWERS[self.status]
+
+
+class Pull:
+    """Reads; `hold.py` waits, `offsets.py` keeps what a client commits."""
+
+    def __init__(self, store: Store, catalog: Catalog, groups: GroupCatalog) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._groups = groups
+
+    def pull(
+        self,
+        topic: str,
+        queue: int,
+        offset: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int = 256 * 1024,
+        filter: str = "*",
+        group: str = "",
+    ) -> PullResult:
+        """Up to `count_max` (1 to 160) messages and `bytes_max`, yet at least one if any matches.
+
+        Never waits. With a `group` its right to consume is checked; it is created if it may be.
+        Examines at most 800 entries. Raises Invalid, TopicNotFound, QueueNotFound,
+        GroupNotFound, Forbidden; an offset outside the queue is a status, not an error.
+        """
+        match = parse_filter(filter)
+        self._check(topic, queue, offset, count_max, bytes_max)
+        if group:
+            consuming_group(self._groups, group)
+        first, end = self._store.bounds(topic, queue)
+        status, next_offset = _outside(offset, first, end)
+        messages: list[StoredMessage] = []
+        if status is None:
+            status, messages, next_offset = self._read(
+                topic, queue, offset, end, count_max, min(bytes_max, BYTES_MAX), match
+            )
+        return PullResult(status, messages, next_offset, first, end, offset)
+
+    def _check(self, topic: str, queue: int, offset: int, count_max: int, bytes_max: int) -> None:
+        config = readable_topic(self._catalog, topic)
+        if not 0 <= queue < config.read_queues:
+            raise QueueNotFound(
+                f"topic {topic!r} has no queue {queue} to read",
+                field="queue",
+                remedy=f"choose 0 to {config.read_queues - 1}",
+            )
+        if not 1 <= count_max <= COUNT_MAX:
+            raise Invalid(
+                f"{count_max} messages at once",
+                field="count_max",
+                remedy=f"choose 1 to {COUNT_MAX}",
+            )
+        for field, value, least in (("offset", offset, 0), ("bytes_max", bytes_max, 1)):
+            if value < least:
+                raise Invalid(f"{field} is {value}", field=field, remedy=f"choose {least} or more")
+
+    def _read(
+        self,
+        topic: str,
+        queue: int,
+        offset: int,
+        end: int,
+        count_max: int,
+        bytes_max: int,
+        match: TagFilter,
+    ) -> tuple[PullStatus, list[StoredMessage], int]:
+        messages: list[StoredMessage] = []
+        stop = min(end, offset + max(SCAN_MAX, count_max))
+        seen = lost = 0
+        while offset < stop and len(messages) < count_max and bytes_max > 0:
+            want = count_max - len(messages)
+            count = want if match.is_all else CHUNK
+            entries = self._store.entries(topic, queue, offset, min(count, stop - offset))
+            if not entries:
+                break
+            chosen = [each for each in entries if match.may_match(each.tag_code)]
+            taken = fit(chosen[:want], bytes_max, is_first=not messages)
+            bytes_max -= sum(entry.size_bytes for entry in taken)
+            read = self._store.read_entries(taken)
+            messages += [each for each in read if each is not None and match.matches(each)]
+            seen += len(taken)
+            lost += read.count(None)
+            if len(taken) < len(chosen):
+                offset = chosen[len(taken)].offset
+                break
+            offset = entries[-1].offset + 1
+        if messages:
+            return PullStatus.FOUND, messages, offset
+        is_lost = seen > 0 and lost == seen
+        status = PullStatus.MESSAGE_WAS_REMOVING if is_lost else PullStatus.NO_MATCHED_MESSAGE
+        return status, messages, offset
+
+
+def _outside(offset: int, first: int, end: int) -> tuple[PullStatus | None, int]:
+    """The status of an offset at which there is nothing to read, and where to go on."""
+    if end == 0:
+        return PullStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < first:
+        return PullStatus.OFFSET_TOO_SMALL, first
+    if offset == end:
+        return PullStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > end:
+        return PullStatus.OFFSET_OVERFLOW_BADLY, end
+    return None, offset

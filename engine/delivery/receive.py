@@ -1,0 +1,303 @@
+"""Receive: hand out messages to a client for a while, across the queues of several topics.
+
+What was handed out before and came back goes first in its queue, then the cursor moves on. A
+message that the filter holds back is done; one whose lane is busy is set aside. Each call looks
+at a bounded number of entries and reads a bounded number of bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from engine.clock import Clock
+from engine.delivery.changes import HandedOut, Passed, Settled, to_runs
+from engine.delivery.ledger import Ledger
+from engine.delivery.order import OPEN_LANE
+from engine.delivery.progress import Progress
+from engine.delivery.reading import find_entries, fit
+from engine.delivery.slot import Move
+from engine.delivery.sources import Source, Sources
+from engine.delivery.values import Delivery, Receipt
+from engine.errors import EngineError, Invalid
+from engine.events import Delivered, Events
+from engine.message import RETRY_TOPIC, StoredMessage
+from engine.store.consume_queue import Entry
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+
+COUNT_MAX = 1024
+INVISIBLE_MS_MIN = 10
+INVISIBLE_MS_MAX = 12 * 3600 * 1000
+CLIENT_CHARS_MAX = 255
+BYTES_MAX = 4 * 1024 * 1024
+SCAN_MAX = 800  # entries that one call examines, or as many as it wants messages
+CHUNK = 64  # entries that are looked at together where not all of them will do
+
+
+class Call(msgspec.Struct):
+    """What one receive may still take and examine."""
+
+    want: int
+    deadline_ms: int
+    client: str
+    scans: int
+    size_bytes: int = BYTES_MAX
+    deliveries: list[Delivery] = []
+
+
+class Picked(msgspec.Struct):
+    """What was chosen from one queue, in order of offset, and where that leaves the cursor."""
+
+    cursor: int
+    messages: list[StoredMessage] = []
+    again: int = 0  # how many of them were handed out or set aside before
+    lanes: list[str] = []
+    deferred: list[int] = []
+    deferred_lanes: list[str] = []
+    gone: list[int] = []
+
+
+class Receive:
+    """Chooses and hands out; `hold.py` waits, `inflight.py` takes back."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        ledger: Ledger,
+        sources: Sources,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._ledger = ledger
+        self._sources = sources
+        self._clock = clock
+        self._events = events
+        self._turns: dict[str, int] = {}
+
+    def receive(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        client: str = "",
+    ) -> list[Delivery]:
+        """Hand out up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
+
+        `topics` maps names to tag expressions. Nobody else of the group gets these messages for
+        `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
+        nothing that matches: then there is more to examine at once. Raises Invalid,
+        TopicNotFound, GroupNotFound and Forbidden.
+        """
+        check_count(count_max)
+        check_client(client)
+        deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
+        sources = self._sources.of(group, topics)
+        call = Call(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
+        turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(sources)
+        for index in range(turn - len(sources), turn):
+            source = sources[index]
+            if self.has_work(source):
+                try:
+                    self._take(source, call)
+                except EngineError:
+                    if not call.deliveries:
+                        raise
+                    break  # what is handed out already must reach its client
+                if call.want <= 0:
+                    break
+        return call.deliveries
+
+    def has_work(self, source: Source) -> bool:
+        """Whether a receive would find something to examine here; it may yet match nothing."""
+        progress = source.progress
+        if progress.ready and progress.has_ready(source.buckets):
+            return True
+        first, end = self._store.bounds(progress.topic, progress.queue)
+        return max(progress.cursor, first) < end and self._ledger.has_room(progress)
+
+    def forget(self, group: str) -> None:
+        """Drop what is remembered of a group that is gone."""
+        self._turns.pop(group, None)
+
+    # -- choosing --------------------------------------------------------------------------------
+
+    def _take(self, source: Source, call: Call) -> None:
+        picked = Picked(source.progress.cursor)
+        if source.progress.ready:
+            self._pick_again(source, call, picked)
+        if len(picked.messages) < call.want:
+            self._pick_fresh(source, call, picked)
+        self._hand_out(source.progress, call, picked)
+
+    def _pick_again(self, source: Source, call: Call, picked: Picked) -> None:
+        progress = source.progress
+        offsets = progress.ready_offsets(source.buckets, call.want)
+        entries = find_entries(self._store, progress.topic, progress.queue, offsets)
+        taken = self._fit(entries, call)
+        picked.messages = [each for each in self._store.read_entries(taken) if each is not None]
+        picked.again = len(picked.messages)
+        if picked.again < len(offsets):
+            found = {message.offset for message in picked.messages}
+            left_for_later = {entry.offset for entry in entries[len(taken) :]}
+            picked.gone = [each for each in offsets if each not in found | left_for_later]
+
+    def _pick_fresh(self, source: Source, call: Call, picked: Picked) -> None:
+        progress = source.progress
+        topic, queue = progress.topic, progress.queue
+        first, end = self._store.bounds(topic, queue)
+        picked.cursor = max(picked.cursor, first)
+        is_laned = source.is_fifo or progress.is_retry
+        looks_at_all = source.filter.is_all and not is_laned
+        room = self._ledger.window - len(progress.slots)
+        while picked.cursor < end and call.scans > 0 and call.size_bytes > 0:
+            fresh = len(picked.messages) - picked.again
+            want = min(call.want - len(picked.messages), room - fresh - len(picked.deferred))
+            if want <= 0:
+                return
+            count = want if looks_at_all else min(max(want, CHUNK), call.scans)
+            entries = self._store.entries(topic, queue, picked.cursor, count)
+            if not entries:
+                return
+            if is_laned:
+                count_max = room - fresh - len(picked.deferred)
+                self._sift_laned(source, entries[:count_max], call, picked)
+            else:
+                self._sift(source, entries, want, call, picked)
+
+    def _sift(
+        self, source: Source, entries: list[Entry], want: int, call: Call, picked: Picked
+    ) -> None:
+        """Choose among entries that do not depend on each other."""
+        match = source.filter
+        chosen = entries
+        if not match.is_all:
+            codes = match.codes
+            chosen = [entry for entry in entries if entry.tag_code in codes]
+        taken = self._fit(chosen[:want], call)
+        messages: list[StoredMessage | None] = self._store.read_entries(taken)
+        if match.is_all:
+            picked.messages += [each for each in messages if each is not None]
+        else:
+            tags = match.tags
+            picked.messages += [each for each in messages if each is not None and each.tag in tags]
+        is_whole = len(taken) == len(chosen)
+        after = entries[-1].offset + 1 if is_whole else chosen[len(taken)].offset
+        call.scans -= after - picked.cursor
+        picked.cursor = after
+
+    def _sift_laned(self, source: Source, entries: list[Entry], call: Call, picked: Picked) -> None:
+        """Choose among entries whose lanes decide; what has to wait is set aside."""
+        match = source.filter
+        chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
+        taken = self._fit(chosen, call)
+        after = entries[-1].offset + 1 if len(taken) == len(chosen) else chosen[len(taken)].offset
+        place = self._place_retry if source.progress.is_retry else self._place_in_order
+        for entry, message in zip(taken, self._store.read_entries(taken), strict=True):
+            if len(picked.messages) >= call.want:
+                after = entry.offset
+                break
+            if message is not None and match.matches(message):
+                place(source, message, picked)
+        call.scans -= after - picked.cursor
+        picked.cursor = after
+
+    def _place_in_order(self, source: Source, message: StoredMessage, picked: Picked) -> None:
+        lane = message.message_group
+        is_free = not lane or not (lane in picked.lanes or source.progress.order().is_busy(lane))
+        self._place(message, lane, picked, is_free=is_free)
+
+    def _place_retry(self, source: Source, message: StoredMessage, picked: Picked) -> None:
+        lane = message.properties.get(RETRY_TOPIC, OPEN_LANE)
+        is_free = lane in source.buckets
+        if is_free or self._catalog.find(lane) is not None:
+            self._place(message, lane, picked, is_free=is_free)
+
+    def _place(self, message: StoredMessage, lane: str, picked: Picked, *, is_free: bool) -> None:
+        if is_free:
+            picked.messages.append(message)
+            picked.lanes.append(lane)
+        else:
+            picked.deferred.append(message.offset)
+            picked.deferred_lanes.append(lane)
+
+    def _fit(self, entries: Sequence[Entry], call: Call) -> Sequence[Entry]:
+        """As many as the call may still read; its very first message always."""
+        taken = fit(entries, call.size_bytes, is_first=call.size_bytes == BYTES_MAX)
+        call.size_bytes -= sum([entry.size_bytes for entry in taken])
+        if len(taken) < len(entries):
+            call.size_bytes = 0
+        return taken
+
+    # -- handing out -----------------------------------------------------------------------------
+
+    def _hand_out(self, progress: Progress, call: Call, picked: Picked) -> None:
+        place = (progress.group, progress.topic, progress.queue)
+        if picked.gone:
+            self._ledger.write(Settled(*place, to_runs(picked.gone), Move.DROP))
+        if not picked.messages and not picked.deferred:
+            if picked.cursor > progress.cursor:
+                self._ledger.write(Passed(*place, picked.cursor))
+            return
+        offsets = [message.offset for message in picked.messages]
+        serial = self._ledger.next_serial()
+        self._ledger.write(
+            HandedOut(
+                *place,
+                picked.cursor,
+                to_runs(offsets),
+                serial,
+                call.deadline_ms,
+                call.client,
+                picked.lanes,
+                to_runs(picked.deferred),
+                picked.deferred_lanes,
+            )
+        )
+        self._deliver(progress, call, picked, serial)
+        if offsets and self._events.is_heard:
+            now_ms = self._clock.now_ms()
+            self._events.emit(Delivered(now_ms, *place, tuple(offsets), call.client))
+
+    def _deliver(self, progress: Progress, call: Call, picked: Picked, serial: int) -> None:
+        topic, queue, until_ms = progress.topic, progress.queue, call.deadline_ms
+        slots, is_retry = progress.slots, progress.is_retry
+        append = call.deliveries.append
+        for message in picked.messages:
+            offset = message.offset
+            attempt = slots[offset].failures + (message.attempt if is_retry else 1)
+            append(Delivery(message, Receipt(topic, queue, offset, serial), attempt, until_ms))
+        call.want -= len(picked.messages)
+
+
+def check_count(count_max: int) -> None:
+    if not 1 <= count_max <= COUNT_MAX:
+        raise Invalid(
+            f"{count_max} messages at once, it must be 1 to {COUNT_MAX}",
+            field="count_max",
+            remedy=f"ask for at most {COUNT_MAX}",
+        )
+
+
+def check_client(client: str) -> None:
+    if len(client) > CLIENT_CHARS_MAX or not client.isprintable():
+        raise Invalid(
+            f"a client name has at most {CLIENT_CHARS_MAX} printable characters",
+            field="client",
+            remedy="shorten it, or leave it out",
+        )
+
+
+def invisible_ms(invisible_s: float) -> int:
+    """The time in ms; Invalid outside 10 ms to 12 h."""
+    if not INVISIBLE_MS_MIN <= invisible_s * 1000 <= INVISIBLE_MS_MAX:
+        raise Invalid(
+            f"an invisible time of {invisible_s} s",
+            field="invisible_s",
+            remedy="choose 0.01 s to 43200 s; extend it while the work goes on",
+        )
+    return round(invisible_s * 1000)

@@ -1,0 +1,85 @@
+"""What delivery hands to its callers."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from engine.message import StoredMessage
+
+
+class Receipt(NamedTuple):
+    """Names one hand-out of one message; a later hand-out of it has another `serial`."""
+
+    topic: str
+    queue: int
+    offset: int
+    serial: int
+
+
+class Delivery(msgspec.Struct, gc=False, frozen=True):
+    """A message in a client's hands until `invisible_until_ms`; `attempt` starts at 1."""
+
+    message: StoredMessage
+    receipt: Receipt
+    attempt: int
+    invisible_until_ms: int
+
+
+class AckResult(StrEnum):
+    """What became of a receipt."""
+
+    DONE = "done"
+    ALREADY = "already"  # the message was done before
+    STALE = "stale"  # the message was, or will be, handed out again
+
+
+class Nack(msgspec.Struct, gc=False, frozen=True):
+    """A failure that a client reports.
+
+    `delay_s` (0 … the longest level) is how long the message should wait at least; `delay_level`
+    names a level, below 0 means straight to the dead letters; with neither, the retry ladder
+    decides. `error` is kept with the message.
+    """
+
+    receipt: Receipt
+    delay_s: float | None = None
+    delay_level: int | None = None
+    error: str = ""
+
+
+class Extended(msgspec.Struct, gc=False, frozen=True):
+    """The answer to a request for more time; `until_ms` is 0 unless `result` is DONE."""
+
+    result: AckResult
+    until_ms: int
+
+
+class QueueLag(msgspec.Struct, frozen=True):
+    """How far a group is behind in one queue.
+
+    `count` messages are not done, `inflight` of them with clients. Everything before `committed`
+    is done; `cursor` is the next to be handed out for the first time. `oldest_ms` is when the
+    oldest one that is not done was stored.
+    """
+
+    topic: str
+    queue: int
+    min_offset: int
+    max_offset: int
+    committed: int
+    cursor: int
+    count: int
+    inflight: int
+    oldest_ms: int | None
+
+
+class GroupLag(msgspec.Struct, frozen=True):
+    """The same over all queues of a group; `retry_waiting` are in the delay levels, besides."""
+
+    queues: list[QueueLag]
+    count: int
+    inflight: int
+    retry_waiting: int
+    dead: int
+    oldest_age_ms: int | None

@@ -1,0 +1,239 @@
+"""Release of delayed messages: each level is a queue in order of time, so only its head is watched.
+
+A released record keeps DELAY, REAL_TOPIC and REAL_QID, as RocketMQ's do, and names the waiting
+record it comes from (SOURCE). Progress is journalled after the write; a crash in between is healed
+by `replayed`. What fell due while nobody was there is released at once.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from engine.clock import Clock
+from engine.errors import Busy, Corrupt, EngineError, Invalid, TopicNotFound
+from engine.events import Events, Released, SendRefused
+from engine.intake import Intake
+from engine.message import (
+    BATCH_BYTES_MAX,
+    REAL_QID,
+    REAL_TOPIC,
+    SOURCE,
+    Message,
+    StoredMessage,
+    copy_of,
+)
+from engine.schedule.levels import Levels
+from engine.service import IDLE_WAIT_MAX_S, Service
+from engine.store.consume_queue import Entry
+from engine.store.journal import JournalEntry
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import CLOSED_TOPICS, SCHEDULE_TOPIC, is_group_topic
+
+log = logging.getLogger("kitemq.schedule")
+
+TICK_MESSAGES_MAX = 500
+BATCH_MESSAGES_MAX = 100
+SOURCE_PREFIX = f"@{SCHEDULE_TOPIC}@"
+
+
+class LevelPassed(JournalEntry, frozen=True, tag="level_passed"):
+    """Everything before `offset` of a level's queue was released."""
+
+    queue: int
+    offset: int
+
+
+class Head(msgspec.Struct):
+    """The next message of a level, and when it is due by the steady clock."""
+
+    offset: int
+    due_s: float
+
+
+class Deliverer(Service):
+    """At most 500 messages in a tick, over all levels; woken by what begins to wait."""
+
+    name = "delay levels"
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        catalog: Catalog,
+        levels: Levels,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._intake = intake
+        self._catalog = catalog
+        self._levels = levels
+        self._clock = clock
+        self._events = events
+        self._offsets: dict[int, int] = {}
+        self._heads: dict[int, Head] = {}
+        store.journal.register((LevelPassed,), self._apply, self._snapshot)
+
+    def start(self) -> None:
+        """After recovery: correct progress that a power loss left past the log's end; listen."""
+        for queue, offset in sorted(self._offsets.items()):
+            end = self._store.bounds(SCHEDULE_TOPIC, queue)[1]
+            if offset > end:
+                self._pass(queue, end)
+        self._store.on_visible.append(self._arrived)
+
+    def replayed(self, message: StoredMessage) -> None:
+        """Recovery found this record: if it came from a level, that has been passed."""
+        source = message.properties.get(SOURCE, "")
+        if not source.startswith(SOURCE_PREFIX):
+            return
+        queue, offset = map(int, source.removeprefix(SOURCE_PREFIX).split("@"))
+        if offset >= self._offsets.get(queue, 0):
+            self._pass(queue, offset + 1)
+
+    def waiting(self) -> list[int]:
+        """How many messages wait, by level from the first on."""
+        return [end - offset for offset, end in map(self._span, range(self._levels.count))]
+
+    def tick(self) -> float:
+        """Release what is due; seconds until the next is.
+
+        Raises DiskFull while the log refuses writes: nothing is passed over then.
+        """
+        budget = TICK_MESSAGES_MAX
+        wait_s = IDLE_WAIT_MAX_S
+        for queue in range(self._levels.count):
+            offset, end = self._span(queue)
+            while offset < end:
+                head_s = self._head_wait_s(queue, offset)
+                if head_s > 0:
+                    wait_s = min(wait_s, head_s)
+                    break
+                if budget <= 0:
+                    return 0.0
+                passed = self._release(queue, offset, min(budget, BATCH_MESSAGES_MAX))
+                budget -= passed - offset
+                offset = passed
+        return wait_s
+
+    # -- when ------------------------------------------------------------------------------------
+
+    def _head_wait_s(self, queue: int, offset: int) -> float:
+        """Seconds until the first message of a level is due, 0 when it is.
+
+        It is due at the time in its entry, yet no later than a whole delay after it came to the
+        head: so a calendar that was set back does not keep it.
+        """
+        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
+        if not entries:
+            return IDLE_WAIT_MAX_S
+        left_ms = entries[0].tag_code - self._clock.now_ms()
+        now_s = self._clock.monotonic_s()
+        head = self._heads.get(queue)
+        if head is None or head.offset != offset:
+            wait_ms = min(left_ms, self._levels.delay_ms(queue + 1))
+            head = self._heads[queue] = Head(offset, now_s + wait_ms / 1000)
+        return max(0.0, min(left_ms / 1000, head.due_s - now_s))
+
+    def _span(self, queue: int) -> tuple[int, int]:
+        """The next offset of a level, after what retention took, and its end."""
+        first, end = self._store.bounds(SCHEDULE_TOPIC, queue)
+        return max(first, self._offsets.get(queue, 0)), end
+
+    def _arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
+        """For the store's `on_visible`; an arrival behind another changes nothing."""
+        if topic == SCHEDULE_TOPIC and first_offset <= self._span(queue)[0]:
+            self.wake()
+
+    # -- releasing -------------------------------------------------------------------------------
+
+    def _release(self, queue: int, offset: int, count_max: int) -> int:
+        """Put what is due from `offset` on where it belongs; returns the offset after it."""
+        now_ms = self._clock.now_ms()
+        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
+        chosen = [entries[0], *_due_by(entries[1:], now_ms)]
+        chosen = _within_bytes(chosen)
+        due: list[tuple[Message, int]] = []
+        for entry, stored in zip(chosen, self._store.read_entries(chosen), strict=True):
+            if stored is not None and self._is_wanted(stored):
+                due.append((self._real(stored), entry.tag_code))
+        if due:
+            self._put([message for message, _ in due])
+        passed = chosen[-1].offset + 1
+        self._pass(queue, passed)
+        if self._events.is_heard:
+            for message, due_ms in due:
+                late_ms = max(0, now_ms - due_ms)
+                self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
+        return passed
+
+    def _put(self, messages: list[Message]) -> None:
+        """Put them all, or what can be put; raises what may be over when tried again."""
+        try:
+            self._intake.put(messages)
+        except (Busy, Corrupt):
+            raise
+        except EngineError as error:
+            if len(messages) > 1:
+                for message in messages:
+                    self._put([message])
+            elif isinstance(error, Invalid) and messages[0].properties.pop(SOURCE, ""):
+                self._put(messages)  # its properties had no room for the source: it can do without
+            else:
+                self._refused(messages[0].topic, error)
+
+    def _is_wanted(self, stored: StoredMessage) -> bool:
+        """A topic that was deleted meanwhile takes its waiting messages along."""
+        topic = stored.properties.get(REAL_TOPIC, "")
+        is_known = is_group_topic(topic) or self._catalog.find(topic) is not None
+        if is_known and topic not in CLOSED_TOPICS:
+            return True
+        self._refused(topic, TopicNotFound(f"there is no topic {topic!r} any more"))
+        return False
+
+    def _refused(self, topic: str, error: EngineError) -> None:
+        log.warning("a delayed message for %s is dropped: %s", topic, error.detail)
+        if self._events.is_heard:
+            self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
+
+    def _real(self, stored: StoredMessage) -> Message:
+        message = copy_of(stored)
+        properties = message.properties
+        message.topic = properties[REAL_TOPIC]
+        message.queue = int(properties.get(REAL_QID, "-1"))
+        properties[SOURCE] = f"{SOURCE_PREFIX}{stored.queue}@{stored.offset}"
+        return message
+
+    # -- progress --------------------------------------------------------------------------------
+
+    def _pass(self, queue: int, offset: int) -> None:
+        entry = LevelPassed(queue, offset)
+        self._store.journal.append(entry)
+        self._apply(entry)
+
+    def _apply(self, entry: LevelPassed) -> None:
+        self._offsets[entry.queue] = entry.offset
+
+    def _snapshot(self) -> Iterable[JournalEntry]:
+        return [LevelPassed(queue, offset) for queue, offset in self._offsets.items()]
+
+
+def _due_by(entries: Sequence[Entry], now_ms: int) -> list[Entry]:
+    """Those from the start on that are due by the calendar."""
+    for index, entry in enumerate(entries):
+        if entry.tag_code > now_ms:
+            return list(entries[:index])
+    return list(entries)
+
+
+def _within_bytes(entries: Sequence[Entry]) -> list[Entry]:
+    """Those from the start on that fit one write, at least one."""
+    size_bytes = 0
+    for index, entry in enumerate(entries):
+        size_bytes += entry.size_bytes
+        if index and size_bytes > BATCH_BYTES_MAX:
+            return list(entries[:index])
+    return list(entries)

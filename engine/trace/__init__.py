@@ -1,0 +1,1 @@
+"""What happened to each message, recorded from the engine's events. Not built yet."""

@@ -1,0 +1,1 @@
+"""Transactions: half messages, their resolution and check-back. Not built yet."""
