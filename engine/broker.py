@@ -101,8 +101,15 @@ class Broker:
     """Built, then `start`ed once, `tick`ed by its owner, `stop`ped once."""
 
     def __init__(
-        self, config: EngineConfig, *, clock: Clock, pool: Pool, files: Files | None = None
+        self,
+        config: EngineConfig,
+        *,
+        clock: Clock,
+        pool: Pool,
+        files: Files | None = None,
+        on_wake: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_wake` is called when `tick` is wanted sooner than it said."""
         self._config = config
         self._clock = clock
         self._is_running = False
@@ -158,7 +165,7 @@ class Broker:
         # Time first, so that what falls due is there for the receives woken in the same round;
         # upkeep of the store last.
         services = [self._deliverer, *self._desk.services(), *self._store.services()]
-        self._runner = ServiceRunner(services, clock)
+        self._runner = ServiceRunner(services, clock, on_wake)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -170,10 +177,11 @@ class Broker:
         self._store.open()
         self._store.journal.load()
         self._store.recover(
-            knows=lambda topic: self._catalog.find(topic) is not None,
+            begin_of=self._catalog.begin_of,
             is_wanted=self._catalog.owns,
             on_replayed=self._replayed,
         )
+        self._catalog.settle()
         self._catalog.ensure_system(SCHEDULE_TOPIC)
         self._deliverer.start()
         self._desk.start()
@@ -183,7 +191,7 @@ class Broker:
         """Do what is due; returns seconds until the next call is useful, at most 5."""
         return self._runner.tick()
 
-    def stop(self, timeout_s: float = 10.0) -> None:
+    def stop(self) -> None:
         """Refuse new work, flush, and leave the clean mark. The pool must be idle by now."""
         self._is_running = False
         self._store.stop()
@@ -246,7 +254,7 @@ class Broker:
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with its queues and all groups' progress in it."""
-        self._catalog.delete(name)
+        self._catalog.delete(name, also=self._desk.farewell(name))
         self._store.delete_topic(name)
         self._router.forget(name)
         self._desk.forget_topic(name)

@@ -253,13 +253,14 @@ def check_properties(properties: dict[str, str]) -> None:
             )
         if not name.strip() or not value.strip() or _SEPARATORS.intersection(name + value):
             raise Invalid(
-                f"the property {name!r} has an empty name or value, or holds \\x01 or \\x02",
+                f"the property {name!r} has an empty name or value, or holds \\x00, \\x01 or \\x02",
                 field=f"properties.{name}",
                 remedy="give both a text without those characters",
             )
 
 
-_SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR))
+# The log's own: between names and values, and what a sector that was never written reads as.
+_SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR, "\0"))
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ fails, and tells health about it. Nothing here starts a thread or waits.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from engine.clock import Clock
 
@@ -23,6 +23,7 @@ class Service:
 
     def __init__(self) -> None:
         self.failure = ""
+        self.on_wake: Callable[[], None] = _nobody
         self._failures = 0
         self._next_s = 0.0
 
@@ -31,9 +32,10 @@ class Service:
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Run at the next round, whatever the last tick said."""
+        """Run at the next round, whatever the last tick said; its owner is told of it."""
         if not self._failures:
             self._next_s = 0.0
+            self.on_wake()
 
     def run(self, now_s: float) -> float:
         """Tick when due; return the seconds until this service wants to run again."""
@@ -56,9 +58,14 @@ class Service:
 class ServiceRunner:
     """Runs services in the order given, which is written with its reasons in `broker.py`."""
 
-    def __init__(self, services: Sequence[Service], clock: Clock) -> None:
+    def __init__(
+        self, services: Sequence[Service], clock: Clock, on_wake: Callable[[], None]
+    ) -> None:
+        """`on_wake` is called when a service wants to run before the time last returned."""
         self._services = tuple(services)
         self._clock = clock
+        for service in services:
+            service.on_wake = on_wake
 
     def tick(self) -> float:
         """Run what is due; return seconds (at most 5) until the next service is."""
@@ -68,3 +75,7 @@ class ServiceRunner:
     def failures(self) -> dict[str, str]:
         """Name and error of every service whose last tick failed."""
         return {service.name: service.failure for service in self._services if service.failure}
+
+
+def _nobody() -> None:
+    """Until a runner takes the service on."""

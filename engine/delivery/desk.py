@@ -24,6 +24,7 @@ from engine.events import Events
 from engine.intake import Intake
 from engine.message import StoredMessage
 from engine.service import Service
+from engine.store.journal import JournalEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import retry_topic
@@ -117,9 +118,13 @@ class Desk:
         self.receives.forget(name)
         self.hold.group_changed(name)
 
+    def farewell(self, topic: str) -> Sequence[JournalEntry]:
+        """What is to be journalled along with a topic's deletion, before `forget_topic`."""
+        return [TopicCleared(topic)]
+
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: forget every group's progress in it and wake who waits on it."""
-        self.ledger.write(TopicCleared(topic))
+        self.ledger.apply(TopicCleared(topic))
         self.hold.topic_gone(topic)
 
     def groups_of(self, topic: str) -> Sequence[str]:

@@ -32,6 +32,7 @@ from engine.delivery.order import OPEN_LANE, TopicLanes
 from engine.delivery.progress import Progress
 from engine.delivery.slot import Move
 from engine.store.journal import Journal, JournalEntry
+from engine.topic.names import RETRY_PREFIX
 
 SERIAL_SHIFT = 20  # a million hand-outs in each millisecond since 1970 before numbers could meet
 
@@ -75,7 +76,7 @@ class Ledger:
             GroupCleared: self._group_cleared,
             TopicCleared: self._topic_cleared,
         }
-        journal.register(tuple(self._appliers), self._apply, self._snapshot)
+        journal.register(tuple(self._appliers), self.apply, self._snapshot)
 
     def start(self, now_ms: int) -> None:
         """After loading: number hand-outs above all earlier ones."""
@@ -88,7 +89,7 @@ class Ledger:
     def write(self, change: JournalEntry) -> None:
         """Keep a change and make it so; nothing happens when the journal cannot be written."""
         self._journal.append(change)
-        self._apply(change)
+        self.apply(change)
 
     def find(self, group: str, topic: str, queue: int) -> Progress | None:
         queues = self._groups.get(group)
@@ -123,7 +124,8 @@ class Ledger:
 
     # -- one method for each change --------------------------------------------------------------
 
-    def _apply(self, change: JournalEntry) -> None:
+    def apply(self, change: JournalEntry) -> None:
+        """Make a change that the journal has."""
         self._appliers[type(change)](change)
 
     def _ensure(self, change: QueueChange) -> Progress:
@@ -219,6 +221,8 @@ class Ledger:
             progress.restart(progress.cursor)
 
     def _topic_cleared(self, change: TopicCleared) -> None:
+        if change.topic.startswith(RETRY_PREFIX):
+            self._retries.pop(change.topic.removeprefix(RETRY_PREFIX), None)
         for queues in self._groups.values():
             for key in [key for key in queues if key[0] == change.topic]:
                 progress = queues.pop(key)

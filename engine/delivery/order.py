@@ -2,7 +2,8 @@
 
 In a FIFO topic a lane is a message group: only its earliest outstanding message may be with a
 client. In a retry topic a lane is the topic that a message came from: whoever receives names
-topics, and the others' messages wait aside.
+topics, and the others' messages wait aside. What waits counts as outstanding: once a queue is full
+of it, the lanes behind have to wait too.
 """
 
 from bisect import bisect_left, insort

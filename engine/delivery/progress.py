@@ -177,12 +177,12 @@ class Progress:
         """
         place = (self.group, self.topic, self.queue)
         yield Passed(*place, self.cursor)
-        groups: dict[int, tuple[Slot, list[int]]] = {}
+        groups: dict[tuple[bool, int], tuple[Slot, list[int]]] = {}
         for offset, slot in self.slots.items():
-            groups.setdefault(id(slot), (slot, []))[1].append(offset)
-        in_order = sorted(
-            groups.values(), key=lambda group: (group[0].phase is Phase.READY, -group[0].failures)
-        )
+            is_ready = slot.phase is Phase.READY
+            key = (is_ready, -slot.failures if is_ready else id(slot))
+            groups.setdefault(key, (slot, []))[1].append(offset)
+        in_order = [groups[key] for key in sorted(groups)]
         for slot, offsets in in_order:
             offsets.sort()
             for start in range(0, len(offsets), SNAPSHOT_OFFSETS_MAX):

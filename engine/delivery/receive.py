@@ -108,7 +108,7 @@ class Receive:
                     if not call.deliveries:
                         raise
                     break  # what is handed out already must reach its client
-                if call.want <= 0:
+                if call.want <= 0 or call.size_bytes <= 0:
                     break
         return call.deliveries
 

@@ -7,10 +7,11 @@ makes them readable to consumers is `dispatch.py`'s.
 
 import errno
 from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 
 from engine.errors import Corrupt, DiskFull, Invalid
-from engine.store.files import File, Files
+from engine.store.files import File, Files, Names, Syncable
 from engine.store.record import BLANK, BLANK_BYTES_MIN, MAGIC_BLANK
 
 NAME_DIGITS = 20
@@ -39,6 +40,7 @@ class CommitLog:
         self._bases: list[int] = []
         self.written = 0
         self.unsynced: dict[int, File] = {}  # by base: files with bytes that no sync covered yet
+        self._has_new_names = False
 
     @property
     def oldest(self) -> int:
@@ -47,15 +49,20 @@ class CommitLog:
     def open(self) -> None:
         """Open every segment found; Corrupt when a name or size is not what the settings say."""
         self._files.make_directory(self._directory)
-        for name in self._files.names(self._directory):
-            if len(name) == NAME_DIGITS and name.isdigit():
-                self._open_segment(int(name), create=False)
-        for before, after in zip(self._bases, self._bases[1:], strict=False):
+        bases = [
+            int(name)
+            for name in self._files.names(self._directory)
+            if len(name) == NAME_DIGITS and name.isdigit()
+        ]
+        for before, after in pairwise(bases):
             if after != before + self.segment_bytes:
                 raise Corrupt(
                     f"the log has a hole: segment {before:020d} is followed by {after:020d}",
-                    remedy="bring the missing file back, or move the older ones away",
+                    remedy="bring the missing file back, or move the older ones away; if the "
+                    "segment size was changed, set it back",
                 )
+        for base in bases:
+            self._open_segment(base, create=False)
 
     def room(self) -> int:
         """Bytes left in the current segment, the end marker's reserve included."""
@@ -121,14 +128,18 @@ class CommitLog:
             self._close(0)
         return paths
 
-    def take_unsynced(self) -> list[File]:
-        """Files that a sync has to cover; the caller syncs them or puts them back."""
-        files = list(self.unsynced.values())
+    def take_unsynced(self) -> list[Syncable]:
+        """What a sync has to cover; the caller syncs it or calls `mark_unsynced`."""
+        taken: list[Syncable] = list(self.unsynced.values())
+        if self._has_new_names:
+            taken.append(Names(self._files, self._directory))
         self.unsynced = {}
-        return files
+        self._has_new_names = False
+        return taken
 
     def mark_unsynced(self, position: int) -> None:
         """Everything from `position` on has to be covered by the next sync."""
+        self._has_new_names = True
         for segment in self._segments:
             if segment.base + self.segment_bytes > position:
                 self.unsynced[segment.base] = segment.file
@@ -175,13 +186,21 @@ class CommitLog:
         path = self._directory / f"{base:0{NAME_DIGITS}d}"
         try:
             file = self._files.open(path, create=create)
-            if create or file.size() == 0:
-                file.truncate(self.segment_bytes)
         except OSError as error:
             if error.errno in DISK_FULL_ERRORS:
                 raise disk_full(str(error)) from error
             raise
+        try:
+            # A crash while its end was being cut off leaves a segment too short: zeros are missing.
+            if file.size() < self.segment_bytes:
+                file.truncate(self.segment_bytes)
+        except OSError as error:
+            file.close()
+            if error.errno in DISK_FULL_ERRORS:
+                raise disk_full(str(error)) from error
+            raise
         if file.size() != self.segment_bytes:
+            file.close()
             raise Corrupt(
                 f"segment {path.name} has {file.size()} bytes, the setting says "
                 f"{self.segment_bytes}",
@@ -190,6 +209,7 @@ class CommitLog:
             )
         self._segments.append(Segment(base, path, file))
         self._bases.append(base)
+        self._has_new_names = self._has_new_names or create
 
     def _drop(self, index: int) -> None:
         path = self._segments[index].path

@@ -7,7 +7,8 @@ restart. At most `open_files_max` files are open at once over all queues.
 
 import struct
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,9 @@ from engine.store.files import File, Files
 
 ENTRY = struct.Struct(">qiq")  # position in the log, size in bytes, tag hash
 assert ENTRY.size == 20
-FILLER = ENTRY.pack(0, 0x7FFFFFFF, 0)  # stands for an offset whose record is not known
+FILLER_BYTES = 0x7FFFFFFF  # the size of an entry that stands for a record which is not known
 FILL_COUNT_MAX = 100_000
+PROBE_BYTES = 64 * 1024
 NAME_DIGITS = 20
 
 
@@ -31,12 +33,17 @@ class Entry(NamedTuple):
     """A message's place: `offset` in its queue, `position` and `size_bytes` in the log.
 
     `tag_code` is the Java hash of its tag; in the delay-level topic it is the due time in ms.
+    Where recovery found no record, an entry without one keeps the place.
     """
 
     offset: int
     position: int
     size_bytes: int
     tag_code: int
+
+    @property
+    def has_record(self) -> bool:
+        return self.size_bytes != FILLER_BYTES
 
 
 class QueueFiles:
@@ -49,6 +56,7 @@ class QueueFiles:
         self._open_max = open_max
         self._open: OrderedDict[tuple[QueueId, int], File] = OrderedDict()
         self._unsynced: dict[tuple[QueueId, int], None] = {}
+        self._named: set[tuple[QueueId, int]] = set()  # files whose names are on the disk
 
     def get(self, queue: QueueId, base: int, *, create: bool = False) -> File | None:
         """The file of `queue` that starts at byte `base`; None when it is not there."""
@@ -69,14 +77,27 @@ class QueueFiles:
     def mark_unsynced(self, queue: QueueId, base: int) -> None:
         self._unsynced[queue, base] = None
 
-    def take_unsynced(self) -> list[tuple[QueueId, int]]:
+    def take_unsynced(self) -> "Unsynced":
+        """What changed; the caller syncs it, or gives it back."""
         keys = list(self._unsynced)
+        unnamed = [key for key in keys if key not in self._named]
+        directories = {self.directory(queue): None for queue, _ in unnamed}
+        directories |= {directory.parent: None for directory in list(directories)}
         self._unsynced = {}
-        return keys
+        self._named.update(unnamed)
+        return Unsynced(keys, [*directories, self.root] if directories else [])
 
-    def sync(self, keys: Sequence[tuple[QueueId, int]]) -> None:
+    def give_back(self, unsynced: "Unsynced") -> None:
+        """It could not be synced: the next who takes has to do it."""
+        self._unsynced.update(dict.fromkeys(unsynced.keys))
+        self._named.difference_update(unsynced.keys)
+
+    def sync(self, unsynced: "Unsynced") -> None:
         """Bring these files to disk with descriptors of its own: safe off the owner's thread."""
-        for queue, base in keys:
+        for directory in unsynced.directories:
+            with suppress(FileNotFoundError):  # its topic was deleted meanwhile
+                self.files.sync_directory(directory)
+        for queue, base in unsynced.keys:
             path = self.path(queue, base)
             try:
                 file = self.files.open(path)
@@ -99,6 +120,7 @@ class QueueFiles:
             self._open.pop(key).close()
         for key in [key for key in self._unsynced if key[0] == queue]:
             del self._unsynced[key]
+        self._named = {key for key in self._named if key[0] != queue}
 
     def close(self) -> None:
         while self._open:
@@ -113,9 +135,20 @@ class QueueFiles:
                 return None
         self.files.make_directory(path.parent)
         file = self.files.open(path, create=True)
-        if file.size() < self.file_bytes:
-            file.truncate(self.file_bytes)
+        try:
+            if file.size() < self.file_bytes:
+                file.truncate(self.file_bytes)
+        except OSError:
+            file.close()
+            raise
         return file
+
+
+class Unsynced(NamedTuple):
+    """Queue files with changes, and directories with new names, that no sync covered yet."""
+
+    keys: list[tuple[QueueId, int]]
+    directories: list[Path]
 
 
 class ConsumeQueue:
@@ -124,13 +157,14 @@ class ConsumeQueue:
     The two differ only while messages wait for their flush.
     """
 
-    __slots__ = ("_files", "_min_for", "_min_offset", "id", "next_offset", "visible")
+    __slots__ = ("_files", "_min_for", "_min_offset", "id", "is_gone", "next_offset", "visible")
 
     def __init__(self, files: QueueFiles, queue: QueueId, *, oldest: int = 0, end: int = 0) -> None:
         self._files = files
         self.id = queue
         self.visible = end
         self.next_offset = end
+        self.is_gone = False  # its topic was deleted: nothing may bring its files back
         self._min_offset = oldest
         self._min_for = 0
 
@@ -152,16 +186,19 @@ class ConsumeQueue:
             self.next_offset = self.visible
 
     def read(self, offset: int, count_max: int) -> list[Entry]:
-        """Readable entries from `offset` on, at most `count_max`; crosses at most one file end."""
+        """Readable entries from `offset` on, at most `count_max`; fewer where a file is gone."""
         count = min(count_max, self.visible - offset)
         if count <= 0:
             return []
-        at = offset * ENTRY.size
-        size = count * ENTRY.size
-        base = at - at % self._files.file_bytes
-        data = self._part(base, at, min(size, base + self._files.file_bytes - at))
-        if len(data) < size and at + len(data) == base + self._files.file_bytes:
-            data += self._part(base + self._files.file_bytes, at + len(data), size - len(data))
+        at, end = offset * ENTRY.size, (offset + count) * ENTRY.size
+        data = b""
+        while at < end:
+            base = at - at % self._files.file_bytes
+            part = self._part(base, at, min(end, base + self._files.file_bytes) - at)
+            data = data + part if data else part
+            at += len(part)
+            if at < end and at < base + self._files.file_bytes:
+                break
         return [
             Entry(number, *fields)
             for number, fields in enumerate(
@@ -172,6 +209,10 @@ class ConsumeQueue:
     def entry(self, offset: int) -> Entry | None:
         entries = self.read(offset, 1)
         return entries[0] if entries else None
+
+    def first(self) -> Entry | None:
+        """The oldest entry that there is a file for."""
+        return self.entry(self._min_offset)
 
     def min_offset(self, log_oldest: int) -> int:
         """The first offset whose record the log still keeps; `visible` when none is."""
@@ -218,32 +259,52 @@ class ConsumeQueue:
         self.visible = self.next_offset = low
 
     def truncate(self, log_end: int) -> None:
-        """Drop the entries whose record begins at or past `log_end`, and what was never written."""
-        end = self.visible
-        self.visible = self.first_where(
-            lambda entry: entry.position >= log_end or entry.size_bytes == 0, self._min_offset
-        )
-        self.next_offset = self.visible
-        self._blank(self.visible, end)
+        """Drop the entries whose record begins at or past `log_end`, and what was never written.
 
-    def fill_to(self, offset: int) -> None:
-        """Stand-in entries up to `offset`, for records that recovery could not read."""
+        What a power loss left of entries behind the end goes as well: at the next recovery it
+        would pass for entries.
+        """
+
+        def is_past(entry: Entry) -> bool:
+            return entry.position >= log_end or entry.size_bytes == 0
+
+        def is_torn(offset: int) -> bool:
+            last, before = self.entry(offset), self.entry(offset - 1)
+            if last is None or is_past(last):
+                return True
+            if offset == self._min_offset or before is None:
+                return False
+            return is_past(before) or before.position > last.position
+
+        end = self.visible
+        self.visible = self.first_where(is_past, self._min_offset)
+        while self.visible > self._min_offset and is_torn(self.visible - 1):
+            self.visible -= 1
+        self.next_offset = self.visible
+        at = self.visible * ENTRY.size
+        base = at - at % self._files.file_bytes
+        if self.visible < end or any(self._part(base, at, PROBE_BYTES)):
+            self._cut(at, end * ENTRY.size)
+
+    def fill_to(self, offset: int, position: int) -> None:
+        """Entries without a record up to `offset`, whose record lies at `position`."""
         missing = offset - self.visible
         if 0 < missing <= FILL_COUNT_MAX:
-            self.append(FILLER * missing)
+            self.append(ENTRY.pack(position, FILLER_BYTES, 0) * missing)
         elif missing > 0:
             self.visible = self.next_offset = self._min_offset = offset
 
-    def _blank(self, start: int, end: int) -> None:
-        at, stop = start * ENTRY.size, end * ENTRY.size
-        while at < stop:
-            base = at - at % self._files.file_bytes
-            size = min(stop, base + self._files.file_bytes) - at
+    def _cut(self, at: int, end: int) -> None:
+        """Zeros from byte `at` on, in each file up to the one that holds byte `end`."""
+        file_bytes = self._files.file_bytes
+        base = at - at % file_bytes
+        while base <= max(at, end):
             file = self._files.get(self.id, base)
             if file is not None:
-                file.pwrite(bytes(size), at - base)
+                file.truncate(max(0, at - base))
+                file.truncate(file_bytes)
                 self._files.mark_unsynced(self.id, base)
-            at += size
+            base += file_bytes
 
     def _part(self, base: int, at: int, size_bytes: int) -> bytes:
         file = self._files.get(self.id, base)

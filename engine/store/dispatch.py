@@ -29,36 +29,59 @@ class Batch(NamedTuple):
 
 
 class Dispatch:
-    """`position` is the end of what is readable."""
+    """`position` is the end of what is readable.
+
+    Where the disk refuses a queue's or the index's file, the batch (which the log has) and all
+    behind it wait; `failure` says why. The store refuses sends meanwhile and calls `release` again.
+    """
 
     def __init__(self, index: KeyIndex) -> None:
         self._index = index
         self._held: deque[Batch] = deque()
         self.on_visible: list[OnVisible] = []
         self.position = 0
+        self.failure: OSError | None = None
 
     def add(self, batch: Batch) -> None:
         """Make `batch` readable, now or when the flush lets it through."""
-        if batch.is_held or self._held:
+        if batch.is_held or self._held or not self._show(batch):
             self._held.append(batch)
-        else:
-            self._show(batch)
 
     def release(self, flushed: int) -> None:
         """The log is on disk up to `flushed`: show what waited for that."""
         held = self._held
         while held and (not held[0].is_held or held[0].end <= flushed):
-            self._show(held.popleft())
+            if not self._show(held[0]):
+                return
+            held.popleft()
 
-    def _show(self, batch: Batch) -> None:
-        if batch.keyed:
-            self._index.add_all(batch.keyed, batch.stored_ms)
-        for run in batch.runs:
-            first = run.queue.visible
-            run.queue.append(run.packed())
-            for listener in self.on_visible:
-                listener(run.queue.id.topic, run.queue.id.queue, first, run.tag_codes)
+    def _show(self, batch: Batch) -> bool:
+        """Whether all of it is readable now; if not, to be called again for the rest."""
+        try:
+            if batch.keyed:
+                keyed = batch.keyed.copy()
+                batch.keyed.clear()  # the index has them from here on, even if it cannot write
+                self._index.add_all(keyed, batch.stored_ms)
+            elif self.failure is not None:
+                self._index.write()
+            while batch.runs:
+                self._show_run(batch.runs[0])
+                del batch.runs[0]
+        except OSError as error:
+            self.failure = error
+            return False
         self.position = batch.end
+        self.failure = None
+        return True
+
+    def _show_run(self, run: Run) -> None:
+        queue = run.queue
+        if queue.is_gone:
+            return
+        first = queue.visible
+        queue.append(run.packed())
+        for listener in self.on_visible:
+            listener(queue.id.topic, queue.id.queue, first, run.tag_codes)
 
 
 class Redispatch:
@@ -93,7 +116,7 @@ class Redispatch:
         if message.offset > end:
             queue.append(bytes(pending))
             pending.clear()
-            queue.fill_to(message.offset)
+            queue.fill_to(message.offset, message.position)
         pending += ENTRY.pack(message.position, message.size_bytes, self._code_of(message))
 
     def finish(self) -> None:

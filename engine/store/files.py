@@ -4,6 +4,7 @@
 system's page cache and survives the process; what `sync` returned for survives power loss.
 """
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -28,6 +29,12 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def close(self) -> None: ...
+
+
+class Syncable(Protocol):
+    """Something that can be brought to the disk."""
+
+    def sync(self) -> None: ...
 
 
 class Files(Protocol):
@@ -141,6 +148,36 @@ class OsFiles:
             os.close(fd)
             return None
         return OsFile(fd)
+
+
+class Names:
+    """The names in a directory, as something to sync: without it a new file may have none."""
+
+    __slots__ = ("_directory", "_files")
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self._files = files
+        self._directory = directory
+
+    def sync(self) -> None:
+        self._files.sync_directory(self._directory)
+
+
+def sync_if_open(unsynced: Syncable) -> None:
+    """Sync what its owner may have closed meanwhile: then it was synced or is gone."""
+    try:
+        unsynced.sync()
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+
+
+def make_lasting_directory(files: Files, path: Path) -> None:
+    """Make a directory, and whatever is missing above it, so that a power loss leaves it there."""
+    missing = [place for place in (path, *path.parents) if not files.exists(place)]
+    files.make_directory(path)
+    for place in reversed(missing):
+        files.sync_directory(place.parent)
 
 
 def write_atomic(files: Files, path: Path, data: bytes) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from engine.errors import Corrupt
 from engine.service import Service
 from engine.store.commit_log import CommitLog
+from engine.store.files import Syncable, sync_if_open
 from engine.store.pool import Pool
 
 Done = Callable[[Exception | None], None]
@@ -21,13 +22,20 @@ class Flusher(Service):
     name = "flush"
 
     def __init__(
-        self, log: CommitLog, pool: Pool, interval_s: float, on_flushed: Callable[[int], None]
+        self,
+        log: CommitLog,
+        pool: Pool,
+        interval_s: float,
+        on_flushed: Callable[[int], None],
+        take_others: Callable[[], list[Syncable]],
     ) -> None:
+        """`take_others` gives what else must be on disk before the log counts as flushed."""
         super().__init__()
         self._log = log
         self._pool = pool
         self._interval_s = interval_s
         self._on_flushed = on_flushed
+        self._take_others = take_others
         self.flushed = 0
         self.broken: Corrupt | None = None
         self._running = False
@@ -53,10 +61,12 @@ class Flusher(Service):
         if self._running or self.broken is not None:
             return
         target = self._log.written
-        files = self._log.take_unsynced()
+        others, files = self._take_others(), self._log.take_unsynced()
         self._running = True
 
         def work() -> int:
+            for other in others:
+                sync_if_open(other)
             for file in files:
                 file.sync()
             return target
@@ -68,7 +78,13 @@ class Flusher(Service):
         if error is not None or target is None:
             self._fail(error)
             return
-        self.flushed = max(self.flushed, target)
+        self.settle(target)
+        if self._waiting:
+            self._begin()
+
+    def settle(self, position: int) -> None:
+        """The log is on disk up to `position`: tell everybody who waited for that."""
+        self.flushed = max(self.flushed, position)
         self._on_flushed(self.flushed)
         waiting, self._waiting = self._waiting, []
         for position, done in waiting:
@@ -76,8 +92,6 @@ class Flusher(Service):
                 done(None)
             else:
                 self._waiting.append((position, done))
-        if self._waiting:
-            self._begin()
 
     def _fail(self, error: Exception | None) -> None:
         self.broken = Corrupt(

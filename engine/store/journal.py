@@ -10,6 +10,7 @@ msgpack array of a tagged struct. A snapshot ends with an empty payload.
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Union
 from zlib import crc32
@@ -18,7 +19,8 @@ import msgspec
 
 from engine.errors import Corrupt
 from engine.service import Service
-from engine.store.files import File, Files, read_whole, write_atomic
+from engine.store.commit_log import DISK_FULL_ERRORS, disk_full
+from engine.store.files import File, Files, Names, Syncable, read_whole, write_atomic
 from engine.store.pool import Pool
 
 FRAME = struct.Struct(">II")  # payload size, CRC-32
@@ -65,6 +67,9 @@ class Journal(Service):
         self._size = 0
         self._base_size = 0
         self._compacting = False
+        self._older: list[File] = []  # what they hold is not in a snapshot on the disk yet
+        self._has_new_name = False
+        self._must_sync = True  # with the next flush of the log
 
     def register(
         self,
@@ -92,16 +97,23 @@ class Journal(Service):
         self._open(max([self._number, *journals]))
         return applied
 
-    def append(self, entry: JournalEntry) -> None:
-        """Keep one change; in the page cache when this returns. Corrupt when it cannot be."""
+    def append(self, entry: JournalEntry, *, is_lasting: bool = False) -> None:
+        """Keep one change; in the page cache when this returns. DiskFull or Corrupt: it is not.
+
+        A change that `is_lasting` is on disk before any message flushed after it is said to be.
+        """
         payload = self._encode(entry)
         self._write(FRAME.pack(len(payload), crc32(payload)) + payload)
+        if is_lasting:
+            self._must_sync = True
 
-    def append_all(self, entries: Iterable[JournalEntry]) -> None:
-        """Keep several changes with one write."""
+    def append_all(self, entries: Iterable[JournalEntry], *, is_lasting: bool = False) -> None:
+        """Keep several changes with one write, so that a refusal leaves none of them."""
         data = b"".join(map(self._frame, entries))
         if data:
             self._write(data)
+        if is_lasting:
+            self._must_sync = True
 
     def tick(self) -> float:
         """Start a new journal with a snapshot when the current one has grown."""
@@ -113,7 +125,8 @@ class Journal(Service):
         """Snapshot now; the file work goes to the pool. A crash in between reads the old ones."""
         assert self._file is not None
         snapshot = self._snapshot_bytes()
-        old, old_file = self._number, self._file
+        old = self._number
+        self._older.append(self._file)
         self._open(old + 1)
         self._base_size = 0
         self._compacting = True
@@ -121,7 +134,6 @@ class Journal(Service):
 
         def work() -> None:
             write_atomic(self._files, path, snapshot)
-            old_file.close()
             for number in range(old, -1, -1):
                 stale = [self._path(kind, number) for kind in ("journal", "snapshot")]
                 if not any(map(self._files.exists, stale)):
@@ -131,15 +143,35 @@ class Journal(Service):
 
         self._pool.submit(work, self._compacted)
 
-    def sync_file(self) -> File | None:
-        """The file that a checkpoint has to bring to disk before it moves on."""
-        return self._file
+    def take_unsynced(self) -> list[Syncable]:
+        """What a checkpoint has to bring to disk before it moves on."""
+        taken: list[Syncable] = [*self._older]
+        if self._file is not None:
+            taken.append(self._file)
+        if self._has_new_name:
+            taken.append(Names(self._files, self._directory))
+        self._has_new_name = False
+        self._must_sync = False
+        return taken
+
+    def give_back(self) -> None:
+        """It could not be synced: the next who takes has to do it."""
+        self._has_new_name = True
+        self._must_sync = True
+
+    def take_lasting(self) -> list[Syncable]:
+        """What has to be on disk before a flush of the log counts: mostly nothing."""
+        return self.take_unsynced() if self._must_sync else []
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.sync()
-            self._file.close()
-            self._file = None
+        """Bring everything to disk and let go."""
+        for unsynced in self.take_unsynced():
+            unsynced.sync()
+        for file in (*self._older, self._file):
+            if file is not None:
+                file.close()
+        self._older = []
+        self._file = None
 
     def _compacted(self, _: None, error: Exception | None) -> None:
         self._compacting = False
@@ -148,6 +180,9 @@ class Journal(Service):
             self._base_size = self._size  # try again after as much again
         else:
             self.failure = ""
+            for file in self._older:
+                file.close()
+            self._older = []
 
     def _frame(self, entry: JournalEntry) -> bytes:
         payload = self._encode(entry)
@@ -158,6 +193,10 @@ class Journal(Service):
         try:
             self._file.pwrite(data, self._size)
         except OSError as error:
+            with suppress(OSError):  # no part of a refused change may come to life
+                self._file.truncate(self._size)
+            if error.errno in DISK_FULL_ERRORS:
+                raise disk_full(str(error)) from error
             raise Corrupt(
                 f"progress cannot be written: {error}", remedy="free some disk, then restart"
             ) from error
@@ -201,9 +240,11 @@ class Journal(Service):
         return msgspec.msgpack.Decoder(Union[kinds])  # noqa: UP007 (built at run time)
 
     def _open(self, number: int) -> None:
+        file = self._files.open(self._path("journal", number), create=True)
         self._number = number
-        self._file = self._files.open(self._path("journal", number), create=True)
-        self._size = self._file.size()
+        self._file = file
+        self._size = file.size()
+        self._has_new_name = True
 
     def _numbers(self, kind: str) -> list[int]:
         prefix = f"progress.{kind}."

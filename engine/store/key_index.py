@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.store.encode import is_own_id
-from engine.store.files import File, Files
+from engine.store.files import File, Files, Names, Syncable
 from engine.store.hashing import MASK, extend_hash, unsigned_hash
 
 HEADER = struct.Struct(">qqqqii")
@@ -102,8 +102,7 @@ class IndexFile:
             self._slots.byteswap()
             return
         slots = array("i", bytes(self._slot_count * SLOT_BYTES))
-        data = self.file.pread((self.next_item - 1) * ITEM.size, self._items_at + ITEM.size)
-        for number, (hash_, _, _, _) in enumerate(ITEM.iter_unpack(data), 1):
+        for number, (hash_, _) in enumerate(self._items_on_file(), 1):
             slots[hash_ % self._slot_count] = number
         self._slots = slots
 
@@ -124,21 +123,20 @@ class IndexFile:
         self._buffer += items_layout(len(positions)).pack(*fields)
         self.next_item = number
         self.last_ms, self.last_position = stored_ms, positions[-1]
-        if len(self._buffer) >= BUFFER_BYTES_MAX:
-            self.write()
+
+    @property
+    def is_buffer_full(self) -> bool:
+        return len(self._buffer) >= BUFFER_BYTES_MAX
 
     def truncate(self, log_end: int) -> None:
         """Forget items at or past `log_end` and those a power loss left unwritten."""
-        low, high = 1, self.next_item
-        while low < high:
-            middle = (low + high) // 2
-            item_hash, position, _, _ = self._item(middle)
-            if position >= log_end or (position == 0 and item_hash == 0):
-                high = middle
-            else:
-                low = middle + 1
-        self.next_item = self._buffer_first = low
-        self.last_position = self._item(low - 1)[1] if low > 1 else -1
+        count, last = 0, -1
+        for hash_, position in self._items_on_file():
+            if position >= log_end or position < last or (position == 0 and hash_ == 0):
+                break
+            count, last = count + 1, position
+        self.next_item = self._buffer_first = count + 1
+        self.last_position = last
         self.open_for_writing(trust_slots=False)
 
     def write(self, *, with_slots: bool = False) -> None:
@@ -179,6 +177,12 @@ class IndexFile:
                 return
             number = older
 
+    def _items_on_file(self) -> Iterator[tuple[int, int]]:
+        """Hash and position of every item, oldest first; only before anything is added."""
+        data = self.file.pread((self.next_item - 1) * ITEM.size, self._items_at + ITEM.size)
+        whole = data[: len(data) - len(data) % ITEM.size]
+        return ((hash_, position) for hash_, position, _, _ in ITEM.iter_unpack(whole))
+
     def _item(self, number: int) -> tuple[int, int, int, int]:
         if number >= self._buffer_first:
             return ITEM.unpack_from(self._buffer, (number - self._buffer_first) * ITEM.size)
@@ -196,6 +200,9 @@ class KeyIndex:
         self._item_max = item_max
         self._index_files: list[IndexFile] = []
         self._topics: dict[str, int] = {}
+        self._pending: list[tuple[list[int], list[int], int]] = []  # no file for them yet
+        self._sealed: list[File] = []  # no sync covered them yet
+        self._has_new_name = False
 
     def open(self, *, is_clean: bool) -> None:
         """Open what is there; after a crash the last file's slots are rebuilt from its items."""
@@ -212,7 +219,8 @@ class KeyIndex:
     def add_all(self, keyed: Sequence[tuple[Keyed, int]], stored_ms: int) -> None:
         """Index messages stored at one moment, with their positions.
 
-        Each by its keys, and by its id unless the id itself says where the message lies.
+        Each by its keys, and by its id unless the id itself says where the message lies. After
+        an OSError they are known nevertheless, and `write` or the next call tries the files again.
         """
         hashes: list[int] = []
         places: list[int] = []
@@ -236,14 +244,21 @@ class KeyIndex:
                 hash_ = _extend(prefix, message_id)
             hashes.append(_absolute(hash_))
             places.append(position)
-        self._add(hashes, places, stored_ms)
+        self._pending.append((hashes, places, stored_ms))
+        self._add_pending()
 
-    def _add(self, hashes: list[int], positions: list[int], stored_ms: int) -> None:
-        while positions:
+    def _add_pending(self) -> None:
+        while self._pending:
+            hashes, positions, stored_ms = self._pending[0]
+            if not positions:
+                del self._pending[0]
+                continue
             file = self._writable(stored_ms)
             room = file.room
             file.add(hashes[:room], positions[:room], stored_ms)
-            hashes, positions = hashes[room:], positions[room:]
+            self._pending[0] = (hashes[room:], positions[room:], stored_ms)
+            if file.is_buffer_full:
+                file.write()
 
     def positions(
         self, topic: str, key: str, *, count_max: int, begin_ms: int, end_ms: int
@@ -276,16 +291,32 @@ class KeyIndex:
 
     def write(self) -> None:
         """Buffered items to the page cache."""
+        self._add_pending()
         if self._index_files:
             self._index_files[-1].write()
 
-    def unsynced(self) -> list[File]:
-        """The file that a checkpoint has to bring to disk."""
-        return [file.file for file in self._index_files[-1:]]
+    def take_unsynced(self) -> list[Syncable]:
+        """What a checkpoint has to bring to disk; the caller syncs it, or gives it back."""
+        taken: list[Syncable] = [*self._sealed]
+        taken += [file.file for file in self._index_files[-1:]]
+        if self._has_new_name:
+            taken.append(Names(self._files, self._directory))
+        self._sealed = []
+        self._has_new_name = False
+        return taken
+
+    def give_back(self) -> None:
+        """It could not be synced: the next who takes has to do it, and all the rest."""
+        self._sealed = [file.file for file in self._index_files[:-1]]
+        self._has_new_name = True
 
     def truncate(self, log_end: int) -> None:
         """Forget keys of records at or past `log_end`; a re-dispatch adds those that are left."""
-        while self._index_files and self._index_files[-1].first_position >= log_end:
+
+        def is_past(file: IndexFile) -> bool:
+            return file.first_position >= log_end or file.next_item == 1
+
+        while self._index_files and is_past(self._index_files[-1]):
             file = self._index_files.pop()
             file.file.close()
             self._files.remove(file.path)
@@ -302,28 +333,37 @@ class KeyIndex:
         return paths
 
     def close(self) -> None:
-        """Write everything, slots included, and close."""
+        """Bring everything to disk, slots included, and close."""
+        self._add_pending()
+        if self._index_files:
+            self._index_files[-1].seal()
+        for unsynced in self.take_unsynced():
+            unsynced.sync()
         for file in self._index_files:
-            if file is self._index_files[-1]:
-                file.seal()
             file.file.close()
         self._index_files = []
 
     def _writable(self, stored_ms: int) -> IndexFile:
         if not self._index_files or self._index_files[-1].room <= 0:
+            created = self._create(stored_ms)
             if self._index_files:
                 self._index_files[-1].seal()
-            self._index_files.append(self._create(stored_ms))
+                self._sealed.append(self._index_files[-1].file)
+            self._index_files.append(created)
+            self._has_new_name = True
         return self._index_files[-1]
 
     def _create(self, stored_ms: int) -> IndexFile:
         stamp = datetime.fromtimestamp(stored_ms / 1000, UTC).strftime(NAME_FORMAT)[:17]
         newest = int(self._index_files[-1].path.name) if self._index_files else 0
         path = self._directory / f"{max(int(stamp), newest + 1):017d}"
-        file = IndexFile(
-            path, self._files.open(path, create=True), self._slot_count, self._item_max
-        )
-        file.open_for_writing(trust_slots=True)
+        opened = self._files.open(path, create=True)
+        file = IndexFile(path, opened, self._slot_count, self._item_max)
+        try:
+            file.open_for_writing(trust_slots=True)
+        except OSError:
+            opened.close()
+            raise
         return file
 
     def _topic_prefix(self, topic: str) -> int:

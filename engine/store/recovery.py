@@ -84,6 +84,9 @@ class Scan:
         message = decode(data)
         if message.position != position:
             raise Corrupt(f"the record says it lies at {message.position}, not {position}")
+        # The CRC covers the body alone: a sector that a power loss took from the rest reads as 0.
+        if b"\0" in message.property_block or "\0" in message.topic:
+            raise Corrupt("part of the topic or the properties was never written")
         return message
 
     def _find_whole(self, window: "Window", position: int, stop: int) -> int | None:

@@ -5,7 +5,6 @@ make the kernel wait goes to the pool. The order of opening: `open`, then whoeve
 the journal registers, then `journal.load`, then `recover`.
 """
 
-import errno
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,7 +14,7 @@ import msgspec
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.errors import Busy, Corrupt, MessageNotFound
+from engine.errors import Busy, Corrupt, EngineError, MessageNotFound
 from engine.events import CorruptRecord, Events
 from engine.host import pack_host
 from engine.message import SOURCE, Message, Promise, Sent, StoredMessage
@@ -30,8 +29,15 @@ from engine.store.checkpoint import (
 from engine.store.commit_log import CommitLog, disk_full
 from engine.store.consume_queue import ConsumeQueue, Entry, QueueFiles, QueueId
 from engine.store.dispatch import Batch, Dispatch, Redispatch
-from engine.store.encode import Encoder, TagCode
-from engine.store.files import File, Files, read_whole, write_atomic
+from engine.store.encode import Encoded, Encoder, TagCode
+from engine.store.files import (
+    File,
+    Files,
+    make_lasting_directory,
+    read_whole,
+    sync_if_open,
+    write_atomic,
+)
 from engine.store.flush import Done, Flusher
 from engine.store.hashing import tag_hash
 from engine.store.journal import Journal
@@ -76,10 +82,17 @@ class Store:
         self._encoder = Encoder(config.store_host, self._id_prefix(), self._queue, self._tag_codes)
         self.journal = Journal(files, self._root / "config", pool)
         self._dispatch = Dispatch(self._index)
-        self._flusher = Flusher(self._log, pool, config.flush_interval_s, self._dispatch.release)
+        self._flusher = Flusher(
+            self._log,
+            pool,
+            config.flush_interval_s,
+            self._dispatch.release,
+            self.journal.take_lasting,
+        )
         self._lock: File | None = None
         self._clean: CleanMark | None = None
         self._last_ms = 0
+        self._checkpointed = 0  # recovery begins here
         self._free_bytes: int | None = None
         self.damages: list[Damage] = []
 
@@ -111,7 +124,8 @@ class Store:
 
     def open(self) -> None:
         """Take the directory's lock and open its files; Busy when another process holds it."""
-        self._files.make_directory(self._root)
+        for name in ("commitlog", "consumequeue", "index", "config"):
+            make_lasting_directory(self._files, self._root / name)
         self._lock = self._files.lock(self._root / "lock")
         if self._lock is None:
             raise Busy(
@@ -131,30 +145,40 @@ class Store:
     def recover(
         self,
         *,
-        knows: Callable[[str], bool],
+        begin_of: Callable[[str], int | None],
         is_wanted: Callable[[StoredMessage], bool],
         on_replayed: Callable[[StoredMessage], None],
     ) -> None:
         """Make queues, index and log agree.
 
-        After a clean stop nothing is scanned. Else queues of topics that the journal no longer
-        `knows` go, and every record since the checkpoint is checked and dispatched again if
-        `is_wanted` (its topic was not deleted since); those that carry the SOURCE property are
-        told to `on_replayed`.
+        After a clean stop nothing is scanned. Else the queues of topics that are no more go
+        (`begin_of` gives the position from which on a topic's records count, or None), and every
+        record since the checkpoint is checked and dispatched again if `is_wanted` (its topic was
+        not deleted since); those that carry the SOURCE property are told to `on_replayed`.
         """
         if self._clean is not None and self._end_of_segments() >= self._clean.written:
             self._open_clean(self._clean)
         else:
-            self._open_queues(knows)
+            self._open_queues(begin_of)
             self._recover_by_scan(is_wanted, on_replayed)
         self._clean = None
         self._dispatch.position = self._log.written
 
     def stop(self) -> None:
-        """Flush everything and leave the clean mark; the last thing done with the store."""
-        for file in self._log.take_unsynced():
-            file.sync()
-        self._dispatch.release(self._log.written)
+        """Flush everything and leave the clean mark; the last thing done with the store.
+
+        Where the disk refused something there is no mark: the next start reads and checks.
+        """
+        if self._flusher.broken is None:
+            self._log.mark_unsynced(self._flusher.flushed)
+            for unsynced in self._log.take_unsynced():
+                unsynced.sync()
+            self._flusher.settle(self._log.written)
+            if self._dispatch.failure is None:
+                self._leave_clean()
+        self.close()
+
+    def _leave_clean(self) -> None:
         self._queue_files.sync(self._queue_files.take_unsynced())
         marks = [
             QueueMark(queue.id.topic, queue.id.queue, queue.min_offset(self.oldest), queue.visible)
@@ -167,7 +191,6 @@ class Store:
         clean = CleanMark(written, marks)
         write_atomic(self._files, self._root / "clean", msgspec.msgpack.encode(clean))
         self._files.remove(self._root / "abort")
-        self.close()
 
     def close(self) -> None:
         """Let go of all files as they are, as a crash would."""
@@ -193,12 +216,15 @@ class Store:
         stored_ms = self._last_ms = self._clock.now_ms()
         position = self._log.written
         batch = self._encoder.encode(messages, position, stored_ms)
-        start = self._log.place(len(batch.data))
-        if start != position:  # it did not fit this segment: positions are part of the bytes
-            for message in batch.named:
-                message.message_id = ""
-            batch = self._encoder.encode(messages, start, stored_ms)
-        self._log.append(batch.data, start)
+        try:
+            start = self._log.place(len(batch.data))
+            if start != position:  # it did not fit this segment: positions are part of the bytes
+                _take_names(batch)
+                batch = self._encoder.encode(messages, start, stored_ms)
+            self._log.append(batch.data, start)
+        except EngineError:
+            _take_names(batch)
+            raise
         for run in batch.runs:
             run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
@@ -225,6 +251,10 @@ class Store:
             raise disk_full(
                 f"{self._free_bytes} bytes are free, {self._config.disk_free_min_bytes} must stay"
             )
+        if self._dispatch.failure is not None:
+            self._dispatch.release(self._flusher.flushed)
+            if self._dispatch.failure is not None:
+                raise disk_full(str(self._dispatch.failure))
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -244,15 +274,18 @@ class Store:
         """The messages of these entries; None where a record is damaged or gone."""
         found: list[StoredMessage | None] = []
         for run in _contiguous(entries):
-            start = run[0].position
-            data = self._log.read(start, run[-1].position + run[-1].size_bytes - start)
+            start, last = run[0].position, run[-1]
+            size = last.position + last.size_bytes - start if last.has_record else 0
+            data = self._log.read(start, size)
             found += [self._decode(data, entry.position - start, entry) for entry in run]
         return found
 
     def read_at(self, position: int) -> StoredMessage:
         """The record that begins at `position`; MessageNotFound when there is none."""
-        size = int.from_bytes(self._log.read(position, 4), "big")
-        if position >= self._log.oldest and RECORD_BYTES_MIN <= size <= self._log.segment_bytes:
+        size = 0
+        if self._log.oldest <= position < self._dispatch.position:
+            size = int.from_bytes(self._log.read(position, 4), "big")
+        if RECORD_BYTES_MIN <= size <= self._log.segment_bytes:
             try:
                 message = decode(self._log.read(position, size))
             except Corrupt:
@@ -307,12 +340,13 @@ class Store:
     def _decode(self, data: bytes, at: int, entry: Entry) -> StoredMessage | None:
         try:
             message = decode(data, at)
-            if message.position == entry.position:
+            if message.position == entry.position and message.offset == entry.offset:
                 return message
-            detail = f"it says it lies at {message.position}"
+            detail = f"it says it lies at {message.position} as offset {message.offset}"
         except Corrupt as error:
             detail = error.detail
-        if entry.position >= self._log.oldest and self._events.is_heard:
+        is_damage = entry.has_record and entry.position >= self._log.oldest
+        if is_damage and self._events.is_heard:
             self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
         return None
 
@@ -321,18 +355,25 @@ class Store:
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of `topic`; its records stay in the log until retention."""
         for key in [key for key in self._queues if key[0] == topic]:
-            self._queue_files.forget(self._queues.pop(key).id)
+            self._forget(self._queues[key])
         directory = self._root / "consumequeue" / topic
         if self._files.exists(directory):
             # Out of the way at once, so that a new topic may take the name; deleted in the pool.
             trash = self._root / "trash" / f"{self._clock.now_ms()}-{self._log.written}-{topic}"
-            self._files.make_directory(trash.parent)
-            self._files.replace(directory, trash)
-            self._pool.submit(lambda: self._files.remove_tree(trash), lambda _, __: None)
+            try:
+                self._files.make_directory(trash.parent)
+                self._files.replace(directory, trash)
+            except OSError:  # no room for another name: then at once
+                self._files.remove_tree(directory)
+            else:
+                self._pool.submit(lambda: self._files.remove_tree(trash), lambda _, __: None)
 
     def expire(self, position: int) -> int:
-        """Delete log segments wholly below `position` (never the last); returns how many."""
-        paths = self._log.expire(min(position, self._flusher.flushed))
+        """Delete log segments wholly below `position` (never the last); returns how many.
+
+        Nothing that recovery would begin with: queues count their offsets by it.
+        """
+        paths = self._log.expire(min(position, self._checkpointed))
         expired = len(paths)
         paths += self._index.expire(self._log.oldest)
 
@@ -344,8 +385,13 @@ class Store:
         return expired
 
     def watch_disk(self) -> None:
-        """Measure what is free; sends are refused below the setting."""
+        """Measure what is free; sends are refused below the setting.
+
+        What the disk had refused to make readable is tried again.
+        """
         self._free_bytes = self._files.free_bytes(self._root)
+        if self._dispatch.failure is not None:
+            self._dispatch.release(self._flusher.flushed)
 
     @property
     def free_bytes(self) -> int | None:
@@ -366,27 +412,32 @@ class Store:
         """
         mark = min(self._dispatch.position, self._log.written)
         self._index.write()
-        queue_keys = self._queue_files.take_unsynced()
-        files = [*self._index.unsynced(), self.journal.sync_file()]
+        queues = self._queue_files.take_unsynced()
+        others = [*self._index.take_unsynced(), *self.journal.take_unsynced()]
 
         def sync() -> None:
-            self._queue_files.sync(queue_keys)
-            for file in files:
-                if file is not None:
-                    _sync_if_open(file)
+            self._queue_files.sync(queues)
+            for unsynced in others:
+                sync_if_open(unsynced)
 
         def log_flushed(error: Exception | None) -> None:
             if error is not None:
                 finished()
                 return
-            self._pool.submit(lambda: self.save_checkpoint(mark), lambda _, __: finished())
+            self._pool.submit(lambda: self.save_checkpoint(mark), saved)
+
+        def saved(_: None, error: Exception | None) -> None:
+            if error is None:
+                self._checkpointed = mark
+            finished()
 
         def others_synced(_: Any, error: Exception | None) -> None:
             if error is None:
                 self._flusher.request(mark, log_flushed)
                 return
-            for queue, base in queue_keys:
-                self._queue_files.mark_unsynced(queue, base)
+            self._queue_files.give_back(queues)
+            self._index.give_back()
+            self.journal.give_back()
             finished()
 
         self._pool.submit(sync, others_synced)
@@ -411,7 +462,7 @@ class Store:
         return bases[-1] + self._log.segment_bytes if bases else 0
 
     def _open_clean(self, clean: CleanMark) -> None:
-        self._log.written = self._flusher.flushed = clean.written
+        self._log.written = self._flusher.flushed = self._checkpointed = clean.written
         self._index.open(is_clean=True)
         for mark in clean.queues:
             self._queues[mark.topic, mark.queue] = ConsumeQueue(
@@ -440,7 +491,7 @@ class Store:
         self.damages = scan.damages[:DAMAGES_MAX]
         self._log.truncate(scan.end)
         self._log.mark_unsynced(start)
-        self._flusher.flushed = start
+        self._flusher.flushed = self._checkpointed = start
 
     def _scan_start(self) -> int:
         """The checkpoint's position; without a usable one, the beginning of the log."""
@@ -452,20 +503,37 @@ class Store:
             return checkpoint.confirmed
         return bases[0]
 
-    def _open_queues(self, knows: Callable[[str], bool]) -> None:
+    def _open_queues(self, begin_of: Callable[[str], int | None]) -> None:
         root = self._root / "consumequeue"
         for topic in self._files.names(root):
-            if not knows(topic):
+            begin = begin_of(topic)
+            if begin is None:
                 self._files.remove_tree(root / topic)
                 continue
             for name in filter(str.isdigit, self._files.names(root / topic)):
-                self._queue(topic, int(name)).recover()
+                queue = self._queue(topic, int(name))
+                queue.recover()
+                first = queue.first()
+                if first is not None and first.position < begin:  # of an earlier topic
+                    self._forget(queue)
+                    self._files.remove_tree(root / topic / name)
+
+    def _forget(self, queue: ConsumeQueue) -> None:
+        queue.is_gone = True
+        del self._queues[queue.id]
+        self._queue_files.forget(queue.id)
 
     def _tag_code(self, message: StoredMessage) -> int:
         code_of = self._tag_codes.get(message.topic)
         if code_of is None:
             return tag_hash(message.tag)
         return code_of(message.queue, message.stored_ms)
+
+
+def _take_names(batch: Encoded) -> None:
+    """The ids made from positions of a batch that did not get them."""
+    for message in batch.named:
+        message.message_id = ""
 
 
 def _contiguous(entries: Sequence[Entry]) -> list[list[Entry]]:
@@ -482,15 +550,6 @@ def _contiguous(entries: Sequence[Entry]) -> list[list[Entry]]:
             runs.append([entry])
             size = entry.size_bytes
     return runs
-
-
-def _sync_if_open(file: File) -> None:
-    """Sync a file that its owner may have closed meanwhile: then it was synced or is gone."""
-    try:
-        file.sync()
-    except OSError as error:
-        if error.errno != errno.EBADF:
-            raise
 
 
 def _ignore(_: Exception | None) -> None:

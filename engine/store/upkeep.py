@@ -33,9 +33,9 @@ class Checkpointer(Service):
 
     def tick(self) -> float:
         if self._store.written != self._done_for and not self._is_running:
-            self._is_running = True
-            self._done_for = self._store.written
+            written = self._store.written
             self._store.begin_checkpoint(self._finished)
+            self._is_running, self._done_for = True, written
         return self._interval_s
 
     def _finished(self) -> None:

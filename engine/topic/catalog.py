@@ -4,7 +4,7 @@
 directory can be carried to Apache RocketMQ.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -174,13 +174,16 @@ class Catalog:
         self._set(changed)
         return changed
 
-    def delete(self, name: str) -> None:
-        """Take a topic away; the caller forgets its queues and its progress."""
+    def delete(self, name: str, also: Sequence[JournalEntry] = ()) -> None:
+        """Take a topic away; the caller forgets its queues and its progress.
+
+        What it has to journal for that comes along as `also`: all is kept, or nothing.
+        """
         self.get(name)
         if name in CLOSED_TOPICS:
             raise Forbidden(f"{name!r} is the system's own topic", field="topic")
         entry = TopicDeleted(name, self._log.written)
-        self._journal.append(entry)
+        self._journal.append_all([entry, *also], is_lasting=True)
         self._apply(entry)
 
     def ensure(self, name: str) -> TopicConfig:
@@ -202,6 +205,11 @@ class Catalog:
         config = self._topics.get(topic)
         return config is not None and position >= config.since_position
 
+    def begin_of(self, topic: str) -> int | None:
+        """The position from which on records count as this topic's; None when there is none."""
+        config = self._topics.get(topic)
+        return None if config is None else config.since_position
+
     def owns(self, message: StoredMessage) -> bool:
         """The same in recovery, where the log may know more than the journal.
 
@@ -217,6 +225,19 @@ class Catalog:
         elif config.since_position == 0 and config.is_automatic and queues > config.read_queues:
             self._set(msgspec.structs.replace(config, read_queues=queues, write_queues=queues))
         return self.is_current(name, message.position)
+
+    def settle(self) -> None:
+        """After recovery: no topic begins behind the log's end, where a power loss cut it short.
+
+        Its next messages would pass for an earlier topic's at the recovery after this one.
+        """
+        end = self._log.written
+        for config in [config for config in self._topics.values() if config.since_position > end]:
+            self._set(msgspec.structs.replace(config, since_position=end))
+        for name in [name for name, position in self._deleted.items() if position > end]:
+            entry = TopicDeleted(name, end)
+            self._journal.append(entry, is_lasting=True)
+            self._apply(entry)
 
     def rocketmq_table(self) -> dict[str, object]:
         """The content of `topics.json`."""
@@ -256,7 +277,7 @@ class Catalog:
 
     def _set(self, config: TopicConfig) -> None:
         entry = TopicSet(config)
-        self._journal.append(entry)
+        self._journal.append(entry, is_lasting=True)
         self._apply(entry)
 
     def _apply(self, entry: TopicSet | TopicDeleted) -> None:

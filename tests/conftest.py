@@ -1,0 +1,30 @@
+"""What holds for every test: in CI nothing is skipped, because a skipped test proves nothing."""
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+FORBIDDEN = "skipped, and in CI nothing may be skipped"
+
+
+def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid}: {FORBIDDEN}; the reason was: {report.longrepr}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where CI=true a skipped test has failed; an expected failure (xfail) stays what it is."""
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that skips itself while it is being collected."""
+    report = yield
+    _forbid_skip(report)
+    return report

@@ -1,0 +1,129 @@
+import pytest
+
+from engine.delivery.group import GroupConfig
+from engine.delivery.values import Receipt
+from engine.errors import GroupNotFound, Invalid
+from engine.events import Acked
+
+
+def receipts(deliveries):
+    return [delivery.receipt for delivery in deliveries]
+
+
+def test_an_acknowledged_message_is_done_for_good(broker, send, clock):
+    send("a", "b")
+    given = broker.receive("g", {"orders": "*"}, count_max=2)
+    assert broker.ack("g", receipts(given)) == ["done", "done"]
+    clock.advance(100)
+    broker.tick()
+    assert broker.receive("g", {"orders": "*"}, count_max=2) == []
+    assert broker.committed_offset("g", "orders", 0) == 2
+
+
+def test_acknowledging_twice_is_answered_with_already(broker, send):
+    send("a")
+    (receipt,) = receipts(broker.receive("g", {"orders": "*"}))
+    assert broker.ack("g", [receipt, receipt]) == ["done", "already"]
+    assert broker.ack("g", [receipt]) == ["already"]
+
+
+def test_a_receipt_from_an_earlier_hand_out_is_stale(broker, send, clock):
+    send("a")
+    (old,) = receipts(broker.receive("g", {"orders": "*"}))
+    broker.release("g", [old])
+    (new,) = receipts(broker.receive("g", {"orders": "*"}))
+    assert broker.ack("g", [old]) == ["stale"]
+    assert broker.ack("g", [new]) == ["done"]
+
+
+def test_an_acknowledgement_that_comes_after_the_time_ran_out_is_stale(broker, send, clock):
+    send("a")
+    (receipt,) = receipts(broker.receive("g", {"orders": "*"}, invisible_s=1))
+    clock.advance(2)
+    broker.tick()
+    assert broker.ack("g", [receipt]) == ["stale"]
+    (again,) = broker.receive("g", {"orders": "*"})
+    assert (again.message.body, again.attempt) == (b"a", 2)
+
+
+def test_receipts_that_name_nothing_are_stale(broker, send):
+    send("a")
+    broker.receive("g", {"orders": "*"})
+    nonsense = [Receipt("orders", 0, 5, 1), Receipt("orders", 9, 0, 1), Receipt("no", 0, 0, 1)]
+    assert broker.ack("g", nonsense) == ["stale"] * 3
+    assert broker.ack("g", []) == []
+
+
+def test_receipts_of_several_queues_and_in_any_order_are_taken(broker, send):
+    send("a", "b", queue=0)
+    send("c", "d", queue=1)
+    given = receipts(broker.receive("g", {"orders": "*"}, count_max=4))
+    mixed = [given[3], given[0], given[2], given[1]]
+    assert broker.ack("g", mixed) == ["done"] * 4
+    assert broker.lag("g").count == 0
+
+
+def test_too_many_receipts_and_unknown_groups_are_refused(broker):
+    with pytest.raises(GroupNotFound):
+        broker.ack("nobody", [])
+    broker.create_group(GroupConfig("g"))
+    with pytest.raises(Invalid):
+        broker.ack("g", [Receipt("t", 0, 0, 1)] * 4097)
+
+
+def test_an_extended_message_stays_away_longer_and_keeps_its_receipt(broker, send, clock):
+    send("a", "b")
+    first, second = receipts(broker.receive("g", {"orders": "*"}, count_max=2, invisible_s=10))
+    clock.advance(8)
+    (extended,) = broker.extend("g", [first], 10)
+    assert (extended.result, extended.until_ms) == ("done", clock.now_ms() + 10_000)
+    clock.advance(5)
+    broker.tick()
+    assert [each.message.body for each in broker.receive("g", {"orders": "*"}, count_max=5)] == [
+        b"b"
+    ]
+    assert broker.ack("g", [first, second]) == ["done", "stale"]
+
+
+def test_time_can_be_cut_short_too(broker, send, clock):
+    send("a")
+    (receipt,) = receipts(broker.receive("g", {"orders": "*"}, invisible_s=1000))
+    broker.extend("g", [receipt], 1)
+    clock.advance(1)
+    broker.tick()
+    assert broker.receive("g", {"orders": "*"})
+
+
+def test_a_stale_receipt_gets_no_more_time(broker, send):
+    send("a")
+    (receipt,) = receipts(broker.receive("g", {"orders": "*"}))
+    broker.ack("g", [receipt])
+    (extended,) = broker.extend("g", [receipt], 10)
+    assert (extended.result, extended.until_ms) == ("already", 0)
+
+
+def test_a_released_message_comes_back_at_once_and_first_as_the_same_attempt(broker, send):
+    send("a", "b", "c")
+    first, _ = broker.receive("g", {"orders": "*"}, count_max=2)
+    assert broker.release("g", [first.receipt]) == ["done"]
+    again, following = broker.receive("g", {"orders": "*"}, count_max=2)
+    assert (again.message.body, again.attempt) == (b"a", 1)
+    assert following.message.body == b"c"
+    assert again.receipt.serial > first.receipt.serial
+
+
+def test_a_client_finds_out_what_it_still_holds(broker, send):
+    send("a", "b", "c")
+    mine = receipts(broker.receive("g", {"orders": "*"}, count_max=2, client="me"))
+    broker.receive("g", {"orders": "*"}, client="other")
+    broker.ack("g", [mine[0]])
+    assert broker.held("g", "me") == [mine[1]]
+    assert broker.held("g", "nobody") == []
+
+
+def test_acknowledgements_are_told_as_one_event_for_a_queue(broker, send):
+    heard = []
+    send("a", "b")
+    broker.events.subscribe(heard.append)
+    broker.ack("g", receipts(broker.receive("g", {"orders": "*"}, count_max=2)))
+    assert [event.offsets for event in heard if isinstance(event, Acked)] == [(0, 1)]
