@@ -114,7 +114,8 @@ class Intake:
         waits = kept is Promise.STORED or any(m.properties.get(WAIT) != "false" for m in messages)
         sent = self._store.append(messages, promise=kept, waits=waits)
         if self._events.is_heard:
-            self._tell(sent, messages, now_ms)
+            for run in sent.runs:
+                self._events.emit(Appended(now_ms, *run))
         return sent
 
     def _route(self, message: Message, topic: TopicConfig, turns: dict[str, int]) -> int:
@@ -143,8 +144,7 @@ class Intake:
     def _check_sent(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
         try:
             topic = known or self._open_topic(message)
-            if not is_simple(message, topic):
-                check_message(message, topic)
+            check_message(message, topic)
         except Invalid as error:
             error.field = f"messages[{index}].{error.field}"
             raise
@@ -169,70 +169,30 @@ class Intake:
             )
         return topic
 
-    def _tell(self, sent: Sent, messages: Sequence[Message], now_ms: int) -> None:
-        runs: dict[tuple[str, int], list[int]] = {}
-        for message, offset in zip(messages, sent.offsets, strict=True):
-            run = runs.setdefault((message.topic, message.queue), [offset, 0, 0])
-            run[1] += 1
-            run[2] += len(message.body)
-        for (topic, queue), (offset, count, size_bytes) in runs.items():
-            self._events.emit(Appended(now_ms, topic, queue, offset, count, size_bytes))
-
 
 def is_plain(message: Message) -> bool:
     """Whether no admission rule has anything to say: nearly every message."""
     return not message.delay_level and message.topic[0] != "%"
 
 
-def is_simple(message: Message, topic: TopicConfig) -> bool:
-    """Whether a body and perhaps a tag is all there is: nothing else to check, and quickly seen."""
-    return (
-        0 < len(message.body) <= BODY_BYTES_MAX
-        and not message.keys
-        and not message.properties
-        and not message.message_group
-        and not message.message_id
-        and message.queue < 0
-        and topic.type is not TopicType.FIFO
-        and (not message.tag or _is_good_tag(message.tag))
-    )
-
-
 def check_message(message: Message, topic: TopicConfig) -> None:
-    """Raise Invalid or Forbidden for the first thing wrong with a producer's message."""
-    size = len(message.body)
-    if not 0 < size <= BODY_BYTES_MAX:
-        raise Invalid(
-            f"the body has {size} bytes, it must be 1 to {BODY_BYTES_MAX}",
-            field="body",
-            remedy="send a body" if not size else "split it, or send a reference to it",
-            code="invalid_size",
-        )
+    """Raise Invalid for the first thing wrong with a producer's message."""
+    if not 0 < len(message.body) <= BODY_BYTES_MAX:
+        raise _wrong_size(len(message.body))
     if message.tag and not _is_good_tag(message.tag):
         raise _unprintable(
             "tag", "the tag is '*', holds '|' or a control character, or has a space at an end"
         )
-    for key in message.keys:
-        if not key.isprintable() or not key or " " in key:
-            raise _unprintable("keys", "a key is empty or holds a space or a control character")
-    if message.queue >= 0:
-        check_queue(topic, message.queue)
+    if message.keys:
+        _check_keys(message.keys)
     if message.properties:
         check_properties(message.properties)
     if message.message_group or topic.type is TopicType.FIFO:
         _check_message_group(message.message_group)
-    if len(message.keys) > KEYS_MAX or len(message.message_id) > MESSAGE_ID_LENGTH_MAX:
-        raise Invalid(
-            f"at most {KEYS_MAX} keys, and {MESSAGE_ID_LENGTH_MAX} characters of message id",
-            field="keys" if len(message.keys) > KEYS_MAX else "message_id",
-            remedy="send fewer or shorter ones",
-        )
-    if message.message_id and not (message.message_id.isascii() and message.message_id.isalnum()):
-        raise Invalid(
-            "a message id is made of letters and digits",
-            field="message_id",
-            remedy="leave it out: the broker makes one",
-        )
+    if message.message_id:
+        _check_message_id(message.message_id)
+    if message.queue >= 0:
+        check_queue(topic, message.queue)
 
 
 def check_properties(properties: dict[str, str]) -> None:
@@ -260,6 +220,36 @@ def check_properties(properties: dict[str, str]) -> None:
 
 
 # The log's own: between names and values, and what a sector that was never written reads as.
+def _wrong_size(size_bytes: int) -> Invalid:
+    return Invalid(
+        f"the body has {size_bytes} bytes, it must be 1 to {BODY_BYTES_MAX}",
+        field="body",
+        remedy="split it, or send a reference to it" if size_bytes else "send a body",
+        code="invalid_size",
+    )
+
+
+def _check_keys(keys: tuple[str, ...]) -> None:
+    if len(keys) > KEYS_MAX:
+        raise Invalid(
+            f"{len(keys)} keys, {KEYS_MAX} is the most", field="keys", remedy="send fewer"
+        )
+    for key in keys:
+        if not key or " " in key or not key.isprintable():
+            raise _unprintable("keys", "a key is empty or holds a space or a control character")
+
+
+def _check_message_id(message_id: str) -> None:
+    if len(message_id) > MESSAGE_ID_LENGTH_MAX or not (
+        message_id.isascii() and message_id.isalnum()
+    ):
+        raise Invalid(
+            f"a message id is made of at most {MESSAGE_ID_LENGTH_MAX} letters and digits",
+            field="message_id",
+            remedy="leave it out: the broker makes one",
+        )
+
+
 _SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR, "\0"))
 
 

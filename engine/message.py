@@ -5,6 +5,7 @@ Property names are RocketMQ's (MessageConst); those in `RESERVED` cannot be set 
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -158,6 +159,16 @@ class Stored(msgspec.Struct, gc=False, frozen=True):
     position: int
 
 
+class SentRun(NamedTuple):
+    """Messages of one send that went to one queue; `size_bytes` is that of their records."""
+
+    topic: str
+    queue: int
+    first_offset: int
+    message_count: int
+    size_bytes: int
+
+
 class Sent(msgspec.Struct, frozen=True):
     """The result of one send, by column: `offsets` and `positions` go with `messages`.
 
@@ -171,6 +182,7 @@ class Sent(msgspec.Struct, frozen=True):
     positions: list[int]
     promise: Promise
     flush_position: int
+    runs: list[SentRun]
 
     @property
     def stored(self) -> list[Stored]:

@@ -1,4 +1,8 @@
-"""What holds for every test: in CI nothing is skipped, because a skipped test proves nothing."""
+"""What holds for every test: browsers come last, and in CI nothing is skipped.
+
+A skipped test proves nothing. And Playwright's blocking interface leaves an event loop running in
+the main thread for as long as a browser is open, where `asyncio.run` of another test would fail.
+"""
 
 import os
 from collections.abc import Generator
@@ -6,6 +10,11 @@ from collections.abc import Generator
 import pytest
 
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests after all others; otherwise in the order found."""
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
 def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

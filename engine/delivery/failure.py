@@ -287,7 +287,10 @@ class Failures:
         direct: int = 0,
     ) -> None:
         place = (progress.group, progress.topic, progress.queue)
-        self._ledger.write(Settled(*place, to_runs(offsets), move, delayed, direct))
+        is_owed = move is not Move.DROP
+        self._ledger.write(
+            Settled(*place, to_runs(offsets), move, delayed, direct), is_owed=is_owed
+        )
 
     def _tell(self, group: str, topic: str, queue: int, plans: Sequence[Plan]) -> None:
         if not self._events.is_heard:

@@ -86,9 +86,12 @@ class Ledger:
         """The number of the next hand-out; higher than any before, also before a restart."""
         return self._serial + 1
 
-    def write(self, change: JournalEntry) -> None:
-        """Keep a change and make it so; nothing happens when the journal cannot be written."""
-        self._journal.append(change)
+    def write(self, change: JournalEntry, *, is_owed: bool = False) -> None:
+        """Keep a change and make it so; nothing happens when the journal cannot be written.
+
+        One that `is_owed` follows from a record that the log has, and happens in any case.
+        """
+        self._journal.append(change, is_owed=is_owed)
         self.apply(change)
 
     def find(self, group: str, topic: str, queue: int) -> Progress | None:

@@ -33,6 +33,7 @@ LADDER_FIRST_LEVEL = 3
 ERROR_BYTES_MAX = 1024
 CLIENT_BYTES_MAX = 255
 GROUP_QUEUE = 0  # retry and dead-letter topics have one queue
+UNFIT = str.maketrans(dict.fromkeys(("\0", NAME_SEPARATOR, PROPERTY_SEPARATOR), " "))
 # What the last journey of a message left on it and the next one sets anew.
 JOURNEY = (DELAY, REAL_TOPIC, REAL_QID, SOURCE, FAILED_ERROR, FAILED_CLIENT, FAILED_REASON)
 
@@ -108,8 +109,8 @@ def source_text(group: str, stored: StoredMessage, serial: int) -> str:
 
 
 def property_text(text: str, bytes_max: int) -> str:
-    """`text` fit for a property: cut to size, without what separates properties."""
-    clean = text.replace(NAME_SEPARATOR, " ").replace(PROPERTY_SEPARATOR, " ")
+    """`text` fit for a property: cut to size, without what the log keeps for itself."""
+    clean = text.translate(UNFIT)
     encoded = clean.encode(errors="replace")
     return encoded[:bytes_max].decode(errors="ignore")
 

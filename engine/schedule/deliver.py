@@ -211,7 +211,7 @@ class Deliverer(Service):
 
     def _pass(self, queue: int, offset: int) -> None:
         entry = LevelPassed(queue, offset)
-        self._store.journal.append(entry)
+        self._store.journal.append(entry, is_owed=True)
         self._apply(entry)
 
     def _apply(self, entry: LevelPassed) -> None:

@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from engine.host import IPV6_BYTES, pack_host
-from engine.message import NAME_SEPARATOR, UNIQ_KEY, Message
+from engine.message import NAME_SEPARATOR, UNIQ_KEY, Message, SentRun
 from engine.store.consume_queue import ENTRY, ConsumeQueue
 from engine.store.hashing import tag_hash
 from engine.store.record import (
@@ -40,8 +40,14 @@ class Run(msgspec.Struct):
     """Messages of one batch that go to one queue: their entries' fields and tag codes."""
 
     queue: ConsumeQueue
+    first_offset: int
     fields: list[int]  # position, size, tag code, for each message
     tag_codes: list[int]
+
+    def sent(self) -> SentRun:
+        """What the sender is told of it."""
+        count, size_bytes = len(self.tag_codes), sum(self.fields[1::3])
+        return SentRun(*self.queue.id, self.first_offset, count, size_bytes)
 
     def packed(self) -> bytes:
         """The queue entries of the run."""
@@ -96,14 +102,14 @@ class Encoder:
             if queue != last_queue or topic != last_topic:
                 run = runs.get((topic, queue))
                 if run is None:
-                    run = runs[topic, queue] = Run(self._queue_of(topic, queue), [], [])
-                fields, codes, start_of_run = run.fields, run.tag_codes, run.queue.next_offset
+                    known = self._queue_of(topic, queue)
+                    run = runs[topic, queue] = Run(known, known.next_offset, [], [])
+                fields, codes, start_of_run = run.fields, run.tag_codes, run.first_offset
                 magic = topic_field(topic)[0]
                 last_topic, last_queue, last_tag = topic, queue, None
             if tag != last_tag:
                 last_tag = tag
                 code = self._tag_code(topic, queue, tag, stored_ms)
-                before, after = plain_tail(topic, tag)
             if (
                 message.born_ms != last_born_ms
                 or message.born_host is not last_host
@@ -114,18 +120,19 @@ class Encoder:
                 last_attempt, last_flag = message.attempt, message.sys_flag
                 shared = self._shared(message, stored_ms)
                 fixed_bytes = OWN.size + len(shared) + INT.size
-            if not message.message_id:
+            message_id = message.message_id
+            if not message_id:
                 message.message_id = message_id = f"{id_prefix}{position:016X}"
                 named.append(message)
                 if message.keys:
                     keyed.append((message, position))
             else:
-                message_id = ""
                 keyed.append((message, position))
-            if message_id and not (message.keys or message.properties or message.message_group):
-                tail = before + message_id.encode() + after
-            else:
+            if message.keys or message.properties or message.message_group:
                 tail = _tail(message)
+            else:
+                before, after = plain_tail(topic, tag, len(message_id))
+                tail = before + message_id.encode() + after
             body_bytes = len(body)
             size = fixed_bytes + body_bytes + len(tail)
             offset = start_of_run + len(codes)
@@ -198,9 +205,9 @@ def _tail(message: Message) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def plain_tail(topic: str, tag: str) -> tuple[bytes, bytes]:
-    """The tail of a message with no more than a tag, before and after its 32-digit id."""
-    mark = "0" * ID_DIGITS
+def plain_tail(topic: str, tag: str, id_length: int) -> tuple[bytes, bytes]:
+    """The tail of a message with no more than a tag, before and after an ASCII id of a length."""
+    mark = "0" * id_length
     whole = _tail(Message(topic, b"", tag, message_id=mark))
     name = f"{UNIQ_KEY}{NAME_SEPARATOR}".encode()
     before, _, after = whole.partition(name + mark.encode())

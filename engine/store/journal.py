@@ -69,6 +69,7 @@ class Journal(Service):
         self._compacting = False
         self._older: list[File] = []  # what they hold is not in a snapshot on the disk yet
         self._has_new_name = False
+        self._owed = b""
         self._must_sync = True  # with the next flush of the log
 
     def register(
@@ -97,13 +98,17 @@ class Journal(Service):
         self._open(max([self._number, *journals]))
         return applied
 
-    def append(self, entry: JournalEntry, *, is_lasting: bool = False) -> None:
+    def append(
+        self, entry: JournalEntry, *, is_lasting: bool = False, is_owed: bool = False
+    ) -> None:
         """Keep one change; in the page cache when this returns. DiskFull or Corrupt: it is not.
 
         A change that `is_lasting` is on disk before any message flushed after it is said to be.
+        One that `is_owed` follows from a record that the log already has: it cannot be refused any
+        more. Where it cannot be written it waits, and no checkpoint moves over that record.
         """
         payload = self._encode(entry)
-        self._write(FRAME.pack(len(payload), crc32(payload)) + payload)
+        self._write(FRAME.pack(len(payload), crc32(payload)) + payload, is_owed=is_owed)
         if is_lasting:
             self._must_sync = True
 
@@ -117,9 +122,16 @@ class Journal(Service):
 
     def tick(self) -> float:
         """Start a new journal with a snapshot when the current one has grown."""
+        if self._owed:
+            self._write(b"")
         if self._size >= self._base_size + self._compact_bytes and not self._compacting:
             self.compact()
         return COMPACT_CHECK_S
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether changes that are in force could not be written yet."""
+        return bool(self._owed)
 
     def compact(self) -> None:
         """Snapshot now; the file work goes to the pool. A crash in between reads the old ones."""
@@ -188,19 +200,24 @@ class Journal(Service):
         payload = self._encode(entry)
         return FRAME.pack(len(payload), crc32(payload)) + payload
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, *, is_owed: bool = False) -> None:
         assert self._file is not None, "journal used before load or after close"
+        data = self._owed + data
         try:
             self._file.pwrite(data, self._size)
         except OSError as error:
             with suppress(OSError):  # no part of a refused change may come to life
                 self._file.truncate(self._size)
+            if is_owed:
+                self._owed = data
+                return
             if error.errno in DISK_FULL_ERRORS:
                 raise disk_full(str(error)) from error
             raise Corrupt(
                 f"progress cannot be written: {error}", remedy="free some disk, then restart"
             ) from error
         self._size += len(data)
+        self._owed = b""
 
     def _snapshot_bytes(self) -> bytes:
         frames = [self._frame(entry) for part in self._parts for entry in part.snapshot()]

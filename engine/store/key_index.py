@@ -202,7 +202,7 @@ class KeyIndex:
         self._topics: dict[str, int] = {}
         self._pending: list[tuple[list[int], list[int], int]] = []  # no file for them yet
         self._sealed: list[File] = []  # no sync covered them yet
-        self._has_new_name = False
+        self._has_new_names = False
 
     def open(self, *, is_clean: bool) -> None:
         """Open what is there; after a crash the last file's slots are rebuilt from its items."""
@@ -299,16 +299,16 @@ class KeyIndex:
         """What a checkpoint has to bring to disk; the caller syncs it, or gives it back."""
         taken: list[Syncable] = [*self._sealed]
         taken += [file.file for file in self._index_files[-1:]]
-        if self._has_new_name:
+        if self._has_new_names:
             taken.append(Names(self._files, self._directory))
         self._sealed = []
-        self._has_new_name = False
+        self._has_new_names = False
         return taken
 
     def give_back(self) -> None:
         """It could not be synced: the next who takes has to do it, and all the rest."""
         self._sealed = [file.file for file in self._index_files[:-1]]
-        self._has_new_name = True
+        self._has_new_names = True
 
     def truncate(self, log_end: int) -> None:
         """Forget keys of records at or past `log_end`; a re-dispatch adds those that are left."""
@@ -320,6 +320,7 @@ class KeyIndex:
             file = self._index_files.pop()
             file.file.close()
             self._files.remove(file.path)
+            self._has_new_names = True
         if self._index_files:
             self._index_files[-1].truncate(log_end)
 
@@ -350,7 +351,7 @@ class KeyIndex:
                 self._index_files[-1].seal()
                 self._sealed.append(self._index_files[-1].file)
             self._index_files.append(created)
-            self._has_new_name = True
+            self._has_new_names = True
         return self._index_files[-1]
 
     def _create(self, stored_ms: int) -> IndexFile:

@@ -93,6 +93,7 @@ class Store:
         self._clean: CleanMark | None = None
         self._last_ms = 0
         self._checkpointed = 0  # recovery begins here
+        self._is_expiring = False
         self._free_bytes: int | None = None
         self.damages: list[Damage] = []
 
@@ -174,7 +175,7 @@ class Store:
             for unsynced in self._log.take_unsynced():
                 unsynced.sync()
             self._flusher.settle(self._log.written)
-            if self._dispatch.failure is None:
+            if self._dispatch.failure is None and not self.journal.is_behind:
                 self._leave_clean()
         self.close()
 
@@ -233,7 +234,8 @@ class Store:
         if is_held and not waits:
             self._flusher.request(end, _ignore)
         kept = promise if waits else Promise.STORED
-        return Sent(messages, batch.offsets, batch.positions, kept, end)
+        runs = [run.sent() for run in batch.runs]
+        return Sent(messages, batch.offsets, batch.positions, kept, end, runs)
 
     def when_flushed(self, position: int, done: Done) -> None:
         """Call `done(None)` once the log is on disk up to `position`, or `done(error)`."""
@@ -371,8 +373,11 @@ class Store:
     def expire(self, position: int) -> int:
         """Delete log segments wholly below `position` (never the last); returns how many.
 
-        Nothing that recovery would begin with: queues count their offsets by it.
+        Nothing that recovery would begin with: queues count their offsets by it. While files of an
+        earlier call are being deleted, none: a crash must not leave a hole.
         """
+        if self._is_expiring:
+            return 0
         paths = self._log.expire(min(position, self._checkpointed))
         expired = len(paths)
         paths += self._index.expire(self._log.oldest)
@@ -381,7 +386,11 @@ class Store:
             for path in paths:
                 self._files.remove(path)
 
-        self._pool.submit(work, lambda _, __: None)
+        def done(_: None, error: Exception | None) -> None:
+            self._is_expiring = False
+
+        self._is_expiring = True
+        self._pool.submit(work, done)
         return expired
 
     def watch_disk(self) -> None:
@@ -410,6 +419,9 @@ class Store:
 
         The steps run in the pool, one after another; `finished` is called after the last.
         """
+        if self.journal.is_behind:
+            finished()
+            return
         mark = min(self._dispatch.position, self._log.written)
         self._index.write()
         queues = self._queue_files.take_unsynced()

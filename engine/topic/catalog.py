@@ -217,12 +217,14 @@ class Catalog:
         """
         name, queues = message.topic, message.queue + 1
         config = self._topics.get(name)
-        if config is None and message.position < self._deleted.get(name, 0):
+        begin = self._deleted.get(name, 0)
+        if config is None and message.position < begin:
             return False
         if config is None:
             config = self._system_config(name) if is_system_topic(name) else self._default(name)
-            self._set(msgspec.structs.replace(config, created_ms=self._now_ms()))
-        elif config.since_position == 0 and config.is_automatic and queues > config.read_queues:
+            now_ms = self._now_ms()
+            self._set(msgspec.structs.replace(config, created_ms=now_ms, since_position=begin))
+        elif config.is_automatic and queues > config.read_queues:
             self._set(msgspec.structs.replace(config, read_queues=queues, write_queues=queues))
         return self.is_current(name, message.position)
 

@@ -1,0 +1,94 @@
+# The words that people and CI share; `make help` lists them.
+# Needs make and Python >= 3.11 with its venv module, nothing else.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The newest of these that runs and is new enough; say PYTHON=... for another.
+PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do \
+	if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	then echo $$candidate; break; fi; done)
+
+DATA ?= data
+LISTEN ?= 127.0.0.1:8080
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
+RUN := $(VENV)/.run.stamp
+DEV := $(VENV)/.dev.stamp
+DEMO := $(VENV)/.demo.stamp
+
+.PHONY: help run demo test check format bench soak lock clean
+
+help: ## List these words
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) PYTHON=$(PYTHON)"
+
+run: $(RUN) ## Start KiteMQ and its console (DATA=folder, LISTEN=host:port)
+	@echo "Console: http://$(LISTEN)/   API: http://$(LISTEN)/docs/api   Stop: Ctrl-C"
+	@exec $(BIN)/kitemq serve --data '$(DATA)' --listen '$(LISTEN)'
+
+demo: $(DEMO) ## Start KiteMQ with real flights as messages, to look around in
+	$(BIN)/python -m examples.flights --data $(DATA)-demo --listen $(LISTEN)
+
+test: $(DEV) ## Run every test, browser and crash tests included
+	sh tools/ensure_chromium.sh
+	$(BIN)/python -m pytest
+
+check: $(DEV) ## Lint, format, types, import contracts and the documentation's claims
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest tests/docs
+
+format: $(DEV) ## Format the code and sort its imports
+	$(BIN)/ruff check --select I --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV) ## Measure speed: figures on standard output (see bench/)
+	$(BIN)/python -m bench
+
+soak: $(DEV) ## Send, receive and kill for SECONDS=600, then count what was lost
+	$(BIN)/python -m bench.soak --seconds $(or $(SECONDS),600)
+
+COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 $(UPGRADE)
+
+lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
+	$(COMPILE) --extra build --output-file requirements.lock
+	$(COMPILE) --extra build --extra dev --constraint requirements.lock \
+		--output-file requirements-dev.lock
+	$(COMPILE) --extra build --extra demo --constraint requirements.lock \
+		--output-file requirements-demo.lock
+
+clean: ## Remove the environment, caches and build leftovers; data stays
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf build dist kitemq.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment from the lock files alone: every download is checked against its hash, and the
+# project itself is added without any download.
+$(RUN): requirements.lock pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+	echo "KiteMQ needs Python 3.11 or newer: install it, or name it with make PYTHON=/path/to/python" >&2; \
+	exit 1; fi
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	|| $(PYTHON) -m venv --clear $(VENV) \
+	|| { rm -rf $(VENV); \
+	echo "$(PYTHON) could not make an environment: install its venv module (on Debian: apt-get install python3-venv)" >&2; \
+	exit 1; }
+	$(PIP) -r requirements.lock
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(RUN) requirements-dev.lock
+	$(PIP) -r requirements-dev.lock
+	@touch $@
+
+$(DEMO): $(RUN) requirements-demo.lock
+	$(PIP) -r requirements-demo.lock
+	@touch $@

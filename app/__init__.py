@@ -1,0 +1,1 @@
+"""The FastAPI application: the doors of KiteMQ, and what people do through them."""

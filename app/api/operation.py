@@ -1,0 +1,289 @@
+"""An operation of the REST API: one declaration that is both its route and its description.
+
+`@operation(...)` names method, path, query, body and answer types. From it come the endpoint
+(a plain ASGI callable: msgspec decodes and encodes, nothing else stands in the hot path) and the
+entry in the OpenAPI document (`openapi.py`), so the two cannot drift apart.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from app.errors import DoorError, Headers, problem_answer
+from app.host import EngineHost
+from app.settings import Settings
+from engine.errors import Invalid
+
+API = "/api/v1"
+JSON = b"application/json"
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+encode = msgspec.json.Encoder().encode
+
+_PLACE = re.compile(r"^(?P<detail>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+
+
+class ClientGone(Exception):
+    """The connection closed before the request had arrived whole: nobody waits for an answer."""
+
+
+class Raw(msgspec.Struct, frozen=True):
+    """An answer that is not JSON made from the operation's type."""
+
+    body: bytes
+    media_type: bytes = JSON
+    status: int = 200
+
+
+class Call(Generic[Q, B]):
+    """One request on its way through a handler: decoded query and body, and what it may use."""
+
+    __slots__ = ("body", "content", "query", "receive", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.query: Q
+        self.body: B
+        self.content = b""  # the body's bytes, where the operation decodes them itself
+
+    @property
+    def host(self) -> EngineHost:
+        host: EngineHost = self.scope["app"].state.host
+        return host
+
+    @property
+    def settings(self) -> Settings:
+        settings: Settings = self.scope["app"].state.settings
+        return settings
+
+    @property
+    def state(self) -> Any:
+        """The application's state: services that `main.py` put there."""
+        return self.scope["app"].state
+
+    @property
+    def client(self) -> str:
+        """The client's address as "ip:port"; empty where the server does not know it."""
+        client = self.scope.get("client")
+        if not client:
+            return ""
+        return f"[{client[0]}]:{client[1]}" if ":" in client[0] else f"{client[0]}:{client[1]}"
+
+    def path(self, name: str) -> str:
+        """A parameter of the path."""
+        return str(self.scope["path_params"][name])
+
+    def header(self, name: bytes) -> str:
+        """A header by its lower-case name; empty where it was not sent."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return text_of(value)
+        return ""
+
+
+Handler = Callable[[Call[Any, Any]], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A header that an operation reads, for its description."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """One method on one path: how it is called, what it answers, which errors it can give."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    description: str
+    tag: str
+    query: type[msgspec.Struct] | None = None
+    body: Any = None
+    answer: Any = None
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    raw_body: bool = False  # the handler decodes `content` itself; `body` only describes it,
+    # and may be several types, of which the body is one
+    headers: tuple[Parameter, ...] = ()
+    media_type: str = "application/json"
+    example: str = ""
+
+    @property
+    def name(self) -> str:
+        """The operation's id in the description."""
+        return self.handler.__name__
+
+    def route(self) -> Route:
+        """The route that answers this operation."""
+        return Route(self.path, _Endpoint(self), methods=[self.method], name=self.name)
+
+
+def operation(
+    method: str, path: str, *, tag: str, **declared: Any
+) -> Callable[[Handler], Operation]:
+    """Declare the decorated handler as an operation; its docstring becomes the description."""
+
+    def declare(handler: Handler) -> Operation:
+        lines = (handler.__doc__ or "").strip().split("\n")
+        rest = "\n".join(line.strip() for line in lines[1:]).strip()
+        return Operation(
+            method=method,
+            path=path,
+            handler=handler,
+            summary=lines[0],
+            description=rest,
+            tag=tag,
+            **declared,
+        )
+
+    return declare
+
+
+class _Endpoint:
+    """ASGI callable: decode, call the handler, encode; errors become problem bodies."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._handler = operation.handler
+        self._status = operation.status
+        self._query = operation.query
+        self._raw_body = operation.raw_body
+        decodes = operation.body is not None and not operation.raw_body
+        self._decoder = msgspec.json.Decoder(operation.body) if decodes else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            status, headers, body = await self._answer(scope, receive)
+        except ClientGone:
+            return
+        except Exception as error:
+            status, headers, body = problem_answer(error)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, Headers, bytes]:
+        call: Call[Any, Any] = Call(scope, receive)
+        if self._query is not None:
+            call.query = decode_query(scope["query_string"], self._query)
+        if self._raw_body:
+            call.content = await read_body(receive)
+        elif self._decoder is not None:
+            require_json(scope)
+            call.body = decode_body(await read_body(receive), self._decoder)
+        answer = await self._handler(call)
+        if answer is None:
+            return 204, [], b""
+        if isinstance(answer, Raw):
+            return answer.status, answer_headers(answer.media_type, answer.body), answer.body
+        body = encode(answer)
+        return self._status, answer_headers(JSON, body), body
+
+
+def answer_headers(media_type: bytes, body: bytes) -> Headers:
+    """Headers of an answer that must not be kept by anybody."""
+    return [
+        (b"content-type", media_type),
+        (b"content-length", b"%d" % len(body)),
+        (b"cache-control", b"no-store"),
+    ]
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body; its size is limited before it gets here. ClientGone if it never ends."""
+    message = await receive()
+    if message["type"] != "http.request":
+        raise ClientGone
+    if not message.get("more_body"):
+        return bytes(message.get("body", b""))
+    parts: list[bytes] = [message.get("body", b"")]
+    while message.get("more_body"):
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        parts.append(message.get("body", b""))
+    return b"".join(parts)
+
+
+def content_type(scope: Scope) -> bytes:
+    """The request's media type in lower case, without parameters; empty where none was sent."""
+    for key, value in scope["headers"]:
+        if key == b"content-type":
+            return bytes(value.split(b";", 1)[0].strip().lower())
+    return b""
+
+
+def require_json(scope: Scope) -> None:
+    """Raise a 415 unless the request says its body is JSON."""
+    if content_type(scope) != JSON:
+        raise DoorError(
+            415,
+            "unsupported_media_type",
+            "the body must be JSON",
+            field="Content-Type",
+            remedy="send Content-Type: application/json",
+        )
+
+
+def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
+    """The body as its type. Raises a 400 for what is no JSON, Invalid for what does not fit."""
+    try:
+        return decoder.decode(content)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        detail = str(error) or type(error).__name__
+        raise DoorError(
+            400, "malformed_json", f"the body is not valid JSON: {detail}", remedy="send valid JSON"
+        ) from None
+
+
+def decode_query(query: bytes, kind: type[Q]) -> Q:
+    """The query string as its type; Invalid names the parameter that does not fit."""
+    try:
+        pairs = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=64))
+        return msgspec.convert(pairs, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from None
+    except ValueError as error:
+        raise Invalid(f"the query string is not valid: {error}", field="query") from None
+
+
+def _invalid(error: msgspec.ValidationError) -> Invalid:
+    """msgspec's sentence with its `$.path` turned into our field name."""
+    place = _PLACE.match(str(error))
+    assert place is not None, "the pattern matches every text"
+    detail = place["detail"]
+    field = (place["path"] or "$").removeprefix("$").removeprefix(".")
+    named = _UNKNOWN.search(detail)
+    if named is None:
+        return Invalid(detail, field=field or "body", remedy="correct the value")
+    inner = named["name"]
+    remedy = "remove it, or mend its spelling" if named["kind"] == "unknown" else "add it"
+    return Invalid(detail, field=f"{field}.{inner}" if field else inner, remedy=remedy)
+
+
+def text_of(value: bytes) -> str:
+    """A header's value: UTF-8 where it is that, else Latin-1 as HTTP has it."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def routes_of(operations: Sequence[Operation]) -> list[Route]:
+    """The routes of the operations, in their order: what is called most stands first."""
+    return [item.route() for item in operations]

@@ -1,0 +1,50 @@
+"""The WebSocket door `/ws/v1`: frames of `protocol`, many messages in each.
+
+A raw ASGI endpoint: Starlette's own WebSocket object would cost more per message than the engine.
+Who may connect at all (Host, Origin) is decided before, by `app.security`.
+"""
+
+from weakref import WeakKeyDictionary
+
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from app.api.socket_limits import SocketLimits
+from app.api.socket_session import Hub, Session
+from app.host import EngineHost
+
+PATH = "/ws/v1"
+CLOSE_TRY_LATER = 1013
+
+
+class SocketDoor:
+    """Accepts connections and gives each a `Session`."""
+
+    def __init__(self) -> None:
+        self._hubs: WeakKeyDictionary[EngineHost, Hub] = WeakKeyDictionary()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        state = scope["app"].state
+        host: EngineHost = state.host
+        if not host.is_ready:
+            await send({"type": "websocket.close", "code": CLOSE_TRY_LATER})
+            return
+        hub = self._hubs.get(host)
+        if hub is None:
+            limits = SocketLimits(frame_bytes_max=state.settings.request_bytes_max)
+            hub = self._hubs[host] = Hub(host, limits)
+        await send({"type": "websocket.accept"})
+        await Session(hub, _address(scope)).run(receive, send)
+
+
+def _address(scope: Scope) -> str:
+    """The client's address as messages keep it: "127.0.0.1:52100", "[::1]:52100"."""
+    client = scope.get("client")
+    if not client:
+        return ""
+    host, port = client[0], client[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketDoor())]

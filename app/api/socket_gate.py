@@ -1,0 +1,135 @@
+"""Sends of all connections that arrive in one turn of the event loop, stored by one append.
+
+A client that sends one message per frame would otherwise cost a write of the log for each. Order
+is kept; a send that is turned down does not touch its neighbours.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from app.host import EngineHost
+from engine.errors import Corrupt, EngineError
+from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message, Promise, Sent
+
+log = logging.getLogger("kitemq.socket")
+
+# Room that properties and the record's own fields need besides the bodies.
+JOINED_BYTES_MAX = BATCH_BYTES_MAX // 2
+
+
+class Part(NamedTuple):
+    """What became of the messages of one send, by column."""
+
+    messages: Sequence[Message]
+    offsets: list[int]
+    positions: list[int]
+    promise: Promise
+
+
+Done = Callable[[Part | None, EngineError | None], None]  # one of the two is given
+
+
+class Waiting(NamedTuple):
+    """One send of this turn; `done` is called once, when its promise is kept or it failed."""
+
+    messages: list[Message]
+    promise: Promise | None
+    size_bytes: int
+    done: Done
+
+
+class SendGate:
+    """Collects sends until the loop's next turn."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+        self._waiting: list[Waiting] = []
+
+    def add(
+        self, messages: list[Message], promise: Promise | None, size_bytes: int, done: Done
+    ) -> None:
+        """Store `messages` at the end of this turn; all are of one topic."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._waiting.append(Waiting(messages, promise, size_bytes, done))
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if len(waiting) == 1:
+            self._store(waiting)
+            return
+        run: list[Waiting] = []
+        count = size_bytes = 0
+        for item in waiting:
+            count += len(item.messages)
+            size_bytes += item.size_bytes
+            if run and (
+                not _joins(run[-1], item)
+                or count > BATCH_COUNT_MAX
+                or size_bytes > JOINED_BYTES_MAX
+            ):
+                self._store(run)
+                run = []
+                count, size_bytes = len(item.messages), item.size_bytes
+            run.append(item)
+        self._store(run)
+
+    def _store(self, run: list[Waiting]) -> None:
+        if len(run) == 1:
+            messages = run[0].messages
+        else:
+            messages = [message for item in run for message in item.messages]
+        try:
+            sent = self._host.broker.send(messages, promise=run[0].promise)
+        except Exception as error:
+            if len(run) == 1:
+                run[0].done(None, _known(error))
+                return
+            for item in run:  # one of them is at fault: each for itself
+                self._store([item])
+            return
+
+        def answer(error: Exception | None) -> None:
+            failure = _flush_failure(error)
+            at = 0
+            for item in run:
+                end = at + len(item.messages)
+                item.done(None if failure else _part(sent, at, end), failure)
+                at = end
+
+        if sent.promise is Promise.FLUSHED:
+            self._host.broker.when_flushed(sent.flush_position, answer)
+        else:
+            answer(None)
+
+
+def _joins(before: Waiting, item: Waiting) -> bool:
+    """Whether both may go into one append: they get the same promise."""
+    if before.promise is not item.promise:
+        return False
+    return item.promise is not None or before.messages[-1].topic == item.messages[0].topic
+
+
+def _known(error: Exception) -> EngineError:
+    if isinstance(error, EngineError):
+        return error
+    log.error("a send failed", exc_info=error)
+    return EngineError("the server failed; its log says why", code="internal_error")
+
+
+def _part(sent: Sent, start: int, end: int) -> Part:
+    if end - start == len(sent.messages):
+        return Part(sent.messages, sent.offsets, sent.positions, sent.promise)
+    span = slice(start, end)
+    return Part(sent.messages[span], sent.offsets[span], sent.positions[span], sent.promise)
+
+
+def _flush_failure(error: Exception | None) -> EngineError | None:
+    if error is None or isinstance(error, EngineError):
+        return error
+    return Corrupt(
+        f"the messages are stored, but flushing them to the disk failed: {error}",
+        remedy="look at the server's log; sending again may store them twice",
+    )

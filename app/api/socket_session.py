@@ -1,0 +1,351 @@
+"""One WebSocket connection: frames in, verbs of the broker, answers out.
+
+Everything runs on the loop's thread. A session holds nothing that a restart would miss: what its
+client was handed is known to the engine under the client's name, and a client that comes back asks
+for it by subscribing again.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from starlette.types import Receive
+from starlette.types import Send as AsgiSend
+
+from app.api.socket_gate import Part, SendGate
+from app.api.socket_limits import SocketLimits
+from app.api.socket_outbox import Outbox
+from app.api.socket_push import Subscription
+from app.api.socket_shapes import (
+    PROMISES,
+    RESULT_CODES,
+    build_messages,
+    error_frame,
+    nacks_of,
+    receipts_of,
+    result_frame,
+    sent_frame,
+)
+from app.host import EngineHost
+from engine.errors import Busy, Conflict, EngineError, Invalid
+from protocol import batches, frames, text
+from protocol.columns import ProtocolError
+from protocol.stream import CLIENT_FRAMES, Unreadable, iter_frames
+
+log = logging.getLogger("kitemq.socket")
+
+CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or leaving its page
+CLOSE_UNREADABLE = 1002
+CLOSE_TOO_BIG = 1009
+CLOSE_REPLACED = 4001
+SERVER = "kitemq"
+
+
+class Hub:
+    """What the connections of one server share: the send gate, and who is connected as whom."""
+
+    def __init__(self, host: EngineHost, limits: SocketLimits) -> None:
+        self.host = host
+        self.limits = limits
+        self.gate = SendGate(host)
+        self._sessions: dict[str, Session] = {}
+
+    def enter(self, client: str, session: "Session") -> None:
+        """Make `session` the one of `client`; an older one of that name is closed."""
+        older = self._sessions.get(client)
+        if older is not None and older is not session:
+            older.replace()
+        self._sessions[client] = session
+
+    def leave(self, client: str, session: "Session") -> bool:
+        """Forget `session`; whether it still was the one of `client`."""
+        if self._sessions.get(client) is not session:
+            return False
+        del self._sessions[client]
+        return True
+
+
+class Session:
+    """Reads one connection until it closes; `run` is the whole of its life."""
+
+    def __init__(self, hub: Hub, remote: str) -> None:
+        self._hub = hub
+        self._host = hub.host
+        self._limits = hub.limits
+        self._remote = remote
+        self._outbox = Outbox(self._on_room)
+        self._room = asyncio.Event()
+        self._subscriptions: dict[int, Subscription] = {}
+        self._groups: set[str] = set()
+        self._inflight_bytes = 0
+        self._is_closing = False
+        self.client = f"ws-{secrets.token_hex(6)}"
+        hub.enter(self.client, self)
+
+    async def run(self, receive: Receive, send: AsgiSend) -> None:
+        """Serve an accepted connection until either side closes it."""
+        writer = asyncio.ensure_future(self._outbox.run(send))
+        writer.add_done_callback(lambda _: self._room.set())  # nothing will make room any more
+        code = 1006
+        try:
+            while True:
+                event = await receive()
+                if event["type"] == "websocket.disconnect":
+                    code = event.get("code", 1006)
+                    return
+                if not self._is_closing:
+                    self._on_event(event)
+                while self._is_overfull and not writer.done():
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            self._close(code)
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    # -- what subscriptions ask (Pusher) --------------------------------------------------------
+
+    @property
+    def has_push_room(self) -> bool:
+        return self._outbox.size_bytes < self._limits.push_bytes_max
+
+    def deliver(
+        self, subscription: int, frame: batches.Deliver, *, is_text: bool, undo: Callable[[], None]
+    ) -> None:
+        self._answer(subscription, frame, is_text, undo)
+
+    def ended(self, subscription: int, error: EngineError, *, is_text: bool) -> None:
+        self._subscriptions.pop(subscription, None)
+        self._answer(subscription, error_frame(error), is_text)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @property
+    def _is_overfull(self) -> bool:
+        limits = self._limits
+        return not self._is_closing and (
+            self._inflight_bytes > limits.inflight_bytes_max
+            or self._outbox.size_bytes > limits.outbox_bytes_max
+        )
+
+    def _on_event(self, event: dict[str, Any] | Any) -> None:
+        text_data: str | None = event.get("text")
+        data: bytes | str = event["bytes"] if text_data is None else text_data
+        if len(data) > self._limits.frame_bytes_max:
+            detail = f"a message of {len(data)} bytes; at most {self._limits.frame_bytes_max}"
+            self._fail(CLOSE_TOO_BIG, detail, is_text=isinstance(data, str))
+        elif isinstance(data, str):
+            self._on_frame(*text.parse(data), is_text=True)
+        else:
+            try:
+                for request, frame in iter_frames(data, CLIENT_FRAMES):
+                    self._on_frame(request, frame, is_text=False)
+            except ProtocolError as error:
+                self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
+
+    def _on_frame(self, request: int, frame: frames.Frame | Unreadable, *, is_text: bool) -> None:
+        try:
+            if isinstance(frame, Unreadable):
+                raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
+            answer = HANDLERS[type(frame)](self, request, frame, is_text)
+        except EngineError as error:
+            answer = error_frame(error)
+        except Exception:
+            log.exception("a %s frame failed", type(frame).__name__)
+            answer = frames.Error("internal_error", "the server failed; its log says why")
+        if answer is not None:
+            self._answer(request, answer, is_text)
+
+    def _answer(
+        self,
+        request: int,
+        frame: frames.Frame,
+        is_text: bool,
+        undo: Callable[[], None] | None = None,
+    ) -> None:
+        if is_text:
+            self._outbox.put(text.render(request, frame), undo)
+        else:
+            self._outbox.put(frames.encode(request, frame), undo)
+
+    def _on_room(self) -> None:
+        if not self._is_overfull:
+            self._room.set()
+        if self.has_push_room:
+            for subscription in self._subscriptions.values():
+                subscription.resume()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def replace(self) -> None:
+        """Another connection speaks for this client from now on."""
+        self._fail(CLOSE_REPLACED, "another connection of this client took over", is_text=False)
+
+    def _fail(self, code: int, detail: str, *, is_text: bool) -> None:
+        self._answer(0, frames.Error("connection_closed", detail), is_text)
+        self._outbox.close(code, detail[:100])
+        self._is_closing = True
+        self._end_subscriptions()
+        self._room.set()
+
+    def _end_subscriptions(self) -> None:
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        self._subscriptions.clear()
+
+    def _close(self, code: int) -> None:
+        """Stop pushing; give back what never left, and all that is held after a clean goodbye."""
+        self._end_subscriptions()
+        self._is_closing = True
+        is_current = self._hub.leave(self.client, self)
+        if not self._host.is_ready:
+            return
+        try:
+            self._outbox.abandon()
+            if is_current and code in CLEAN_CLOSES:
+                self._release_held()
+        except EngineError as error:
+            log.warning("what %s held was not put back: %s", self.client, error.detail)
+
+    def _release_held(self) -> None:
+        broker = self._host.broker
+        for group in self._groups:
+            held = broker.held(group, self.client)
+            if held:
+                broker.release(group, held)
+
+    # -- frames ---------------------------------------------------------------------------------
+
+    def _on_hello(self, _request: int, frame: frames.Hello, _is_text: bool) -> frames.Frame:
+        if frame.version != frames.VERSION:
+            raise Invalid(
+                f"protocol version {frame.version} is unknown",
+                field="version",
+                remedy=f"speak version {frames.VERSION}",
+            )
+        if len(frame.client) > self._limits.client_chars_max:
+            raise Invalid("the name is too long", field="client", remedy="at most 128 characters")
+        if self._subscriptions:
+            raise Conflict("say hello before the first subscription", field="client")
+        if frame.client:
+            self._hub.leave(self.client, self)
+            self.client = frame.client
+            self._hub.enter(self.client, self)
+        limits = self._limits
+        return frames.Welcome(
+            self.client,
+            SERVER,
+            limits.frame_bytes_max,
+            limits.count_max,
+            limits.inflight_bytes_max,
+            limits.subscriptions_max,
+        )
+
+    def _on_send(self, request: int, frame: batches.Send, is_text: bool) -> frames.Frame | None:
+        messages = build_messages(frame, self._remote)
+        if not messages:
+            raise Invalid("a send without messages", field="messages", remedy="send at least one")
+        if frame.promise not in PROMISES:
+            raise Invalid("the promise is unknown", field="promise", remedy="0, 1 or 2")
+        size_bytes = sum(map(len, frame.bodies))
+        self._inflight_bytes += size_bytes
+
+        def done(part: Part | None, error: EngineError | None) -> None:
+            self._inflight_bytes -= size_bytes
+            self._on_room()
+            if self._is_closing:
+                return
+            if part is not None:
+                with_ids = is_text or not frame.id_prefix
+                self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
+            elif error is not None:
+                self._answer(request, error_frame(error), is_text)
+
+        promise = PROMISES[batches.PromiseCode(frame.promise)]
+        self._hub.gate.add(messages, promise, size_bytes, done)
+        return None
+
+    def _on_subscribe(
+        self, request: int, frame: frames.Subscribe, is_text: bool
+    ) -> frames.Frame | None:
+        if request in self._subscriptions:
+            raise Conflict("this request number already names a subscription", field="id")
+        if len(self._subscriptions) >= self._limits.subscriptions_max:
+            raise Busy(
+                f"one connection holds at most {self._limits.subscriptions_max} subscriptions",
+                field="group",
+                remedy="name several topics in one subscription",
+            )
+        if not frame.topics:
+            raise Invalid("no topic is named", field="topics", remedy="name at least one topic")
+        # Whatever is wrong with group, topics or filters shows here, not at the first message.
+        self._host.broker.park_receive(frame.group, frame.topics, lambda: None).cancel()
+        # Asked for before the first hand-out, so that all of it is from an earlier connection.
+        held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]
+        subscription = Subscription(
+            self._host,
+            self,
+            self._limits,
+            number=request,
+            group=frame.group,
+            topics=frame.topics,
+            invisible_s=frame.invisible_ms / 1000,
+            is_text=is_text,
+        )
+        self._subscriptions[request] = subscription
+        self._groups.add(frame.group)
+        self._answer(request, batches.Subscribed(list(held)), is_text)
+        subscription.add_credit(_positive(frame.credit, "credit"))
+        return None
+
+    def _on_credit(self, _request: int, frame: frames.Credit, _is_text: bool) -> None:
+        subscription = self._subscriptions.get(frame.subscription)
+        if subscription is not None:  # else it ended while this was on its way
+            subscription.add_credit(_positive(frame.count, "count"))
+
+    def _on_unsubscribe(
+        self, _request: int, frame: frames.Unsubscribe, _is_text: bool
+    ) -> frames.Frame:
+        subscription = self._subscriptions.pop(frame.subscription, None)
+        if subscription is not None:
+            subscription.close()
+        return batches.Result([], [])
+
+    def _on_ack(self, _request: int, frame: batches.Ack, _is_text: bool) -> frames.Frame:
+        return result_frame(self._host.broker.ack(frame.group, receipts_of(frame.receipts)))
+
+    def _on_release(self, _request: int, frame: batches.Release, _is_text: bool) -> frames.Frame:
+        return result_frame(self._host.broker.release(frame.group, receipts_of(frame.receipts)))
+
+    def _on_nack(self, _request: int, frame: batches.Nack, _is_text: bool) -> frames.Frame:
+        nacks = nacks_of(frame)
+        return result_frame(self._host.broker.nack(frame.group, nacks, self.client))
+
+    def _on_extend(self, _request: int, frame: batches.Extend, _is_text: bool) -> frames.Frame:
+        extended = self._host.broker.extend(
+            frame.group, receipts_of(frame.receipts), frame.invisible_ms / 1000
+        )
+        return batches.Result(
+            [RESULT_CODES[item.result] for item in extended], [item.until_ms for item in extended]
+        )
+
+
+HANDLERS: dict[type[frames.Frame], Callable[[Session, int, Any, bool], frames.Frame | None]] = {
+    frames.Hello: Session._on_hello,
+    frames.Subscribe: Session._on_subscribe,
+    frames.Credit: Session._on_credit,
+    frames.Unsubscribe: Session._on_unsubscribe,
+    batches.Send: Session._on_send,
+    batches.Ack: Session._on_ack,
+    batches.Release: Session._on_release,
+    batches.Nack: Session._on_nack,
+    batches.Extend: Session._on_extend,
+}
+
+
+def _positive(count: int, field: str) -> int:
+    if count < 0:
+        raise Invalid(f"{field} is {count}", field=field, remedy="0 or more")
+    return count

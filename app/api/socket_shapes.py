@@ -1,0 +1,120 @@
+"""Between the engine's values and the columns of frames; no message costs a call of its own."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import repeat
+from operator import attrgetter
+
+from app.api.socket_gate import Part
+from engine.broker import AckResult, Nack, Receipt
+from engine.errors import Busy, EngineError, Invalid
+from engine.message import Message, Promise
+from protocol import batches, frames
+from protocol.columns import ProtocolError
+
+PROMISES = {
+    batches.PromiseCode.DEFAULT: None,
+    batches.PromiseCode.STORED: Promise.STORED,
+    batches.PromiseCode.FLUSHED: Promise.FLUSHED,
+}
+PROMISE_CODES = {
+    Promise.STORED: batches.PromiseCode.STORED,
+    Promise.FLUSHED: batches.PromiseCode.FLUSHED,
+}
+RESULT_CODES = {
+    AckResult.DONE: batches.ResultCode.DONE,
+    AckResult.ALREADY: batches.ResultCode.ALREADY,
+    AckResult.STALE: batches.ResultCode.STALE,
+}
+_queue, _message_id = attrgetter("queue"), attrgetter("message_id")
+_receipt = partial(tuple.__new__, Receipt)
+
+
+def build_messages(frame: batches.Send, remote: str) -> list[Message]:
+    """The messages of a SEND; what they say is checked by the engine. None costs a call here."""
+    try:
+        ids = frame.message_ids()
+    except ProtocolError as error:
+        raise Invalid(str(error), field="id_first") from None
+    _check_width(frame.flags, 31, "flag")
+    _check_width(frame.born_ms, 63, "born_ms")
+    return list(
+        map(
+            Message,
+            repeat(frame.topic),
+            frame.bodies,
+            frame.tags,
+            _keys(frame.keys),
+            frame.properties,
+            frame.groups,
+            ids,
+            repeat(frame.queue),
+            frame.delay_levels,
+            frame.flags,
+            repeat(0),
+            repeat(1),
+            frame.born_ms,
+            repeat(remote),
+        )
+    )
+
+
+def _check_width(values: list[int], bits: int, field: str) -> None:
+    """Refuse numbers that the record of the log has no room for."""
+    if any(values) and not -(1 << bits) <= min(values) <= max(values) < 1 << bits:
+        index = next(i for i, value in enumerate(values) if not -(1 << bits) <= value < 1 << bits)
+        raise Invalid(
+            f"{values[index]} does not fit into {bits + 1} bits",
+            field=f"messages[{index}].{field}",
+            remedy="give a smaller number",
+        )
+
+
+def receipts_of(wire: Iterable[batches.Receipt]) -> list[Receipt]:
+    """The engine's receipts of those of a frame."""
+    return list(map(_receipt, wire))
+
+
+def nacks_of(frame: batches.Nack) -> list[Nack]:
+    """The engine's form of what a client reports as failed."""
+    rows = zip(
+        receipts_of(frame.receipts), frame.delay_ms, frame.delay_levels, frame.errors, strict=True
+    )
+    return [
+        Nack(receipt, ms / 1000 if ms >= 0 else None, _level(level), error)
+        for receipt, ms, level, error in rows
+    ]
+
+
+def _level(level: int) -> int | None:
+    if level == batches.TO_DEAD_LETTERS:
+        return -1
+    return level if level >= 0 else None
+
+
+def sent_frame(part: Part, *, with_ids: bool) -> batches.Sent:
+    """The answer to a SEND; its ids only where the client does not know them."""
+    return batches.Sent(
+        PROMISE_CODES[part.promise],
+        list(map(_queue, part.messages)),
+        part.offsets,
+        part.positions,
+        list(map(_message_id, part.messages)) if with_ids else [""] * len(part.offsets),
+    )
+
+
+def result_frame(results: Sequence[AckResult]) -> batches.Result:
+    """The answer to receipts that were settled."""
+    return batches.Result(list(map(RESULT_CODES.__getitem__, results)), [0] * len(results))
+
+
+def error_frame(error: EngineError) -> frames.Error:
+    """The answer to a request that was turned down."""
+    retry_after_ms = round(error.retry_after_s * 1000) if isinstance(error, Busy) else 0
+    return frames.Error(error.code, error.detail, error.field, error.remedy, retry_after_ms)
+
+
+def _keys(texts: list[str]) -> Iterable[tuple[str, ...]]:
+    if any(texts):
+        return [tuple(keys.split()) for keys in texts]
+    return repeat(())

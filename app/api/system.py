@@ -1,0 +1,164 @@
+"""The server itself: whether it lives, whether it is ready, what it is, what people changed."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from app.api.operation import API, Call, Raw, encode, operation
+from app.api.topics import PAGE_DEFAULT, Limit
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+from app.services.audit import Audit
+from app.version import VERSION
+from engine.errors import Invalid
+
+TAG = "system"
+ID_MAX = 2**63 - 1
+
+
+class Alive(msgspec.Struct):
+    """The process answers."""
+
+    status: str
+
+
+class Readiness(msgspec.Struct):
+    """Whether requests can be served; `problems` names what fails and why."""
+
+    status: Annotated[str, Meta(description="ready, degraded or starting")]
+    problems: dict[str, str]
+
+
+class About(msgspec.Struct):
+    """What this server is."""
+
+    version: str
+    environment: str
+    started_ms: int
+    uptime_s: float
+    topics: int
+    groups: int
+
+
+class AuditItem(msgspec.Struct):
+    """One change: `result` is done, started (its end is unknown), failed, or an error's code."""
+
+    id: str
+    at_ms: int
+    actor: str
+    action: str
+    object_kind: str
+    object_name: str
+    before_json: str
+    after_json: str
+    result: str
+    request_id: str
+
+
+class AuditPage(msgspec.Struct):
+    """A page of changes, the newest first."""
+
+    items: list[AuditItem]
+    next_cursor: str | None
+
+
+class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which changes are listed."""
+
+    object_kind: Annotated[str, Meta(description="topic or group.")] = ""
+    object_name: str = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
+
+
+def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
+    """Ready: the engine has started, is not stopping, and can write.
+
+    A database that fails is a problem, yet messages flow without it.
+    """
+    if not host.is_ready:
+        return Readiness("starting", {"engine": "it is starting or stopping"})
+    health = host.broker.health()
+    problems = dict(health.failures)
+    if database.failure:
+        problems["database"] = database.failure
+    if not health.is_ready:
+        problems.setdefault("engine", "writes are refused; the log says why")
+    return Readiness("ready" if health.is_ready else "degraded", problems)
+
+
+@operation("GET", "/healthz", tag=TAG, answer=Alive, example="curl $URL/healthz")
+async def healthz(call: Call[None, None]) -> Alive:
+    """Tell whether the process lives."""
+    return Alive("ok")
+
+
+@operation("GET", "/readyz", tag=TAG, answer=Readiness, example="curl $URL/readyz")
+async def readyz(call: Call[None, None]) -> Raw:
+    """Tell whether requests can be served.
+
+    200 when ready; 503 with the same body while starting, stopping, or unable to write.
+    """
+    found = readiness(call.host, call.state.database)
+    return Raw(encode(found), status=200 if found.status == "ready" else 503)
+
+
+@operation("GET", f"{API}/system", tag=TAG, answer=About, example="curl $URL/api/v1/system")
+async def about(call: Call[None, None]) -> About:
+    """Tell what this server is."""
+    broker = call.host.broker
+    started_ms: int = call.state.started_ms
+    return About(
+        VERSION,
+        call.settings.environment,
+        started_ms,
+        (call.host.clock.now_ms() - started_ms) / 1000,
+        len(broker.topics()),
+        len(broker.groups()),
+    )
+
+
+@operation(
+    "GET",
+    f"{API}/audit",
+    tag=TAG,
+    query=AuditQuery,
+    answer=AuditPage,
+    example="curl '$URL/api/v1/audit?object_kind=topic'",
+)
+async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
+    """List who changed what, the newest first."""
+    query = call.query
+    audit: Audit = call.state.audit
+    before_id = _id_of(query.cursor) if query.cursor else None
+    entries = await audit.entries(
+        limit=query.limit, before_id=before_id, kind=query.object_kind, name=query.object_name
+    )
+    items = [
+        AuditItem(
+            str(entry.id),
+            entry.at_ms,
+            entry.actor,
+            entry.action,
+            entry.object_kind,
+            entry.object_name,
+            entry.before_json,
+            entry.after_json,
+            entry.result,
+            entry.request_id,
+        )
+        for entry in entries
+    ]
+    return AuditPage(items, items[-1].id if len(items) == query.limit else None)
+
+
+def _id_of(cursor: str) -> int:
+    if cursor.isdecimal() and cursor.isascii() and len(cursor) < 20 and int(cursor) <= ID_MAX:
+        return int(cursor)
+    raise Invalid(
+        f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
+    )
+
+
+OPERATIONS = (healthz, readyz, about, list_audit)

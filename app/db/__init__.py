@@ -1,0 +1,1 @@
+"""The control plane in SQL: what people did, never message bytes."""

@@ -1,0 +1,63 @@
+"""The schema brought up to this version's at every start, quickly where nothing is to be done.
+
+Alembic is loaded only for a database of an older version. A new, empty one gets the tables as they
+are now and is marked with their revision; a test holds both ways to the same schema.
+"""
+
+import logging
+from importlib.resources import files
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from app.db.tables import HEAD, metadata
+
+log = logging.getLogger("kitemq.db")
+
+VERSION_TABLE = "alembic_version"
+
+
+def ensure_schema(engine: Engine) -> None:
+    """Create the tables in an empty database, migrate those of an older version."""
+    with engine.begin() as connection:
+        found = current_revision(connection)
+        if found == HEAD:
+            return
+        if found is None and not inspect(connection).get_table_names():
+            _create(connection)
+            return
+    log.info("migrating the database from revision %s to %s", found or "none", HEAD)
+    migrate(engine, "head")
+
+
+def current_revision(connection: Connection) -> str | None:
+    """The revision that the database is marked with; None for one that was never migrated."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return str(revision) if revision is not None else None
+
+
+def migrate(engine: Engine, revision: str) -> None:
+    """Run Alembic up to `revision`, or down to it where it is an older one ("base" for none)."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(files("migrations")).replace("%", "%%"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        is_down = revision == "base" or revision.startswith("-")
+        (command.downgrade if is_down else command.upgrade)(config, revision)
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection)
+    connection.execute(
+        text(
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    connection.execute(
+        text("INSERT INTO alembic_version (version_num) VALUES (:head)"), {"head": HEAD}
+    )

@@ -1,0 +1,79 @@
+"""The database on a thread of its own, opened at its first use or a moment after the start.
+
+Messages need no database, so the server is ready without it: loading SQLAlchemy alone takes as
+long as the rest of the start. What cannot be opened is tried again at the next use.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from app.db.rows import DatabaseError
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+log = logging.getLogger("kitemq.db")
+
+T = TypeVar("T")
+
+WARM_UP_S = 1.0
+
+
+class DatabaseWorker:
+    """Runs calls of `Database` one after the other, off the event loop."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="kitemq-db")
+        self._database: Database | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.failure = ""  # why the last call failed; empty after one that did not
+
+    def start(self) -> None:
+        """Open the database soon, so that the first change need not wait for it."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(WARM_UP_S, self._executor.submit, self._warm_up)
+
+    async def run(self, work: "Callable[[Database], T]") -> T:
+        """The result of `work`; raises DatabaseError."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._run, work)
+
+    async def close(self) -> None:
+        """Let what is under way finish, then close the database."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._close)
+        self._executor.shutdown(wait=False)
+
+    # -- on the thread --------------------------------------------------------------------------
+
+    def _run(self, work: "Callable[[Database], T]") -> T:
+        try:
+            result = work(self._opened())
+        except DatabaseError as error:
+            self.failure = str(error)
+            raise
+        self.failure = ""
+        return result
+
+    def _opened(self) -> "Database":
+        if self._database is None:
+            from app.db.database import Database
+
+            self._database = Database(self._url)
+        return self._database
+
+    def _warm_up(self) -> None:
+        try:
+            self._run(lambda _: None)
+        except DatabaseError:
+            log.exception("the database cannot be opened: nothing can be changed until it can")
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None

@@ -1,0 +1,277 @@
+"""The engine on the event loop: who drives its ticks, lends it threads and waits for it.
+
+The loop's thread owns the broker. Verbs are called right here and return in microseconds; what has
+to wait (a flush, a long poll) becomes a future that the engine's callback resolves. Nothing here
+knows HTTP: doors call `send`, `receive` and `pull`, or the verbs of `broker` directly.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from engine.broker import Broker, Delivery, Parked, PullAnswer, PullResult
+from engine.clock import Clock, SystemClock
+from engine.config import EngineConfig
+from engine.message import Message, Promise, Sent
+
+__all__ = ["EngineHost", "LoopPool", "Parked"]
+
+log = logging.getLogger("kitemq.host")
+
+T = TypeVar("T")
+
+POOL_THREADS = 4
+STOP_TIMEOUT_S = 10.0
+# A pull with time left goes on after these; on any other, waiting would change nothing.
+PULL_GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
+
+
+class LoopPool:
+    """The engine's `Pool` on a few threads; results come back on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int = POOL_THREADS) -> None:
+        self._loop = loop
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="kitemq-engine")
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, Exception | None], None]
+    ) -> None:
+        """Run `work` on a thread, then `done` on the loop's thread, once."""
+        self._under_way += 1
+        self._idle.clear()
+
+        def finish(future: Future[T]) -> None:
+            error = future.exception()
+            try:
+                if error is None:
+                    done(future.result(), None)
+                else:
+                    done(None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            finally:
+                self._under_way -= 1
+                if not self._under_way:
+                    self._idle.set()
+
+        future = self._executor.submit(work)
+        future.add_done_callback(lambda ended: self._loop.call_soon_threadsafe(finish, ended))
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait until nothing is under way, then end the threads; TimeoutError if it takes long."""
+        async with asyncio.timeout(timeout_s):
+            await self._idle.wait()
+        self._executor.shutdown(wait=False)
+
+
+class EngineHost:
+    """Owns the `Broker` between `start` and `stop`, both called once on the loop's thread."""
+
+    def __init__(self, config: EngineConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock or SystemClock()
+        self._broker: Broker | None = None
+        self._pool: LoopPool | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0
+        self._waiting: set[asyncio.Future[bool]] = set()
+        self._is_draining = False
+
+    @property
+    def broker(self) -> Broker:
+        """The running engine; its verbs may only be called on the loop's thread."""
+        assert self._broker is not None, "the engine is not started"
+        return self._broker
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the engine has started and is not on its way out."""
+        return self._broker is not None and not self._is_draining
+
+    @property
+    def waiting_count(self) -> int:
+        """Long polls that wait right now."""
+        return len(self._waiting)
+
+    async def start(self) -> None:
+        """Open the data directory, recover what a crash left, and begin to tick."""
+        pool = LoopPool(asyncio.get_running_loop())
+        broker = Broker(self.config, clock=self.clock, pool=pool, on_wake=self.poke)
+        try:
+            broker.start()
+        except BaseException:
+            await pool.close(STOP_TIMEOUT_S)
+            raise
+        self._pool = pool
+        self._broker = broker
+        self._arm(0.0)
+
+    def drain(self) -> None:
+        """End every long poll with what it has, and let none wait any more; for the way out."""
+        self._is_draining = True
+        for waiting in tuple(self._waiting):
+            if not waiting.done():
+                waiting.set_result(False)
+
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End waits, let the threads finish, then stop the engine cleanly."""
+        self.drain()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        broker, self._broker = self._broker, None
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await pool.close(timeout_s)
+            except TimeoutError:
+                log.error("the disk did not answer within %.1f s of stopping", timeout_s)
+                return  # without the clean mark: the next start checks what was written
+        if broker is not None:
+            broker.stop()
+
+    def poke(self) -> None:
+        """Tick soon: something was asked for that is due earlier than the engine last said."""
+        self._arm(0.0)
+
+    # -- verbs that wait ------------------------------------------------------------------------
+
+    async def send(self, messages: Sequence[Message], promise: Promise | None = None) -> Sent:
+        """Store the messages, all or none; returns once the promise is kept.
+
+        Raises what `Broker.send` raises. Where the flush itself fails the messages are stored and
+        the caller gets the error: sending again may store them twice.
+        """
+        sent = self.broker.send(messages, promise=promise)
+        if sent.promise is Promise.FLUSHED:
+            await self._flushed(sent.flush_position)
+        return sent
+
+    async def receive(
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        *,
+        count_max: int = 1,
+        invisible_s: float = 60.0,
+        wait_s: float = 0.0,
+        client: str = "",
+    ) -> list[Delivery]:
+        """Hand out up to `count_max` messages; waits up to `wait_s` for the first of them.
+
+        Cancelling it frees its place, and a wake it had already got goes to the next waiter.
+        """
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        while True:
+            deliveries = self.broker.receive(
+                group, topics, count_max=count_max, invisible_s=invisible_s, client=client
+            )
+            if deliveries or wait_s <= 0:
+                return deliveries
+            if not await self._park(partial(self.broker.park_receive, group, topics), deadline_s):
+                return []
+
+    async def pull(
+        self,
+        topic: str,
+        queue: int,
+        offset: int,
+        *,
+        count_max: int = 32,
+        bytes_max: int = 256 * 1024,
+        filter: str = "*",
+        group: str = "",
+        wait_s: float = 0.0,
+    ) -> PullResult:
+        """Read from `offset` without handing out; waits up to `wait_s` for a match.
+
+        The result's `next_offset` is past everything examined, also after a wait.
+        """
+        deadline_s = asyncio.get_running_loop().time() + wait_s
+        while True:
+            result = self.broker.pull(
+                topic,
+                queue,
+                offset,
+                count_max=count_max,
+                bytes_max=bytes_max,
+                filter=filter,
+                group=group,
+            )
+            if wait_s <= 0 or result.answer not in PULL_GOES_ON:
+                return result
+            offset = result.next_offset
+            park = partial(self.broker.park_pull, topic, queue, offset, filter)
+            if not await self._park(park, deadline_s):
+                return result
+
+    # -- how waiting is done --------------------------------------------------------------------
+
+    async def _flushed(self, position: int) -> None:
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: Exception | None) -> None:
+            if flushed.done():
+                return
+            if error is None:
+                flushed.set_result(None)
+            else:
+                flushed.set_exception(error)
+
+        self.broker.when_flushed(position, done)
+        await flushed
+
+    async def _park(self, park: Callable[[Callable[[], None]], Parked], deadline_s: float) -> bool:
+        """Wait until the engine wakes us (True) or the time is over or we drain (False).
+
+        Whoever is not going to ask the engine again cancels its place, which passes on a wake that
+        it had got; whoever was woken and asks again must not.
+        """
+        loop = asyncio.get_running_loop()
+        if self._is_draining or loop.time() >= deadline_s:
+            return False
+        woken: asyncio.Future[bool] = loop.create_future()
+        parked = park(lambda: None if woken.done() else woken.set_result(True))
+
+        def expire() -> None:
+            # Leave the engine's list first: a wake spent on one that gave up would be lost.
+            parked.cancel()
+            if not woken.done():
+                woken.set_result(False)
+
+        timer = loop.call_at(deadline_s, expire)
+        self._waiting.add(woken)
+        try:
+            if woken.done():  # there is more to examine at once: let others run in between
+                await asyncio.sleep(0)
+            is_woken = await woken
+        except asyncio.CancelledError:
+            parked.cancel()
+            raise
+        finally:
+            timer.cancel()
+            self._waiting.discard(woken)
+        if not is_woken:
+            parked.cancel()
+        return is_woken
+
+    # -- ticks ----------------------------------------------------------------------------------
+
+    def _arm(self, wait_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + wait_s
+        if self._timer is not None:
+            if self._due_s <= when:
+                return
+            self._timer.cancel()
+        self._due_s = when
+        self._timer = loop.call_at(when, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._broker is not None:
+            self._arm(self._broker.tick())

@@ -1,0 +1,132 @@
+"""The application put together: what it holds, in which order it starts and stops."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.api import docs, socket
+from app.api.catalog import HOT, OPERATIONS
+from app.api.fast_lane import FastLane
+from app.api.openapi import describe
+from app.api.operation import routes_of
+from app.api.socket_gate import SendGate
+from app.db.worker import DatabaseWorker
+from app.errors import problem_answer
+from app.heartbeat import Heartbeat
+from app.host import EngineHost
+from app.security.gate import Gate
+from app.security.load import Load
+from app.services.audit import Audit
+from app.services.groups import Groups
+from app.services.topics import Topics
+from app.settings import Settings
+from app.stats import ROLL_S, Stats
+from app.ui.console import Console
+from app.ui.routes import router as console
+from app.version import VERSION
+from engine.clock import Clock, SystemClock
+from engine.errors import EngineError
+
+log = logging.getLogger("kitemq")
+
+
+class Application(FastAPI):
+    """FastAPI with the gate, and the short way behind it, in front of its own layers."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.gate(scope, receive, send)
+
+    def set_gate(self, settings: Settings, load: Load) -> None:
+        """Build what every request passes first."""
+        self.gate = Gate(FastLane(super().__call__, operations=HOT), settings=settings, load=load)
+
+
+def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
+    """The application; its lifespan opens the data directory, the engine and the database.
+
+    While the lifespan runs, `app.state` holds `host` (EngineHost), `settings`, the services
+    `topics`, `groups` and `audit`, and `console`.
+    """
+    clock = clock or SystemClock()
+    load = Load(
+        client_requests_max=settings.client_requests_max,
+        requests_max=settings.requests_max,
+        bytes_max=settings.inflight_bytes_max,
+        request_bytes_max=settings.request_bytes_max,
+    )
+    app = Application(
+        title="KiteMQ",
+        version=VERSION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Asking the environment at every request whether to trace it costs a tenth of a request.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+        lifespan=_lifespan,
+        exception_handlers={HTTPException: _answer_error, Exception: _answer_error},
+    )
+    app.state.settings = settings
+    app.state.load = load
+    app.state.host = EngineHost(settings, clock=clock)
+    document = describe(OPERATIONS)
+    app.openapi = lambda: document  # type: ignore[method-assign]
+    app.router.routes += routes_of(OPERATIONS)
+    app.router.routes += socket.routes
+    app.router.routes += docs.routes(document, OPERATIONS)
+    app.router.routes += console.routes
+    app.set_gate(settings, load)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Start: engine, then who listens to it, then the database. Stop in the opposite order."""
+    state = app.state
+    settings: Settings = state.settings
+    host: EngineHost = state.host
+    try:
+        await host.start()
+    except EngineError as error:
+        log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
+        raise
+    except Exception:
+        log.critical("KiteMQ cannot start", exc_info=True)
+        raise
+    try:
+        state.started_ms = host.clock.now_ms()
+        state.stats = Stats(host.clock)
+        host.broker.events.subscribe(state.stats.hear)
+        state.sends = SendGate(host)
+        state.heartbeat = Heartbeat(state.stats.roll, ROLL_S)
+        state.database = DatabaseWorker(settings.database)
+        state.audit = Audit(state.database, host.clock)
+        state.topics = Topics(host, state.audit)
+        state.groups = Groups(host, state.audit)
+        state.console = Console(host, environment=settings.environment, version=VERSION)
+        async with state.console.opened():
+            state.heartbeat.start()
+            state.database.start()
+            try:
+                yield
+            finally:
+                state.heartbeat.stop()
+                await state.database.close()
+    finally:
+        await host.stop(settings.stop_timeout_s)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    """The problem body for what the router refuses, and for what a page did not expect."""
+    status, headers, body = problem_answer(error)
+    return Response(body, status, {name.decode(): value.decode() for name, value in headers})

@@ -1,0 +1,156 @@
+"""The gate in front of every route: one pass over the headers, then the checks, in pure ASGI.
+
+In order: how much is under way, the Host, the Origin of what changes something (and of every
+WebSocket handshake), the size of the body. Every answer leaves with the security headers, also
+that of a route which failed.
+"""
+
+import logging
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.errors import DoorError, problem_answer
+from app.security.headers import secured
+from app.security.hosts import check_host, our_names
+from app.security.load import Load
+from app.security.origins import SAFE_METHODS, check_origin
+from app.settings import Settings
+
+log = logging.getLogger("kitemq.gate")
+
+REFUSED_HANDSHAKE = 1008
+WANTED = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"})
+
+
+class Gate:
+    """ASGI callable around the application."""
+
+    def __init__(self, app: ASGIApp, *, settings: Settings, load: Load) -> None:
+        self._app = app
+        self._load = load
+        self._names = our_names(settings.host, settings.allowed_hosts)
+        self._origins = frozenset(
+            origin.lower().rstrip("/").encode() for origin in settings.allowed_origins
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = _Answer(send)
+        client = _client_of(scope)
+        body = _Body(receive, self._load)
+        try:
+            self._load.enter(client)
+        except DoorError as error:
+            await answer.refuse(error)
+            return
+        try:
+            found = self._check(scope)
+            length = found.get(b"content-length")
+            if length is not None:
+                body.expect(length)
+            reader = body.read if b"transfer-encoding" in found else receive
+            await self._app(scope, reader, answer.send)
+        except Exception as error:
+            await answer.refuse(error)
+        finally:
+            self._load.leave(client, body.held_bytes)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = _client_of(scope)
+        try:
+            self._load.enter(client)
+        except DoorError as error:
+            await _refuse_handshake(error, scope, send)
+            return
+        try:
+            self._check(scope)
+        except DoorError as error:
+            await _refuse_handshake(error, scope, send)
+        else:
+            await self._app(scope, receive, send)
+        finally:
+            self._load.leave(client, 0)
+
+    def _check(self, scope: Scope) -> dict[bytes, bytes]:
+        """Check who asks and under which name; the headers that were looked at."""
+        found = {key: value for key, value in scope["headers"] if key in WANTED}
+        host = found.get(b"host", b"")
+        check_host(host, self._names)
+        if scope.get("method") not in SAFE_METHODS:
+            check_origin(
+                found.get(b"origin", b""), found.get(b"sec-fetch-site", b""), host, self._origins
+            )
+        return found
+
+
+class _Body:
+    """What a request's body holds of the server's memory."""
+
+    __slots__ = ("_load", "_receive", "held_bytes")
+
+    def __init__(self, receive: Receive, load: Load) -> None:
+        self._receive = receive
+        self._load = load
+        self.held_bytes = 0
+
+    def expect(self, length: bytes) -> None:
+        """Count a body of known length before it is read."""
+        if not length.isdigit():
+            raise DoorError(400, "bad_request", "not a length", field="Content-Length")
+        self.held_bytes = self._load.hold(int(length), 0)
+
+    async def read(self) -> Message:
+        """`receive` of a body of unknown length: counted as it comes."""
+        message = await self._receive()
+        size_bytes = len(message.get("body", b""))
+        if size_bytes:
+            self.held_bytes = self._load.hold(size_bytes, self.held_bytes)
+        return message
+
+
+class _Answer:
+    """`send` with the security headers; knows whether an answer has begun."""
+
+    __slots__ = ("_send", "has_begun")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.has_begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            message["headers"] = secured(message.get("headers", ()))
+        await self._send(message)
+
+    async def refuse(self, error: Exception) -> None:
+        """Answer with the problem, unless part of another answer is out already."""
+        if self.has_begun:
+            log.error("an answer broke off", exc_info=error)
+            raise error
+        status, headers, body = problem_answer(error)
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def _client_of(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+async def _refuse_handshake(error: DoorError, scope: Scope, send: Send) -> None:
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": REFUSED_HANDSHAKE, "reason": error.code})
+        return
+    status, headers, body = problem_answer(error)
+    await send(
+        {"type": "websocket.http.response.start", "status": status, "headers": secured(headers)}
+    )
+    await send({"type": "websocket.http.response.body", "body": body})

@@ -1,0 +1,42 @@
+"""Under which names the server may be reached: the guard against DNS rebinding.
+
+A page of another site can make its own name resolve to 127.0.0.1; the browser then sends that name
+as the Host. So a request is only answered under a name that is ours.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from app.errors import DoorError
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@lru_cache(maxsize=256)
+def host_name(value: str) -> str:
+    """The name in a Host header, lower case, without its port: "[::1]:8080" gives "[::1]"."""
+    value = value.strip().lower()
+    if value.startswith("["):
+        return value[: value.find("]") + 1]
+    return value.partition(":")[0]
+
+
+def our_names(host: str, allowed: Iterable[str]) -> frozenset[str]:
+    """Every name under which this server answers: loopback, where it listens, what is allowed."""
+    own = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return LOOPBACK_NAMES | {host_name(own)} | {host_name(name) for name in allowed}
+
+
+def check_host(host: bytes, names: frozenset[str]) -> None:
+    """Raise a 400 where no Host was sent, a 421 where it is none of `names`."""
+    if not host:
+        raise DoorError(400, "host_missing", "the request has no Host header", field="Host")
+    name = host_name(host.decode("latin-1"))
+    if name not in names:
+        raise DoorError(
+            421,
+            "host_not_allowed",
+            f"this server does not answer as {name!r}",
+            field="Host",
+            remedy="use one of its own names, or add this one to the setting allowed_hosts",
+        )

@@ -1,0 +1,160 @@
+"""The server process: settings, one listening socket, uvicorn, and an orderly end.
+
+`serve` returns an exit code: 0 after a stop, 1 when starting failed, 2 when it refused to start
+because of what it was told.
+"""
+
+import argparse
+import errno
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from app.host import EngineHost
+from app.main import create_app
+from app.settings import Settings, SettingsError, is_loopback, load, settings_fields
+
+log = logging.getLogger("kitemq")
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+BACKLOG = 2048
+KEEP_ALIVE_S = 75
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+OPEN_NETWORK = (
+    "KiteMQ refuses to listen on {host}: it has no users yet, so anyone who reaches that address "
+    "could read and change everything. Listen on 127.0.0.1 (--host 127.0.0.1), and let others in "
+    "through a proxy on this machine that authenticates them."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the settings and serve until stopped; the exit code."""
+    parser = _parser()
+    given = vars(parser.parse_args(arguments))
+    config = given.pop("config")
+    overrides = {name: value for name, value in given.items() if value is not None}
+    try:
+        settings = load(overrides, config=config)
+    except SettingsError as error:
+        sys.stderr.write(f"kitemq: {error}\n")
+        return EXIT_REFUSED
+    return serve(settings)
+
+
+def serve(settings: Settings) -> int:
+    """Serve until SIGINT or SIGTERM; the exit code. Blocks."""
+    if not is_loopback(settings.host):
+        sys.stderr.write(f"{OPEN_NETWORK.format(host=settings.host)}\n")
+        return EXIT_REFUSED
+    try:
+        listener = _listen(settings)
+    except OSError as error:
+        sys.stderr.write(f"kitemq: {_cannot_listen(settings, error)}\n")
+        return EXIT_FAILED
+    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT, force=True)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=settings.request_bytes_max,
+        ws_per_message_deflate=False,
+        lifespan="on",
+        log_config=None,
+        log_level=max(logging.getLevelName(settings.log_level.upper()), logging.WARNING),
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, round(settings.stop_timeout_s)),
+    )
+    server = Server(config, app.state.host, listener)
+    try:
+        # uvicorn raises the signal that stopped it once more when it has stopped.
+        signal.signal(signal.SIGTERM, _leave)
+        signal.signal(signal.SIGINT, _leave)
+        server.run(sockets=[listener])
+    except SystemExit as stop:
+        return EXIT_FAILED if stop.code else 0
+    finally:
+        listener.close()
+    return 0 if server.started else EXIT_FAILED
+
+
+def _leave(number: int, frame: object) -> None:
+    raise SystemExit(0)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which says where it listens and lets long polls go before it waits."""
+
+    def __init__(self, config: uvicorn.Config, host: EngineHost, listener: socket.socket) -> None:
+        super().__init__(config)
+        self._host = host
+        self._listener = listener
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, then say so: whoever reads this line can send requests."""
+        echo = logging.getLogger("uvicorn.error")
+        echo.disabled = True  # the lifespan says itself why it failed, without a stack
+        try:
+            await super().startup(sockets)
+        finally:
+            echo.disabled = False
+        if self.started:
+            log.info("KiteMQ is ready on %s", url_of(self._listener))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what waits, finish what runs, then stop."""
+        log.info("KiteMQ is stopping")
+        self._host.drain()
+        await super().shutdown(sockets)
+
+
+def url_of(listener: socket.socket) -> str:
+    """The URL under which a listening socket is reached."""
+    address, port = listener.getsockname()[:2]
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+
+
+def _listen(settings: Settings) -> socket.socket:
+    found = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _cannot_listen(settings: Settings, error: OSError) -> str:
+    where = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{where} is in use by another process; stop it, or choose another --port"
+    return f"cannot listen on {where}: {error.strerror or error}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kitemq serve", description="Run the KiteMQ server.")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings.")
+    for item in settings_fields():
+        text = item.metadata["help"].replace("%", "%%")
+        parser.add_argument(f"--{item.name.replace('_', '-')}", metavar="VALUE", help=text)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The audit trail: an entry stands before its change is made, and says afterwards how it ended.
+
+A change whose entry cannot be written is not made. An entry still saying "started" is one whose
+process died in between, or whose ending could not be written.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import uuid4
+
+import msgspec
+
+from app.db.rows import AuditEntry, DatabaseError
+from app.db.worker import DatabaseWorker
+from engine.clock import Clock
+from engine.errors import Busy, EngineError
+
+log = logging.getLogger("kitemq.audit")
+
+STARTED = "started"
+DONE = "done"
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who asks for a change; `request_id` ties the entry to the log and to the answer."""
+
+    name: str
+    request_id: str
+
+
+@dataclass
+class Change:
+    """A change under way: the one who makes it says how the object is afterwards."""
+
+    after: object = None
+
+
+def actor_at(client: str, request_id: str = "") -> Actor:
+    """The actor of a request from the address `client`; there are no users to name yet."""
+    return Actor(f"anonymous@{client or 'local'}"[:255], (request_id or uuid4().hex)[:64])
+
+
+class Audit:
+    """Writes entries, and lists them."""
+
+    def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    @asynccontextmanager
+    async def change(
+        self, actor: Actor, action: str, kind: str, name: str, *, before: object = None
+    ) -> AsyncIterator[Change]:
+        """Audit the change made inside: its `after`, or the code of the error it raised.
+
+        Raises Busy (`audit_unavailable`) before anything is changed if no entry can be written.
+        """
+        entry_id = await self._start(actor, action, kind, name, before)
+        change = Change()
+        try:
+            yield change
+        except EngineError as error:
+            await self._finish(entry_id, "", error.code)
+            raise
+        except BaseException:
+            await self._finish(entry_id, "", FAILED)
+            raise
+        await self._finish(entry_id, _json(change.after), DONE)
+
+    async def entries(
+        self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
+    ) -> list[AuditEntry]:
+        """The newest entries, at most `limit`, those of one kind or object where asked."""
+        try:
+            return await self._database.run(lambda db: db.list_audit(limit, before_id, kind, name))
+        except DatabaseError as error:
+            raise _unavailable("the audit trail cannot be read") from error
+
+    async def _start(self, actor: Actor, action: str, kind: str, name: str, before: object) -> int:
+        entry = AuditEntry(
+            at_ms=self._clock.now_ms(),
+            actor=actor.name,
+            action=action,
+            object_kind=kind,
+            object_name=name[:512],
+            before_json=_json(before),
+            after_json="",
+            result=STARTED,
+            request_id=actor.request_id,
+        )
+        try:
+            return await self._database.run(lambda db: db.insert_audit(entry))
+        except DatabaseError as error:
+            log.error("no audit entry could be written, so nothing is changed: %s", error)
+            raise _unavailable("the audit trail cannot be written, nothing was changed") from error
+
+    async def _finish(self, entry_id: int, after_json: str, result: str) -> None:
+        try:
+            await self._database.run(lambda db: db.finish_audit(entry_id, after_json, result))
+        except DatabaseError:
+            log.exception("audit entry %d could not be completed (%s)", entry_id, result)
+
+
+def _unavailable(detail: str) -> Busy:
+    busy = Busy(detail, remedy="see the server's log about its database, then try again")
+    busy.code = "audit_unavailable"
+    return busy
+
+
+def _json(value: object) -> str:
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,66 @@
+"""Creating, changing and deleting consumer groups, and resetting their offsets, all audited."""
+
+import msgspec
+
+from app.host import EngineHost
+from app.services.audit import Actor, Audit
+from engine.broker import GroupConfig, StartAt
+
+KIND = "group"
+
+
+class GroupChanges(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What may be changed of a group; what is left out stays."""
+
+    retry_max: int | msgspec.UnsetType = msgspec.UNSET
+    start: StartAt | msgspec.UnsetType = msgspec.UNSET
+    consume_enabled: bool | msgspec.UnsetType = msgspec.UNSET
+    dead_letters: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Groups:
+    """Changes consumer groups for a person or a program, who is named in the trail."""
+
+    def __init__(self, host: EngineHost, audit: Audit) -> None:
+        self._host = host
+        self._audit = audit
+
+    async def create(self, actor: Actor, config: GroupConfig) -> GroupConfig:
+        """Create a group; Conflict where its name is taken, Invalid where a value is wrong."""
+        async with self._audit.change(actor, "group.create", KIND, config.name) as change:
+            change.after = created = self._host.broker.create_group(config)
+        return created
+
+    async def change(self, actor: Actor, name: str, changes: GroupChanges) -> GroupConfig:
+        """Change what is given; GroupNotFound where there is no such group."""
+        before = self._host.broker.group(name)
+        given = {
+            field: value
+            for field in changes.__struct_fields__
+            if (value := getattr(changes, field)) is not msgspec.UNSET
+        }
+        async with self._audit.change(actor, "group.change", KIND, name, before=before) as change:
+            change.after = changed = self._host.broker.change_group(name, **given)
+        return changed
+
+    async def delete(self, actor: Actor, name: str) -> None:
+        """Delete a group with its progress; GroupNotFound where there is no such group."""
+        before = self._host.broker.group(name)
+        async with self._audit.change(actor, "group.delete", KIND, name, before=before):
+            self._host.broker.delete_group(name)
+
+    async def reset_offset(
+        self, actor: Actor, group: str, topic: str, queue: int, offset: int
+    ) -> None:
+        """Put a group's progress in one queue at `offset`, as a person decides; audited.
+
+        A consumer that keeps its own place commits through the broker, unaudited.
+        """
+        broker = self._host.broker
+        before = {"topic": topic, "queue": queue}
+        before |= {"offset": broker.committed_offset(group, topic, queue)}
+        async with self._audit.change(
+            actor, "group.reset_offset", KIND, group, before=before
+        ) as change:
+            broker.commit_offset(group, topic, queue, offset)
+            change.after = {"topic": topic, "queue": queue, "offset": offset}

@@ -1,0 +1,236 @@
+"""Every setting of the server: one frozen dataclass, read once, from three places.
+
+The engine's own settings are inherited, so that there is one flat list of names. A name is given
+as `KITEMQ_<NAME>` in the environment, as `name = value` in a TOML file, or as `--name value` on
+the command line; the later of the three wins. A name that does not exist refuses to start.
+`python -m app.settings` prints `docs/settings.md`.
+"""
+
+import difflib
+import ipaddress
+import os
+import sys
+import tomllib
+import types
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from engine.config import MIB, EngineConfig, setting
+
+PREFIX = "KITEMQ_"
+CONFIG_NAME = "config"
+# Names of the SDK and the command line, which may share the server's environment.
+CLIENT_NAMES = frozenset({"url", "token", "client"})
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"0", "false", "no", "off"})
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or has no valid value; the text says which, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(EngineConfig):
+    """What the server can be told, the engine's settings included."""
+
+    host: str = setting("127.0.0.1", "Address to listen on; only loopback, as there are no users.")
+    port: int = setting(8080, "TCP port to listen on; 0 takes a free one.")
+    database_url: str = setting(
+        "",
+        "SQLAlchemy URL of the database for audit and settings of people; empty means "
+        "`kitemq.db` (SQLite) in the data directory.",
+    )
+    environment: str = setting("", "Name of this installation, shown on every console page.")
+    cluster_name: str = setting("DefaultCluster", "Cluster label of the metrics.")
+    broker_name: str = setting("kitemq", "Broker label of the metrics.")
+    allowed_hosts: tuple[str, ...] = setting(
+        (),
+        "Further names under which clients may reach the server (the Host header), besides "
+        "loopback and `host`; separated by commas.",
+    )
+    allowed_origins: tuple[str, ...] = setting(
+        (),
+        "Web origins of other sites whose pages may send changes, as `https://app.example.org`; "
+        "separated by commas.",
+    )
+    request_bytes_max: int = setting(8 * MIB, "Largest body of one request; more is a 413.")
+    inflight_bytes_max: int = setting(
+        64 * MIB, "Bodies of all requests held in memory at once; more is a 503."
+    )
+    client_requests_max: int = setting(
+        1024, "Requests of one client address under way at once, long polls too; more is a 429."
+    )
+    requests_max: int = setting(
+        16_384, "Requests of all clients under way at once, long polls too; more is a 503."
+    )
+    stop_timeout_s: float = setting(10.0, "How long a stop waits for requests and the disk.")
+    log_level: str = setting("info", "debug, info, warning or error.")
+
+    @property
+    def database(self) -> str:
+        """The database's URL, with the default in place."""
+        return self.database_url or f"sqlite:///{self.data / 'kitemq.db'}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` can only be reached from this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def load(
+    overrides: Mapping[str, str] | None = None,
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Settings from file, environment and `overrides`, the later winning.
+
+    `config` (or KITEMQ_CONFIG) names the TOML file. Raises SettingsError on the first name or
+    value that is wrong, before anything is opened.
+    """
+    environ = os.environ if environ is None else environ
+    from_env = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in environ.items()
+        if name.startswith(PREFIX)
+    }
+    from_env = {name: value for name, value in from_env.items() if name not in CLIENT_NAMES}
+    named = from_env.pop(CONFIG_NAME, "")
+    path = config or (Path(named) if named else None)
+    values: dict[str, Any] = {}
+    for origin, source in (
+        (f"file {path}", _read_file(path) if path else {}),
+        ("environment", from_env),
+        ("command line", overrides or {}),
+    ):
+        for name, value in source.items():
+            values[name] = _parse(name, value, origin)
+    return _checked(Settings(**values))
+
+
+def settings_fields() -> tuple[Field[Any], ...]:
+    """Every setting in the order in which it is documented: the server's first."""
+    every = fields(Settings)
+    own = tuple(item for item in every if item.name not in EngineConfig.__dataclass_fields__)
+    return own + tuple(item for item in every if item.name in EngineConfig.__dataclass_fields__)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise SettingsError(f"the settings file {path} does not exist") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from None
+
+
+@cache
+def _types() -> dict[str, Any]:
+    return get_type_hints(Settings)
+
+
+def _parse(name: str, value: Any, origin: str) -> Any:
+    kind = _types().get(name)
+    if kind is None:
+        near = difflib.get_close_matches(name, _types(), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SettingsError(f"unknown setting {name!r} from the {origin}{hint}")
+    try:
+        return _convert(kind, value)
+    except (ValueError, TypeError):
+        raise SettingsError(
+            f"setting {name!r} from the {origin} is {value!r}; expected {_describe(kind)}"
+        ) from None
+
+
+def _convert(kind: Any, value: Any) -> Any:
+    """`value` (text, or what TOML gave) as `kind`; ValueError where it does not fit."""
+    if get_origin(kind) in (types.UnionType,):
+        kind = next(item for item in get_args(kind) if item is not type(None))
+    if get_origin(kind) is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(str(part).strip() for part in parts if str(part).strip())
+    if kind is bool:
+        return _bool(value)
+    if isinstance(value, bool) or (kind is int and isinstance(value, float)):
+        raise ValueError(value)
+    return kind(value.replace("_", "") if kind is int and isinstance(value, str) else value)
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if word not in TRUE | FALSE:
+        raise ValueError(value)
+    return word in TRUE
+
+
+def _describe(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return " or ".join(str(item.value) for item in kind)
+    if get_origin(kind) is tuple:
+        return "a list of texts"
+    words = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+    return words.get(kind, "a text")
+
+
+def _checked(settings: Settings) -> Settings:
+    """Refuse values that would only fail later, and more obscurely."""
+    if not 0 <= settings.port <= 65535:
+        raise SettingsError(f"setting 'port' is {settings.port}; expected 0 to 65535")
+    if settings.log_level not in ("debug", "info", "warning", "error"):
+        raise SettingsError(
+            f"setting 'log_level' is {settings.log_level!r}; expected debug, info, warning or error"
+        )
+    for item in fields(settings):
+        value = getattr(settings, item.name)
+        if isinstance(value, (int, float)) and value < 0:
+            raise SettingsError(f"setting {item.name!r} is {value}; expected 0 or more")
+    if settings.inflight_bytes_max < settings.request_bytes_max:
+        raise SettingsError("setting 'inflight_bytes_max' is less than 'request_bytes_max'")
+    return settings
+
+
+def document() -> str:
+    """The text of `docs/settings.md`."""
+    lines = [
+        "# Settings",
+        "",
+        "Made by `python -m app.settings > docs/settings.md` from the code; do not edit by hand.",
+        "",
+        "A setting is given in a TOML file (`--config FILE` or `KITEMQ_CONFIG`) as `name = value`,",
+        "in the environment as `KITEMQ_<NAME>`, or on the command line as `--name value` with",
+        "dashes for underscores. The later wins. An unknown name refuses to start and names the",
+        "closest one that exists. Sizes are bytes, times are seconds (`_s`).",
+        "",
+        "| name | default | meaning |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{item.name}` | {_default(item)} | {item.metadata['help']} |"
+        for item in settings_fields()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _default(item: Field[Any]) -> str:
+    value = item.default
+    if value in ("", ()):
+        return "empty"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,72 @@
+"""What the pages of one server share: its templates, its figures, its host."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from app.host import EngineHost
+from app.services.topics import Topics
+from app.ui.assets import Assets
+from app.ui.meter import Meter
+from app.ui.sampler import Sampler
+from app.ui.templating import Templates
+from engine.broker import Broker
+
+T = TypeVar("T")
+
+UNNAMED = "kitemq"
+
+
+class Console:
+    """Lives as long as the server; `open` it once the host has started."""
+
+    def __init__(self, host: EngineHost, *, environment: str, version: str) -> None:
+        self.host = host
+        self.environment = environment or UNNAMED
+        self.version = version
+        self.now_ms = host.clock.now_ms
+        self.started_ms = self.now_ms()
+        self.assets = Assets()
+        self.templates = Templates(self.assets)
+        self.meter = Meter(self.now_ms)
+        self.sampler = Sampler(host.broker, self.meter, self.now_ms)
+
+        # One thread: pages queue up behind each other, never before the broker's own work.
+        self._renderer = ThreadPoolExecutor(1, thread_name_prefix="kitemq-pages")
+
+    async def render(self, work: Callable[[], T]) -> T:
+        """Run `work` on the pages' thread: a long table takes longer than the loop may wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
+
+    @property
+    def broker(self) -> Broker:
+        return self.host.broker
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Listen to the engine and keep the figures fresh for as long as the context is held."""
+        self.broker.events.subscribe(self.meter.hear)
+        sampling = asyncio.create_task(self.sampler.run())
+        try:
+            yield
+        finally:
+            sampling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sampling
+            await self.sampler.stop()
+            self._renderer.shutdown(wait=False, cancel_futures=True)
+
+
+def topics_of(request: Request) -> Topics:
+    """The audited changes of topics."""
+    topics: Topics = request.app.state.topics
+    return topics
+
+
+def client_of(request: Request) -> str:
+    """The address that a request came from, for the audit trail."""
+    return request.client.host if request.client else ""

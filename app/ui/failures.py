@@ -1,0 +1,109 @@
+"""What went wrong, as a page: a sentence, the next step, and an id that the log knows too."""
+
+import functools
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.errors import status_of
+from app.ui import pages
+from engine.errors import Busy, EngineError, NotFound
+
+log = logging.getLogger("kitemq.console")
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+HEADLINES = {
+    400: "That request makes no sense",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Not possible as things stand",
+    410: "Gone",
+    422: "Something in the request is wrong",
+    500: "Something broke",
+    503: "Not right now",
+}
+STEPS = {
+    404: "Check the name, or find it from the lists of topics and groups.",
+    409: "Look at the present state, then try again.",
+    500: "Nothing was half-done by the page itself. Search the server's log for the error id.",
+    503: "Try again in a moment.",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The context of `error.html`."""
+
+    status: int
+    headline: str
+    detail: str
+    remedy: str
+    code: str
+    error_id: str
+
+
+def page(handler: Handler) -> Handler:
+    """A handler whose failures are pages; the console's only place that catches everything."""
+
+    @functools.wraps(handler)
+    async def guarded(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except EngineError as error:
+            return await refused(request, error)
+        except Exception:
+            error_id = secrets.token_hex(4)
+            log.exception("error %s: %s %s", error_id, request.method, request.url.path)
+            return await _show(
+                request, 500, "The server met an error it did not expect.", "", "", error_id
+            )
+
+    return guarded
+
+
+async def refused(request: Request, error: EngineError) -> Response:
+    """The page for an error that the engine foresaw."""
+    status = status_of(error)
+    error_id = ""
+    if status >= 500:
+        error_id = secrets.token_hex(4)
+        log.warning("error %s: %s %s: %s", error_id, request.method, request.url.path, error)
+    response = await _show(
+        request, status, _sentence(error.detail), error.remedy, error.code, error_id
+    )
+    if isinstance(error, Busy):
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
+async def unknown_page(request: Request) -> Response:
+    """404 for an address that is no page."""
+    return await refused(request, NotFound(f"there is no page at {request.scope['path']}"))
+
+
+async def _show(
+    request: Request, status: int, detail: str, remedy: str, code: str, error_id: str
+) -> Response:
+    headline = HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400])
+    failure = Failure(
+        status=status,
+        headline=headline,
+        detail=detail,
+        remedy=_sentence(remedy) if remedy else STEPS.get(status, ""),
+        code=code,
+        error_id=error_id,
+    )
+    if request.headers.get("hx-request-type") == "partial":
+        response = pages.respond_block(request, "error.html", "failure", failure, status=status)
+        response.headers["HX-Reswap"] = "innerHTML"
+        return response
+    return await pages.respond(request, "error.html", failure, title=headline, status=status)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."

@@ -1,0 +1,84 @@
+"""Numbers, sizes and times as people read them; pure, used as Jinja filters."""
+
+from datetime import UTC, datetime
+
+SECOND_MS = 1000
+BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
+# (limit in seconds, divisor, unit): the first row whose limit is above the value is used.
+DURATION_STEPS = (
+    (120, 1, "s"),
+    (2 * 3600, 60, "min"),
+    (48 * 3600, 3600, "h"),
+    (float("inf"), 86400, "d"),
+)
+
+
+def count(value: int) -> str:
+    """1234567 as "1,234,567"."""
+    return f"{value:,}"
+
+
+def size(value: int) -> str:
+    """Bytes with binary units and three digits: 0 B, 512 B, 1.50 KiB, 12.3 MiB, 345 GiB."""
+    if value < 1024:
+        return f"{value} B"
+    amount = value / 1024
+    units = iter(BYTE_UNITS)
+    unit = next(units)
+    while amount >= 1000 and unit != BYTE_UNITS[-1]:
+        amount /= 1024
+        unit = next(units)
+    digits = 2 if amount < 10 else 1 if amount < 100 else 0
+    return f"{amount:.{digits}f} {unit}"
+
+
+def rate(value: float) -> str:
+    """Messages per second: "0", "0.2", "12.5", "1,234"."""
+    if value <= 0:
+        return "0"
+    if value < 0.05:
+        return "<0.1"
+    return f"{value:.1f}" if value < 100 else f"{round(value):,}"
+
+
+def duration(value_ms: int) -> str:
+    """A length of time in its one fitting unit: 850 ms, 12 s, 7 min, 5 h, 3 d."""
+    if value_ms < SECOND_MS:
+        return f"{max(value_ms, 0)} ms"
+    seconds = value_ms // SECOND_MS
+    _, divisor, unit = next(step for step in DURATION_STEPS if seconds < step[0])
+    return f"{seconds // divisor} {unit}"
+
+
+def ago(at_ms: int, now_ms: int) -> str:
+    """How long before `now_ms` something happened: "now", "12 s ago", "in 3 min"."""
+    difference = now_ms - at_ms
+    if abs(difference) < SECOND_MS:
+        return "now"
+    if difference < 0:
+        return f"in {duration(-difference)}"
+    return f"{duration(difference)} ago"
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def iso(at_ms: int) -> str:
+    """The machine's form, for `<time datetime>`: 2026-11-20T21:24:14.123Z."""
+    try:
+        return _moment(at_ms).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at_ms % 1000:03d}Z"
+    except (OverflowError, ValueError, OSError):
+        return ""
+
+
+def absolute(at_ms: int) -> str:
+    """The people's form with its zone; what no calendar holds is shown as the number it is."""
+    text = iso(at_ms)
+    return f"{text[:10]} {text[11:23]} UTC" if text else f"{at_ms} ms since 1970"
+
+
+def clock(at_ms: int, now_ms: int) -> str:
+    """The time of day in UTC, with the date when that is not today's: 21:24:14.123."""
+    text = absolute(at_ms).removesuffix(" UTC")
+    return text[11:] if text[:10] == iso(now_ms)[:10] else text

@@ -1,0 +1,216 @@
+"""One message: everything its record says, its body readable, and where else it went."""
+
+import shlex
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.ui import bodies, pages
+from app.ui.bodies import Body
+from app.ui.console import Console
+from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
+from app.ui.templating import segment
+from app.ui.topic_messages import MessageRow, row_of
+from engine.errors import EngineError, MessageNotFound, NotFound
+from engine.message import (
+    DLQ_ORIGIN_MESSAGE_ID,
+    FAILED_CLIENT,
+    FAILED_ERROR,
+    FAILED_REASON,
+    ORIGIN_MESSAGE_ID,
+    RESERVED,
+    StoredMessage,
+)
+
+COPIES_MAX = 50
+CLI_BODY_MAX = 2048
+
+
+@dataclass(frozen=True)
+class Property:
+    name: str
+    value: str
+    is_reserved: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why the message is where it is, when a delivery failed."""
+
+    reason: str
+    error: str
+    client: str
+    origin_id: str
+
+
+@dataclass(frozen=True)
+class MessagePage:
+    """The context of `message.html`."""
+
+    topic: str
+    queue: int
+    offset: int
+    position: int
+    message_id: str
+    offset_id: str
+    origin_topic: str
+    group: str
+    is_dead: bool
+    is_retry: bool
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    attempt: int
+    born_ms: int
+    born_host: str
+    stored_ms: int
+    store_host: str
+    size_bytes: int
+    properties: list[Property]
+    failure: Failure | None
+    body: Body
+    copies: list[MessageRow]
+    min_offset: int
+    max_offset: int
+    curl: str
+    cli: str
+
+
+async def show(request: Request) -> Response:
+    """GET /messages/{topic}/{queue}/{offset}"""
+    console = pages.console_of(request)
+    message = _message(console, request)
+    context = _context(console, request, message)
+    title = f"{message.topic} {message.queue}:{message.offset}"
+    return await pages.respond(request, "message.html", context, title=title, section="topics")
+
+
+async def by_id(request: Request) -> Response:
+    """GET /m/{id}: on to the message with this message id or offset id."""
+    text = request.path_params["id"]
+    found = pages.console_of(request).broker.messages_by_id(text)
+    if not found:
+        raise MessageNotFound(
+            f"no message has the id {text}",
+            field="id",
+            remedy="ids are compared exactly; the message may be older than what is kept",
+        )
+    first = min(found, key=lambda m: (bool(group_of(m.topic)), m.position))
+    return RedirectResponse(address(first.topic, first.queue, first.offset), status_code=302)
+
+
+async def download(request: Request) -> Response:
+    """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
+    message = _message(pages.console_of(request), request)
+    name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
+    return Response(
+        message.body,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+def address(topic: str, queue: int, offset: int) -> str:
+    """The page of one message."""
+    return f"/messages/{segment(topic)}/{queue}/{offset}"
+
+
+def _message(console: Console, request: Request) -> StoredMessage:
+    topic = request.path_params["topic"]
+    numbers = (request.path_params["queue"], request.path_params["offset"])
+    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
+        raise NotFound("a message is addressed as topic, queue number and offset")
+    queue, offset = (int(text) for text in numbers)
+    return console.broker.message(topic, queue, offset)
+
+
+def _context(console: Console, request: Request, message: StoredMessage) -> MessagePage:
+    is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
+    queues = {queue.queue: queue for queue in console.broker.topic_stats(message.topic).queues}
+    stats = queues.get(message.queue)
+    where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
+    return MessagePage(
+        topic=message.topic,
+        queue=message.queue,
+        offset=message.offset,
+        position=message.position,
+        message_id=message.message_id,
+        offset_id=message.offset_id,
+        origin_topic=message.origin_topic,
+        group=group_of(message.topic),
+        is_dead=is_dead,
+        is_retry=message.topic.startswith(RETRY_PREFIX),
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        attempt=message.attempt,
+        born_ms=message.born_ms,
+        born_host=message.born_host,
+        stored_ms=message.stored_ms,
+        store_host=message.store_host,
+        size_bytes=message.size_bytes,
+        properties=[
+            Property(name, value, name in RESERVED)
+            for name, value in sorted(
+                message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0])
+            )
+        ],
+        failure=_failure(message),
+        body=bodies.decode(
+            message.body,
+            view=request.query_params.get("view", ""),
+            is_all=request.query_params.get("body") == "all",
+        ),
+        copies=_copies(console, message),
+        min_offset=stats.min_offset if stats else message.offset,
+        max_offset=stats.max_offset if stats else message.offset + 1,
+        curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
+        cli=_send_again(message),
+    )
+
+
+def _send_again(message: StoredMessage) -> str:
+    """The command that sends the same once more; "" where the body is no short text."""
+    if not 0 < len(message.body) <= CLI_BODY_MAX:
+        return ""
+    try:
+        body = message.body.decode()
+    except UnicodeDecodeError:
+        return ""
+    words = ["kitemq", "produce", message.origin_topic, "--body", body]
+    words += ["--tag", message.tag] if message.tag else []
+    for key in message.keys:
+        words += ["--key", key]
+    words += ["--group", message.message_group] if message.message_group else []
+    for name, value in message.properties.items():
+        if name not in RESERVED:
+            words += ["--property", f"{name}={value}"]
+    return shlex.join(words) if body.isprintable() else ""
+
+
+def _failure(message: StoredMessage) -> Failure | None:
+    properties = message.properties
+    if not group_of(message.topic):
+        return None
+    return Failure(
+        reason=properties.get(FAILED_REASON, ""),
+        error=properties.get(FAILED_ERROR, ""),
+        client=properties.get(FAILED_CLIENT, ""),
+        origin_id=properties.get(DLQ_ORIGIN_MESSAGE_ID) or properties.get(ORIGIN_MESSAGE_ID, ""),
+    )
+
+
+def _copies(console: Console, message: StoredMessage) -> list[MessageRow]:
+    """The other records of the same message: what was retried, what was given up on."""
+    try:
+        found = console.broker.messages_by_id(message.message_id)
+    except EngineError:
+        return []
+    others = [other for other in found if other.position != message.position]
+    others.sort(key=lambda other: other.position)
+    return [row_of(other) for other in others[:COPIES_MAX]]

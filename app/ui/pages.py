@@ -1,0 +1,159 @@
+"""One answer for three readers: a whole page, a fragment for htmx, or its JSON twin.
+
+A context is a frozen dataclass; the page and the twin show the same fields. Which fragment is
+wanted follows from the element that htmx will fill: `id="topic-list"` is block `topic_list`.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from app.ui import preferences
+from app.ui.preferences import Theme
+
+if TYPE_CHECKING:
+    from app.ui.console import Console
+
+VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie"
+# Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
+AS_TEXT = frozenset({"offset", "position", "min_offset", "max_offset", "next_offset", "cursor"})
+# What a page may say after a redirect: the address carries the word, never the sentence.
+NOTICES = {
+    "created": "Created.",
+    "changed": "Saved.",
+    "deleted": "Deleted.",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What surrounds every page."""
+
+    title: str
+    section: str
+    path: str
+    query: Mapping[str, str]
+    environment: str
+    version: str
+    theme: Theme
+    refresh_s: int
+    now_ms: int
+    notice: str
+    is_live: bool
+    ptag: str
+
+    @property
+    def here(self) -> str:
+        """This very page, without what was only said once."""
+        return self.link()
+
+    def link(self, **changes: object) -> str:
+        """This page's address with some of its query changed; None takes a part away."""
+        merged = {**self.query, **changes}
+        kept = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
+        return f"{self.path}?{urlencode(kept)}" if kept else self.path
+
+
+def console_of(request: Request) -> "Console":
+    """What this server's pages share."""
+    console: Console = request.app.state.console
+    return console
+
+
+async def respond(
+    request: Request,
+    template: str,
+    context: Any,
+    *,
+    title: str,
+    section: str = "",
+    status: int = 200,
+    is_live: bool = False,
+) -> Response:
+    """Render `context` as what was asked for, beside the loop; `is_live` pages refresh themselves.
+
+    The context must hold values only: another thread reads it.
+    """
+    console = console_of(request)
+    if request.query_params.get("format") == "json":
+        content = await console.render(lambda: twin(context))
+        return Response(content, status, media_type="application/json")
+    block = _wanted_block(request)
+    if not (block and console.templates.has_block(template, block)):
+        block = ""
+
+    def rendered() -> Response:
+        frame = _frame(request, context, title=title, section=section, is_live=is_live)
+        headers = {"Vary": VARY, "Cache-Control": "no-store"}
+        if block and is_live and status == 200:
+            headers["HX-PTag"] = frame.ptag
+            if request.headers.get("hx-ptag") == frame.ptag:
+                return Response(status_code=304, headers=headers)
+        html = console.templates.render(template, block, {"frame": frame, **_fields(context)})
+        return HTMLResponse(html, status, headers=headers)
+
+    return await console.render(rendered)
+
+
+def respond_block(
+    request: Request, template: str, block: str, context: Any, *, status: int
+) -> Response:
+    """One block of a template, whichever element asked; what htmx shows of an error."""
+    frame = _frame(request, context, title="", section="", is_live=False)
+    values = {"frame": frame, **_fields(context)}
+    html = console_of(request).templates.render(template, block, values)
+    return HTMLResponse(html, status, headers={"Vary": VARY, "Cache-Control": "no-store"})
+
+
+def twin(context: Any) -> bytes:
+    """The context as JSON: the same fields; offsets and positions as text."""
+    return msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(context))), indent=2)
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(child, key) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_plain(child, name) for child in value]
+    return str(value) if name in AS_TEXT and isinstance(value, int) else value
+
+
+def _fields(context: Any) -> dict[str, Any]:
+    return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+
+
+def _wanted_block(request: Request) -> str:
+    """The block that htmx wants to put into its target; "" for a whole page."""
+    headers = request.headers
+    if headers.get("hx-request") != "true" or headers.get("hx-request-type") != "partial":
+        return ""
+    if headers.get("hx-history-restore-request") == "true":
+        return ""
+    return headers.get("hx-target", "").partition("#")[2].replace("-", "_")
+
+
+def _frame(request: Request, context: Any, *, title: str, section: str, is_live: bool) -> Frame:
+    console = console_of(request)
+    chosen = preferences.read(request)
+    tag = hashlib.blake2b(f"{chosen}{request.url.query}{context!r}".encode(), digest_size=12)
+    return Frame(
+        title=title,
+        section=section,
+        path=quote(request.scope["path"], safe="/"),
+        query=dict(request.query_params),
+        environment=console.environment,
+        version=console.version,
+        theme=chosen.theme,
+        refresh_s=chosen.refresh_s,
+        now_ms=console.now_ms(),
+        notice=NOTICES.get(request.query_params.get("done", ""), ""),
+        is_live=is_live,
+        ptag=tag.hexdigest(),
+    )

@@ -1,0 +1,74 @@
+"""Every address of the console."""
+
+from fastapi import APIRouter
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
+
+from app.ui import (
+    groups,
+    message,
+    overview,
+    pages,
+    preferences,
+    publish,
+    search,
+    topic,
+    topic_messages,
+    topics,
+)
+from app.ui.failures import Handler, page, unknown_page
+
+
+async def static(request: Request) -> Response:
+    """GET /static/{name}"""
+    return pages.console_of(request).assets.respond(request)
+
+
+class UnknownPage(Route):
+    """Any address that a person typed and that is no page; programs get the API's own answer."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or scope["path"].startswith("/api/"):
+            return Match.NONE, {}
+        if "text/html" not in Headers(scope=scope).get("accept", ""):
+            return Match.NONE, {}
+        return super().matches(scope)
+
+
+def _get(path: str, handler: Handler) -> Route:
+    return Route(path, page(handler), methods=["GET"])
+
+
+def _post(path: str, handler: Handler) -> Route:
+    return Route(path, page(handler), methods=["POST"])
+
+
+router = APIRouter(
+    routes=[
+        _get("/", overview.show),
+        _get("/topics", topics.show),
+        _post("/topics", topics.create),
+        _get("/create/topic", topics.new),
+        _get("/topics/{topic}", topic.show),
+        _get("/topics/{topic}/messages", topic_messages.show),
+        _get("/topics/{topic}/groups", topic.groups),
+        _get("/topics/{topic}/produce", publish.show),
+        _post("/topics/{topic}/produce", publish.send),
+        _get("/topics/{topic}/config", topic.config_page),
+        _post("/topics/{topic}/config", topic.change),
+        _get("/topics/{topic}/delete", topic.delete_page),
+        _post("/topics/{topic}/delete", topic.delete),
+        _get("/messages/{topic}/{queue}/{offset}", message.show),
+        _get("/messages/{topic}/{queue}/{offset}/raw", message.download),
+        _get("/m/{id}", message.by_id),
+        _get("/groups", groups.show),
+        _get("/groups/{group}", groups.detail),
+        _get("/search", search.show),
+        _post("/preferences", preferences.change),
+        _get("/static/{name:path}", static),
+        UnknownPage("/{path:path}", unknown_page, methods=["GET"]),
+    ],
+)

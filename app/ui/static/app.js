@@ -1,0 +1,223 @@
+// What HTML cannot do by itself: relative times, copying, dialogs, keys, the chart, quiet polling.
+// Every listener is delegated, so that swapped-in fragments need no setting up.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  const skew = Date.now() - Number(root.dataset.nowMs);
+  const now = () => Date.now() - skew;
+  const one = (selector, from = document) => from.querySelector(selector);
+  const each = (selector, act, from = document) => from.querySelectorAll(selector).forEach(act);
+
+  // Times: "12 s ago" keeps counting between two refreshes. Same words as formats.py.
+  const STEPS = [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
+  function length(ms) {
+    if (ms < 1000) return `${Math.max(ms, 0)} ms`;
+    const seconds = Math.floor(ms / 1000);
+    const [, divisor, unit] = STEPS.find(([limit]) => seconds < limit);
+    return `${Math.floor(seconds / divisor)} ${unit}`;
+  }
+  function ago(ms) {
+    const difference = now() - ms;
+    if (Math.abs(difference) < 1000) return "now";
+    return difference < 0 ? `in ${length(-difference)}` : `${length(difference)} ago`;
+  }
+  function tellTimes() {
+    if (document.hidden) return;
+    each("time[data-ms]", (time) => {
+      const text = ago(Number(time.dataset.ms));
+      if (time.textContent !== text) time.textContent = text;
+    });
+  }
+  setInterval(tellTimes, 1000);
+
+  // What works only with script is hidden until there is one.
+  function reveal(from = document) {
+    each("[data-copy], [data-close-dialog], [data-refresh], [data-help]", (element) => {
+      element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
+    }, from);
+    each("[data-confirm-name]", checkName, from);
+  }
+
+  // Deleting: the button wakes up once the name has been typed. The server checks it again.
+  function checkName(form) {
+    const typed = one("[name=confirm]", form).value.trim();
+    one("[data-confirm-button]", form).disabled = typed !== form.dataset.confirmName;
+  }
+  document.addEventListener("input", (event) => {
+    const form = event.target.closest("[data-confirm-name]");
+    if (form) checkName(form);
+  });
+
+  function say(text) { one("#spoken").textContent = text; }
+
+  async function copy(button) {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+    } catch {
+      say("The browser does not allow copying here.");
+      return;
+    }
+    button.classList.add("done");
+    say("Copied.");
+    setTimeout(() => button.classList.remove("done"), 1200);
+  }
+
+  // Dialogs: what htmx puts into #dialog-body opens; Esc and focus return are the browser's.
+  const dialog = one("#dialog");
+  const body = one("#dialog-body");
+  function refresh() { each("[data-live]", (element) => htmx.trigger(element, "kite:refresh")); }
+  document.addEventListener("click", (event) => {
+    const target = event.target;
+    const button = target.closest("button");
+    if (button?.matches("[data-copy]")) copy(button);
+    else if (button?.matches("[data-refresh]")) refresh();
+    else if (button?.matches("[data-help]")) one("#help").showModal();
+    else if (button?.matches("[data-close-dialog]")) button.closest("dialog")?.close();
+    else if (target.matches("dialog") && target.open) target.close();
+  });
+  dialog.addEventListener("close", () => body.replaceChildren());
+  document.addEventListener("htmx:after:swap", () => {
+    reveal();
+    tellTimes();
+    if (body.childElementCount && !dialog.open) {
+      dialog.showModal();
+      one("input:not([type=hidden]), select, textarea", body)?.focus();
+    }
+    const wrong = one("[aria-invalid=true]");
+    if (wrong && !wrong.dataset.told) {
+      wrong.dataset.told = "yes";
+      wrong.focus();
+    }
+    each("[data-chart]", draw);
+  });
+
+  // Polling: none while hidden or while a row is being read with the mouse button down; one at
+  // once when shown again. The age tells when the server last answered.
+  const isLive = (event) => event.detail.ctx.sourceElement?.matches?.("[data-live]");
+  document.addEventListener("htmx:before:request", (event) => {
+    if (isLive(event) && document.hidden) event.preventDefault();
+  });
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && window.htmx && one("#preference-refresh").value !== "0") refresh();
+  });
+  function answered(isThere) {
+    one("#offline").hidden = isThere;
+    one(".pulse")?.classList.toggle("lost", !isThere);
+  }
+  document.addEventListener("htmx:after:request", (event) => {
+    if (!isLive(event)) return;
+    const status = event.detail.ctx.response.status;
+    answered(status < 500);
+    const age = one("#data-age");
+    if (status < 400 && age) {
+      age.dataset.ms = now();
+      age.title = new Date(now()).toISOString().replace("T", " ").replace("Z", " UTC");
+      tellTimes();
+    }
+  });
+  document.addEventListener("htmx:error", (event) => { if (isLive(event)) answered(false); });
+
+  // Preferences take effect when chosen.
+  one("#preferences").addEventListener("change", (event) => {
+    if (event.target.name === "theme") root.dataset.theme = event.target.value;
+    event.currentTarget.requestSubmit();
+  });
+
+  // Keys: "/" search, "g" then a letter goes somewhere, "r" refreshes, "?" helps.
+  const PLACES = { o: "/", t: "/topics", g: "/groups" };
+  let goes = 0;
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
+    const isPlace = goes && performance.now() - goes < 1200;
+    goes = 0;
+    if (isPlace && PLACES[event.key]) location.assign(PLACES[event.key]);
+    else if (event.key === "g") goes = performance.now();
+    else if (event.key === "/") one("#search").focus();
+    else if (event.key === "?") one("#help").showModal();
+    else if (event.key === "r") refresh();
+    else return;
+    event.preventDefault();
+  });
+
+  // The chart: drawn from the JSON beside it, drawn again when that or the colours change.
+  const charts = new WeakMap();
+  function colour(name) {
+    const probe = document.createElement("span");
+    probe.style.color = `var(--${name})`;
+    document.body.append(probe);
+    const value = getComputedStyle(probe).color;
+    probe.remove();
+    return value;
+  }
+  function series(element) {
+    const data = JSON.parse(one(`#${element.dataset.chart}`).textContent);
+    const times = data.in.map((_, index) => (data.start + index * data.step) / 1000);
+    const first = times[times.length - 1] - 900;
+    return { columns: [times, data.in, data.out], range: [first, times[times.length - 1]] };
+  }
+  function draw(element) {
+    if (!window.uPlot || !element.isConnected) return;
+    const { columns, range } = series(element);
+    const known = charts.get(element);
+    if (known && known.theme === theme()) {
+      known.range = range;
+      known.plot.setData(columns);
+      return;
+    }
+    known?.plot.destroy();
+    const chart = { theme: theme(), range };
+    chart.plot = new uPlot(options(element, chart), columns, element);
+    charts.set(element, chart);
+  }
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const theme = () => `${root.dataset.theme}${dark.matches}`;
+  const two = (number) => String(number).padStart(2, "0");
+  const clock = (seconds) => {
+    const date = new Date(seconds * 1000);
+    return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}`;
+  };
+  const short = (value) => (value >= 10000 ? `${Math.round(value / 1000)}k` : value.toLocaleString("en"));
+  function options(element, chart) {
+    const grid = { stroke: colour("line-soft"), width: 1 };
+    const axis = { stroke: colour("muted"), grid, ticks: { show: false }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
+    const line = (name, label, fill) => ({ label, stroke: colour(name), width: 1.75, fill, points: { show: false } });
+    return {
+      width: element.clientWidth, height: element.clientHeight, legend: { show: false }, padding: [8, 20, 0, 0],
+      cursor: { drag: { x: false, y: false }, points: { size: 7 } }, plugins: [tip()],
+      scales: { x: { time: true, range: () => chart.range }, y: { range: (plot, low, high) => [0, Math.max(1, high * 1.12)] } },
+      axes: [{ ...axis, size: 30, values: (plot, ticks) => ticks.map(clock), space: 70 }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(short), space: 34 }],
+      series: [{}, line("in", "in", colour("fill")), line("out", "out")],
+    };
+  }
+  function tip() {
+    const box = document.createElement("div");
+    box.className = "chart-tip";
+    box.hidden = true;
+    return { hooks: {
+      init: (plot) => plot.over.append(box),
+      setCursor: (plot) => {
+        const { idx, left } = plot.cursor;
+        box.hidden = idx == null || left < 0;
+        if (box.hidden) return;
+        const at = new Date(plot.data[0][idx] * 1000).toISOString().slice(11, 19);
+        box.textContent = `${at} UTC   in ${plot.data[1][idx].toFixed(1)}/s   out ${plot.data[2][idx].toFixed(1)}/s`;
+        box.style.top = "6px";
+        box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
+      },
+    } };
+  }
+  function redraw() { each("[data-chart]", draw); }
+  dark.addEventListener("change", redraw);
+  new MutationObserver(redraw).observe(root, { attributeFilter: ["data-theme"] });
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (width === innerWidth) return;
+    width = innerWidth;
+    each("[data-chart]", (element) => charts.get(element)?.plot.setSize({ width: element.clientWidth, height: element.clientHeight }));
+  });
+
+  reveal();
+  tellTimes();
+  redraw();
+})();

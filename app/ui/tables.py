@@ -1,0 +1,82 @@
+"""Lists of any length as one page of rows: query, sort, cut. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+Row = TypeVar("Row")
+
+SIZES = (25, 50, 100, 200)
+SIZE_DEFAULT = 50
+FILTER_CHARS_MAX = 255
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the address says about a list: text filter, sort key ("-" first: downwards), page."""
+
+    text: str
+    sort: str
+    is_downward: bool
+    page: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Cut(Generic[Row]):
+    """One page of a longer list; `first` counts from 1, 0 when there is none."""
+
+    rows: Sequence[Row]
+    total: int
+    first: int
+    last: int
+    page: int
+    pages: int
+    size: int
+
+
+def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -> Query:
+    """Read a list's query; what makes no sense falls back to the default, as links get typed."""
+    sort = values.get("sort", default)
+    if sort.lstrip("-") not in sorts:
+        sort = default
+    size = _number(values.get("size", ""), SIZE_DEFAULT)
+    return Query(
+        text=values.get("q", "").strip()[:FILTER_CHARS_MAX],
+        sort=sort.lstrip("-"),
+        is_downward=sort.startswith("-"),
+        page=max(1, _number(values.get("page", ""), 1)),
+        size=size if size in SIZES else SIZE_DEFAULT,
+    )
+
+
+def cut(rows: Sequence[Row], query: Query) -> Cut[Row]:
+    """The page that was asked for; one past the end shows the last."""
+    pages = max(1, -(-len(rows) // query.size))
+    page = min(query.page, pages)
+    begin = (page - 1) * query.size
+    shown = rows[begin : begin + query.size]
+    return Cut(
+        rows=shown,
+        total=len(rows),
+        first=begin + 1 if shown else 0,
+        last=begin + len(shown),
+        page=page,
+        pages=pages,
+        size=query.size,
+    )
+
+
+def order(
+    rows: list[Row], key: Callable[[Row], Any], name: Callable[[Row], str], *, down: bool
+) -> None:
+    """Sort in place by `key`, equal ones by name; None is unknown and goes last either way."""
+    rows.sort(key=name)
+    known = [row for row in rows if key(row) is not None]
+    known.sort(key=key, reverse=down)
+    unknown = [row for row in rows if key(row) is None]
+    rows[:] = known + unknown
+
+
+def _number(text: str, default: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default

@@ -1,0 +1,54 @@
+"""Jinja as the console uses it: strict about names, escaping everything, one block at a time."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from app.ui import formats
+from app.ui.assets import Assets
+
+ROOT = Path(__file__).parent / "templates"
+
+
+class Templates:
+    """Renders a page, or one named block of it, from the same template."""
+
+    def __init__(self, assets: Assets, root: Path = ROOT) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(root),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            cache_size=100,
+        )
+        self._environment.filters.update(
+            count=formats.count,
+            size=formats.size,
+            rate=formats.rate,
+            duration=formats.duration,
+            absolute=formats.absolute,
+            iso=formats.iso,
+            segment=segment,
+        )
+        self._environment.globals.update(asset=assets.url, ago=formats.ago, clock=formats.clock)
+
+    def has_block(self, template: str, block: str) -> bool:
+        return block in self._environment.get_template(template).blocks
+
+    def render(self, template: str, block: str, values: Mapping[str, Any]) -> str:
+        """The whole page, or one named block exactly as it stands in the page."""
+        found = self._environment.get_template(template)
+        if not block:
+            return found.render(values)
+        context = found.new_context(dict(values))
+        return "".join(found.blocks[block](context))
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path: "%DLQ%g" becomes "%25DLQ%25g"."""
+    return quote(name, safe="")

@@ -1,0 +1,277 @@
+"""One topic: its queues, its readers, its configuration, and its end."""
+
+import contextlib
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.audit import actor_at
+from app.services.topics import TopicChanges
+from app.ui import charts, forms, pages
+from app.ui.charts import Line
+from app.ui.console import Console, client_of, topics_of
+from app.ui.forms import Form
+from app.ui.kinds import SYSTEM_KINDS, group_of, kind_of
+from app.ui.pause import Pause
+from app.ui.templating import segment
+from app.ui.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
+from engine.broker import TopicConfig, TopicStats
+from engine.errors import Forbidden, Invalid, NotFound
+
+AGE_MAX_MS = 2_000
+CONFIG_FIELDS = ("read_queues", "write_queues", "permission", "promise")
+QUEUES_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands above every tab of a topic."""
+
+    name: str
+    kind: str
+    permission: int
+    messages: int
+    readers: int
+    group: str
+    is_system: bool
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    queue: int
+    min_offset: int
+    max_offset: int
+    messages: int
+    share: float
+    last_ms: int | None
+
+
+@dataclass(frozen=True)
+class TopicOverview:
+    """The context of `topic.html`."""
+
+    head: Head
+    tab: str
+    rate: float
+    history: Line
+    history_counts: list[int]
+    last_ms: int | None
+    worst_lag: int | None
+    queues: list[QueueRow]
+    queues_total: int
+    created_ms: int
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A group that reads the topic."""
+
+    group: str
+    lag: int
+    inflight: int
+    oldest_ms: int | None
+    rate: float
+
+
+@dataclass(frozen=True)
+class TopicReaders:
+    """The context of `topic_groups.html`."""
+
+    head: Head
+    tab: str
+    readers: list[Reader]
+    readers_total: int
+    as_of_ms: int
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    """The context of `topic_config.html`."""
+
+    head: Head
+    tab: str
+    form: Form
+    config: TopicConfig
+    default_promise: str
+    permissions: tuple[tuple[str, str], ...] = PERMISSIONS
+    promises: tuple[tuple[str, str], ...] = PROMISES
+
+
+@dataclass(frozen=True)
+class TopicDeletion:
+    """The context of `topic_delete.html`: what would be lost."""
+
+    head: Head
+    form: Form
+    last_ms: int | None
+    rate: float
+    readers: list[tuple[str, int]]
+
+
+def head_of(console: Console, config: TopicConfig) -> Head:
+    kind = kind_of(config)
+    return Head(
+        name=config.name,
+        kind=kind,
+        permission=config.permission,
+        messages=console.broker.topic_stats(config.name).messages,
+        readers=len(console.sampler.snapshot.readers(config.name)),
+        group=group_of(config.name),
+        is_system=kind in SYSTEM_KINDS,
+    )
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    stats = console.broker.topic_stats(config.name)
+    fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
+    counts = console.meter.topic_history(config.name)
+    context = TopicOverview(
+        head=head_of(console, config),
+        tab="overview",
+        rate=console.meter.topic_rate(config.name),
+        history=charts.line(counts, 240, 48),
+        history_counts=counts,
+        last_ms=_last_ms(stats),
+        worst_lag=console.sampler.snapshot.worst_lag(config.name),
+        queues=[
+            QueueRow(
+                queue=queue.queue,
+                min_offset=queue.min_offset,
+                max_offset=queue.max_offset,
+                messages=queue.max_offset - queue.min_offset,
+                share=(queue.max_offset - queue.min_offset) / fullest if fullest else 0.0,
+                last_ms=queue.last_stored_ms or None,
+            )
+            for queue in stats.queues[:QUEUES_SHOWN_MAX]
+        ],
+        queues_total=len(stats.queues),
+        created_ms=config.created_ms,
+    )
+    return await pages.respond(
+        request, "topic.html", context, title=config.name, section="topics", is_live=True
+    )
+
+
+def _last_ms(stats: TopicStats) -> int | None:
+    return max((q.last_stored_ms for q in stats.queues if q.last_stored_ms), default=None)
+
+
+async def groups(request: Request) -> Response:
+    """GET /topics/{topic}/groups"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    lags = snapshot.readers(config.name)
+    behind = sorted(lags, key=lambda group: (-lags[group], group))
+    readers: list[Reader] = []
+    pause = Pause()
+    for group in behind[:QUEUES_SHOWN_MAX]:
+        with contextlib.suppress(NotFound):  # deleted since the snapshot
+            readers.append(_reader(console, config.name, group))
+        await pause.when_due()
+    context = TopicReaders(
+        head=head_of(console, config),
+        tab="groups",
+        readers=readers,
+        readers_total=len(behind),
+        as_of_ms=snapshot.taken_ms,
+    )
+    return await pages.respond(
+        request, "topic_groups.html", context, title=config.name, section="topics", is_live=True
+    )
+
+
+def _reader(console: Console, topic: str, group: str) -> Reader:
+    queues = [queue for queue in console.broker.lag(group).queues if queue.topic == topic]
+    return Reader(
+        group=group,
+        lag=sum(queue.count for queue in queues),
+        inflight=sum(queue.inflight for queue in queues),
+        oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
+        rate=console.meter.group_rate(group),
+    )
+
+
+async def config_page(request: Request) -> Response:
+    """GET /topics/{topic}/config"""
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    values = (config.read_queues, config.write_queues, config.permission, config.promise or "")
+    form = Form({name: str(v) for name, v in zip(CONFIG_FIELDS, values, strict=True)})
+    return await _config_page(request, config, form)
+
+
+async def change(request: Request) -> Response:
+    """POST /topics/{topic}/config"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request), CONFIG_FIELDS)
+    changes = TopicChanges(
+        read_queues=form.number("read_queues", "Read queues", 1, QUEUES_MAX),
+        write_queues=form.number("write_queues", "Write queues", 1, QUEUES_MAX),
+        permission=int(form.choice("permission", "Permission", ("6", "4", "2", "0"))),
+        promise=read_promise(form),
+    )
+    if form.is_wrong:
+        return await _config_page(request, config, form, 422)
+    try:
+        await topics_of(request).change(actor_at(client_of(request)), config.name, changes)
+    except (Invalid, Forbidden) as error:
+        form.blame(error)
+        return await _config_page(request, config, form, 422)
+    return forms.go(request, f"/topics/{segment(config.name)}/config?done=changed")
+
+
+async def _config_page(
+    request: Request, config: TopicConfig, form: Form, status: int = 200
+) -> Response:
+    console = pages.console_of(request)
+    context = TopicSettings(
+        head=head_of(console, config),
+        tab="config",
+        form=form,
+        config=config,
+        default_promise=console.host.config.promise.value,
+    )
+    return await pages.respond(
+        request, "topic_config.html", context, title=config.name, section="topics", status=status
+    )
+
+
+async def delete_page(request: Request) -> Response:
+    """GET /topics/{topic}/delete: what would be lost."""
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    return await _delete_page(request, config, Form({"confirm": ""}))
+
+
+async def delete(request: Request) -> Response:
+    """POST /topics/{topic}/delete: only with the name typed."""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request), ("confirm",))
+    if form.values["confirm"].strip() != config.name:
+        form.refuse("confirm", "That is not the topic's name; nothing was deleted.")
+        return await _delete_page(request, config, form, 422)
+    await topics_of(request).delete(actor_at(client_of(request)), config.name)
+    return forms.go(request, "/topics?done=deleted")
+
+
+async def _delete_page(
+    request: Request, config: TopicConfig, form: Form, status: int = 200
+) -> Response:
+    console = pages.console_of(request)
+    snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    context = TopicDeletion(
+        head=head_of(console, config),
+        form=form,
+        last_ms=_last_ms(console.broker.topic_stats(config.name)),
+        rate=console.meter.topic_rate(config.name),
+        readers=sorted(snapshot.readers(config.name).items(), key=lambda item: -item[1]),
+    )
+    title = f"Delete {config.name}"
+    return await pages.respond(
+        request, "topic_delete.html", context, title=title, section="topics", status=status
+    )

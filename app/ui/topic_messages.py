@@ -1,0 +1,174 @@
+"""A topic's messages: newest first, along a queue, by id, by key."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui import bodies, browsing, pages
+from app.ui.browsing import Found
+from app.ui.console import Console
+from app.ui.topic import Head, head_of
+from engine.broker import QueueStats
+from engine.errors import NotFound
+from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
+
+WAYS = ("newest", "offset", "id", "key")
+SIZES = (25, 50, 100)
+SIZE_DEFAULT = 50
+BY_KEY_MAX = 64
+TEXT_MAX = 512
+ERROR_CHARS_MAX = 120
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """A line of the list; `offset` is shown, `href` leads to the whole message."""
+
+    topic: str
+    queue: int
+    offset: int
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    attempt: int
+    stored_ms: int
+    size_bytes: int
+    preview: str
+    origin_topic: str
+    reason: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was asked for, as the form shows it again."""
+
+    by: str
+    queue: str
+    offset: str
+    id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class TopicMessages:
+    """The context of `topic_messages.html`."""
+
+    head: Head
+    tab: str
+    search: Search
+    queues: list[int]
+    rows: list[MessageRow]
+    scanned: int
+    kept: int
+    queues_read: int
+    next_cursor: str
+    previous_cursor: str
+    note: str
+
+
+def row_of(message: StoredMessage) -> MessageRow:
+    properties = message.properties
+    return MessageRow(
+        topic=message.topic,
+        queue=message.queue,
+        offset=message.offset,
+        message_id=message.message_id,
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        attempt=message.attempt,
+        stored_ms=message.stored_ms,
+        size_bytes=len(message.body),
+        preview=bodies.preview(message.body),
+        origin_topic=message.origin_topic if message.origin_topic != message.topic else "",
+        reason=properties.get(FAILED_REASON, ""),
+        error=properties.get(FAILED_ERROR, "")[:ERROR_CHARS_MAX],
+    )
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}/messages?by=newest|offset|id|key"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    search = _search(request)
+    stats = console.broker.topic_stats(config.name).queues
+    found = _find(console, config.name, stats, search, request)
+    context = TopicMessages(
+        head=head_of(console, config),
+        tab="messages",
+        search=search,
+        queues=[queue.queue for queue in stats],
+        rows=[row_of(message) for message in found.messages],
+        scanned=found.scanned,
+        kept=found.kept,
+        queues_read=found.queues,
+        next_cursor=found.next_cursor,
+        previous_cursor=found.previous_cursor,
+        note=found.note,
+    )
+    return await pages.respond(
+        request,
+        "topic_messages.html",
+        context,
+        title=config.name,
+        section="topics",
+        is_live=search.by == "newest" and "cursor" not in request.query_params,
+    )
+
+
+def _search(request: Request) -> Search:
+    values = request.query_params
+    by = values.get("by", "")
+    return Search(
+        by=by if by in WAYS else "newest",
+        queue=values.get("queue", "")[:TEXT_MAX],
+        offset=values.get("offset", "")[:TEXT_MAX],
+        id=values.get("id", "").strip()[:TEXT_MAX],
+        key=values.get("key", "").strip()[:TEXT_MAX],
+    )
+
+
+def _find(
+    console: Console, topic: str, stats: Sequence[QueueStats], search: Search, request: Request
+) -> Found:
+    if search.by == "id":
+        return _by_id(console, topic, search.id)
+    if search.by == "key":
+        return _by_key(console, topic, search.key)
+    size = request.query_params.get("size", "")
+    count_max = next((s for s in SIZES if str(s) == size), SIZE_DEFAULT)
+    chosen = [queue for queue in stats if str(queue.queue) == search.queue]
+    if search.by == "offset":
+        if not stats:
+            return Found([], 0, 0, 0)
+        is_number = search.offset.isascii() and search.offset.isdigit() and len(search.offset) < 19
+        offset = int(search.offset) if is_number else 0
+        queue = chosen[0] if chosen else stats[0]
+        return browsing.along(console.broker, topic, queue, offset=offset, count_max=count_max)
+    cursor = request.query_params.get("cursor", "")
+    return browsing.newest(
+        console.broker, topic, chosen or stats, cursor=cursor, count_max=count_max
+    )
+
+
+def _by_id(console: Console, topic: str, text: str) -> Found:
+    try:
+        found = console.broker.messages_by_id(text) if text else []
+    except NotFound:
+        found = []
+    here = [message for message in found if message.topic == topic]
+    elsewhere = len(found) - len(here)
+    note = f"{elsewhere} more in other topics: see the message's own page." if elsewhere else ""
+    return Found(here, len(found), 0, 0, note=note)
+
+
+def _by_key(console: Console, topic: str, key: str) -> Found:
+    found = console.broker.messages_by_key(topic, key, count_max=BY_KEY_MAX) if key else []
+    note = ""
+    if len(found) >= BY_KEY_MAX:
+        note = f"The newest {BY_KEY_MAX} are shown; the key has more."
+    return Found(list(found), len(found), 0, 0, note=note)

@@ -1,0 +1,240 @@
+"""The list of topics, and the form that makes a new one."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.audit import actor_at
+from app.ui import charts, forms, pages, tables
+from app.ui.charts import Line
+from app.ui.console import Console, client_of, topics_of
+from app.ui.forms import Form
+from app.ui.kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
+from app.ui.pause import Pause
+from app.ui.sampler import Snapshot, topic_figures
+from app.ui.tables import Cut, Query
+from app.ui.templating import segment
+from engine.broker import TopicConfig, TopicType
+from engine.errors import Conflict, Forbidden, Invalid, NotFound
+from engine.message import Promise
+
+SORTS = ("name", "messages", "rate", "lag", "last")
+AGE_MAX_MS = 5_000
+QUEUES_MAX = 1024
+PERMISSIONS = (("6", "read and write"), ("4", "read only"), ("2", "write only"), ("0", "neither"))
+PROMISES = (
+    ("", "the broker's default"),
+    ("stored", "stored: survives a killed process"),
+    ("flushed", "flushed: survives power loss"),
+)
+TYPES = (
+    ("NORMAL", "NORMAL: any message"),
+    ("FIFO", "FIFO: in order within a message group"),
+    ("DELAY", "DELAY: delivered after a wait"),
+    ("TRANSACTION", "TRANSACTION: half messages"),
+)
+FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    """A line of the list, read when the page was."""
+
+    name: str
+    kind: str
+    permission: int
+    queues: int
+    messages: int
+    rate: float
+    history: Line
+    last_ms: int | None
+    groups: int
+    lag: int | None
+
+
+@dataclass(frozen=True)
+class Facet:
+    value: str
+    label: str
+    count: int
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class TopicList:
+    """The context of `topics.html`; lists are sorted by figures read at `as_of_ms`."""
+
+    cut: Cut[TopicRow]
+    facets: list[Facet]
+    query: Query
+    kind: str
+    as_of_ms: int
+    is_any: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The topics of one page, and the counts beside them."""
+
+    cut: Cut[TopicConfig]
+    facets: list[Facet]
+    is_any: bool
+
+
+@dataclass(frozen=True)
+class TopicForm:
+    """The context of `topic_new.html`."""
+
+    form: Form
+    types: tuple[tuple[str, str], ...] = TYPES
+    permissions: tuple[tuple[str, str], ...] = PERMISSIONS
+    promises: tuple[tuple[str, str], ...] = PROMISES
+
+
+async def show(request: Request) -> Response:
+    """GET /topics"""
+    console = pages.console_of(request)
+    query = tables.parse_query(request.query_params, SORTS, "name")
+    kind = request.query_params.get("type", "")
+    kind = kind if kind in (*KINDS, "all") else ""
+    snapshot = console.sampler.snapshot
+    if query.sort != "name" or not snapshot.taken_ms:
+        snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    everything = console.broker.topics(system=True)
+    found = await console.render(lambda: _select(everything, snapshot, query, kind))
+    context = TopicList(
+        cut=await _rows(console, snapshot, found.cut),
+        facets=found.facets,
+        query=query,
+        kind=kind,
+        as_of_ms=snapshot.taken_ms,
+        is_any=found.is_any,
+    )
+    return await pages.respond(
+        request, "topics.html", context, title="Topics", section="topics", is_live=True
+    )
+
+
+def _select(
+    everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str
+) -> Selection:
+    """Filter, count, sort and cut; pure, as another thread does it."""
+    kinds = [(topic, kind_of(topic)) for topic in everything]
+    words = query.text.lower().split()
+    matching = [(t, k) for t, k in kinds if all(word in t.name.lower() for word in words)]
+    chosen = [topic for topic, k in matching if _is_chosen(k, kind)]
+    tables.order(chosen, _key(snapshot, query.sort), lambda t: t.name, down=query.is_downward)
+    return Selection(
+        cut=tables.cut(chosen, query),
+        facets=_facets(Counter(k for _, k in matching), kind),
+        is_any=any(k in USER_KINDS for _, k in kinds),
+    )
+
+
+def _is_chosen(kind: str, wanted: str) -> bool:
+    if not wanted:
+        return kind in USER_KINDS
+    return wanted in ("all", kind)
+
+
+def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
+    facets = [Facet("", "Your topics", sum(counts[kind] for kind in USER_KINDS), chosen == "")]
+    facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
+    total = Facet("all", "Including system", counts.total(), chosen == "all")
+    shown = [f for f in facets if f.count or f.is_on or not f.value]
+    return [*shown, total] if any(counts[kind] for kind in SYSTEM_KINDS) else shown
+
+
+def _key(snapshot: Snapshot, sort: str) -> Callable[[TopicConfig], Any]:
+    """What a list is sorted by; None for a topic that is newer than the snapshot."""
+    if sort == "name":
+        return lambda topic: topic.name
+    if sort == "lag":
+        return lambda topic: snapshot.worst_lag(topic.name)
+    field = "last_ms" if sort == "last" else sort
+    return lambda topic: getattr(snapshot.topics.get(topic.name), field, None)
+
+
+async def _rows(console: Console, snapshot: Snapshot, cut: Cut[TopicConfig]) -> Cut[TopicRow]:
+    pause = Pause()
+    rows: list[TopicRow] = []
+    for topic in cut.rows:
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            rows.append(_row(console, snapshot, topic))
+        await pause.when_due()
+    return Cut(rows, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size)
+
+
+def _row(console: Console, snapshot: Snapshot, topic: TopicConfig) -> TopicRow:
+    rate = console.meter.topic_rate(topic.name)
+    figures = topic_figures(topic, console.broker.topic_stats(topic.name), rate)
+    return TopicRow(
+        name=topic.name,
+        kind=figures.kind,
+        permission=topic.permission,
+        queues=topic.read_queues,
+        messages=figures.messages,
+        rate=rate,
+        history=charts.line(console.meter.topic_history(topic.name)),
+        last_ms=figures.last_ms,
+        groups=len(snapshot.readers(topic.name)),
+        lag=snapshot.worst_lag(topic.name),
+    )
+
+
+async def new(request: Request) -> Response:
+    """GET /create/topic"""
+    queues = str(pages.console_of(request).host.config.default_queues)
+    form = Form(dict(zip(FIELDS, ("", "NORMAL", queues, queues, "6", ""), strict=True)))
+    return await _form_page(request, form)
+
+
+async def create(request: Request) -> Response:
+    """POST /topics: the new topic's page, or the form with what is wrong."""
+    form = forms.fill(await forms.read(request), FIELDS)
+    config = read_config(form)
+    if form.is_wrong:
+        return await _form_page(request, form, 422)
+    topics = topics_of(request)
+    try:
+        created = await topics.create(actor_at(client_of(request)), config)
+    except (Invalid, Conflict, Forbidden) as error:
+        form.blame(error, {"topic": "name"})
+        return await _form_page(request, form, 409 if isinstance(error, Conflict) else 422)
+    return forms.go(request, f"/topics/{segment(created.name)}?done=created")
+
+
+def read_config(form: Form) -> TopicConfig:
+    """The configuration in a form; what is wrong is said at its field."""
+    name = form.values["name"].strip()
+    if not name:
+        form.refuse("name", "A topic needs a name.")
+    return TopicConfig(
+        name=name,
+        type=TopicType(form.choice("type", "Type", USER_KINDS)),
+        read_queues=form.number("read_queues", "Read queues", 1, QUEUES_MAX),
+        write_queues=form.number("write_queues", "Write queues", 1, QUEUES_MAX),
+        permission=int(form.choice("permission", "Permission", ("6", "4", "2", "0"))),
+        promise=read_promise(form),
+    )
+
+
+def read_promise(form: Form) -> Promise | None:
+    text = form.choice("promise", "Accepted means", ("", "stored", "flushed"))
+    return Promise(text) if text else None
+
+
+async def _form_page(request: Request, form: Form, status: int = 200) -> Response:
+    return await pages.respond(
+        request,
+        "topic_new.html",
+        TopicForm(form),
+        title="Create a topic",
+        section="topics",
+        status=status,
+    )

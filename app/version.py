@@ -1,0 +1,3 @@
+"""The version, where everybody finds it."""
+
+VERSION = "0.1.0"

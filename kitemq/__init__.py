@@ -1,0 +1,58 @@
+"""The Python SDK of KiteMQ: send, receive and administer.
+
+    from kitemq import Consumer, Producer
+
+    with Producer() as producer:
+        producer.send("orders", b"1", tag="paid", keys="order-1")
+
+    with Consumer("billing", "orders") as consumer:
+        for message in consumer:
+            ...
+            message.ack()
+
+Each has an asynchronous twin. The server is an argument, else KITEMQ_SERVER, else this machine.
+"""
+
+from kitemq.async_consumer import AsyncConsumer
+from kitemq.async_producer import AsyncProducer
+from kitemq.client import Client
+from kitemq.consumer import Consumer
+from kitemq.errors import (
+    BufferFull,
+    Busy,
+    Invalid,
+    KiteError,
+    NotFound,
+    ProtocolViolation,
+    Refused,
+    Rejected,
+    Stopped,
+    TimedOut,
+    Unreachable,
+)
+from kitemq.message import AckResult, Message, Promise, Received, SendResult
+from kitemq.producer import Producer
+
+__all__ = [
+    "AckResult",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "BufferFull",
+    "Busy",
+    "Client",
+    "Consumer",
+    "Invalid",
+    "KiteError",
+    "Message",
+    "NotFound",
+    "Producer",
+    "Promise",
+    "ProtocolViolation",
+    "Received",
+    "Refused",
+    "Rejected",
+    "SendResult",
+    "Stopped",
+    "TimedOut",
+    "Unreachable",
+]

@@ -1,0 +1,45 @@
+"""Where the server is: one text for everything, from an argument or `KITEMQ_SERVER`."""
+
+import os
+from urllib.parse import urlsplit
+
+from kitemq.errors import Invalid
+
+VARIABLE = "KITEMQ_SERVER"
+DEFAULT_SERVER = "http://127.0.0.1:8080"
+SOCKET_PATH = "/ws/v1"
+SECURE = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+
+
+def server_url(server: str = "") -> str:
+    """`http(s)://host:port` of `server`, else of KITEMQ_SERVER, else of this machine.
+
+    A bare `host:port` is taken as http. Raises Invalid for what is no address.
+    """
+    text = server or os.environ.get(VARIABLE, "") or DEFAULT_SERVER
+    if "://" not in text:
+        text = f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        scheme, name, port = SECURE[parts.scheme], parts.hostname, parts.port
+    except (ValueError, KeyError):
+        scheme, name, port = "", None, None
+    if not name or parts_of_path(text):
+        raise Invalid(
+            f"{text!r} is no address of a server",
+            field="server",
+            remedy=f"give one like {DEFAULT_SERVER}",
+        )
+    host = f"[{name}]" if ":" in name else name
+    return f"{scheme}://{host}:{port or (443 if scheme == 'https' else 80)}"
+
+
+def parts_of_path(url: str) -> str:
+    """What follows host and port, a single slash aside."""
+    parts = urlsplit(url)
+    return parts.path.strip("/") + parts.query + parts.fragment
+
+
+def socket_url(url: str) -> str:
+    """The WebSocket address of a server's `http(s)://…`."""
+    return "ws" + url.removeprefix("http") + SOCKET_PATH

@@ -1,0 +1,294 @@
+"""Sending from asyncio code: batches, tries again, and never holds more than it may."""
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from kitemq.connection import Connection
+from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut
+from kitemq.lane import Lane, LaneRules, entry_bytes
+from kitemq.link import CONNECT_TIMEOUT_S, Link
+from kitemq.message import Entry, Message, Promise, SendResult, entry_of
+
+KIB = 1024
+ID_PREFIX_BYTES = 10  # 20 hex digits; with the counter's 12 an id has 32, as RocketMQ's have
+ID_LIMIT = 1 << 32
+COUNT_MAX = 4096
+BATCH_BYTES_LIMIT = 4 * KIB * KIB
+LANES_IDLE_MAX = 1024
+
+
+class AsyncProducer:
+    """Sends messages to a KiteMQ server; use it with `async with`, or `start` and `stop` it.
+
+    Messages are gathered per topic: a batch leaves when none of its topic is on the road, or when
+    `linger_ms` is over, at most `batch_count_max` messages and `batch_bytes_max` bytes, at most
+    `inflight_max` batches at once. A lost connection or a busy server is tried again, under the
+    same message ids, until `timeout_s` after the batch was made. That is at least once: a repeated
+    batch whose answer was lost is stored twice, and shows the same message ids.
+
+    At most `buffer_bytes_max` bytes wait for their answer; then `send` and `submit` wait, and
+    `submit_nowait` raises BufferFull. One event loop; not for several threads (`Producer` is).
+    """
+
+    def __init__(
+        self,
+        server: str = "",
+        *,
+        promise: Promise | str | None = None,
+        linger_ms: float = 0.0,
+        batch_count_max: int = 1000,
+        batch_bytes_max: int = 512 * KIB,
+        inflight_max: int = 4,
+        buffer_bytes_max: int = 32 * KIB * KIB,
+        timeout_s: float = 30.0,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        _check(1 <= batch_count_max <= COUNT_MAX, "batch_count_max", f"1 to {COUNT_MAX}")
+        _check(1 <= batch_bytes_max <= BATCH_BYTES_LIMIT, "batch_bytes_max", "1 to 4 MiB")
+        _check(1 <= inflight_max <= 64, "inflight_max", "1 to 64")
+        _check(linger_ms >= 0, "linger_ms", "0 or more milliseconds")
+        _check(timeout_s > 0, "timeout_s", "more than 0 seconds")
+        _check(buffer_bytes_max > 0, "buffer_bytes_max", "at least 1 byte")
+        self._promise = Promise(promise) if promise else None
+        self._rules = LaneRules(
+            linger_s=linger_ms / 1000,
+            batch_count_max=batch_count_max,
+            batch_bytes_max=batch_bytes_max,
+            inflight_max=inflight_max,
+            timeout_s=timeout_s,
+        )
+        self._buffer_bytes_max = buffer_bytes_max
+        self._lanes: dict[tuple[str, Promise | None, int], Lane] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._next_id = 0
+        self._is_open = False
+        self.buffered_bytes = 0
+        self.on_freed: Callable[[], None] | None = None  # the synchronous producer's
+        self.id_prefix = secrets.token_hex(ID_PREFIX_BYTES).upper()
+        self._link = Link(
+            server,
+            f"producer-{self.id_prefix}",
+            on_up=self._on_up,
+            on_down=self._on_down,
+            on_end=self._fail_all,
+            connect_timeout_s=connect_timeout_s,
+        )
+
+    async def start(self) -> None:
+        """Connect; raises Unreachable where there is no server."""
+        await self._link.start()
+        self._is_open = True
+
+    async def stop(self, timeout_s: float = 10.0) -> None:
+        """Send what waits, for at most `timeout_s`; what is left fails with Stopped."""
+        self._is_open = False
+        try:
+            with contextlib.suppress(TimedOut):
+                await self.flush(timeout_s)
+        finally:
+            self._fail_all(Stopped("the producer was stopped before this was sent"))
+            await self._link.stop()
+            await asyncio.sleep(0)  # what was on the road comes back to its lane
+            self._fail_all(Stopped("the producer was stopped before this was answered"))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tag: str = "",
+        keys: Iterable[str] | str = (),
+        properties: Mapping[str, str] | None = None,
+        message_group: str = "",
+        delay_level: int = 0,
+        event_ms: int | None = None,
+        queue: int = -1,
+        promise: Promise | str | None = None,
+    ) -> SendResult:
+        """Send one message and wait until it is accepted.
+
+        Raises Invalid, NotFound or Refused for what the server turned down, Unreachable when it
+        could not be reached in time, TimedOut when it may or may not have been stored.
+        """
+        return await (
+            await self.submit(
+                topic,
+                body,
+                tag=tag,
+                keys=keys,
+                properties=properties,
+                message_group=message_group,
+                delay_level=delay_level,
+                event_ms=event_ms,
+                queue=queue,
+                promise=promise,
+            )
+        )
+
+    async def submit(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tag: str = "",
+        keys: Iterable[str] | str = (),
+        properties: Mapping[str, str] | None = None,
+        message_group: str = "",
+        delay_level: int = 0,
+        event_ms: int | None = None,
+        queue: int = -1,
+        promise: Promise | str | None = None,
+    ) -> "asyncio.Future[SendResult]":
+        """Let one message be sent with others; waits for room only. The future gets the result."""
+        entry = entry_of(body, tag, keys, properties, message_group, delay_level, event_ms)
+        while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
+            await self._room()
+        return self._submit(topic, entry, queue, promise)
+
+    def submit_nowait(
+        self, topic: str, message: Message, *, queue: int = -1, promise: Promise | str | None = None
+    ) -> "asyncio.Future[SendResult]":
+        """Like `submit`, but raises BufferFull instead of waiting."""
+        if self.buffered_bytes >= self._buffer_bytes_max:
+            raise BufferFull(
+                f"{self.buffered_bytes} bytes wait for their answer",
+                remedy="wait, or raise buffer_bytes_max",
+            )
+        return self._submit(topic, _entry(message), queue, promise)
+
+    async def send_batch(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        *,
+        queue: int = -1,
+        promise: Promise | str | None = None,
+    ) -> list[SendResult]:
+        """Send many messages of one topic, in order; their results once all are accepted.
+
+        They may travel in several batches. Raises the first error; the others may be stored.
+        """
+        futures = []
+        for message in messages:
+            entry = _entry(message)
+            while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
+                await self._room()
+            futures.append(self._submit(topic, entry, queue, promise))
+        return await asyncio.gather(*futures)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything submitted before is answered; raises TimedOut."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.buffered_bytes:
+                    await self._room()
+        except TimeoutError:
+            raise TimedOut(
+                f"{self.buffered_bytes} bytes of messages are still waiting for their answer"
+            ) from None
+
+    # -- what lanes and the synchronous producer use --------------------------------------------
+
+    @property
+    def connection(self) -> Connection | None:
+        return self._link.connection
+
+    def take_ids(self, count: int) -> int:
+        """The first of `count` numbers, all of which share what is above their 32 bits."""
+        if self._next_id % ID_LIMIT + count > ID_LIMIT:
+            self._next_id += ID_LIMIT - self._next_id % ID_LIMIT
+        first = self._next_id
+        self._next_id += count
+        return first
+
+    def freed(self, size_bytes: int) -> None:
+        """So many bytes are answered: let those who wait for room look again."""
+        self.buffered_bytes -= size_bytes
+        if self.on_freed is not None:
+            self.on_freed()
+        waiters, self._waiters = self._waiters, deque()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def enqueue(
+        self, topic: str, entry: Entry, queue: int, promise: Promise | str | None, sink: Any
+    ) -> None:
+        """Give one message to its lane; `sink` is a future of asyncio or of threads."""
+        if not self._is_open:
+            raise Stopped("the producer is not started, or it is stopped")
+        asked = Promise(promise) if promise else self._promise
+        lane = self._lanes.get((topic, asked, queue))
+        if lane is None:
+            lane = self._open_lane(topic, asked, queue)
+        size_bytes = entry_bytes(entry)
+        self.buffered_bytes += size_bytes
+        lane.add(entry, size_bytes, sink)
+
+    # -- helpers --------------------------------------------------------------------------------
+
+    def _submit(
+        self, topic: str, entry: Entry, queue: int, promise: Promise | str | None
+    ) -> "asyncio.Future[SendResult]":
+        sink: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        self.enqueue(topic, entry, queue, promise, sink)
+        return sink
+
+    def _open_lane(self, topic: str, promise: Promise | None, queue: int) -> Lane:
+        if len(self._lanes) >= LANES_IDLE_MAX:
+            self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
+        lane = Lane(self, self._rules, topic, promise, queue)
+        self._lanes[topic, promise, queue] = lane
+        return lane
+
+    async def _room(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _on_up(self, _connection: Connection) -> None:
+        for lane in tuple(self._lanes.values()):
+            lane.pump()
+
+    def _on_down(self) -> None:
+        """Nothing to do: what was on the road comes back to its lane by itself."""
+
+    def _fail_all(self, error: KiteError) -> None:
+        self._is_open = False
+        for lane in tuple(self._lanes.values()):
+            lane.fail_all(error)
+        self.freed(0)
+
+
+def _entry(message: Message) -> Entry:
+    return entry_of(
+        message.body,
+        message.tag,
+        message.keys,
+        message.properties,
+        message.message_group,
+        message.delay_level,
+        message.event_ms,
+    )
+
+
+def _check(is_right: bool, field: str, expected: str) -> None:
+    if not is_right:
+        raise Invalid(f"{field} is out of its range", field=field, remedy=f"give {expected}")

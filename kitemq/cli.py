@@ -1,0 +1,153 @@
+"""`kitemq`: the command line of server and client.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or refused by the server, 3 partly done, 4 no server
+there or no answer in time, 130 interrupted. Results go to standard output (a table on a terminal,
+JSON lines elsewhere or with --json), everything else to standard error.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kitemq.address import VARIABLE
+from kitemq.commands import bench, consume, groups, produce, tail, topics
+from kitemq.commands.output import Exit, Output, complain, exit_of, note
+from kitemq.errors import Invalid, KiteError, rejected
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    output = Output(json_wanted=options.json, table_wanted=options.table)
+    try:
+        return int(options.run(options, output))
+    except KiteError as error:
+        complain(error)
+        return exit_of(error)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has enough. Python would complain once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+
+
+def serve(options: argparse.Namespace, output: Output) -> int:
+    """Run the server until it is stopped."""
+    from app.serve import main as serve_app  # a client never loads the server
+
+    # The client's own variable; the server refuses settings that it does not know.
+    os.environ.pop(VARIABLE, None)
+    arguments = ["--data", str(options.data)] if options.data is not None else []
+    if options.config is not None:
+        arguments += ["--config", str(options.config)]
+    if options.listen is not None:
+        arguments += _listen_arguments(options.listen)
+    for name in ("host", "port"):
+        if getattr(options, name) is not None:
+            arguments += [f"--{name}", str(getattr(options, name))]
+    for pair in options.set:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise Invalid(
+                f"{pair!r} is no NAME=VALUE", field="--set", remedy="see docs/settings.md"
+            )
+        arguments += [f"--{name.strip().replace('_', '-')}={value}"]
+    return serve_app(arguments)
+
+
+def verify(options: argparse.Namespace, output: Output) -> int:
+    """Check every record and queue entry of a store; exit code 1 where something does not agree."""
+    from engine.errors import EngineError  # only here, as above
+    from engine.store.files import OsFiles
+    from engine.store.verify import verify_store
+
+    def progress(size_bytes: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{size_bytes / 2**20:,.0f} MiB checked ")
+
+    try:
+        report = verify_store(OsFiles(), options.dir, progress=progress)
+    except EngineError as error:
+        raise rejected(error.code, error.detail, field=error.field, remedy=error.remedy) from None
+    if sys.stderr.isatty():
+        note("")
+    for fault in report.faults:
+        note(f"{fault.where}: {fault.detail}")
+    output.row(
+        {
+            "sound": report.is_sound,
+            "records": report.records,
+            "bytes": report.bytes,
+            "queues": report.queues,
+            "entries": report.entries,
+            "faults": report.fault_count,
+        }
+    )
+    return Exit.OK if report.is_sound else Exit.FAILED
+
+
+def _listen_arguments(listen: str) -> list[str]:
+    host, separator, port = listen.rpartition(":")
+    if not separator or not port.isdecimal():
+        raise Invalid(
+            f"{listen!r} is no HOST:PORT", field="--listen", remedy="as in 127.0.0.1:8080"
+        )
+    return ["--host", host or "127.0.0.1", "--port", port]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="kitemq",
+        description="KiteMQ: the server, and what one does with it.",
+        epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or refused, 3 partly done, "
+        "4 server unreachable, 130 interrupted.",
+    )
+    parser.add_argument(
+        "--server",
+        default="",
+        metavar="URL",
+        help=f"the server; else {VARIABLE}, else http://127.0.0.1:8080",
+    )
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
+    shape.add_argument("--table", action="store_true", help="tables, also without a terminal")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_serve(commands)
+    _add_store(commands)
+    for module in (produce, consume, tail, topics, groups, bench):
+        module.add_to(commands)
+    return parser
+
+
+def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("serve", help="run the server")
+    parser.add_argument("--data", type=Path, default=None, metavar="DIR", help="where it keeps all")
+    parser.add_argument(
+        "--listen", default=None, metavar="HOST:PORT", help="port 0 takes a free one"
+    )
+    parser.add_argument("--host", default=None, help="the same in two words: the address")
+    parser.add_argument("--port", default=None, help="and the port")
+    parser.add_argument("--config", type=Path, default=None, metavar="FILE", help="TOML settings")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting"
+    )
+    parser.set_defaults(run=serve)
+
+
+def _add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("store", help="look after a data directory")
+    words = parser.add_subparsers(metavar="WORD", required=True)
+    verifying = words.add_parser(
+        "verify", help="check every record; the server may be running or not"
+    )
+    verifying.add_argument("dir", type=Path, metavar="DIR")
+    verifying.set_defaults(run=verify)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

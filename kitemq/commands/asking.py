@@ -1,0 +1,21 @@
+"""Asking before something is destroyed."""
+
+import argparse
+import sys
+
+from kitemq.errors import Refused
+
+
+def confirmed(what: str, options: argparse.Namespace) -> None:
+    """Return if the person agrees or said `--yes`; raises Refused otherwise.
+
+    Without a terminal nobody can be asked, so `--yes` is needed.
+    """
+    if options.yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused(f"will not {what} unasked", code="not_confirmed", remedy="add --yes")
+    sys.stderr.write(f"Really {what}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("nothing was changed", code="not_confirmed")

@@ -1,0 +1,98 @@
+"""`kitemq bench`: a quick look at what this machine and server can do, through the SDK.
+
+The judge of speed is `bench/`, which compares with peers; this says whether all is well.
+"""
+
+import argparse
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+
+from kitemq.async_consumer import AsyncConsumer
+from kitemq.async_producer import AsyncProducer
+from kitemq.client import Client
+from kitemq.commands.output import Exit, Output, note
+from kitemq.errors import Invalid
+from kitemq.message import Message
+
+CHUNK = 1000
+ROUND_TRIPS = 500
+
+
+def bench(options: argparse.Namespace, output: Output) -> int:
+    if options.count < 1 or options.size < 1:
+        raise Invalid("nothing to measure", field="count", remedy="give 1 or more")
+    topic = f"kitemq-bench-{secrets.token_hex(4)}"
+    with Client(options.server) as client:
+        client.create_topic(topic)
+        try:
+            asyncio.run(_bench(options, output, topic))
+        finally:
+            client.delete_group(topic)
+            client.delete_topic(topic)
+    return Exit.OK
+
+
+async def _bench(options: argparse.Namespace, output: Output, topic: str) -> None:
+    body = secrets.token_bytes(options.size)
+    for name, run in (
+        ("produce", _produce),
+        ("consume", _consume),
+        ("send and wait", _round_trips),
+    ):
+        note(f"{name} …")
+        count = ROUND_TRIPS if run is _round_trips else options.count
+        started_s = time.perf_counter()
+        await run(options, topic, body)
+        seconds = time.perf_counter() - started_s
+        row = {
+            "line": name,
+            "messages": count,
+            "seconds": round(seconds, 3),
+            "messages_per_s": round(count / seconds),
+            "us_per_message": round(seconds / count * 1e6, 2),
+        }
+        output.line(
+            f"{name:14} {count:>9,} messages  {count / seconds:>10,.0f}/s"
+            f"  {seconds / count * 1e6:8.2f} us each",
+            row,
+        )
+
+
+async def _produce(options: argparse.Namespace, topic: str, body: bytes) -> None:
+    async with AsyncProducer(options.server) as producer:
+        left = options.count
+        while left:
+            chunk = [Message(body=body)] * min(CHUNK, left)
+            left -= len(chunk)
+            for message in chunk:
+                await producer.submit(topic, message.body)
+        await producer.flush()
+
+
+async def _consume(options: argparse.Namespace, topic: str, body: bytes) -> None:
+    async with AsyncConsumer(topic, topic, options.server, prefetch=4096) as consumer:
+        left = options.count
+        async for message in consumer:
+            message.ack()
+            left -= 1
+            if not left:
+                return
+
+
+async def _round_trips(options: argparse.Namespace, topic: str, body: bytes) -> None:
+    async with AsyncProducer(options.server) as producer:
+        for _ in range(ROUND_TRIPS):
+            await producer.send(topic, body)
+
+
+Line = Callable[[argparse.Namespace, str, bytes], Awaitable[None]]
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `bench`."""
+    parser = commands.add_parser("bench", help="measure a server quickly, through the SDK")
+    parser.add_argument("--count", type=int, default=200_000, help="messages")
+    parser.add_argument("--size", type=int, default=256, help="bytes of a body")
+    parser.set_defaults(run=bench)

@@ -1,0 +1,119 @@
+"""`kitemq consume GROUP TOPIC`: receive, print, acknowledge."""
+
+import argparse
+import asyncio
+import base64
+import signal
+from datetime import UTC, datetime
+
+from kitemq.async_consumer import AsyncConsumer
+from kitemq.commands.output import Exit, Output, Row, note
+from kitemq.errors import TimedOut
+from kitemq.message import Received
+
+BODY_SHOWN_MAX = 200
+
+
+def consume(options: argparse.Namespace, output: Output) -> int:
+    return asyncio.run(_consume(options, output))
+
+
+async def _consume(options: argparse.Namespace, output: Output) -> int:
+    consumer = AsyncConsumer(
+        options.group,
+        {options.topic: options.filter},
+        options.server,
+        prefetch=min(options.prefetch, options.count or options.prefetch),
+        invisible_s=options.invisible,
+    )
+    await consumer.start()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    seen = 0
+    try:
+        while not options.count or seen < options.count:
+            message = await consumer.receive(options.timeout or None)
+            if message is None:
+                break
+            output.line(text_of(message), row_of(message))
+            seen += 1
+            # Printed first: whoever reads us has it before it is gone from the group.
+            message.ack() if options.ack else message.release()
+    except (TimedOut, asyncio.CancelledError):
+        pass
+    finally:
+        await consumer.stop(timeout_s=5.0)
+    note(f"{seen} received")
+    return Exit.OK
+
+
+def row_of(message: Received) -> Row:
+    """A message as one JSON line."""
+    body, encoding = shown_body(message.body)
+    return {
+        "message_id": message.message_id,
+        "topic": message.topic,
+        "queue": message.queue,
+        "offset": str(message.offset),
+        "attempt": message.attempt,
+        "tag": message.tag,
+        "keys": list(message.keys),
+        "message_group": message.message_group,
+        "properties": message.properties,
+        "born_ms": message.born_ms,
+        "stored_ms": message.stored_ms,
+        "body": body,
+        "encoding": encoding,
+    }
+
+
+def text_of(message: Received) -> str:
+    """A message as one line for a person."""
+    return human_line(row_of(message))
+
+
+def human_line(row: Row) -> str:
+    """Time, place, tag, keys and the beginning of the body."""
+    stored = datetime.fromtimestamp(row["stored_ms"] / 1000, UTC)
+    again = f" attempt {row['attempt']}" if row["attempt"] > 1 else ""
+    marks = " ".join([row["tag"], *row["keys"]]).strip()
+    body = str(row["body"])
+    cut = body[:BODY_SHOWN_MAX] + ("…" if len(body) > BODY_SHOWN_MAX else "")
+    clean = "".join(sign if sign.isprintable() else "·" for sign in cut)
+    place = f"{row['topic']}/{row['queue']}/{row['offset']}"
+    return f"{stored:%Y-%m-%d %H:%M:%S} {place}{again} {f'[{marks}] ' if marks else ''}{clean}"
+
+
+def shown_body(body: bytes) -> tuple[str, str]:
+    """Text and its encoding: UTF-8 where it is, else base64."""
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), "base64"
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `consume`."""
+    parser = commands.add_parser(
+        "consume", help="receive messages of a group, print and acknowledge them"
+    )
+    parser.add_argument("group")
+    parser.add_argument("topic")
+    parser.add_argument("--filter", default="*", help='tags, as in "paid || sent"')
+    parser.add_argument("--count", type=int, default=0, help="stop after so many; 0 = never")
+    parser.add_argument(
+        "--timeout", type=float, default=0.0, help="stop after so many idle seconds"
+    )
+    parser.add_argument(
+        "--invisible", type=float, default=60.0, help="seconds until it comes again"
+    )
+    parser.add_argument("--prefetch", type=int, default=256, help="held here at once")
+    parser.add_argument(
+        "--ack",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="acknowledge (default); --no-ack puts each back",
+    )
+    parser.set_defaults(run=consume)

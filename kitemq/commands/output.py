@@ -1,0 +1,95 @@
+"""What commands print: tables for people, JSON lines for programs; and the exit codes.
+
+Standard output carries results only; progress and errors go to standard error.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Any
+
+from kitemq.errors import KiteError, Rejected, Unreachable
+
+Row = dict[str, Any]
+
+
+class Exit(IntEnum):
+    """Exit codes; they are API."""
+
+    OK = 0
+    FAILED = 1  # something went wrong that was not the caller's fault
+    REFUSED = 2  # wrong usage, or the server said no
+    PARTIAL = 3  # some of it was done; standard error says what was not
+    UNREACHABLE = 4  # no server there, or no answer in time
+    INTERRUPTED = 130  # Ctrl-C before it was done
+
+
+def exit_of(error: KiteError) -> Exit:
+    """The exit code for what went wrong."""
+    if isinstance(error, Unreachable):
+        return Exit.UNREACHABLE
+    return Exit.REFUSED if isinstance(error, Rejected) else Exit.FAILED
+
+
+class Output:
+    """Prints rows as a table on a terminal, as JSON lines elsewhere or where asked."""
+
+    def __init__(self, *, json_wanted: bool = False, table_wanted: bool = False) -> None:
+        self.is_json = json_wanted or (not table_wanted and not sys.stdout.isatty())
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        """Many rows; the table shows `columns` only, the JSON everything."""
+        if self.is_json:
+            for row in rows:
+                self.row(row)
+            return
+        shown = [[_cell(row.get(column)) for column in columns] for row in rows]
+        lines = [[column.upper().replace("_", " ") for column in columns], *shown]
+        widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+        for line in lines:
+            padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            _write("  ".join(padded).rstrip())
+        if not shown:
+            note("nothing found")
+
+    def row(self, row: Row) -> None:
+        """One result."""
+        if self.is_json:
+            _write(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+            return
+        width = max((len(name) for name in row), default=0)
+        for name, value in row.items():
+            if not isinstance(value, list):
+                _write(f"{name.replace('_', ' ').ljust(width)}  {_cell(value)}")
+
+    def line(self, text: str, row: Row) -> None:
+        """One result of many: `text` on a terminal, `row` as JSON elsewhere."""
+        _write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) if self.is_json else text)
+
+
+def note(text: str) -> None:
+    """Something for the person, not for the program that reads the results."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def complain(error: KiteError) -> None:
+    """Say what went wrong, where, and what to do about it."""
+    where = f"{error.field}: " if error.field else ""
+    note(f"kitemq: {where}{error.detail} [{error.code}]")
+    if error.remedy:
+        note(f"        {error.remedy}")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

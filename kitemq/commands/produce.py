@@ -1,0 +1,164 @@
+"""`kitemq produce TOPIC`: messages from standard input, an argument or a file."""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from kitemq.async_producer import AsyncProducer
+from kitemq.commands.output import Exit, Output, exit_of, note
+from kitemq.errors import Invalid, KiteError
+from kitemq.message import SendResult
+
+ERRORS_SHOWN_MAX = 10
+
+
+def produce(options: argparse.Namespace, output: Output) -> int:
+    return asyncio.run(_produce(options, output))
+
+
+async def _produce(options: argparse.Namespace, output: Output) -> int:
+    properties = _properties(options.property)
+    run = _Run(output, is_single=_is_single(options))
+    started_s = time.monotonic()
+    async with AsyncProducer(options.server, timeout_s=options.timeout) as producer:
+        async for body in _bodies(options):
+            future = await producer.submit(
+                options.topic,
+                body,
+                tag=options.tag,
+                keys=options.key,
+                properties=properties,
+                message_group=options.group,
+                delay_level=options.delay_level,
+                promise=options.promise or None,
+            )
+            future.add_done_callback(run.answered)
+        await producer.flush()
+    return run.report(time.monotonic() - started_s)
+
+
+class _Run:
+    """Counts what became of the messages."""
+
+    def __init__(self, output: Output, *, is_single: bool) -> None:
+        self._output = output
+        self._is_single = is_single
+        self._sent = 0
+        self._failed: Counter[str] = Counter()
+        self._last_error: KiteError | None = None
+
+    def answered(self, future: "asyncio.Future[SendResult]") -> None:
+        error = future.exception()
+        if error is None:
+            self._sent += 1
+            if self._is_single:
+                self._output.row(_row(future.result()))
+        elif isinstance(error, KiteError):
+            self._failed[str(error)] += 1
+            self._last_error = error
+        else:
+            raise error
+
+    def report(self, seconds: float) -> int:
+        for text, count in self._failed.most_common(ERRORS_SHOWN_MAX):
+            note(f"kitemq: {count} not sent: {text}")
+        failed = self._failed.total()
+        if not self._is_single:
+            rate = self._sent / seconds if seconds else 0.0
+            self._output.line(
+                f"{self._sent} sent, {failed} failed, {rate:,.0f} messages/s",
+                {"sent": self._sent, "failed": failed, "seconds": round(seconds, 3)},
+            )
+        if self._last_error is None:
+            return Exit.OK
+        return Exit.PARTIAL if self._sent else exit_of(self._last_error)
+
+
+async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
+    """The bodies to send, not faster than `--rate`, the whole of them `--count` times."""
+    number = 0
+    started_s = time.monotonic()
+    async for body in _sources(options):
+        if options.rate:
+            await asyncio.sleep(max(0.0, started_s + number / options.rate - time.monotonic()))
+        number += 1
+        yield body
+
+
+async def _sources(options: argparse.Namespace) -> AsyncIterator[bytes]:
+    if _is_given(options):
+        given = (
+            options.body.encode()
+            if options.body is not None
+            else await asyncio.to_thread(_read_file, options.file)
+        )
+        for _ in range(options.count):
+            yield given
+        return
+    while line := await asyncio.to_thread(sys.stdin.buffer.readline):
+        body = line.rstrip(b"\r\n")
+        if body:
+            yield body
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Invalid(f"cannot read {path}: {error.strerror}", field="--file") from None
+
+
+def _is_given(options: argparse.Namespace) -> bool:
+    return options.body is not None or options.file is not None
+
+
+def _is_single(options: argparse.Namespace) -> bool:
+    return _is_given(options) and options.count == 1
+
+
+def _properties(pairs: list[str]) -> dict[str, str]:
+    properties = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name or not value:
+            raise Invalid(
+                f"{pair!r} is no NAME=VALUE", field="--property", remedy="as in color=red"
+            )
+        properties[name] = value
+    return properties
+
+
+def _row(result: SendResult) -> dict[str, object]:
+    row = msgspec.to_builtins(result)
+    return {**row, "offset": str(result.offset), "position": str(result.position)}
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `produce`."""
+    parser = commands.add_parser(
+        "produce",
+        help="send messages",
+        description="Send each line of standard input as a message, or one body.",
+    )
+    parser.add_argument("topic")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--body", default=None, help="the message itself")
+    source.add_argument("--file", type=Path, default=None, help="a file that is the message")
+    parser.add_argument("--tag", default="", help="what consumers filter by")
+    parser.add_argument("--key", action="append", default=[], help="what it is found by; repeat")
+    parser.add_argument("--group", default="", help="message group: keeps order in a FIFO topic")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="NAME=VALUE", help="repeat for more"
+    )
+    parser.add_argument("--delay-level", type=int, default=0, help="1 (1 s) to 18 (2 h)")
+    parser.add_argument("--count", type=int, default=1, help="send --body or --file so often")
+    parser.add_argument("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
+    parser.add_argument("--promise", default="", choices=["", "stored", "flushed"])
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to try for")
+    parser.set_defaults(run=produce)

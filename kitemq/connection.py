@@ -1,0 +1,151 @@
+"""Frames over one WebSocket: requests that become futures, deliveries that become calls."""
+
+import asyncio
+from collections.abc import Callable
+
+from kitemq.errors import UNWRITABLE, Invalid, KiteError, ProtocolViolation, Unreachable, rejected
+from kitemq.wire import Wire
+from protocol.batches import Deliver
+from protocol.columns import ProtocolError
+from protocol.frames import VERSION, Error, Frame, Hello, Welcome, encode
+from protocol.stream import SERVER_FRAMES, Unreadable, iter_frames
+
+REQUEST_MASK = 0xFFFFFFFF
+
+OnDeliver = Callable[[Deliver], None]
+OnEnded = Callable[[KiteError], None]
+
+
+class Connection:
+    """A connection whose client has been welcomed; `lost` resolves when it is gone."""
+
+    def __init__(self) -> None:
+        self._wire: Wire | None = None
+        self._requests: dict[int, asyncio.Future[Frame]] = {}
+        self._subscriptions: dict[int, tuple[OnDeliver, OnEnded]] = {}
+        self._last_request = 0
+        self.welcome: Welcome | None = None
+
+    @classmethod
+    async def open(cls, url: str, client: str, *, timeout_s: float) -> "Connection":
+        """Connect and say hello; raises Unreachable, ProtocolViolation or what the server says."""
+        connection = cls()
+        connection._wire = await Wire.open(url, connection._on_message, timeout_s=timeout_s)
+        connection._wire.lost.add_done_callback(connection._on_lost)
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await connection.request(Hello(client))
+        except TimeoutError:
+            connection.abort()
+            raise Unreachable(f"{url} did not answer within {timeout_s:g} s") from None
+        except BaseException:
+            connection.abort()
+            raise
+        if not isinstance(answer, Welcome) or answer.version != VERSION:
+            connection.abort()
+            raise ProtocolViolation(f"{url} speaks another protocol")
+        connection.welcome = answer
+        return connection
+
+    @property
+    def wire(self) -> Wire:
+        assert self._wire is not None
+        return self._wire
+
+    @property
+    def is_open(self) -> bool:
+        return self._wire is not None and self._wire.is_open
+
+    def request(self, frame: Frame) -> "asyncio.Future[Frame]":
+        """Send `frame` now; the future gets its answer, or a KiteError.
+
+        Values that fit into no frame raise Invalid here.
+        """
+        return self._request(self._next_request(), frame)
+
+    def subscribe(
+        self, frame: Frame, on_deliver: OnDeliver, on_ended: OnEnded
+    ) -> "tuple[int, asyncio.Future[Frame]]":
+        """Send a SUBSCRIBE; its number, and its answer. Deliveries may come before the answer."""
+        number = self._next_request()
+        self._subscriptions[number] = (on_deliver, on_ended)
+        return number, self._request(number, frame)
+
+    def tell(self, frame: Frame) -> None:
+        """Send a frame that has no answer."""
+        self.wire.write(encode(0, frame))
+
+    async def close(self) -> None:
+        """Say goodbye; what is still unanswered fails with Unreachable."""
+        await self.wire.close()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        if self._wire is not None:
+            self._wire.abort()
+
+    def _next_request(self) -> int:
+        self._last_request = (self._last_request + 1) & REQUEST_MASK or 1
+        return self._last_request
+
+    def _request(self, number: int, frame: Frame) -> "asyncio.Future[Frame]":
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        if not self.is_open:
+            answer.set_exception(Unreachable("the connection is lost"))
+            return answer
+        try:
+            data = encode(number, frame)
+        except ProtocolError as error:
+            answer.set_exception(Invalid(str(error), code=UNWRITABLE))
+            return answer
+        self._requests[number] = answer
+        self.wire.write(data)
+        return answer
+
+    def _on_message(self, data: bytes) -> None:
+        try:
+            for number, frame in iter_frames(data, SERVER_FRAMES):
+                self._on_frame(number, frame)
+        except ProtocolError:
+            self.abort()
+
+    def _on_frame(self, number: int, frame: Frame | Unreadable) -> None:
+        if isinstance(frame, Deliver):
+            calls = self._subscriptions.get(number)
+            if calls is not None:
+                calls[0](frame)
+            return
+        answer = self._requests.pop(number, None)
+        if isinstance(frame, Unreadable):
+            error: KiteError = ProtocolViolation(str(frame))
+        elif isinstance(frame, Error):
+            error = error_of(frame)
+        elif answer is not None:
+            if not answer.done():
+                answer.set_result(frame)
+            return
+        else:
+            return
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+        calls = self._subscriptions.pop(number, None)
+        if calls is not None and answer is None:
+            calls[1](error)
+
+    def _on_lost(self, lost: "asyncio.Future[str]") -> None:
+        requests, self._requests = self._requests, {}
+        self._subscriptions.clear()
+        for answer in requests.values():
+            if not answer.done():
+                answer.set_exception(Unreachable(f"the connection was lost: {lost.result()}"))
+
+
+def error_of(frame: Error) -> KiteError:
+    """The SDK's error for an ERROR frame."""
+    return rejected(
+        frame.code,
+        frame.detail,
+        field=frame.field,
+        remedy=frame.remedy,
+        retry_after_s=frame.retry_after_ms / 1000,
+    )

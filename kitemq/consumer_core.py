@@ -1,0 +1,448 @@
+"""What both consumers do, on the loop's thread: take deliveries, settle them, keep them alive.
+
+A consumer holds at most `prefetch` messages: each settled one gives a credit back. Everything that
+was settled but not yet confirmed is kept and repeated over a new connection, where the server also
+tells which hand-outs this client still has: what neither side misses is reconciled.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from kitemq.connection import Connection
+from kitemq.errors import Busy, Invalid, KiteError, Stopped, Unreachable
+from kitemq.link import CONNECT_TIMEOUT_S, Link
+from kitemq.message import AckResult, OnSettled, Received, received_of
+from protocol.batches import (
+    NOT_GIVEN,
+    TO_DEAD_LETTERS,
+    Ack,
+    Deliver,
+    Extend,
+    Nack,
+    Receipt,
+    Release,
+    Result,
+    ResultCode,
+    Subscribed,
+)
+from protocol.frames import Credit, Frame, Subscribe, Unsubscribe
+
+log = logging.getLogger("kitemq")
+
+SETTLE_COUNT_MAX = 1024
+PREFETCH_MAX = 65_536
+EXTEND_CHECKS = 4  # looks at the held messages so often within one invisible time
+EXTEND_TICK_MIN_S = 0.01
+SETTLE_RETRY_S = 0.5
+GOODBYE_S = 1.0
+
+ACK_RESULTS = {
+    ResultCode.DONE: AckResult.DONE,
+    ResultCode.ALREADY: AckResult.ALREADY,
+    ResultCode.STALE: AckResult.STALE,
+}
+
+
+class Shelf(Protocol):
+    """Where delivered messages wait for whoever handles them."""
+
+    def put(self, messages: list[Received]) -> None:
+        """Add what was delivered."""
+
+    def clear(self) -> list[Received]:
+        """Take away everything that nobody has taken yet."""
+
+    def end(self, error: KiteError | None) -> None:
+        """Nothing more will come: whoever waits is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerRules:
+    """What a consumer was told; times in seconds."""
+
+    group: str
+    topics: dict[str, str]
+    prefetch: int
+    invisible_s: float
+    extend_max_s: float
+
+
+Kind = type[Ack] | type[Nack] | type[Release]
+KINDS: tuple[Kind, ...] = (Ack, Nack, Release)
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What shall become of one message."""
+
+    receipt: Receipt
+    kind: Kind
+    on_settled: OnSettled | None = None
+    error: str = ""
+    delay_ms: int = NOT_GIVEN
+    delay_level: int = NOT_GIVEN
+
+
+def consumer_rules(
+    group: str,
+    topics: str | Mapping[str, str],
+    *,
+    prefetch: int,
+    invisible_s: float,
+    extend_max_s: float,
+) -> ConsumerRules:
+    """Checked settings; raises Invalid."""
+    named = {topics: "*"} if isinstance(topics, str) else dict(topics)
+    for is_right, field, expected in (
+        (bool(group), "group", "the name of a consumer group"),
+        (bool(named) and all(named), "topics", "at least one topic"),
+        (1 <= prefetch <= PREFETCH_MAX, "prefetch", f"1 to {PREFETCH_MAX}"),
+        (0.01 <= invisible_s <= 43_200, "invisible_s", "0.01 s to 12 h"),
+        (extend_max_s >= 0, "extend_max_s", "0 s or more"),
+    ):
+        if not is_right:
+            raise Invalid(f"{field} is not right", field=field, remedy=f"give {expected}")
+    return ConsumerRules(
+        group=group,
+        topics=named,
+        prefetch=prefetch,
+        invisible_s=invisible_s,
+        extend_max_s=extend_max_s,
+    )
+
+
+class ConsumerCore:
+    """One subscription of one group, over as many connections as it takes."""
+
+    def __init__(
+        self,
+        server: str,
+        rules: ConsumerRules,
+        shelf: Shelf,
+        *,
+        client: str,
+        schedule: Callable[[Callable[[], None]], object],
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        """`schedule` runs something on the loop's thread soon; called from any thread."""
+        self._rules = rules
+        self._shelf = shelf
+        self._schedule = schedule
+        self._held: dict[Receipt, Received] = {}
+        self._inbox: deque[tuple[Received, Settlement]] = deque()
+        self._is_scheduled = False
+        self._unsent: dict[Kind, deque[Settlement]] = {kind: deque() for kind in KINDS}
+        self._on_road: set[Kind] = set()
+        self._owed = 0
+        self._subscription = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._is_stopping = False
+        self._is_started = False
+        self._failure: KiteError | None = None
+        self.client = client or f"consumer-{secrets.token_hex(8)}"
+        self._link = Link(
+            server,
+            self.client,
+            on_up=self._on_up,
+            on_down=self._on_down,
+            on_end=self._on_end,
+            connect_timeout_s=connect_timeout_s,
+        )
+        self._first: asyncio.Future[None] | None = None
+
+    # -- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect and subscribe; raises Unreachable, or what is wrong with group or topics."""
+        self._first = asyncio.get_running_loop().create_future()
+        await self._link.start()
+        try:
+            await self._first
+        except BaseException:
+            await self._link.stop()
+            raise
+        self._is_started = True
+        self._tick()
+
+    async def stop(self, timeout_s: float) -> None:
+        """Finish or put back what is held, then leave; at most about `timeout_s`.
+
+        What nobody has begun is released at once; who is at work has until `timeout_s`, then what
+        is theirs is released too, and may be handed to another while they still work.
+        """
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        connection = self._link.connection
+        if connection is not None and connection.is_open:
+            goodbye = connection.request(Unsubscribe(self._subscription))
+            goodbye.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait([goodbye], timeout=GOODBYE_S)
+        self._drain()
+        for message in self._shelf.clear():
+            self._settle(message, Settlement(message.receipt, Release))
+        self._shelf.end(self._failure)
+        await self._wait_until(lambda: not self._held, deadline_s)
+        for message in list(self._held.values()):
+            self._settle(message, Settlement(message.receipt, Release))
+        await self._wait_until(self._is_settled, max(deadline_s, loop.time() + 1.0))
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._link.stop()
+
+    def is_held(self, message: Received) -> bool:
+        """Whether a message is still ours to handle."""
+        return message.receipt in self._held
+
+    # -- settling, from any thread --------------------------------------------------------------
+
+    def settle_ack(self, message: Received, on_settled: OnSettled | None) -> None:
+        self._post(message, Settlement(message.receipt, Ack, on_settled))
+
+    def settle_nack(
+        self, message: Received, error: str, delay_s: float | None, on_settled: OnSettled | None
+    ) -> None:
+        if delay_s is not None and delay_s < 0:
+            raise Invalid(f"delay_s is {delay_s}", field="delay_s", remedy="0 or more")
+        delay_ms = NOT_GIVEN if delay_s is None else round(delay_s * 1000)
+        self._post(message, Settlement(message.receipt, Nack, on_settled, error[:1024], delay_ms))
+
+    def settle_reject(self, message: Received, error: str, on_settled: OnSettled | None) -> None:
+        settlement = Settlement(message.receipt, Nack, on_settled, error[:1024])
+        settlement.delay_level = TO_DEAD_LETTERS
+        self._post(message, settlement)
+
+    def settle_release(self, message: Received, on_settled: OnSettled | None) -> None:
+        self._post(message, Settlement(message.receipt, Release, on_settled))
+
+    def _post(self, message: Received, settlement: Settlement) -> None:
+        self._inbox.append((message, settlement))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._schedule(self._drain)
+
+    def _drain(self) -> None:
+        self._is_scheduled = False  # before looking: what is added from here on schedules again
+        while self._inbox:
+            self._settle(*self._inbox.popleft())
+        self._send_settlements()
+
+    def _settle(self, message: Received, settlement: Settlement) -> None:
+        """Keep what shall become of a message until it is sent; a second word does not count."""
+        if self._held.pop(message.receipt, None) is None:
+            if settlement.on_settled is not None:
+                settlement.on_settled(AckResult.STALE)
+            return
+        self._owed += 1
+        self._unsent[settlement.kind].append(settlement)
+
+    # -- the connection -------------------------------------------------------------------------
+
+    def _on_up(self, connection: Connection) -> None:
+        self._subscribe(connection)
+
+    def _subscribe(self, connection: Connection) -> None:
+        rules = self._rules
+        frame = Subscribe(rules.group, rules.topics, 0, round(rules.invisible_s * 1000))
+        number, answer = connection.subscribe(frame, self._on_deliver, self._on_ended)
+        self._subscription = number
+
+        def subscribed(answer: "asyncio.Future[Frame]") -> None:
+            error = answer.exception()
+            if error is None:
+                self._reconcile(connection, cast(Subscribed, answer.result()).held)
+            elif isinstance(error, Unreachable):
+                pass  # lost again: the link comes back with another connection
+            elif isinstance(error, Busy) and self._is_started:
+                wait_s = error.retry_after_s
+                asyncio.get_running_loop().call_later(wait_s, self._resubscribe, connection)
+            else:
+                self._fail(error)
+
+        answer.add_done_callback(subscribed)
+
+    def _resubscribe(self, connection: Connection) -> None:
+        if connection.is_open and not self._is_stopping:
+            self._subscribe(connection)
+
+    def _reconcile(self, connection: Connection, held: list[Receipt]) -> None:
+        """Bring both sides to the same: what we still work on, what we settled, what is unknown."""
+        at_server = set(held)
+        known = {each.receipt for unsent in self._unsent.values() for each in unsent}
+        for receipt in [receipt for receipt in self._held if receipt not in at_server]:
+            del self._held[receipt]  # its time ran out while we were away: it comes again
+        self._unsent[Release].extend(
+            Settlement(receipt, Release)
+            for receipt in held
+            if receipt not in self._held and receipt not in known
+        )
+        self._owed = 0
+        if not self._is_stopping:
+            connection.tell(Credit(self._subscription, self._rules.prefetch - len(self._held)))
+        self._send_settlements()
+        self._changed.set()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    def _on_down(self) -> None:
+        """Nothing to do: what was being settled comes back by itself, what is held stays ours."""
+
+    def _on_ended(self, error: KiteError) -> None:
+        connection = self._link.connection
+        if isinstance(error, Busy) and connection is not None:
+            asyncio.get_running_loop().call_later(
+                error.retry_after_s, self._resubscribe, connection
+            )
+        else:
+            self._fail(error)
+
+    def _on_end(self, error: KiteError) -> None:
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The subscription cannot go on: whoever waits for messages gets the error."""
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(error)
+            return
+        self._failure = error if isinstance(error, KiteError) else Stopped(repr(error))
+        self._shelf.end(self._failure)
+
+    def _on_deliver(self, frame: Deliver) -> None:
+        if self._is_stopping:  # on its way while we said goodbye
+            self._unsent[Release].extend(Settlement(receipt, Release) for receipt in frame.receipts)
+            self._send_settlements()
+            return
+        now_s = asyncio.get_running_loop().time()
+        messages = received_of(frame, self, now_s, now_s + self._rules.invisible_s)
+        self._held.update(zip(frame.receipts, messages, strict=True))
+        self._shelf.put(messages)
+
+    # -- settlements ----------------------------------------------------------------------------
+
+    def _is_settled(self) -> bool:
+        return not self._on_road and not any(self._unsent.values())
+
+    def _send_settlements(self) -> None:
+        """Send what was settled: one frame of a kind on the road, so that they grow under load."""
+        connection = self._link.connection
+        if connection is None or not connection.is_open:
+            return
+        self._return_credit(connection)
+        for kind, unsent in self._unsent.items():
+            if unsent and kind not in self._on_road:
+                self._send_kind(connection, kind, unsent)
+
+    def _send_kind(self, connection: Connection, kind: Kind, unsent: deque[Settlement]) -> None:
+        batch = [unsent.popleft() for _ in range(min(len(unsent), SETTLE_COUNT_MAX))]
+        self._on_road.add(kind)
+        answer = connection.request(_settling_frame(self._rules.group, kind, batch))
+        answer.add_done_callback(lambda answer: self._settled(kind, batch, answer))
+
+    def _return_credit(self, connection: Connection) -> None:
+        if self._is_stopping or not self._owed:
+            return
+        if self._owed * 4 >= self._rules.prefetch or not self._held:
+            connection.tell(Credit(self._subscription, self._owed))
+            self._owed = 0
+
+    def _settled(
+        self, kind: Kind, batch: list[Settlement], answer: "asyncio.Future[Frame]"
+    ) -> None:
+        self._on_road.discard(kind)
+        error = answer.exception()
+        if error is None:
+            _tell(batch, cast(Result, answer.result()).results)
+            self._send_settlements()
+        elif isinstance(error, Unreachable):
+            self._unsent[kind].extendleft(reversed(batch))  # again over the next connection
+        elif isinstance(error, Busy):
+            self._unsent[kind].extendleft(reversed(batch))
+            wait_s = max(error.retry_after_s, SETTLE_RETRY_S)
+            asyncio.get_running_loop().call_later(wait_s, self._send_settlements)
+        else:
+            log.error("the server would not settle %d messages: %s", len(batch), error)
+            _tell(batch, [ResultCode.STALE] * len(batch))
+            self._send_settlements()
+        self._changed.set()
+
+    async def _wait_until(self, is_true: Callable[[], bool], deadline_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._drain()
+            if is_true():
+                return
+            self._changed.clear()
+            left_s = deadline_s - loop.time()
+            if left_s <= 0:
+                return
+            try:
+                async with asyncio.timeout(min(left_s, 0.05)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Extend what half of its invisible time is over for, and plan the next look."""
+        wait_s = max(self._rules.invisible_s / EXTEND_CHECKS, EXTEND_TICK_MIN_S)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(wait_s, self._tick)
+        connection = self._link.connection
+        if connection is None or not connection.is_open:
+            return
+        now_s = loop.time()
+        half_s = self._rules.invisible_s / 2
+        due = [
+            message
+            for message in self._held.values()
+            if message.deadline_s - now_s < half_s
+            and now_s - message.received_s < self._rules.extend_max_s
+        ]
+        for start in range(0, len(due), SETTLE_COUNT_MAX):
+            self._extend(connection, due[start : start + SETTLE_COUNT_MAX], now_s)
+
+    def _extend(self, connection: Connection, messages: list[Received], now_s: float) -> None:
+        invisible_ms = round(self._rules.invisible_s * 1000)
+        receipts = [message.receipt for message in messages]
+        answer = connection.request(Extend(self._rules.group, receipts, invisible_ms))
+
+        def extended(answer: "asyncio.Future[Frame]") -> None:
+            if answer.exception() is not None:
+                return  # the next look tries again
+            for message, code in zip(messages, cast(Result, answer.result()).results, strict=True):
+                if code == ResultCode.DONE:
+                    message.deadline_s = now_s + self._rules.invisible_s
+                elif self._held.pop(message.receipt, None) is not None:
+                    self._owed += 1
+
+        answer.add_done_callback(extended)
+
+
+def _tell(batch: list[Settlement], results: Sequence[int]) -> None:
+    for settlement, code in zip(batch, results, strict=True):
+        if settlement.on_settled is not None:
+            settlement.on_settled(ACK_RESULTS[ResultCode(code)])
+
+
+def _settling_frame(group: str, kind: Kind, batch: list[Settlement]) -> Ack | Nack | Release:
+    receipts = [settlement.receipt for settlement in batch]
+    if kind is Ack:
+        return Ack(group, receipts)
+    if kind is Release:
+        return Release(group, receipts)
+    return Nack(
+        group,
+        receipts,
+        [settlement.delay_ms for settlement in batch],
+        [settlement.delay_level for settlement in batch],
+        [settlement.error for settlement in batch],
+    )

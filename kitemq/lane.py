@@ -1,0 +1,310 @@
+"""The messages of one topic on their way: gathered, sent in batches, tried again, answered.
+
+A lane sends a batch as soon as none is on the road, and gathers what comes meanwhile: under load
+batches grow by themselves, and a lone message waits for nobody (`linger_s` can make it wait).
+Messages with a message group keep their order: their lane has one batch on the road at a time.
+"""
+
+import asyncio
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from kitemq.backoff import Backoff
+from kitemq.connection import Connection
+from kitemq.errors import UNWRITABLE, Busy, Invalid, KiteError, TimedOut, Unreachable
+from kitemq.message import PROMISE_CODES, PROMISES, Entry, Promise, SendResult
+from protocol.batches import PromiseCode, Send, Sent, message_ids
+from protocol.frames import Frame
+
+ENTRY_BYTES = 96  # what a message costs besides its body, about
+ID_MASK = 0xFFFFFFFF
+OFFLINE_S = 0.25  # without a connection, batches are cut so often
+FAULT = re.compile(r"messages\[(\d+)\]\.?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneRules:
+    """How a producer batches and how long it tries; sizes in bytes, times in seconds."""
+
+    linger_s: float
+    batch_count_max: int
+    batch_bytes_max: int
+    inflight_max: int
+    timeout_s: float
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that travel, fail and are repeated together, then always under the same ids."""
+
+    entries: list[Entry] = field(default_factory=list)
+    sinks: list[Any] = field(default_factory=list)
+    size_bytes: int = 0
+    id_first: int = 0
+    deadline_s: float = 0.0
+    is_uncertain: bool = False  # it was sent, and no answer came
+
+
+class Outside(Protocol):
+    """What a lane needs of its producer."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The open connection, if there is one."""
+
+    @property
+    def id_prefix(self) -> str:
+        """What every message id of this producer begins with."""
+
+    def take_ids(self, count: int) -> int:
+        """The first of `count` numbers that no other batch gets."""
+
+    def freed(self, size_bytes: int) -> None:
+        """So many bytes of messages are answered."""
+
+
+class Lane:
+    """All messages of one (topic, promise, queue) of one producer."""
+
+    def __init__(
+        self, outside: Outside, rules: LaneRules, topic: str, promise: Promise | None, queue: int
+    ) -> None:
+        self._outside = outside
+        self._rules = rules
+        self._topic = topic
+        self._promise = promise
+        self._queue = queue
+        self._loop = asyncio.get_running_loop()
+        self._open = Batch()  # takes messages; those before it are full
+        self._full: deque[Batch] = deque()
+        self._again: deque[Batch] = deque()
+        self._inflight: set[int] = set()
+        self._handle: asyncio.Handle | None = None
+        self._is_ordered = False
+        self._not_before_s = 0.0  # a busy server asked for a pause
+        self._backoff = Backoff()
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._open.entries or self._full or self._again or self._inflight)
+
+    def add(self, entry: Entry, size_bytes: int, sink: Any) -> None:
+        """Take a message; `sink`, a future of asyncio or of threads, gets its SendResult."""
+        rules, batch = self._rules, self._open
+        if batch.size_bytes + size_bytes > rules.batch_bytes_max and batch.entries:
+            batch = self._close()
+        batch.entries.append(entry)
+        batch.sinks.append(sink)
+        batch.size_bytes += size_bytes
+        if entry[3]:
+            self._is_ordered = True
+        if len(batch.entries) >= rules.batch_count_max:
+            self._close()
+        if self._handle is None:
+            self._handle = self._loop.call_soon(self._gathered)
+
+    def _close(self) -> Batch:
+        """The open batch is full: begin another."""
+        self._full.append(self._open)
+        self._open = Batch()
+        return self._open
+
+    def _gathered(self) -> None:
+        """This turn of the loop is over: send, or linger if there is little to send."""
+        self._handle = None
+        if self._rules.linger_s and not self._full and not self._again:
+            self._handle = self._loop.call_later(self._rules.linger_s, self.pump)
+        else:
+            self.pump()
+
+    def pump(self) -> None:
+        """Send what may go now."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        connection = self._outside.connection
+        if connection is None or not connection.is_open:
+            self._wait_for_connection()
+            return
+        if self._loop.time() < self._not_before_s:
+            self._handle = self._loop.call_at(self._not_before_s, self.pump)
+            return
+        while len(self._inflight) < self._road_max:
+            batch = self._next()
+            if batch is None:
+                return
+            self._send(connection, batch)
+
+    def fail_all(self, error: KiteError) -> None:
+        """Give up on everything that has no answer yet."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        while (batch := self._next()) is not None:
+            self._fail(batch, error)
+
+    # -- batches --------------------------------------------------------------------------------
+
+    @property
+    def _road_max(self) -> int:
+        return 1 if self._is_ordered else self._rules.inflight_max
+
+    def _next(self) -> Batch | None:
+        """The oldest messages: first what goes again, then full batches, then the open one."""
+        if self._again:
+            return self._again.popleft()
+        if self._full:
+            batch = self._full.popleft()
+        elif self._open.entries:
+            batch, self._open = self._open, Batch()
+        else:
+            return None
+        batch.id_first = self._outside.take_ids(len(batch.entries))
+        batch.deadline_s = self._loop.time() + self._rules.timeout_s
+        return batch
+
+    def _send(self, connection: Connection, batch: Batch) -> None:
+        bodies, tags, keys, groups, properties, levels, born = map(
+            list, zip(*batch.entries, strict=True)
+        )
+        frame = Send(
+            self._topic,
+            cast(list[bytes], bodies),
+            cast(list[str], tags),
+            cast(list[str], keys),
+            cast(list[str], groups),
+            cast(list[dict[str, str]], properties),
+            cast(list[int], levels),
+            [0] * len(bodies),
+            cast(list[int], born),
+            promise=PROMISE_CODES[self._promise],
+            queue=self._queue,
+            id_prefix=self._id_prefix(batch),
+            id_first=batch.id_first & ID_MASK,
+        )
+        self._inflight.add(id(batch))
+        answer = connection.request(frame)
+        timer = self._loop.call_at(batch.deadline_s, self._time_out, answer)
+
+        def answered(answer: "asyncio.Future[Frame]") -> None:
+            timer.cancel()
+            self._inflight.discard(id(batch))
+            self._answered(batch, answer)
+            self.pump()
+
+        answer.add_done_callback(answered)
+
+    def _id_prefix(self, batch: Batch) -> str:
+        return f"{self._outside.id_prefix}{batch.id_first >> 32:04X}"
+
+    def _time_out(self, answer: "asyncio.Future[Frame]") -> None:
+        if not answer.done():
+            answer.set_exception(_uncertain(self._rules.timeout_s))
+
+    def _answered(self, batch: Batch, answer: "asyncio.Future[Frame]") -> None:
+        error = answer.exception()
+        if error is None:
+            self._backoff.reset()
+            self._succeed(batch, cast(Sent, answer.result()))
+        elif isinstance(error, Busy):
+            self._pause(batch, error)
+        elif isinstance(error, Unreachable) and not isinstance(error, TimedOut):
+            batch.is_uncertain = True
+            self._put_back(batch)  # it goes again when there is a connection, or runs out of time
+        elif isinstance(error, Invalid) and len(batch.entries) > 1:
+            self._part(batch, error)
+        else:
+            self._fail(batch, error)
+
+    def _put_back(self, *batches: Batch) -> None:
+        self._again = deque(sorted((*self._again, *batches), key=lambda batch: batch.id_first))
+
+    def _pause(self, batch: Batch, error: Busy) -> None:
+        """Let the batch go again after a wait, under the same ids, unless its time is over."""
+        again_s = self._loop.time() + max(error.retry_after_s, self._backoff.next_s())
+        if again_s >= batch.deadline_s:
+            self._fail(batch, error)
+            return
+        self._not_before_s = max(self._not_before_s, again_s)
+        self._put_back(batch)
+
+    def _part(self, batch: Batch, error: Invalid) -> None:
+        """One message is at fault: it alone gets the error, the others go again without it."""
+        found = FAULT.match(error.field)
+        count = len(batch.entries)
+        if found and int(found[1]) < count:
+            index = int(found[1])
+            error.field = error.field[found.end() :]
+            self._fail(_cut(batch, index, index + 1), error)
+            cuts = [(0, index), (index + 1, count)]
+        elif error.code == UNWRITABLE:
+            cuts = [(0, count // 2), (count // 2, count)]
+        else:  # it speaks of all of them
+            self._fail(batch, error)
+            return
+        self._put_back(*(_cut(batch, start, end) for start, end in cuts if start < end))
+
+    def _succeed(self, batch: Batch, sent: Sent) -> None:
+        promise = PROMISES[PromiseCode(sent.promise)]
+        ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
+        rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)
+        topic = self._topic
+        for sink, message_id, queue, offset, position in rows:
+            if not sink.done():
+                sink.set_result(SendResult(message_id, topic, queue, offset, position, promise))
+        self._outside.freed(batch.size_bytes)
+
+    def _fail(self, batch: Batch, error: BaseException) -> None:
+        for sink in batch.sinks:
+            if not sink.done():
+                sink.set_exception(error)
+        self._outside.freed(batch.size_bytes)
+
+    def _wait_for_connection(self) -> None:
+        """Fail what is over its time, and look again soon; the producer pumps once connected."""
+        now_s = self._loop.time()
+        waiting = self._again
+        self._again = deque()
+        while (batch := self._next()) is not None:
+            waiting.append(batch)
+        self._again = waiting
+        while self._again and self._again[0].deadline_s <= now_s:
+            batch = self._again.popleft()
+            if batch.is_uncertain:
+                self._fail(batch, _uncertain(self._rules.timeout_s))
+            else:
+                detail = f"no connection to the server within {self._rules.timeout_s:g} s"
+                self._fail(batch, Unreachable(detail))
+        if self._again:
+            self._handle = self._loop.call_later(OFFLINE_S, self.pump)
+
+
+def _uncertain(timeout_s: float) -> TimedOut:
+    return TimedOut(
+        f"no answer within {timeout_s:g} s; the messages may have been stored",
+        remedy="look for the message id before sending again",
+    )
+
+
+def _cut(batch: Batch, start: int, end: int) -> Batch:
+    """The messages `start` to `end` of a batch as one of their own, with the ids they had."""
+    entries = batch.entries[start:end]
+    size_bytes = sum(entry_bytes(entry) for entry in entries)
+    return Batch(
+        entries,
+        batch.sinks[start:end],
+        size_bytes,
+        batch.id_first + start,
+        batch.deadline_s,
+        batch.is_uncertain,
+    )
+
+
+def entry_bytes(entry: Entry) -> int:
+    """About what a message takes in memory and on the wire."""
+    size = ENTRY_BYTES + len(entry[0]) + len(entry[2])
+    if entry[4]:
+        size += sum(map(len, entry[4])) + sum(map(len, entry[4].values()))
+    return size

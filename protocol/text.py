@@ -1,0 +1,284 @@
+"""The text twin of the frames: JSON that a person can type into a browser or `wscat`.
+
+One text message is one frame. `op` is its name in lower case, `id` the request number (0 if
+absent); offsets, positions and receipts are texts, as in the REST interface. Small on purpose: who
+wants speed speaks the binary frames, which carry the same things.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+import msgspec
+
+from protocol.batches import (
+    NOT_GIVEN,
+    TO_DEAD_LETTERS,
+    Ack,
+    Deliver,
+    Extend,
+    Nack,
+    PromiseCode,
+    Receipt,
+    Release,
+    Result,
+    ResultCode,
+    Send,
+    Sent,
+    Subscribed,
+)
+from protocol.columns import ProtocolError
+from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe, Welcome
+from protocol.properties import split_properties
+from protocol.stream import Unreadable
+
+RECEIPT_PARTS = 4
+CREDIT_DEFAULT = 16
+INVISIBLE_MS_DEFAULT = 60_000
+
+
+class TextMessage(msgspec.Struct):
+    """One message of a `send`; `encoding` is "utf-8" or "base64"."""
+
+    body: str = ""
+    encoding: str = "utf-8"
+    tag: str = ""
+    keys: list[str] = []
+    message_group: str = ""
+    properties: dict[str, str] = {}
+    delay_level: int = 0
+    flag: int = 0
+    born_ms: int = 0
+
+
+class _Op(msgspec.Struct, tag_field="op"):
+    id: int = 0
+
+    def frame(self) -> Frame:
+        raise NotImplementedError
+
+
+class _HelloOp(_Op, tag="hello"):
+    client: str = ""
+
+    def frame(self) -> Frame:
+        return Hello(self.client)
+
+
+class _SendOp(_Op, tag="send", kw_only=True):
+    topic: str
+    messages: list[TextMessage]
+    queue: int = -1
+    promise: str = ""
+
+    def frame(self) -> Frame:
+        messages = self.messages
+        return Send(
+            self.topic,
+            [_body(message) for message in messages],
+            [message.tag for message in messages],
+            [" ".join(message.keys) for message in messages],
+            [message.message_group for message in messages],
+            [message.properties for message in messages],
+            [message.delay_level for message in messages],
+            [message.flag for message in messages],
+            [message.born_ms for message in messages],
+            promise=_promise(self.promise),
+            queue=self.queue,
+        )
+
+
+class _SubscribeOp(_Op, tag="subscribe", kw_only=True):
+    group: str
+    topics: dict[str, str]
+    credit: int = CREDIT_DEFAULT
+    invisible_ms: int = INVISIBLE_MS_DEFAULT
+
+    def frame(self) -> Frame:
+        return Subscribe(self.group, self.topics, self.credit, self.invisible_ms)
+
+
+class _CreditOp(_Op, tag="credit", kw_only=True):
+    subscription: int
+    count: int
+
+    def frame(self) -> Frame:
+        return Credit(self.subscription, self.count)
+
+
+class _UnsubscribeOp(_Op, tag="unsubscribe", kw_only=True):
+    subscription: int
+
+    def frame(self) -> Frame:
+        return Unsubscribe(self.subscription)
+
+
+class _SettleOp(_Op, kw_only=True):
+    group: str
+    receipts: list[str]
+
+    def parsed(self) -> list[Receipt]:
+        return [parse_receipt(text) for text in self.receipts]
+
+
+class _AckOp(_SettleOp, tag="ack"):
+    def frame(self) -> Frame:
+        return Ack(self.group, self.parsed())
+
+
+class _ReleaseOp(_SettleOp, tag="release"):
+    def frame(self) -> Frame:
+        return Release(self.group, self.parsed())
+
+
+class _NackOp(_SettleOp, tag="nack", kw_only=True):
+    delay_ms: int = NOT_GIVEN
+    delay_level: int = NOT_GIVEN
+    to_dead_letters: bool = False
+    error: str = ""
+
+    def frame(self) -> Frame:
+        count = len(self.receipts)
+        return Nack(
+            self.group,
+            self.parsed(),
+            [self.delay_ms] * count,
+            [TO_DEAD_LETTERS if self.to_dead_letters else self.delay_level] * count,
+            [self.error] * count,
+        )
+
+
+class _ExtendOp(_SettleOp, tag="extend", kw_only=True):
+    invisible_ms: int = INVISIBLE_MS_DEFAULT
+
+    def frame(self) -> Frame:
+        return Extend(self.group, self.parsed(), self.invisible_ms)
+
+
+_DECODER = msgspec.json.Decoder(
+    _HelloOp
+    | _SendOp
+    | _SubscribeOp
+    | _CreditOp
+    | _UnsubscribeOp
+    | _AckOp
+    | _ReleaseOp
+    | _NackOp
+    | _ExtendOp
+)
+
+
+def parse(text: str) -> tuple[int, Frame | Unreadable]:
+    """Request number and frame of one text message; what cannot be read comes as `Unreadable`."""
+    try:
+        op = _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return 0, Unreadable(0, f"no request of this interface: {error}")
+    try:
+        return op.id, op.frame()
+    except (ProtocolError, UnicodeEncodeError) as error:
+        return op.id, Unreadable(op.id, str(error))
+
+
+def render(request: int, frame: Frame) -> str:
+    """A server's frame as text."""
+    return msgspec.json.encode(_fields(request, frame)).decode()
+
+
+def _fields(request: int, frame: Frame) -> dict[str, Any]:
+    match frame:
+        case Sent():
+            return {"op": "sent", "id": request, **_sent(frame)}
+        case Deliver():
+            return {"op": "deliver", "subscription": request, "messages": _messages(frame)}
+        case Result():
+            return {"op": "result", "id": request, "results": _results(frame)}
+        case Subscribed():
+            held = [receipt_text(receipt) for receipt in frame.held]
+            return {"op": "subscribed", "id": request, "held": held}
+        case Error() | Welcome():
+            name = type(frame).__name__.lower()
+            return {"op": name, "id": request, **msgspec.structs.asdict(frame)}
+    raise ProtocolError(f"{type(frame).__name__} is no frame of a server")
+
+
+def parse_receipt(text: str) -> Receipt:
+    """`topic:queue:offset:serial`, the serial in hex; raises ProtocolError."""
+    parts = text.rsplit(":", RECEIPT_PARTS - 1)
+    try:
+        topic, queue, offset, serial = parts
+        return topic, int(queue), int(offset), int(serial, 16)
+    except ValueError:
+        raise ProtocolError(f"{text[:100]!r} is no receipt; send it back as it came") from None
+
+
+def receipt_text(receipt: Receipt) -> str:
+    """The text form of a receipt, the same as in the REST interface."""
+    topic, queue, offset, serial = receipt
+    return f"{topic}:{queue}:{offset}:{serial:x}"
+
+
+def _promise(name: str) -> int:
+    try:
+        return PromiseCode[name.upper()] if name else PromiseCode.DEFAULT
+    except KeyError:
+        raise ProtocolError(f'promise {name!r} is unknown; say "stored" or "flushed"') from None
+
+
+def _body(message: TextMessage) -> bytes:
+    if message.encoding == "utf-8":
+        return message.body.encode()
+    if message.encoding != "base64":
+        raise ProtocolError(f'encoding {message.encoding!r} is unknown; say "utf-8" or "base64"')
+    try:
+        return base64.b64decode(message.body, validate=True)
+    except (binascii.Error, ValueError):
+        raise ProtocolError("a body is no base64") from None
+
+
+def _sent(frame: Sent) -> dict[str, Any]:
+    rows = zip(frame.queues, frame.offsets, frame.positions, frame.ids, strict=True)
+    return {
+        "promise": PromiseCode(frame.promise).name.lower(),
+        "messages": [
+            {"message_id": name, "queue": queue, "offset": str(offset), "position": str(position)}
+            for queue, offset, position, name in rows
+        ],
+    }
+
+
+def _results(frame: Result) -> list[dict[str, Any]]:
+    rows = zip(frame.results, frame.invisible_until_ms, strict=True)
+    return [
+        {"result": ResultCode(result).name.lower(), **({"invisible_until_ms": ms} if ms else {})}
+        for result, ms in rows
+    ]
+
+
+def _messages(frame: Deliver) -> list[dict[str, Any]]:
+    shown = []
+    for index, receipt in enumerate(frame.receipts):
+        body, encoding = _text_body(frame.bodies[index])
+        shown.append(
+            {
+                "receipt": receipt_text(receipt),
+                "attempt": frame.attempts[index],
+                "invisible_until_ms": frame.invisible_until_ms[index],
+                "topic": receipt[0],
+                "queue": receipt[1],
+                "offset": str(receipt[2]),
+                "born_ms": frame.born_ms[index],
+                "stored_ms": frame.stored_ms[index],
+                "properties": split_properties(frame.properties[index]),
+                "body": body,
+                "encoding": encoding,
+            }
+        )
+    return shown
+
+
+def _text_body(body: bytes) -> tuple[str, str]:
+    try:
+        return body.decode(), "utf-8"
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), "base64"

@@ -1,0 +1,87 @@
+"""Settings: three places, one list of names, and no guessing."""
+
+from pathlib import Path
+
+import pytest
+
+from app.settings import SettingsError, is_loopback, load
+from engine.message import Promise
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "kitemq.toml"
+    config.write_text('port = 1\nhost = "127.0.0.2"\ndefault_queues = 1\npromise = "flushed"\n')
+    environ = {"KITEMQ_PORT": "2", "KITEMQ_HOST": "127.0.0.3", "OTHER": "x"}
+    settings = load({"port": "3"}, config=config, environ=environ)
+    assert (settings.port, settings.host, settings.default_queues) == (3, "127.0.0.3", 1)
+    assert settings.promise is Promise.FLUSHED
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
+    config = tmp_path / "kitemq.toml"
+    config.write_text('allowed_hosts = ["a.example", "b.example"]\n')
+    settings = load(environ={"KITEMQ_CONFIG": str(config)})
+    assert settings.allowed_hosts == ("a.example", "b.example")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("port", "8_081", 8081),
+        ("flush_interval_s", "0.25", 0.25),
+        ("auto_create_topics", "no", False),
+        ("auto_create_groups", "TRUE", True),
+        ("data", "/var/lib/kitemq", Path("/var/lib/kitemq")),
+        (
+            "allowed_origins",
+            "https://a.example, https://b.example",
+            ("https://a.example", "https://b.example"),
+        ),
+    ],
+)
+def test_each_kind_of_value_is_read_from_text(name: str, text: str, value: object) -> None:
+    assert getattr(load({name: text}, environ={}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"KITEMQ_PROT": "1"}, ["'prot'", "environment", "'port'"]),
+        ({"KITEMQ_PORT": "many"}, ["'port'", "'many'", "a whole number"]),
+        ({"KITEMQ_PORT": "70000"}, ["'port'", "0 to 65535"]),
+        ({"KITEMQ_PROMISE": "maybe"}, ["'promise'", "stored or flushed"]),
+        ({"KITEMQ_AUTO_CREATE_TOPICS": "perhaps"}, ["true or false"]),
+        ({"KITEMQ_SEGMENT_BYTES": "-1"}, ["'segment_bytes'", "0 or more"]),
+        ({"KITEMQ_LOG_LEVEL": "loud"}, ["debug, info, warning or error"]),
+        ({"KITEMQ_CONFIG": "/does/not/exist.toml"}, ["/does/not/exist.toml", "does not exist"]),
+    ],
+)
+def test_what_is_wrong_refuses_to_start_and_says_what_is_right(
+    environ: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(environ=environ)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["prot = 1", "port = true", "port = 1.5", "port = ["])
+def test_a_file_with_a_mistake_refuses_to_start(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "kitemq.toml"
+    config.write_text(text)
+    with pytest.raises(SettingsError):
+        load(config=config, environ={})
+
+
+def test_the_clients_own_names_in_the_environment_do_no_harm() -> None:
+    assert load(environ={"KITEMQ_URL": "http://127.0.0.1:8080"}).port == 8080
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
+def test_loopback_is_known_in_each_of_its_forms(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.0.1", "example.org"])
+def test_nothing_else_counts_as_loopback(host: str) -> None:
+    assert not is_loopback(host)

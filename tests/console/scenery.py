@@ -1,0 +1,119 @@
+"""A server's worth of traffic for the console's tests and pictures, sent through the API."""
+
+import json
+from typing import Any
+
+import httpx
+
+DEAD_GROUP = "billing"
+SCRIPT_BODY = "<script>alert(1)</script>"
+HTMX_BODY = '<div hx-get="/evil" hx-trigger="load">swap me</div>'
+NAMES = ("Ada Lovelace", "Grace Hopper", "Radia Perlman", "Barbara Liskov", "Frances Allen")
+TAGS = ("created", "paid", "shipped", "cancelled")
+TOPICS = (
+    ("orders", "NORMAL"),
+    ("payments", "FIFO"),
+    ("shipments", "NORMAL"),
+    ("reminders", "DELAY"),
+    ("stock-levels", "NORMAL"),
+    ("user-events", "NORMAL"),
+)
+ERRORS = (
+    "ValueError: total is missing in line 3",
+    "TimeoutError: the payment service did not answer within 5 s",
+    "KeyError: 'customer'",
+)
+
+
+def order(number: int) -> dict[str, Any]:
+    """A message as the API takes it."""
+    body = {
+        "order": 1000 + number,
+        "customer": {"id": number % 77, "name": NAMES[number % 5], "vip": number % 3 == 0},
+        "lines": [{"sku": f"K-{number % 9}", "quantity": number % 4 + 1, "price": 9.5}],
+        "total": 9.5 * (number % 4 + 1),
+        "note": None,
+    }
+    return {
+        "body": json.dumps(body),
+        "tag": TAGS[number % 4],
+        "keys": [str(1000 + number)],
+        "properties": {"source": "shop", "region": "eu"},
+    }
+
+
+class Scenery:
+    """Sends traffic to the server at `base`."""
+
+    def __init__(self, base: str) -> None:
+        self._api = httpx.Client(base_url=f"{base}/api/v1", timeout=30)
+
+    def close(self) -> None:
+        self._api.close()
+
+    def post(self, path: str, content: object) -> Any:
+        answer = self._api.post(path, json=content)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def send(self, topic: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Send messages; their ids and places."""
+        answer = self.post(f"/topics/{topic}/messages", {"messages": messages})
+        stored: list[dict[str, Any]] = answer["messages"]
+        return stored
+
+    def receive(self, group: str, topic: str, count: int) -> list[dict[str, Any]]:
+        answer = self.post(
+            f"/groups/{group}/receive",
+            {"topic": topic, "max": count, "invisible_ms": 600_000, "client": f"{group}-1"},
+        )
+        deliveries: list[dict[str, Any]] = answer["deliveries"]
+        return deliveries
+
+    def ack(self, group: str, deliveries: list[dict[str, Any]]) -> None:
+        if deliveries:
+            receipts = [delivery["receipt"] for delivery in deliveries]
+            self.post(f"/groups/{group}/ack", {"receipts": receipts})
+
+    def build(self) -> None:
+        """Topics of each type, a healthy group, one in arrears, one with dead letters."""
+        for name, kind in TOPICS:
+            self.post("/topics", {"name": name, "type": kind})
+        self.post("/groups", {"name": DEAD_GROUP, "retry_max": 0})
+        for first in range(0, 400, 20):
+            self.send("orders", [order(number) for number in range(first, first + 20)])
+        self.send("shipments", [order(number) for number in range(120)])
+        clicks = [{"body": f"click {n}", "tag": "click", "queue": n % 4} for n in range(250)]
+        self.send("user-events", clicks)
+        self.send(
+            "payments",
+            [
+                {"body": f"payment {n}", "message_group": f"customer-{n % 7}", "tag": "paid"}
+                for n in range(60)
+            ],
+        )
+        self.send("reminders", [{"body": "remember me", "delay_level": 18}])
+        self.send(
+            "orders",
+            [
+                {"body": SCRIPT_BODY, "tag": "odd"},
+                {"body": HTMX_BODY, "tag": "odd", "keys": ["<b>key</b>"]},
+                {"body": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB", "encoding": "base64"},
+            ],
+        )
+        self.consume()
+
+    def consume(self) -> None:
+        """Groups at different places: done, behind, in flight, failing."""
+        for _ in range(3):
+            self.ack("analytics", self.receive("analytics", "user-events", 200))
+        self.ack("warehouse", self.receive("warehouse", "orders", 150))
+        self.receive("warehouse", "shipments", 12)
+        self.receive("mailer", "payments", 1)
+        failed = self.receive(DEAD_GROUP, "orders", 9)
+        nacks = [
+            {"receipt": delivery["receipt"], "error": ERRORS[number % 3]}
+            for number, delivery in enumerate(failed)
+        ]
+        self.post(f"/groups/{DEAD_GROUP}/nack", {"nacks": nacks, "client": f"{DEAD_GROUP}-1"})
+        self.ack(DEAD_GROUP, self.receive(DEAD_GROUP, "orders", 120))

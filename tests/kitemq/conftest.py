@@ -1,0 +1,23 @@
+"""A live server for each story of the SDK."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live import LiveServer
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    live = LiveServer(tmp_path / "data")
+    live.start()
+    try:
+        yield live
+    finally:
+        live.stop()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

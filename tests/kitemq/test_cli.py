@@ -1,0 +1,293 @@
+"""The command line, as a person and as a script see it: output, exit codes, errors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kitemq import Client
+from kitemq.cli import main
+from tests.live import LiveServer
+
+OK, FAILED, REFUSED, PARTIAL, UNREACHABLE = range(5)
+
+
+def kitemq(server: LiveServer | None, *arguments: str, stdin: str = "") -> Any:
+    """Run the command in a process of its own."""
+    url = server.url if server else "http://127.0.0.1:9"
+    return subprocess.run(
+        [sys.executable, "-m", "kitemq", *arguments],
+        env={**os.environ, "KITEMQ_SERVER": url},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def inside(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """Run the command in this process: quicker."""
+    code = main(["--server", server.url, *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_lines_of_standard_input_become_messages_and_come_out_again(server: LiveServer) -> None:
+    sent = kitemq(server, "produce", "t", "--tag", "a", stdin="one\ntwo\n\nthree\n")
+    assert sent.returncode == OK, sent.stderr
+    assert documents(sent.stdout)[0] | {"seconds": 0} == {"sent": 3, "failed": 0, "seconds": 0}
+    got = kitemq(server, "consume", "g", "t", "--count", "3")
+    assert got.returncode == OK, got.stderr
+    assert sorted(row["body"] for row in documents(got.stdout)) == ["one", "three", "two"]
+    assert "3 received" in got.stderr
+    with Client(server.url) as client:
+        assert client.lag("g")["count"] == 0
+
+
+def test_one_body_says_where_it_stands(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = inside(
+        server, capsys, "produce", "t", "--body", "x", "--key", "k", "--property", "a=b"
+    )
+    assert code == OK
+    (row,) = documents(out)
+    assert (row["topic"], row["offset"], row["promise"]) == ("t", "0", "stored")
+    with Client(server.url) as client:
+        (found,) = client.find_by_key("t", "k")
+    assert (found["message_id"], found["properties"]) == (row["message_id"], {"a": "b"})
+
+
+def test_count_and_file_send_the_same_many_times(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "body"
+    path.write_bytes(b"\x00\xff")
+    code, out, _ = inside(server, capsys, "produce", "t", "--file", str(path), "--count", "5")
+    assert code == OK
+    assert documents(out)[0]["sent"] == 5
+
+
+def test_what_the_server_refuses_exits_2_with_field_and_remedy(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = inside(server, capsys, "produce", "t", "--body", "x", "--tag", "a|b")
+    assert (code, out) == (REFUSED, "")
+    assert "tag" in err
+    code, _, err = inside(server, capsys, "topics", "show", "nowhere")
+    assert code == REFUSED
+    assert "topic_not_found" in err
+
+
+def test_part_of_the_lines_refused_exits_3(server: LiveServer) -> None:
+    with Client(server.url) as client:
+        client.create_topic("small")
+    long = "x" * (4 * 1024 * 1024 + 1)
+    ran = kitemq(server, "produce", "small", stdin=f"fine\n{long}\nfine too\n")
+    assert ran.returncode == PARTIAL, ran.stderr
+    assert documents(ran.stdout)[0]["sent"] == 2
+    assert "1 not sent" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("produce", "t", "--body", "x"), ("topics", "list"), ("consume", "g", "t"), ("tail", "t"),
+     ("bench",)],
+)  # fmt: skip
+def test_without_a_server_it_exits_4_and_says_how_to_start_one(arguments: tuple[str, ...]) -> None:
+    ran = kitemq(None, *arguments)
+    assert ran.returncode == UNREACHABLE, ran.stderr
+    assert "kitemq serve" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("dance",), ("produce",), ("produce", "t", "--body", "x", "--property", "novalue"),
+     ("--server", "ftp://x", "topics", "list"), ("serve", "--listen", "8080"),
+     ("serve", "--set", "novalue"), ("serve", "--set", "no_such_setting=1")],
+)  # fmt: skip
+def test_wrong_usage_exits_2(server: LiveServer, arguments: tuple[str, ...]) -> None:
+    ran = kitemq(server, *arguments)
+    assert ran.returncode == REFUSED, ran.stderr
+    assert ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_topics_can_be_made_shown_changed_listed_and_deleted(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = inside(server, capsys, "topics", "create", "t", "--queues", "2")
+    assert (code, documents(out)[0]["read_queues"]) == (OK, 2)
+    code, _, err = inside(server, capsys, "topics", "create", "t")
+    assert code == REFUSED
+    assert "conflict" in err
+    code, out, _ = inside(server, capsys, "topics", "change", "t", "--permission", "4")
+    assert documents(out)[0]["permission"] == 4
+    code, out, _ = inside(server, capsys, "topics", "list")
+    assert [row["name"] for row in documents(out)] == ["t"]
+    code, _, err = inside(server, capsys, "topics", "delete", "t")
+    assert code == REFUSED
+    assert "--yes" in err
+    code, out, _ = inside(server, capsys, "topics", "delete", "t", "--yes")
+    assert (code, documents(out)) == (OK, [{"deleted": "t"}])
+
+
+def test_groups_can_be_made_looked_at_reset_and_deleted(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside(server, capsys, "produce", "t", "--body", "x", "--count", "4")
+    inside(server, capsys, "groups", "create", "g", "--retry-max", "3")
+    code, out, _ = inside(server, capsys, "groups", "show", "g")
+    assert (code, documents(out)[0]["retry_max"]) == (OK, 3)
+    code, _, _ = inside(server, capsys, "consume", "g", "t", "--count", "4")
+    code, out, _ = inside(server, capsys, "groups", "lag", "g")
+    assert documents(out)[0]["count"] == 0
+    code, out, _ = inside(server, capsys, "groups", "reset", "g", "t", "--to", "earliest", "--yes")
+    assert code == OK
+    code, out, _ = inside(server, capsys, "groups", "lag", "g")
+    assert documents(out)[0]["count"] == 4
+    code, _, err = inside(server, capsys, "groups", "reset", "g", "t", "--to", "noon", "--yes")
+    assert code == REFUSED
+    assert "earliest" in err
+    code, out, _ = inside(server, capsys, "groups", "change", "g", "--paused")
+    assert documents(out)[0]["consume_enabled"] is False
+    code, out, _ = inside(server, capsys, "groups", "delete", "g", "--yes")
+    assert code == OK
+    code, out, _ = inside(server, capsys, "groups", "list")
+    assert documents(out) == []
+
+
+def test_tables_are_for_people(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
+    inside(server, capsys, "topics", "create", "orders")
+    code, out, _ = inside(server, capsys, "--table", "topics", "list")
+    assert code == OK
+    assert out.splitlines()[0].split()[:2] == ["NAME", "TYPE"]
+    assert out.splitlines()[1].startswith("orders")
+    _, out, _ = inside(server, capsys, "--table", "topics", "show", "orders")
+    assert "QUEUE" in out
+
+
+def test_no_ack_puts_messages_back(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
+    inside(server, capsys, "produce", "t", "--body", "x")
+    code, out, _ = inside(server, capsys, "consume", "g", "t", "--count", "1", "--no-ack")
+    assert (code, len(documents(out))) == (OK, 1)
+    with Client(server.url) as client:
+        lag = client.lag("g")
+    assert (lag["count"], lag["inflight"]) == (1, 0)
+
+
+def test_consume_ends_when_nothing_comes(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside(server, capsys, "topics", "create", "t")
+    code, out, err = inside(server, capsys, "consume", "g", "t", "--timeout", "0.05")
+    assert (code, out) == (OK, "")
+    assert "0 received" in err
+
+
+def test_tail_shows_what_is_there_and_what_comes_and_consumes_nothing(
+    server: LiveServer,
+) -> None:
+    with Client(server.url) as client:
+        client.send("t", [{"body": f"{number}", "queue": 0} for number in range(3)])
+    process = start(server, "tail", "t", "--last", "1", "--count", "2")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["body"] == "2"
+    with Client(server.url) as client:
+        client.send("t", [{"body": "new", "queue": 1}])
+        assert json.loads(process.stdout.readline())["body"] == "new"
+        assert process.wait(10) == OK
+        assert list(client.groups()) == []
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
+    server: LiveServer, stop: signal.Signals
+) -> None:
+    with Client(server.url) as client:
+        client.send("t", [{"body": "x"}])
+    process = start(server, "consume", "g", "t")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["body"] == "x"
+    process.send_signal(stop)
+    assert process.wait(10) in (OK, 130)
+    process.stdout.close()
+    with Client(server.url) as client:
+        assert client.lag("g")["inflight"] == 0
+
+
+def test_a_reader_that_has_enough_is_no_error(server: LiveServer) -> None:
+    with Client(server.url) as client:
+        client.send("t", [{"body": "x" * 1000} for _ in range(500)])
+    process = start(server, "tail", "t", "--from-start")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    timer = threading.Timer(20, process.kill)
+    timer.start()
+    assert process.wait(30) == OK
+    timer.cancel()
+
+
+def test_bench_measures_and_cleans_up(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = inside(server, capsys, "bench", "--count", "2000", "--size", "10")
+    assert code == OK
+    rows = documents(out)
+    assert [row["line"] for row in rows] == ["produce", "consume", "send and wait"]
+    assert all(row["messages_per_s"] > 0 for row in rows)
+    with Client(server.url) as client:
+        assert list(client.topics()) == []
+
+
+def test_a_store_is_verified_while_its_server_runs(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inside(server, capsys, "produce", "t", "--body", "x", "--count", "7")
+    code, out, _ = inside(server, capsys, "store", "verify", str(tmp_path / "data"))
+    (report,) = documents(out)
+    assert (code, report["sound"], report["records"]) == (OK, True, 7)
+
+
+def test_a_damaged_store_exits_1_and_a_missing_one_2(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inside(server, capsys, "produce", "t", "--body", "original", "--count", "3")
+    server.stop()
+    (segment,) = (tmp_path / "data" / "commitlog").iterdir()
+    with segment.open("r+b") as file:
+        at = file.read(4096).index(b"original")
+        file.seek(at)
+        file.write(b"tampered")
+    code, out, err = inside(server, capsys, "store", "verify", str(tmp_path / "data"))
+    assert (code, documents(out)[0]["sound"]) == (FAILED, False)
+    assert err
+    code, _, err = inside(server, capsys, "store", "verify", str(tmp_path / "nothing"))
+    assert code == REFUSED
+    assert "no commit log" in err
+
+
+def start(server: LiveServer, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "kitemq", *arguments],
+        env={**os.environ, "KITEMQ_SERVER": server.url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )

@@ -1,0 +1,270 @@
+"""Sending: what arrives, what is tried again, what never touches its neighbours."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from kitemq import (
+    AsyncProducer,
+    BufferFull,
+    Client,
+    Invalid,
+    KiteError,
+    Message,
+    Producer,
+    Promise,
+    Stopped,
+    TimedOut,
+    Unreachable,
+)
+from kitemq.connection import Connection
+from protocol.batches import Send, Sent
+from tests.live import LiveServer
+
+pytestmark = pytest.mark.anyio
+
+
+def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
+    """Everything in a topic, queue by queue."""
+    with Client(server.url) as client:
+        queues = client.topic(topic)["queues"]
+        return [
+            message
+            for queue in queues
+            for message in client.pull(topic, queue["queue"], 0, limit=160)["messages"]
+        ]
+
+
+async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer) -> None:
+    async with AsyncProducer(server.url) as producer:
+        result = await producer.send(
+            "orders",
+            b"\x00\xff",
+            tag="paid",
+            keys=["k1", "k2"],
+            properties={"colour": "red"},
+            message_group="order-1",
+            event_ms=1_700_000_000_000,
+            promise="flushed",
+        )
+    assert result.promise is Promise.FLUSHED
+    (found,) = stored(server, "orders")
+    assert (found["message_id"], found["tag"]) == (result.message_id, "paid")
+    assert (found["keys"], found["message_group"]) == (["k1", "k2"], "order-1")
+    assert found["properties"] == {"colour": "red", "KITE_EVENT_MS": "1700000000000"}
+    assert (found["queue"], found["offset"]) == (result.queue, str(result.offset))
+    assert (found["encoding"], found["body"]) == ("base64", "AP8=")
+
+
+async def test_messages_submitted_together_travel_together(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames: list[int] = []
+    request = Connection.request
+
+    def counted(self: Connection, frame: Any) -> Any:
+        if isinstance(frame, Send):
+            frames.append(len(frame.bodies))
+        return request(self, frame)
+
+    monkeypatch.setattr(Connection, "request", counted)
+    async with AsyncProducer(server.url, batch_count_max=400) as producer:
+        results = await producer.send_batch("t", [Message(body=b"%d" % i) for i in range(1000)])
+    assert sum(frames) == 1000
+    assert len(frames) == 3
+    assert len({result.message_id for result in results}) == 1000
+
+
+async def test_a_refused_message_does_not_touch_those_sent_with_it(server: LiveServer) -> None:
+    async with AsyncProducer(server.url) as producer:
+        futures = [
+            await producer.submit("t", b"%d" % i, tag="no | tag" if i == 3 else "fine")
+            for i in range(8)
+        ]
+        results = await asyncio.gather(*futures, return_exceptions=True)
+    refused = results.pop(3)
+    assert isinstance(refused, Invalid)
+    assert refused.field == "tag"
+    assert not any(isinstance(result, BaseException) for result in results)
+    assert sorted(message["body"] for message in stored(server, "t")) == list("0124567")
+
+
+async def test_what_fits_into_no_frame_is_refused_alone(server: LiveServer) -> None:
+    async with AsyncProducer(server.url) as producer:
+        futures = [
+            await producer.submit("t", b"x", properties={"a": "\ud800"} if i == 2 else None)
+            for i in range(5)
+        ]
+        results = await asyncio.gather(*futures, return_exceptions=True)
+    assert [isinstance(result, Invalid) for result in results] == [i == 2 for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [({"keys": "a b"}, "keys"), ({"properties": {"n": 1}}, "properties.n")],
+)
+async def test_what_cannot_be_sent_is_refused_before_it_is_queued(
+    server: LiveServer, fields: dict[str, Any], field: str
+) -> None:
+    async with AsyncProducer(server.url) as producer:
+        with pytest.raises(Invalid) as refused:
+            await producer.submit("t", b"x", **fields)
+        assert refused.value.field == field
+        assert producer.buffered_bytes == 0
+
+
+async def test_a_closed_topic_refuses_with_the_reason(server: LiveServer) -> None:
+    with Client(server.url) as client:
+        client.create_topic("readonly", permission=4)
+    async with AsyncProducer(server.url) as producer:
+        with pytest.raises(KiteError, match="not open for writing"):
+            await producer.send("readonly", b"x")
+
+
+async def test_without_a_server_start_says_so_and_what_to_do() -> None:
+    with pytest.raises(Unreachable, match="kitemq serve"):
+        await AsyncProducer("http://127.0.0.1:9", connect_timeout_s=2).start()
+
+
+async def test_what_is_sent_while_the_server_is_away_goes_when_it_is_back(
+    server: LiveServer,
+) -> None:
+    async with AsyncProducer(server.url) as producer:
+        await producer.send("t", b"before", message_group="g")
+        await asyncio.to_thread(server.stop)
+        futures = [await producer.submit("t", b"%02d" % i, message_group="g") for i in range(20)]
+        await asyncio.to_thread(server.start)
+        results = await asyncio.gather(*futures)
+    offsets = [result.offset for result in results]
+    assert offsets == sorted(offsets)
+    bodies = [message["body"] for message in stored(server, "t")]
+    assert bodies == ["before", *(f"{i:02d}" for i in range(20))]
+
+
+async def test_a_server_that_stays_away_fails_the_send_in_time(server: LiveServer) -> None:
+    async with AsyncProducer(server.url, timeout_s=0.3) as producer:
+        await producer.send("t", b"before")
+        await asyncio.to_thread(server.stop)
+        with pytest.raises(Unreachable):
+            async with asyncio.timeout(5):
+                await producer.send("t", b"lost")
+        assert producer.buffered_bytes == 0
+
+
+async def test_a_batch_whose_answer_was_lost_is_repeated_under_the_same_ids(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_frame = Connection._on_frame
+    lost: list[int] = []
+
+    def losing(self: Connection, number: int, frame: Any) -> None:
+        if isinstance(frame, Sent) and not lost:
+            lost.append(number)
+            self.abort()
+            return
+        on_frame(self, number, frame)
+
+    monkeypatch.setattr(Connection, "_on_frame", losing)
+    async with AsyncProducer(server.url) as producer:
+        result = await producer.send("t", b"x")
+    assert lost
+    ids = [message["message_id"] for message in stored(server, "t")]
+    assert ids == [result.message_id] * 2
+
+
+async def test_a_full_buffer_makes_submit_wait_and_submit_nowait_raise(
+    server: LiveServer,
+) -> None:
+    async with AsyncProducer(server.url, buffer_bytes_max=1000) as producer:
+        await producer.send("t", b"x")
+        await asyncio.to_thread(server.stop)
+        first = await producer.submit("t", bytes(2000))
+        with pytest.raises(BufferFull):
+            producer.submit_nowait("t", Message(body=b"y"))
+        waiting = asyncio.create_task(producer.send("t", b"y"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await asyncio.to_thread(server.start)
+        await first
+        assert (await waiting).offset >= 0
+
+
+async def test_flush_waits_for_all_and_says_when_it_took_too_long(server: LiveServer) -> None:
+    async with AsyncProducer(server.url, timeout_s=1) as producer:
+        future = await producer.submit("t", b"x")
+        await producer.flush(5)
+        assert future.done()
+        await asyncio.to_thread(server.stop)
+        late = await producer.submit("t", b"y")
+        with pytest.raises(TimedOut):
+            await producer.flush(0.05)
+        with pytest.raises(Unreachable):
+            await late
+
+
+async def test_a_stopped_producer_fails_what_it_could_not_send(server: LiveServer) -> None:
+    producer = AsyncProducer(server.url)
+    await producer.start()
+    await producer.send("t", b"x")
+    await asyncio.to_thread(server.stop)
+    future = await producer.submit("t", b"y")
+    await producer.stop(timeout_s=0.05)
+    with pytest.raises(Stopped):
+        await future
+    with pytest.raises(Stopped):
+        await producer.submit("t", b"z")
+
+
+async def test_linger_gathers_what_comes_meanwhile(server: LiveServer) -> None:
+    async with AsyncProducer(server.url, linger_ms=50) as producer:
+        first = await producer.submit("t", b"1")
+        await asyncio.sleep(0.005)
+        second = await producer.submit("t", b"2")
+        results = await asyncio.gather(first, second)
+    assert results[1].position - results[0].position < 1000
+    assert results[0].queue == results[1].queue  # one batch stays together
+
+
+def test_threads_share_a_synchronous_producer(server: LiveServer) -> None:
+    with Producer(server.url) as producer:
+        results: list[Any] = []
+
+        def work(number: int) -> None:
+            futures = [producer.submit("t", f"{number}-{i}") for i in range(50)]
+            results.extend(future.result(10) for future in futures)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert producer.send("t", b"last").topic == "t"
+    assert len({result.message_id for result in results}) == 200
+    with pytest.raises(Stopped):
+        producer.submit("t", b"too late")
+
+
+def test_a_synchronous_producer_waits_for_room_and_stops_cleanly(server: LiveServer) -> None:
+    with Producer(server.url, buffer_bytes_max=20_000) as producer:
+        futures = [producer.submit("t", bytes(range(1, 201))) for _ in range(500)]
+        producer.flush(20)
+        assert all(future.done() for future in futures)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"linger_ms": -1}, "linger_ms"),
+        ({"batch_count_max": 0}, "batch_count_max"),
+        ({"batch_bytes_max": 5 * 1024 * 1024}, "batch_bytes_max"),
+        ({"inflight_max": 65}, "inflight_max"),
+        ({"timeout_s": 0}, "timeout_s"),
+    ],
+)
+def test_a_setting_out_of_its_range_is_named(settings: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        Producer("http://127.0.0.1:9", **settings)
+    assert refused.value.field == field

@@ -1,0 +1,94 @@
+"""A real server on a real port, in a thread: for the doors that only a socket can test."""
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.main import create_app
+from app.settings import Settings
+
+START_TIMEOUT_S = 20.0
+
+
+class LiveServer:
+    """Starts, stops and starts again on the same port and data."""
+
+    def __init__(self, data: Path, **changes: Any) -> None:
+        self._settings = Settings(data=data, disk_free_min_bytes=0, **changes)
+        self._thread: threading.Thread | None = None
+        self._server: uvicorn.Server | None = None
+        self.port = 0
+        self.app: FastAPI | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def socket_url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/ws/v1"
+
+    def start(self) -> None:
+        """Listen, open the data directory, and be ready."""
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        listener.listen(128)
+        self.port = listener.getsockname()[1]
+        app = self.app = create_app(self._settings)
+        config = uvicorn.Config(
+            app,
+            ws="websockets-sansio",
+            ws_max_size=self._settings.request_bytes_max,
+            ws_per_message_deflate=False,
+            lifespan="on",
+            log_config=None,
+            timeout_graceful_shutdown=5,
+        )
+        self._server = uvicorn.Server(config)
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(listener, ready), daemon=True)
+        self._thread.start()
+        assert ready.wait(START_TIMEOUT_S), "the server did not start"
+
+    def stop(self) -> None:
+        """Stop in order; everything kept stays in the data directory."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(START_TIMEOUT_S)
+            assert not self._thread.is_alive(), "the server did not stop"
+            self._server = None
+
+    def call(self, work: Any) -> Any:
+        """Run a function on the server's thread, which owns the engine; its result."""
+        assert self.loop is not None
+
+        async def run() -> Any:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    @property
+    def broker(self) -> Any:
+        assert self.app is not None
+        return self.app.state.host.broker
+
+    def _run(self, listener: socket.socket, ready: threading.Event) -> None:
+        async def main() -> None:
+            assert self._server is not None
+            self.loop = asyncio.get_running_loop()
+            serving = asyncio.create_task(self._server.serve(sockets=[listener]))
+            while not self._server.started and not serving.done():
+                await asyncio.sleep(0.005)
+            if self._server.started:
+                ready.set()
+            await serving
+
+        with listener:
+            asyncio.run(main())

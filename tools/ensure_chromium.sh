@@ -1,0 +1,16 @@
+#!/bin/sh
+# The browser tests drive Debian's Chromium. Where it is missing and can be installed, install it;
+# where it cannot, say so: those tests are then skipped, and in CI that is a failure.
+set -eu
+
+if [ -x /usr/bin/chromium ]; then exit 0; fi
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "Chromium is missing; installing it for the browser tests."
+    export DEBIAN_FRONTEND=noninteractive
+    if apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; then exit 0; fi
+fi
+
+echo "Chromium is missing and could not be installed: the browser tests cannot run." >&2
+echo "Install it (on Debian: apt-get install chromium) and run make test again." >&2
+if [ "${CI:-}" = true ]; then exit 1; fi
