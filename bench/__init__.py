@@ -1,0 +1,1 @@
+"""Speed and endurance of a real server: `make bench` and `make soak`."""

@@ -1,0 +1,101 @@
+"""`make bench`: measure KiteMQ and, where they are installed, its peers in the same run.
+
+Prints two Markdown tables, every figure and every target, and writes both with what they were
+measured on to a dated JSON file in `bench/results/`. Exit status 1 where a line could not be
+measured; a missed target is no failure.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import report
+from bench.figures import FIGURE_HEAD, Figure, figure_row
+from bench.line import FULL, QUICK, Line, Scale
+from bench.lines import LINES
+from bench.server import PROFILE_ENV
+
+
+def main() -> int:
+    """Run the lines that were asked for."""
+    parser = _parser()
+    asked = parser.parse_args()
+    if asked.docs and (asked.only or asked.quick):
+        parser.error("--docs wants the whole result: leave out --only and --quick")
+    lines = [line for line in LINES if not asked.only or asked.only in line.name]
+    if asked.list or not lines:
+        for line in LINES:
+            print(f"{line.name:20} {line.title}")
+        return 0 if asked.list else 2
+    # Whoever ends us wants the servers ended too.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+    if asked.profile:
+        os.environ[PROFILE_ENV] = str(asked.profile.absolute())
+    about = report.surroundings()
+    print(f"{report.introduction(about)}\n\n{FIGURE_HEAD}", flush=True)
+    began_s = time.perf_counter()
+    scale = QUICK if asked.quick else FULL
+    with tempfile.TemporaryDirectory(prefix="kitemq-bench-") as folder:
+        measured, failures = run(lines, scale, Path(folder))
+    verdicts = report.verdicts_of(measured)
+    print(report.verdict_table(verdicts))
+    result = report.document(about, scale, measured, failures, verdicts)
+    path = report.write(result, asked.json)
+    if asked.docs:
+        report.publish(about, measured, verdicts)
+    print(f"\n{time.perf_counter() - began_s:.0f} s; written to {path}")
+    return 1 if failures else 0
+
+
+def run(
+    lines: Sequence[Line], scale: Scale, folder: Path
+) -> tuple[report.Measured, dict[str, str]]:
+    """The figures of each line, and why a line has none; one that fails does not stop the rest."""
+    measured: report.Measured = []
+    failures: dict[str, str] = {}
+    for line in lines:
+        try:
+            measured.append((line, measure(line, scale, folder)))
+        except Exception as error:
+            failures[line.name] = f"{type(error).__name__}: {error}"
+            print(f"| {line.name} | failed: {failures[line.name]} | | | | | | |", flush=True)
+    return measured, failures
+
+
+def measure(line: Line, scale: Scale, folder: Path) -> list[Figure]:
+    """Measure one line and print its rows; what it stored is gone afterwards."""
+    compiled = folder / "pycache"
+    compiled.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{line.name}-") as own:
+        (Path(own) / "pycache").symlink_to(compiled)
+        figures = line.measure(scale, Path(own))
+    for figure in figures:
+        print(figure_row(line.name, figure), flush=True)
+    return figures
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="short runs: does it work at all?")
+    parser.add_argument("--only", default="", metavar="NAME", help="lines with NAME in their name")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there")
+    parser.add_argument(
+        "--docs", action="store_true", help="put the tables into docs/benchmarks.md"
+    )
+    parser.add_argument("--list", action="store_true", help="name the lines and stop")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="run our server under cProfile and leave the profile of the last one there",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""KiteMQ's own doors as the load generator needs them."""

@@ -1,0 +1,123 @@
+"""The engine without a door, in a process of its own: `python -m bench.engine_alone`.
+
+It is put together as the server does it, with a small pool of threads for what the kernel may make
+wait, and ticked as often as the server would. Prints one JSON object with microseconds per message.
+"""
+
+import argparse
+import gc
+import json
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from engine.broker import Broker
+from engine.clock import SystemClock
+from engine.config import EngineConfig
+from engine.message import Message
+
+T = TypeVar("T")
+
+APPEND_BATCH = 100
+RECEIVE_BATCH = 256
+WARM_BATCHES = 20
+TICK_EVERY = 50  # batches: some 10 ms
+TOPIC = "bench"
+GROUP = "bench"
+
+
+class HandBackPool:
+    """The engine's pool: threads do the work, `drain` brings the results on our own thread."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(4)
+        self._done: deque[Callable[[], None]] = deque()
+        self._under_way = 0
+
+    def submit(
+        self, work: Callable[[], T], done: Callable[[T | None, Exception | None], None]
+    ) -> None:
+        def finished(future: Future[T]) -> None:
+            error = future.exception()
+            if error is None:
+                self._done.append(lambda: done(future.result(), None))
+            else:
+                known = error if isinstance(error, Exception) else RuntimeError(repr(error))
+                self._done.append(lambda: done(None, known))
+
+        self._under_way += 1
+        self._executor.submit(work).add_done_callback(finished)
+
+    def drain(self) -> None:
+        """Run what came back."""
+        while self._done:
+            self._done.popleft()()
+            self._under_way -= 1
+
+    def close(self) -> None:
+        """Wait for all work and for what its results ask for, then let the threads go."""
+        while self._under_way:
+            time.sleep(0.001)
+            self.drain()
+        self._executor.shutdown()
+
+
+def main() -> None:
+    """Append, receive and acknowledge; print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--body", type=int, default=256)
+    parser.add_argument("--messages", type=int, default=200_000)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kitemq-bench-") as folder:
+        pool = HandBackPool()
+        broker = Broker(EngineConfig(data=Path(folder)), clock=SystemClock(), pool=pool)
+        broker.start()
+        append(broker, pool, asked.body, WARM_BATCHES)
+        batches = max(1, asked.messages // APPEND_BATCH)
+        figures = {
+            "append": timed(lambda: append(broker, pool, asked.body, batches)),
+            "receive_ack": timed(lambda: receive_and_ack(broker, pool)),
+        }
+        pool.close()
+        broker.stop()
+    print(json.dumps(figures))
+
+
+def append(broker: Broker, pool: HandBackPool, body_bytes: int, batches: int) -> int:
+    """Send batches of messages that are made on the spot, as a door makes them."""
+    body = bytes(body_bytes)
+    for number in range(batches):
+        broker.send([Message(TOPIC, body) for _ in range(APPEND_BATCH)])
+        if not number % TICK_EVERY:
+            broker.tick()
+            pool.drain()
+    return batches * APPEND_BATCH
+
+
+def receive_and_ack(broker: Broker, pool: HandBackPool) -> int:
+    """Take everything in batches and acknowledge each batch."""
+    count = number = 0
+    while deliveries := broker.receive(GROUP, {TOPIC: "*"}, count_max=RECEIVE_BATCH, client="b"):
+        broker.ack(GROUP, [delivery.receipt for delivery in deliveries])
+        count += len(deliveries)
+        number += 1
+        if not number % TICK_EVERY:
+            broker.tick()
+            pool.drain()
+    return count
+
+
+def timed(work: Callable[[], int]) -> float:
+    """Microseconds per message."""
+    gc.collect()
+    began_s = time.perf_counter()
+    count = work()
+    return (time.perf_counter() - began_s) / count * 1e6
+
+
+if __name__ == "__main__":
+    main()

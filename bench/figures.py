@@ -1,0 +1,167 @@
+"""What was measured, what was wanted, and how the two compare."""
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+from bench.load import Sample
+
+
+class Unit(NamedTuple):
+    """How a kind of figure is named and written."""
+
+    name: str
+    form: str
+
+
+UNITS = {
+    "rate": Unit("messages/s", ",.0f"),
+    "p50_us": Unit("p50 us", ",.0f"),
+    "p99_us": Unit("p99 us", ",.0f"),
+    "broker_us": Unit("broker us/message", ",.2f"),
+    "delay_ms": Unit("worst loop delay ms", ",.0f"),
+    "ready_s": Unit("s to ready", ".2f"),
+    "memory_mib": Unit("MiB", ",.0f"),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one broker did in one line: medians of its runs; None for what was not looked at."""
+
+    broker: str
+    rate: float | None = None
+    p50_us: float | None = None
+    p99_us: float | None = None
+    broker_us: float | None = None
+    delay_ms: float | None = None
+    ready_s: float | None = None
+    memory_mib: float | None = None
+    rates: tuple[float, ...] = ()  # of each run, to see how far they lie apart
+
+    def value(self, kind: str) -> float | None:
+        """The figure of a kind named in `UNITS`."""
+        found: float | None = getattr(self, kind)
+        return found
+
+
+assert set(UNITS) <= {field.name for field in fields(Figure)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one broker: its sample, and the processor time that the broker used for it."""
+
+    sample: Sample
+    cpu_s: float
+
+
+def figure_of(broker: str, runs: Sequence[Run], delay_ms: float | None) -> Figure:
+    """Medians over the runs, each kind for itself."""
+    rates = [run.sample.messages / run.sample.seconds for run in runs]
+    latencies = [sorted(run.sample.latencies_s) for run in runs if run.sample.latencies_s]
+    return Figure(
+        broker,
+        rate=statistics.median(rates),
+        p50_us=_median_of(quantile(each, 0.50) * 1e6 for each in latencies),
+        p99_us=_median_of(quantile(each, 0.99) * 1e6 for each in latencies),
+        broker_us=statistics.median(run.cpu_s / run.sample.messages * 1e6 for run in runs),
+        delay_ms=delay_ms,
+        rates=tuple(round(rate, 1) for rate in rates),
+    )
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """The value below which `part` of them lie; the list must be in order."""
+    return ordered[min(len(ordered) - 1, math.floor(len(ordered) * part))]
+
+
+def _median_of(values: Iterable[float]) -> float | None:
+    several = list(values)
+    return statistics.median(several) if several else None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One target: a figure of one broker beside a number, or beside a peer's figure."""
+
+    broker: str
+    kind: str
+    limit: float
+    is_most: bool = True  # at most, else at least
+    peer: str = ""
+
+    def target(self) -> str:
+        """The target in words."""
+        sign, unit = "≤" if self.is_most else "≥", UNITS[self.kind]
+        if self.peer:
+            return f"{unit.name} {sign} {self.limit:g} x {self.peer}"
+        return f"{sign} {self.limit:,g} {unit.name}"
+
+    def verdict(self, line: str, figures: Sequence[Figure]) -> "Verdict":
+        """How it came out; `is_met` None where a figure is missing."""
+        by_name = {figure.broker: figure for figure in figures}
+        ours = _value(by_name.get(self.broker), self.kind)
+        theirs = _value(by_name.get(self.peer), self.kind) if self.peer else None
+        beside = theirs if self.peer else self.limit
+        if ours is None or not beside:
+            return Verdict(line, self.broker, self.target(), "-", None, None)
+        ratio = ours / beside
+        wanted = self.limit if self.peer else 1.0
+        is_met = ratio <= wanted if self.is_most else ratio >= wanted
+        unit = UNITS[self.kind]
+        return Verdict(
+            line, self.broker, self.target(), f"{ours:{unit.form}} {unit.name}", ratio, is_met
+        )
+
+
+def _value(figure: Figure | None, kind: str) -> float | None:
+    return None if figure is None else figure.value(kind)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A target, what was measured, and its ratio: to the peer's figure, else to the target."""
+
+    line: str
+    broker: str
+    target: str
+    measured: str
+    ratio: float | None
+    is_met: bool | None
+
+
+FIGURE_HEAD = """\
+| line | broker | messages/s | p50 us | p99 us | broker us/message | worst loop delay ms | other |
+|---|---|---:|---:|---:|---:|---:|---:|"""
+VERDICT_HEAD = """\
+| line | broker | target | measured | ratio | |
+|---|---|---|---:|---:|---|"""
+
+
+def figure_row(line: str, figure: Figure) -> str:
+    """One row under `FIGURE_HEAD`."""
+    kinds = ("rate", "p50_us", "p99_us", "broker_us", "delay_ms")
+    cells = [_cell(figure.value(kind), UNITS[kind]) for kind in kinds]
+    others = [
+        f"{_cell(figure.value(kind), UNITS[kind])} {UNITS[kind].name}"
+        for kind in ("ready_s", "memory_mib")
+        if figure.value(kind) is not None
+    ]
+    return f"| {line} | {figure.broker} | {' | '.join(cells)} | {', '.join(others)} |"
+
+
+def verdict_row(verdict: Verdict) -> str:
+    """One row under `VERDICT_HEAD`."""
+    words = {True: "met", False: "**missed**", None: "not measured"}
+    ratio = "" if verdict.ratio is None else f"{verdict.ratio:.2f}"
+    return (
+        f"| {verdict.line} | {verdict.broker} | {verdict.target} | {verdict.measured} "
+        f"| {ratio} | {words[verdict.is_met]} |"
+    )
+
+
+def _cell(value: float | None, unit: Unit) -> str:
+    return "" if value is None else f"{value:{unit.form}}"

@@ -1,0 +1,119 @@
+"""Lines that look at a broker's life: how soon it is ready, and how much memory it holds."""
+
+import asyncio
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from bench.figures import Check, Figure
+from bench.line import Scale
+from bench.load import LoadError, SendDoor, send_count
+from bench.process import Process
+from bench.server import Server
+
+LINK = re.compile(rb'(?:href|src)="(/[^"]*)"')
+SETTLE_S = 1.0  # after a load, until what it left behind is written and freed
+ASSETS_MAX = 20
+
+Start = Callable[[Path], Process | None]
+
+
+@dataclass(frozen=True)
+class StartLine:
+    """Start with an empty data directory, and the memory held then, the console looked at."""
+
+    name: str
+    title: str
+    starts: dict[str, Start]
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        figures = []
+        for name, start in self.starts.items():
+            ready_s, memory_mib = [], []
+            for number in range(scale.rounds + 1):  # the first one only warms the page cache
+                process = start(folder / f"{self.name}-{name.split()[0]}-{number}")
+                if process is None:
+                    break
+                try:
+                    ready_s.append(process.start())
+                    look_at_console(process)
+                    memory_mib.append(process.memory_mib())
+                finally:
+                    process.stop()
+            if ready_s:
+                figures.append(
+                    Figure(
+                        name,
+                        ready_s=statistics.median(ready_s[1:]),
+                        memory_mib=statistics.median(memory_mib[1:]),
+                    )
+                )
+        return figures
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """A broker that is given a backlog; `window` requests at once."""
+
+    start: Start
+    door: Callable[[int, str], SendDoor]
+    window: int
+
+
+@dataclass(frozen=True)
+class BacklogLine:
+    """Memory with a backlog, then SIGKILL, and the time until it is ready with all of it."""
+
+    name: str
+    title: str
+    keepers: dict[str, Keeper]
+    checks: Sequence[Check] = ()
+    is_killed: bool = True
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        figures = []
+        for name, keeper in self.keepers.items():
+            process = keeper.start(folder / f"{self.name}-{name.split()[0]}")
+            if process is not None:
+                figures.append(self._one(name, keeper, process, scale))
+        return figures
+
+    def _one(self, name: str, keeper: Keeper, process: Process, scale: Scale) -> Figure:
+        ready_s = None
+        with process:
+            before_mib = process.memory_mib()
+            door = keeper.door(process.port, self.name)
+            sent = uvloop.run(_send(process.port, door, keeper.window, scale.kept))
+            time.sleep(SETTLE_S)
+            memory_mib = process.memory_mib()
+            delay_ms = process.worst_delay_ms()
+            if self.is_killed:
+                process.kill()
+                ready_s = process.start()
+                self._look_for_loss(process, sent)
+            else:
+                memory_mib -= before_mib
+        return Figure(name, ready_s=ready_s, memory_mib=memory_mib, delay_ms=delay_ms)
+
+    def _look_for_loss(self, process: Process, sent: int) -> None:
+        if isinstance(process, Server) and process.count(self.name) != sent:
+            raise LoadError(f"{process.count(self.name)} messages of {sent} are left")
+
+
+async def _send(port: int, door: SendDoor, window: int, messages: int) -> int:
+    async with asyncio.timeout(120):
+        return await send_count(port, door, window, messages)
+
+
+def look_at_console(process: Process) -> None:
+    """Load the console's first page and what belongs to it, as a browser would."""
+    if isinstance(process, Server):
+        page = process.get("/")
+        for path in list(dict.fromkeys(LINK.findall(page)))[:ASSETS_MAX]:
+            process.get(path.decode())

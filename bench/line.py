@@ -1,0 +1,172 @@
+"""A line of the benchmark: the same load on ours and on its peers, in turns."""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import uvloop
+
+from bench.figures import Check, Figure, Run, figure_of
+from bench.load import Sample, SendDoor, TakeDoor, send_count, send_for, take_all, through
+from bench.process import Process
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured; everything is bounded by these."""
+
+    rounds: int
+    seconds: float  # of one run that sends
+    warm_s: float
+    backlog: int  # messages of one run that takes
+    travel_s: float  # of one run end to end
+    kept: int  # messages of the backlog that memory and recovery are measured with
+    engine_messages: int
+
+
+FULL = Scale(3, 1.2, 0.2, 150_000, 2.0, 1_000_000, 200_000)
+QUICK = Scale(1, 0.15, 0.0, 2_000, 0.3, 20_000, 4_000)
+
+
+class Turn(NamedTuple):
+    """One run's surroundings: a running broker, a topic that nobody used before, how much."""
+
+    process: Process
+    topic: str
+    scale: Scale
+
+    @property
+    def port(self) -> int:
+        return self.process.port
+
+
+Work = Callable[[Turn], Awaitable[Run]]
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A broker and what it is asked to do; None from `start` where it is not installed."""
+
+    name: str
+    start: Callable[[Path], Process | None]
+    work: Work
+
+
+class Line(Protocol):
+    """Something that is measured under one name."""
+
+    @property
+    def name(self) -> str:
+        """How it is asked for, and found in the results."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """Its targets."""
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        """Measure ours and every peer that is installed; `folder` is ours to write to."""
+
+
+@dataclass(frozen=True)
+class RateLine:
+    """Runs in rounds: one run of each contestant, then the next round. A fresh process for each.
+
+    All contestants are up all the time; they idle while another one runs.
+    """
+
+    name: str
+    title: str
+    contestants: tuple[Contestant, ...]
+    checks: tuple[Check, ...] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        with contextlib.ExitStack() as stack:
+            up: list[tuple[Contestant, Process]] = []
+            for number, contestant in enumerate(self.contestants):
+                process = contestant.start(folder / f"{self.name}-{number}")
+                if process is not None:
+                    up.append((contestant, stack.enter_context(process)))
+            if scale.warm_s:
+                for _, process in up:
+                    process.settle()
+                warm = Scale(1, scale.warm_s, 0.0, 2_000, scale.warm_s, 2_000, 2_000)
+                for contestant, process in up:
+                    run_alone(contestant.work, Turn(process, f"{self.name}-warm", warm))
+            runs: list[list[Run]] = [[] for _ in up]
+            for number in range(scale.rounds):
+                for (contestant, process), done in zip(up, runs, strict=True):
+                    topic = f"{self.name}-{number}"
+                    done.append(run_alone(contestant.work, Turn(process, topic, scale)))
+            return [
+                figure_of(contestant.name, done, process.worst_delay_ms())
+                for (contestant, process), done in zip(up, runs, strict=True)
+            ]
+
+
+def run_alone(work: Work, turn: Turn) -> Run:
+    """One run on an event loop of its own, without the garbage of the one before."""
+    gc.collect()
+
+    async def run() -> Run:
+        async with asyncio.timeout(120):
+            return await work(turn)
+
+    return uvloop.run(run())
+
+
+async def measured(process: Process, load: Awaitable[Sample]) -> Run:
+    """Await `load` and take the broker's processor time beside it."""
+    cpu_s = process.cpu_s()
+    sample = await load
+    return Run(sample, process.cpu_s() - cpu_s)
+
+
+MakeSend = Callable[[Turn], SendDoor]
+MakeTake = Callable[[Turn], TakeDoor]
+
+
+def sending(door: MakeSend, *, window: int = 1, connections: int = 1) -> Work:
+    """Send for a while, with `window` requests unanswered on each connection."""
+
+    async def work(turn: Turn) -> Run:
+        doors = [door(turn) for _ in range(connections)]
+        return await measured(turn.process, send_for(turn.port, doors, window, turn.scale.seconds))
+
+    return work
+
+
+async def fill(turn: Turn, door: MakeSend, window: int) -> int:
+    """Store a backlog in the turn's topic; how many messages it has."""
+    return await send_count(turn.port, door(turn), window, turn.scale.backlog)
+
+
+def taking(send: MakeSend, take: MakeTake, *, window: int) -> Work:
+    """Take and acknowledge a backlog; filling it is not part of the figure."""
+
+    async def work(turn: Turn) -> Run:
+        messages = await fill(turn, send, window)
+        return await measured(turn.process, take_all(turn.port, take(turn), messages))
+
+    return work
+
+
+def travelling(send: MakeSend, take: MakeTake, *, rate: int, less_s: float = 0.0) -> Work:
+    """Send at a steady rate; latency is to having received it, `less_s` taken off."""
+
+    async def work(turn: Turn) -> Run:
+        turn.process.prepare(turn.topic)
+        seconds = turn.scale.travel_s
+        load = through(turn.port, send(turn), take(turn), rate=rate, seconds=seconds)
+        run = await measured(turn.process, load)
+        run.sample.latencies_s[:] = [one - less_s for one in run.sample.latencies_s]
+        return run
+
+    return work

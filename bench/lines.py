@@ -1,0 +1,310 @@
+"""Every line of the benchmark, in the order in which they are run.
+
+To add one: a `RateLine` with ours first and its peers after it, and its targets as `Check`s.
+"""
+
+from pathlib import Path
+
+from bench.alone import APPEND, EngineLine
+from bench.doors.rest import RestSend
+from bench.doors.sdk import sending_by_sdk, taking_by_sdk
+from bench.doors.websocket import SocketSend, SocketTake
+from bench.figures import Check
+from bench.life import BacklogLine, Keeper, StartLine
+from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, travelling
+from bench.peers import nats, redis
+from bench.process import Process
+from bench.server import Server
+from protocol.batches import PromiseCode
+
+BODY = b"x" * 256
+BODY_1K = b"x" * 1024
+BATCH = 256  # messages of one SEND; four of them are 1024 in flight
+SMALL_BATCH = 16  # four of them are 64 in flight
+DELAY_LEVEL_1S = 1
+DELAY_LEVEL_2H = 18
+GROUP = "bench"
+KITE, REST, SDK = "KiteMQ WebSocket", "KiteMQ REST", "KiteMQ SDK"
+KITE_SINGLE = "KiteMQ WebSocket, 1 per frame"
+EVERYSEC, ALWAYS, NATS = "Redis everysec", "Redis always", "NATS JetStream"
+
+
+def start_kite(data: Path) -> Process | None:
+    return Server(data)
+
+
+def start_everysec(data: Path) -> Process | None:
+    return redis.RedisServer(data, "everysec") if redis.is_installed() else None
+
+
+def start_always(data: Path) -> Process | None:
+    return redis.RedisServer(data, "always") if redis.is_installed() else None
+
+
+def start_nats(data: Path) -> Process | None:
+    return nats.NatsServer(data) if nats.is_installed() else None
+
+
+def socket_send(
+    body: bytes = BODY, *, batch: int = 1, flushed: bool = False, delay_level: int = 0
+) -> MakeSend:
+    promise = PromiseCode.FLUSHED if flushed else PromiseCode.STORED
+    return lambda turn: SocketSend(
+        turn.port, turn.topic, body, per_request=batch, promise=promise, delay_level=delay_level
+    )
+
+
+def rest_send(*, batch: int = 0, flushed: bool = False) -> MakeSend:
+    promise = "flushed" if flushed else "stored"
+    return lambda turn: RestSend(turn.port, turn.topic, BODY, per_request=batch, promise=promise)
+
+
+def redis_send(body: bytes = BODY) -> MakeSend:
+    return lambda turn: redis.RedisSend(turn.topic, body)
+
+
+def nats_send(body: bytes = BODY) -> MakeSend:
+    return lambda turn: nats.NatsSend(turn.topic, body)
+
+
+def peers(window: int, *, flushed: bool = False, body: bytes = BODY) -> tuple[Contestant, ...]:
+    """Who else keeps the same promise, with as many messages unanswered."""
+    if flushed:
+        return (Contestant(ALWAYS, start_always, sending(redis_send(body), window=window)),)
+    return (
+        Contestant(EVERYSEC, start_everysec, sending(redis_send(body), window=window)),
+        Contestant(NATS, start_nats, sending(nats_send(body), window=window)),
+    )
+
+
+def kite(name: str, send: MakeSend, *, window: int = 1, connections: int = 1) -> Contestant:
+    return Contestant(name, start_kite, sending(send, window=window, connections=connections))
+
+
+ENGINE = (
+    EngineLine(
+        "engine-256",
+        "Engine alone: batches of 100, 256 B, stored; then receive and ack in batches of 256",
+        256,
+        (Check(APPEND, "broker_us", 1.8),),
+    ),
+    EngineLine("engine-1k", "The same with 1 KiB", 1024),
+)
+
+ONE = (
+    RateLine(
+        "one-stored",
+        "One message at a time, each waited for, 256 B, stored",
+        (kite(KITE, socket_send()), kite(REST, rest_send()), *peers(1)),
+        (
+            Check(KITE, "rate", 0.8, is_most=False, peer=NATS),
+            Check(KITE, "p50_us", 110),
+            Check(REST, "p50_us", 110),
+        ),
+    ),
+    RateLine(
+        "one-flushed",
+        "One message at a time, each waited for, 256 B, flushed",
+        (
+            kite(KITE, socket_send(flushed=True)),
+            kite(REST, rest_send(flushed=True)),
+            *peers(1, flushed=True),
+        ),
+    ),
+)
+
+HTTP = (
+    RateLine(
+        "rest-64",
+        "REST: one message per request on 64 connections, 256 B, stored",
+        (kite(REST, rest_send(), connections=64),),
+        (Check(REST, "rate", 15_000, is_most=False),),
+    ),
+    RateLine(
+        "rest-64-flushed",
+        "REST: one message per request on 64 connections, 256 B, flushed",
+        (kite(REST, rest_send(flushed=True), connections=64),),
+    ),
+    RateLine(
+        "rest-batch",
+        "REST: JSON batches of 100 on 4 connections, 256 B, stored",
+        (kite(REST, rest_send(batch=100), connections=4),),
+        (Check(REST, "rate", 200_000, is_most=False),),
+    ),
+    RateLine(
+        "rest-batch-flushed",
+        "REST: JSON batches of 100 on 4 connections, 256 B, flushed",
+        (kite(REST, rest_send(batch=100, flushed=True), connections=4),),
+    ),
+)
+
+PIPELINED = (
+    RateLine(
+        "ws-64",
+        "64 messages in flight, 256 B, stored",
+        (
+            kite(KITE_SINGLE, socket_send(), window=64),
+            kite(KITE, socket_send(batch=SMALL_BATCH), window=4),
+            *peers(64),
+        ),
+    ),
+    RateLine(
+        "ws-64-flushed",
+        "64 messages in flight, 256 B, flushed",
+        (
+            kite(KITE_SINGLE, socket_send(flushed=True), window=64),
+            kite(KITE, socket_send(batch=SMALL_BATCH, flushed=True), window=4),
+            *peers(64, flushed=True),
+        ),
+        (Check(KITE, "rate", 1.0, is_most=False, peer=ALWAYS),),
+    ),
+    RateLine(
+        "ws-1024",
+        "1024 messages in flight, 256 B, stored",
+        (kite(KITE, socket_send(batch=BATCH), window=4), *peers(1024)),
+        (
+            Check(KITE, "rate", 1.0, is_most=False, peer=EVERYSEC),
+            Check(KITE, "broker_us", 2.5),
+        ),
+    ),
+    RateLine(
+        "ws-1024-1k",
+        "1024 messages in flight, 1 KiB, stored",
+        (
+            kite(KITE, socket_send(BODY_1K, batch=BATCH), window=4),
+            *peers(1024, body=BODY_1K),
+        ),
+    ),
+    RateLine(
+        "ws-1024-flushed",
+        "1024 messages in flight, 256 B, flushed",
+        (kite(KITE, socket_send(batch=BATCH, flushed=True), window=4), *peers(1024, flushed=True)),
+    ),
+    RateLine(
+        "sdk-1024",
+        "1024 messages in flight, 256 B, stored; ours through the Python SDK",
+        (Contestant(SDK, start_kite, sending_by_sdk(BODY, batch=BATCH, tasks=4)), *peers(1024)),
+    ),
+)
+
+TAKING = (
+    RateLine(
+        "consume",
+        "Take a backlog and acknowledge it in batches of up to 256, 256 B",
+        (
+            Contestant(
+                KITE,
+                start_kite,
+                taking(
+                    socket_send(batch=BATCH),
+                    lambda turn: SocketTake(turn.port, turn.topic, GROUP),
+                    window=4,
+                ),
+            ),
+            Contestant(SDK, start_kite, taking_by_sdk(BODY)),
+            Contestant(
+                EVERYSEC,
+                start_everysec,
+                taking(
+                    redis_send(),
+                    lambda turn: redis.RedisTake(turn.topic, GROUP, len(BODY)),
+                    window=1024,
+                ),
+            ),
+            Contestant(
+                NATS,
+                start_nats,
+                taking(nats_send(), lambda turn: nats.NatsTake(turn.topic, GROUP), window=1024),
+            ),
+        ),
+        (
+            Check(KITE, "rate", 1.0, is_most=False, peer=EVERYSEC),
+            Check(KITE, "broker_us", 3.0),
+        ),
+    ),
+    RateLine(
+        "end-to-end",
+        "From sending to having received, 500 messages per second, 256 B, stored",
+        (
+            Contestant(
+                KITE,
+                start_kite,
+                travelling(
+                    socket_send(),
+                    lambda turn: SocketTake(turn.port, turn.topic, GROUP),
+                    rate=500,
+                ),
+            ),
+            Contestant(
+                EVERYSEC,
+                start_everysec,
+                travelling(
+                    redis_send(),
+                    lambda turn: redis.RedisTake(turn.topic, GROUP, len(BODY), blocks=True),
+                    rate=500,
+                ),
+            ),
+            Contestant(
+                NATS,
+                start_nats,
+                travelling(nats_send(), lambda turn: nats.NatsTake(turn.topic, GROUP), rate=500),
+            ),
+        ),
+        (Check(KITE, "p50_us", 200), Check(KITE, "p99_us", 600)),
+    ),
+    RateLine(
+        "delayed",
+        "Lateness of delayed messages (level 1: 1 s), 1,000 due per second, 256 B",
+        (
+            Contestant(
+                KITE,
+                start_kite,
+                travelling(
+                    socket_send(delay_level=DELAY_LEVEL_1S),
+                    lambda turn: SocketTake(turn.port, turn.topic, GROUP),
+                    rate=1000,
+                    less_s=1.0,
+                ),
+            ),
+        ),
+        (Check(KITE, "p99_us", 3_000),),
+    ),
+)
+
+LIFE = (
+    StartLine(
+        "start",
+        "Start to ready with nothing stored; memory then, with the console looked at",
+        {"KiteMQ": start_kite, EVERYSEC: start_everysec, NATS: start_nats},
+        (Check("KiteMQ", "ready_s", 1.0), Check("KiteMQ", "memory_mib", 100)),
+    ),
+    BacklogLine(
+        "backlog",
+        "Memory with 1 M messages of 256 B; ready again after SIGKILL",
+        {
+            "KiteMQ": Keeper(
+                start_kite, lambda port, topic: SocketSend(port, topic, BODY, per_request=BATCH), 4
+            ),
+            EVERYSEC: Keeper(start_everysec, lambda _, topic: redis.RedisSend(topic, BODY), 1024),
+            NATS: Keeper(start_nats, lambda _, topic: nats.NatsSend(topic, BODY), 1024),
+        },
+        (Check("KiteMQ", "memory_mib", 120), Check("KiteMQ", "ready_s", 1.5)),
+    ),
+    BacklogLine(
+        "delayed-backlog",
+        "Memory that 1 M pending delayed messages add (level 18: 2 h)",
+        {
+            "KiteMQ": Keeper(
+                start_kite,
+                lambda port, topic: SocketSend(
+                    port, topic, BODY, per_request=BATCH, delay_level=DELAY_LEVEL_2H
+                ),
+                4,
+            )
+        },
+        (Check("KiteMQ", "memory_mib", 50),),
+        is_killed=False,
+    ),
+)
+
+LINES: tuple[Line, ...] = (*ENGINE, *LIFE[:1], *ONE, *HTTP, *PIPELINED, *TAKING, *LIFE[1:])

@@ -1,0 +1,1 @@
+"""The brokers beside ours: how each is started and spoken to, with nothing but bytes."""

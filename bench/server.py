@@ -1,0 +1,88 @@
+"""A KiteMQ server as a process of its own, to measure, to kill and to start again."""
+
+import json
+import os
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.process import Process
+
+WORST_EVER = "kitemq_event_loop_delay_worst_ever_seconds "
+SETTLE_S = 1.2
+SETTLE_MAX_S = 5.0
+CALM_S = 0.3
+PROFILE_ENV = "BENCH_PROFILE"  # a file: the server then runs under cProfile and leaves it there
+
+
+class Server(Process):
+    """`kitemq serve` on loopback."""
+
+    name = "KiteMQ"
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> Sequence[str]:
+        serve = ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
+        serve += ["--set", "log_level=warning"]
+        module = "bench.profiled" if os.environ.get(PROFILE_ENV) else "kitemq.cli"
+        return [sys.executable, "-m", module, *serve]
+
+    def is_ready(self) -> bool:
+        try:
+            return self.get("/readyz") != b""
+        except OSError:
+            return False
+
+    def environment(self) -> dict[str, str]:
+        """Ours, yet Python may keep its compiled modules, as it does for whoever installed us."""
+        environment = super().environment()
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONPYCACHEPREFIX"] = str(self.data.parent / "pycache")
+        return environment
+
+    def get(self, path: str) -> bytes:
+        """The body of a GET; raises OSError where there is no answer or no success."""
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def settle(self) -> None:
+        """It makes its database ready beside its first requests: wait for that, and for calm."""
+        time.sleep(SETTLE_S)
+        until_s = time.monotonic() + SETTLE_MAX_S
+        before_s = self.cpu_s()
+        while time.monotonic() < until_s:
+            time.sleep(CALM_S)
+            used_s, before_s = self.cpu_s() - before_s, self.cpu_s()
+            if used_s < CALM_S / 10:
+                return
+
+    def prepare(self, topic: str) -> None:
+        """Create the topic, for who subscribes before anything was sent."""
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/topics",
+            json.dumps({"name": topic}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def count(self, topic: str) -> int:
+        """Messages that `topic` keeps."""
+        return int(json.loads(self.get(f"/api/v1/topics/{topic}"))["messages"])
+
+    def worst_delay_ms(self) -> float | None:
+        """What `/metrics` says of the whole life of this process."""
+        try:
+            text = self.get("/metrics").decode()
+        except urllib.error.URLError:
+            return None
+        for line in text.splitlines():
+            if line.startswith(WORST_EVER):
+                return float(line.removeprefix(WORST_EVER)) * 1000
+        return None

@@ -1,0 +1,43 @@
+"""What the benchmark makes of its samples and targets; no timing is asserted anywhere."""
+
+from bench.figures import Check, Figure, Run, figure_of, quantile
+from bench.load import Sample
+
+
+def run(messages: int, seconds: float, cpu_s: float, *latencies_s: float) -> Run:
+    return Run(Sample(messages, seconds, list(latencies_s)), cpu_s)
+
+
+def test_a_figure_is_the_median_of_its_runs_each_kind_for_itself():
+    runs = [run(100, 1.0, 0.3), run(300, 1.0, 0.3), run(200, 1.0, 0.4)]
+    figure = figure_of("ours", runs, 7.0)
+    assert figure.rate == 200
+    assert round(figure.broker_us) == 2000
+    assert figure.p50_us is None
+    assert figure.delay_ms == 7.0
+
+
+def test_latencies_become_microseconds():
+    figure = figure_of("ours", [run(3, 1.0, 0.1, 0.003, 0.001, 0.002)], None)
+    assert (round(figure.p50_us), round(figure.p99_us)) == (2000, 3000)
+
+
+def test_a_quantile_of_one_value_is_that_value():
+    assert quantile([5.0], 0.99) == 5.0
+
+
+def test_a_target_at_most_is_missed_above_it():
+    check = Check("ours", "broker_us", 2.5)
+    assert check.verdict("line", [Figure("ours", broker_us=2.5)]).is_met is True
+    assert check.verdict("line", [Figure("ours", broker_us=2.6)]).is_met is False
+
+
+def test_a_target_beside_a_peer_is_its_ratio():
+    check = Check("ours", "rate", 0.8, is_most=False, peer="theirs")
+    verdict = check.verdict("line", [Figure("ours", rate=90.0), Figure("theirs", rate=100.0)])
+    assert (verdict.ratio, verdict.is_met) == (0.9, True)
+
+
+def test_a_target_beside_a_peer_that_is_not_installed_is_not_measured():
+    check = Check("ours", "rate", 0.8, is_most=False, peer="theirs")
+    assert check.verdict("line", [Figure("ours", rate=90.0)]).is_met is None
