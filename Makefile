@@ -34,7 +34,7 @@ run: $(RUN) ## Start KiteMQ and its console (DATA=folder, LISTEN=host:port)
 demo: $(DEMO) ## Start KiteMQ with real flights as messages, to look around in
 	$(BIN)/python -m examples.flights --data $(DATA)-demo --listen $(LISTEN)
 
-test: $(DEV) ## Run every test, browser and crash tests included
+test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included
 	sh tools/ensure_chromium.sh
 	$(BIN)/python -m pytest
 
@@ -62,7 +62,7 @@ lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) --extra build --output-file requirements.lock
 	$(COMPILE) --extra build --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
-	$(COMPILE) --extra build --extra demo --constraint requirements.lock \
+	$(COMPILE) --extra build --extra demo --constraint requirements-dev.lock \
 		--output-file requirements-demo.lock
 
 clean: ## Remove the environment, caches and build leftovers; data stays

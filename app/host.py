@@ -97,6 +97,11 @@ class EngineHost:
         """Long polls that wait right now."""
         return len(self._waiting)
 
+    @property
+    def next_tick_s(self) -> float:
+        """When the engine ticks next, by the loop's time."""
+        return self._due_s
+
     async def start(self) -> None:
         """Open the data directory, recover what a crash left, and begin to tick."""
         pool = LoopPool(asyncio.get_running_loop())
@@ -114,8 +119,7 @@ class EngineHost:
         """End every long poll with what it has, and let none wait any more; for the way out."""
         self._is_draining = True
         for waiting in tuple(self._waiting):
-            if not waiting.done():
-                waiting.set_result(False)
+            _resolve(waiting, False)
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End waits, let the threads finish, then stop the engine cleanly."""
@@ -235,15 +239,8 @@ class EngineHost:
         if self._is_draining or loop.time() >= deadline_s:
             return False
         woken: asyncio.Future[bool] = loop.create_future()
-        parked = park(lambda: None if woken.done() else woken.set_result(True))
-
-        def expire() -> None:
-            # Leave the engine's list first: a wake spent on one that gave up would be lost.
-            parked.cancel()
-            if not woken.done():
-                woken.set_result(False)
-
-        timer = loop.call_at(deadline_s, expire)
+        parked = park(lambda: _resolve(woken, True))
+        timer = loop.call_at(deadline_s, _resolve, woken, False)
         self._waiting.add(woken)
         try:
             if woken.done():  # there is more to examine at once: let others run in between
@@ -275,3 +272,9 @@ class EngineHost:
         self._timer = None
         if self._broker is not None:
             self._arm(self._broker.tick())
+
+
+def _resolve(waiting: asyncio.Future[bool], is_woken: bool) -> None:
+    """End a wait, unless something else ended it in this turn of the loop."""
+    if not waiting.done():
+        waiting.set_result(is_woken)

@@ -13,7 +13,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields
+from dataclasses import Field, dataclass, fields, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -114,7 +114,19 @@ def load(
     ):
         for name, value in source.items():
             values[name] = _parse(name, value, origin)
-    return _checked(Settings(**values))
+    settings = _checked(Settings(**values))
+    if "store_host" in values or not settings.port:
+        return settings
+    return replace(settings, store_host=_own_address(settings))
+
+
+def _own_address(settings: Settings) -> str:
+    """What to write into records: the address that is listened on, names as loopback."""
+    try:
+        address = ipaddress.ip_address(settings.host.strip("[]"))
+    except ValueError:
+        return f"127.0.0.1:{settings.port}"
+    return f"[{address}]:{settings.port}" if address.version == 6 else f"{address}:{settings.port}"
 
 
 def settings_fields() -> tuple[Field[Any], ...]:

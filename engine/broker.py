@@ -33,6 +33,9 @@ from engine.message import Message, Promise, Sent, StoredMessage
 from engine.schedule.delay import DelayRule
 from engine.schedule.deliver import Deliverer
 from engine.schedule.levels import Levels
+from engine.schedule.timer import TimerRule, due_ms_of
+from engine.schedule.timer_deliver import TimerDeliverer
+from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer, Timers
 from engine.service import ServiceRunner
 from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
@@ -40,7 +43,7 @@ from engine.store.pool import Pool
 from engine.store.recovery import Damage
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
-from engine.topic.names import SCHEDULE_TOPIC, retry_topic
+from engine.topic.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from engine.topic.route import Router
 
 __all__ = [
@@ -59,7 +62,10 @@ __all__ = [
     "QueueLag",
     "QueueStats",
     "Receipt",
+    "Scheduled",
+    "ScheduledPage",
     "StartAt",
+    "TimerAnswer",
     "TopicConfig",
     "TopicStats",
     "TopicType",
@@ -121,7 +127,7 @@ class Broker:
             pool=pool,
             files=files or OsFiles(),
             events=self.events,
-            tag_codes={SCHEDULE_TOPIC: levels.due_ms},
+            tag_codes={SCHEDULE_TOPIC: levels.due_ms_of, TIMER_TOPIC: due_ms_of},
         )
         journal = self._store.journal
         self._catalog = Catalog(
@@ -147,7 +153,7 @@ class Broker:
             self.events,
             promise=config.promise,
             # Where a message is bound for is settled before whether it has to wait on the way.
-            rules=(RetryRule(groups, self._catalog), DelayRule(levels)),
+            rules=(RetryRule(groups, self._catalog), DelayRule(levels), TimerRule()),
         )
         self._desk = Desk(
             config,
@@ -162,9 +168,18 @@ class Broker:
         self._deliverer = Deliverer(
             self._store, self._intake, self._catalog, levels, clock, self.events
         )
+        self._timer_deliverer = TimerDeliverer(
+            self._store, self._intake, self._catalog, clock, self.events
+        )
+        self._timers = Timers(self._store, self._timer_deliverer, clock)
         # Time first, so that what falls due is there for the receives woken in the same round;
         # upkeep of the store last.
-        services = [self._deliverer, *self._desk.services(), *self._store.services()]
+        services = [
+            self._deliverer,
+            self._timer_deliverer,
+            *self._desk.services(),
+            *self._store.services(),
+        ]
         self._runner = ServiceRunner(services, clock, on_wake)
 
     # -- life ---------------------------------------------------------------------------------
@@ -183,7 +198,9 @@ class Broker:
         )
         self._catalog.settle()
         self._catalog.ensure_system(SCHEDULE_TOPIC)
+        self._catalog.ensure_system(TIMER_TOPIC)
         self._deliverer.start()
+        self._timer_deliverer.start()
         self._desk.start()
         self._is_running = True
 
@@ -374,6 +391,31 @@ class Broker:
         """What a client of a group still has in hand."""
         return self._desk.inflight.held(group, client)
 
+    # -- waiting for their time ---------------------------------------------------------------
+
+    def scheduled(
+        self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
+    ) -> ScheduledPage:
+        """Messages with a time of delivery that wait for it; see `engine.schedule.timers`."""
+        return self._timers.scheduled(
+            topic=topic, from_ms=from_ms, after=after, count_max=count_max
+        )
+
+    def recall(self, message_id: str) -> TimerAnswer:
+        """See to it that a waiting message is never delivered."""
+        self._check_running()
+        return self._timers.recall(message_id)
+
+    def deliver_now(self, message_id: str) -> TimerAnswer:
+        """Deliver a waiting message at once."""
+        self._check_running()
+        return self._timers.deliver_now(message_id)
+
+    def reschedule(self, message_id: str, deliver_at_ms: int) -> TimerAnswer:
+        """Let a waiting message wait for another time; Invalid for one over a year ahead."""
+        self._check_running()
+        return self._timers.reschedule(message_id, deliver_at_ms)
+
     # -- waiting ------------------------------------------------------------------------------
 
     def park_receive(
@@ -487,6 +529,7 @@ class Broker:
 
     def _replayed(self, message: StoredMessage) -> None:
         self._deliverer.replayed(message)
+        self._timer_deliverer.replayed(message)
         self._desk.replayed(message)
 
     def _check_running(self) -> None:

@@ -43,6 +43,9 @@ class EngineConfig:
     )
     parked_max: int = setting(100_000, "Long polls held open at once, over all clients.")
     parked_per_key_max: int = setting(1024, "Long polls held on one queue or one group.")
-    store_host: str = setting("127.0.0.1:8080", "Address written into records and offset ids.")
+    store_host: str = setting(
+        "127.0.0.1:8080",
+        "Address written into records and offset ids; the server's own unless it is set.",
+    )
     topics_max: int = setting(100_000, "Topics that may exist at once.")
     groups_max: int = setting(100_000, "Consumer groups that may exist at once.")

@@ -92,6 +92,26 @@ class Intake:
     ) -> Sent:
         _check_batch(messages)
         now_ms = self._clock.now_ms()
+        topics, special = self._look_over(messages, check, now_ms)
+        for name in topics:
+            if self._catalog.find(name) is None:  # not before every message was found good
+                self._catalog.ensure(name)
+        if special:
+            messages = list(messages)
+            for index in special:
+                messages[index] = self._admit(index, messages[index], now_ms)
+        kept = self._promise_of(promise, topics)
+        waits = kept is Promise.STORED or any(m.properties.get(WAIT) != "false" for m in messages)
+        sent = self._store.append(messages, promise=kept, waits=waits)
+        if self._events.is_heard:
+            for run in sent.runs:
+                self._events.emit(Appended(now_ms, *run))
+        return sent
+
+    def _look_over(
+        self, messages: Sequence[Message], check: Check, now_ms: int
+    ) -> tuple[dict[str, TopicConfig], list[int]]:
+        """Check and route each message; the topics by name, and which messages are not plain."""
         topics: dict[str, TopicConfig] = {}
         turns: dict[str, int] = {}  # a batch without groups stays together, as RocketMQ's does
         special: list[int] = []
@@ -106,17 +126,7 @@ class Intake:
                 message.queue = self._route(message, topic, turns)
             if not is_plain(message):
                 special.append(index)
-        if special:
-            messages = list(messages)
-            for index in special:
-                messages[index] = self._admit(messages[index], now_ms)
-        kept = self._promise_of(promise, topics)
-        waits = kept is Promise.STORED or any(m.properties.get(WAIT) != "false" for m in messages)
-        sent = self._store.append(messages, promise=kept, waits=waits)
-        if self._events.is_heard:
-            for run in sent.runs:
-                self._events.emit(Appended(now_ms, *run))
-        return sent
+        return topics, special
 
     def _route(self, message: Message, topic: TopicConfig, turns: dict[str, int]) -> int:
         if message.message_group:
@@ -126,9 +136,13 @@ class Intake:
             turn = turns[topic.name] = self._router.next_queue(topic)
         return turn
 
-    def _admit(self, message: Message, now_ms: int) -> Message:
-        for rule in self._rules:
-            message = rule.admit(message, now_ms)
+    def _admit(self, index: int, message: Message, now_ms: int) -> Message:
+        try:
+            for rule in self._rules:
+                message = rule.admit(message, now_ms)
+        except Invalid as error:
+            error.field = f"messages[{index}].{error.field}"
+            raise
         return message
 
     def _promise_of(self, asked: Promise | None, topics: dict[str, TopicConfig]) -> Promise:
@@ -160,7 +174,7 @@ class Intake:
         topic = self._catalog.find(message.topic)
         if topic is None and is_group_topic(message.topic):
             topic = self._catalog.ensure_system(message.topic)
-        topic = topic or self._catalog.ensure(message.topic)
+        topic = topic or self._catalog.plan(message.topic)
         if not topic.is_writable:
             raise Forbidden(
                 f"topic {topic.name!r} is not open for writing",
@@ -172,7 +186,7 @@ class Intake:
 
 def is_plain(message: Message) -> bool:
     """Whether no admission rule has anything to say: nearly every message."""
-    return not message.delay_level and message.topic[0] != "%"
+    return not message.delay_level and not message.deliver_at_ms and message.topic[0] != "%"
 
 
 def check_message(message: Message, topic: TopicConfig) -> None:

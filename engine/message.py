@@ -85,6 +85,7 @@ class Message(msgspec.Struct, gc=False):
     attempt: int = 1
     born_ms: int = 0
     born_host: str = ""  # "127.0.0.1:52100"; empty means the broker itself
+    deliver_at_ms: int = 0  # not before this time; a delay level beats it
 
 
 class StoredMessage(msgspec.Struct, gc=False):

@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from kitemq.background import together
-from kitemq.consumer_core import ConsumerCore, consumer_rules
+from kitemq.consumer_core import ConsumerCore
+from kitemq.consumer_rules import consumer_rules
 from kitemq.errors import Invalid, KiteError, TimedOut
 from kitemq.message import Received
 

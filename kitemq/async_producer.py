@@ -127,20 +127,10 @@ class AsyncProducer:
         Raises Invalid, NotFound or Refused for what the server turned down, Unreachable when it
         could not be reached in time, TimedOut when it may or may not have been stored.
         """
-        return await (
-            await self.submit(
-                topic,
-                body,
-                tag=tag,
-                keys=keys,
-                properties=properties,
-                message_group=message_group,
-                delay_level=delay_level,
-                event_ms=event_ms,
-                queue=queue,
-                promise=promise,
-            )
-        )
+        entry = entry_of(body, tag, keys, properties, message_group, delay_level, event_ms)
+        while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
+            await self._room()
+        return await self._submit(topic, entry, queue, promise, is_lone=True)
 
     async def submit(
         self,
@@ -229,7 +219,14 @@ class AsyncProducer:
                 waiter.set_result(None)
 
     def enqueue(
-        self, topic: str, entry: Entry, queue: int, promise: Promise | str | None, sink: Any
+        self,
+        topic: str,
+        entry: Entry,
+        queue: int,
+        promise: Promise | str | None,
+        sink: Any,
+        *,
+        is_lone: bool = False,
     ) -> None:
         """Give one message to its lane; `sink` is a future of asyncio or of threads."""
         if not self._is_open:
@@ -240,15 +237,21 @@ class AsyncProducer:
             lane = self._open_lane(topic, asked, queue)
         size_bytes = entry_bytes(entry)
         self.buffered_bytes += size_bytes
-        lane.add(entry, size_bytes, sink)
+        lane.add(entry, size_bytes, sink, is_lone=is_lone)
 
     # -- helpers --------------------------------------------------------------------------------
 
     def _submit(
-        self, topic: str, entry: Entry, queue: int, promise: Promise | str | None
+        self,
+        topic: str,
+        entry: Entry,
+        queue: int,
+        promise: Promise | str | None,
+        *,
+        is_lone: bool = False,
     ) -> "asyncio.Future[SendResult]":
         sink: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self.enqueue(topic, entry, queue, promise, sink)
+        self.enqueue(topic, entry, queue, promise, sink, is_lone=is_lone)
         return sink
 
     def _open_lane(self, topic: str, promise: Promise | None, queue: int) -> Lane:

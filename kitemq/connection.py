@@ -12,6 +12,7 @@ from protocol.stream import SERVER_FRAMES, Unreadable, iter_frames
 
 REQUEST_MASK = 0xFFFFFFFF
 
+OnAnswer = Callable[[Frame | KiteError], None]
 OnDeliver = Callable[[Deliver], None]
 OnEnded = Callable[[KiteError], None]
 
@@ -21,7 +22,7 @@ class Connection:
 
     def __init__(self) -> None:
         self._wire: Wire | None = None
-        self._requests: dict[int, asyncio.Future[Frame]] = {}
+        self._requests: dict[int, OnAnswer] = {}
         self._subscriptions: dict[int, tuple[OnDeliver, OnEnded]] = {}
         self._last_request = 0
         self.welcome: Welcome | None = None
@@ -59,9 +60,22 @@ class Connection:
     def request(self, frame: Frame) -> "asyncio.Future[Frame]":
         """Send `frame` now; the future gets its answer, or a KiteError.
 
-        Values that fit into no frame raise Invalid here.
+        Values that fit into no frame fail with Invalid, code `unwritable`.
         """
         return self._request(self._next_request(), frame)
+
+    def ask(self, frame: Frame, on_answer: OnAnswer) -> int:
+        """The same with a call instead of a future: made while the answer is read, never from here.
+
+        Returns the request's number, for `forget`.
+        """
+        number = self._next_request()
+        self._ask(number, frame, on_answer)
+        return number
+
+    def forget(self, number: int) -> None:
+        """Do not wait for an answer any longer."""
+        self._requests.pop(number, None)
 
     def subscribe(
         self, frame: Frame, on_deliver: OnDeliver, on_ended: OnEnded
@@ -89,18 +103,33 @@ class Connection:
         return self._last_request
 
     def _request(self, number: int, frame: Frame) -> "asyncio.Future[Frame]":
-        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: Frame | KiteError) -> None:
+            if future.done():
+                return
+            if isinstance(answer, KiteError):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self._ask(number, frame, answered)
+        return future
+
+    def _ask(self, number: int, frame: Frame, on_answer: OnAnswer) -> None:
+        error: KiteError
         if not self.is_open:
-            answer.set_exception(Unreachable("the connection is lost"))
-            return answer
-        try:
-            data = encode(number, frame)
-        except ProtocolError as error:
-            answer.set_exception(Invalid(str(error), code=UNWRITABLE))
-            return answer
-        self._requests[number] = answer
-        self.wire.write(data)
-        return answer
+            error = Unreachable("the connection is lost")
+        else:
+            try:
+                data = encode(number, frame)
+            except ProtocolError as reason:
+                error = Invalid(str(reason), code=UNWRITABLE)
+            else:
+                self._requests[number] = on_answer
+                self.wire.write(data)
+                return
+        asyncio.get_running_loop().call_soon(on_answer, error)
 
     def _on_message(self, data: bytes) -> None:
         try:
@@ -115,29 +144,26 @@ class Connection:
             if calls is not None:
                 calls[0](frame)
             return
-        answer = self._requests.pop(number, None)
+        on_answer = self._requests.pop(number, None)
         if isinstance(frame, Unreadable):
             error: KiteError = ProtocolViolation(str(frame))
         elif isinstance(frame, Error):
             error = error_of(frame)
-        elif answer is not None:
-            if not answer.done():
-                answer.set_result(frame)
-            return
         else:
+            if on_answer is not None:
+                on_answer(frame)
             return
-        if answer is not None and not answer.done():
-            answer.set_exception(error)
         calls = self._subscriptions.pop(number, None)
-        if calls is not None and answer is None:
+        if on_answer is not None:
+            on_answer(error)
+        elif calls is not None:
             calls[1](error)
 
     def _on_lost(self, lost: "asyncio.Future[str]") -> None:
         requests, self._requests = self._requests, {}
         self._subscriptions.clear()
-        for answer in requests.values():
-            if not answer.done():
-                answer.set_exception(Unreachable(f"the connection was lost: {lost.result()}"))
+        for on_answer in requests.values():
+            on_answer(Unreachable(f"the connection was lost: {lost.result()}"))
 
 
 def error_of(frame: Error) -> KiteError:

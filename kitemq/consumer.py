@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from kitemq.background import Background
-from kitemq.consumer_core import ConsumerCore, ConsumerRules, consumer_rules
+from kitemq.consumer_core import ConsumerCore
+from kitemq.consumer_rules import ConsumerRules, consumer_rules
 from kitemq.errors import Invalid, KiteError, TimedOut
 from kitemq.message import Received
 

@@ -9,14 +9,15 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from kitemq.connection import Connection
+from kitemq.consumer_rules import ConsumerRules
 from kitemq.errors import Busy, Invalid, KiteError, Stopped, Unreachable
 from kitemq.link import CONNECT_TIMEOUT_S, Link
 from kitemq.message import AckResult, OnSettled, Received, received_of
+from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
 from protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
@@ -35,17 +36,10 @@ from protocol.frames import Credit, Frame, Subscribe, Unsubscribe
 log = logging.getLogger("kitemq")
 
 SETTLE_COUNT_MAX = 1024
-PREFETCH_MAX = 65_536
 EXTEND_CHECKS = 4  # looks at the held messages so often within one invisible time
 EXTEND_TICK_MIN_S = 0.01
 SETTLE_RETRY_S = 0.5
 GOODBYE_S = 1.0
-
-ACK_RESULTS = {
-    ResultCode.DONE: AckResult.DONE,
-    ResultCode.ALREADY: AckResult.ALREADY,
-    ResultCode.STALE: AckResult.STALE,
-}
 
 
 class Shelf(Protocol):
@@ -59,61 +53,6 @@ class Shelf(Protocol):
 
     def end(self, error: KiteError | None) -> None:
         """Nothing more will come: whoever waits is told."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumerRules:
-    """What a consumer was told; times in seconds."""
-
-    group: str
-    topics: dict[str, str]
-    prefetch: int
-    invisible_s: float
-    extend_max_s: float
-
-
-Kind = type[Ack] | type[Nack] | type[Release]
-KINDS: tuple[Kind, ...] = (Ack, Nack, Release)
-
-
-@dataclass(slots=True)
-class Settlement:
-    """What shall become of one message."""
-
-    receipt: Receipt
-    kind: Kind
-    on_settled: OnSettled | None = None
-    error: str = ""
-    delay_ms: int = NOT_GIVEN
-    delay_level: int = NOT_GIVEN
-
-
-def consumer_rules(
-    group: str,
-    topics: str | Mapping[str, str],
-    *,
-    prefetch: int,
-    invisible_s: float,
-    extend_max_s: float,
-) -> ConsumerRules:
-    """Checked settings; raises Invalid."""
-    named = {topics: "*"} if isinstance(topics, str) else dict(topics)
-    for is_right, field, expected in (
-        (bool(group), "group", "the name of a consumer group"),
-        (bool(named) and all(named), "topics", "at least one topic"),
-        (1 <= prefetch <= PREFETCH_MAX, "prefetch", f"1 to {PREFETCH_MAX}"),
-        (0.01 <= invisible_s <= 43_200, "invisible_s", "0.01 s to 12 h"),
-        (extend_max_s >= 0, "extend_max_s", "0 s or more"),
-    ):
-        if not is_right:
-            raise Invalid(f"{field} is not right", field=field, remedy=f"give {expected}")
-    return ConsumerRules(
-        group=group,
-        topics=named,
-        prefetch=prefetch,
-        invisible_s=invisible_s,
-        extend_max_s=extend_max_s,
-    )
 
 
 class ConsumerCore:
@@ -343,7 +282,7 @@ class ConsumerCore:
     def _send_kind(self, connection: Connection, kind: Kind, unsent: deque[Settlement]) -> None:
         batch = [unsent.popleft() for _ in range(min(len(unsent), SETTLE_COUNT_MAX))]
         self._on_road.add(kind)
-        answer = connection.request(_settling_frame(self._rules.group, kind, batch))
+        answer = connection.request(settling_frame(self._rules.group, kind, batch))
         answer.add_done_callback(lambda answer: self._settled(kind, batch, answer))
 
     def _return_credit(self, connection: Connection) -> None:
@@ -359,7 +298,7 @@ class ConsumerCore:
         self._on_road.discard(kind)
         error = answer.exception()
         if error is None:
-            _tell(batch, cast(Result, answer.result()).results)
+            tell(batch, cast(Result, answer.result()).results)
             self._send_settlements()
         elif isinstance(error, Unreachable):
             self._unsent[kind].extendleft(reversed(batch))  # again over the next connection
@@ -369,7 +308,7 @@ class ConsumerCore:
             asyncio.get_running_loop().call_later(wait_s, self._send_settlements)
         else:
             log.error("the server would not settle %d messages: %s", len(batch), error)
-            _tell(batch, [ResultCode.STALE] * len(batch))
+            tell(batch, [ResultCode.STALE] * len(batch))
             self._send_settlements()
         self._changed.set()
 
@@ -425,24 +364,3 @@ class ConsumerCore:
                     self._owed += 1
 
         answer.add_done_callback(extended)
-
-
-def _tell(batch: list[Settlement], results: Sequence[int]) -> None:
-    for settlement, code in zip(batch, results, strict=True):
-        if settlement.on_settled is not None:
-            settlement.on_settled(ACK_RESULTS[ResultCode(code)])
-
-
-def _settling_frame(group: str, kind: Kind, batch: list[Settlement]) -> Ack | Nack | Release:
-    receipts = [settlement.receipt for settlement in batch]
-    if kind is Ack:
-        return Ack(group, receipts)
-    if kind is Release:
-        return Release(group, receipts)
-    return Nack(
-        group,
-        receipts,
-        [settlement.delay_ms for settlement in batch],
-        [settlement.delay_level for settlement in batch],
-        [settlement.error for settlement in batch],
-    )

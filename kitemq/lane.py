@@ -8,12 +8,21 @@ Messages with a message group keep their order: their lane has one batch on the 
 import asyncio
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from kitemq.backoff import Backoff
 from kitemq.connection import Connection
-from kitemq.errors import UNWRITABLE, Busy, Invalid, KiteError, TimedOut, Unreachable
+from kitemq.errors import (
+    UNWRITABLE,
+    Busy,
+    Invalid,
+    KiteError,
+    ProtocolViolation,
+    TimedOut,
+    Unreachable,
+)
 from kitemq.message import PROMISE_CODES, PROMISES, Entry, Promise, SendResult
 from protocol.batches import PromiseCode, Send, Sent, message_ids
 from protocol.frames import Frame
@@ -90,8 +99,11 @@ class Lane:
     def is_idle(self) -> bool:
         return not (self._open.entries or self._full or self._again or self._inflight)
 
-    def add(self, entry: Entry, size_bytes: int, sink: Any) -> None:
-        """Take a message; `sink`, a future of asyncio or of threads, gets its SendResult."""
+    def add(self, entry: Entry, size_bytes: int, sink: Any, *, is_lone: bool = False) -> None:
+        """Take a message; `sink`, a future of asyncio or of threads, gets its SendResult.
+
+        `is_lone` says that its sender waits for it, so that nothing is to be gathered yet.
+        """
         rules, batch = self._rules, self._open
         if batch.size_bytes + size_bytes > rules.batch_bytes_max and batch.entries:
             batch = self._close()
@@ -103,7 +115,10 @@ class Lane:
         if len(batch.entries) >= rules.batch_count_max:
             self._close()
         if self._handle is None:
-            self._handle = self._loop.call_soon(self._gathered)
+            if is_lone and not self._inflight and not rules.linger_s:
+                self.pump()
+            else:
+                self._handle = self._loop.call_soon(self._gathered)
 
     def _close(self) -> Batch:
         """The open batch is full: begin another."""
@@ -185,38 +200,40 @@ class Lane:
             id_first=batch.id_first & ID_MASK,
         )
         self._inflight.add(id(batch))
-        answer = connection.request(frame)
-        timer = self._loop.call_at(batch.deadline_s, self._time_out, answer)
 
-        def answered(answer: "asyncio.Future[Frame]") -> None:
+        def answered(answer: Frame | KiteError) -> None:
             timer.cancel()
             self._inflight.discard(id(batch))
             self._answered(batch, answer)
             self.pump()
 
-        answer.add_done_callback(answered)
+        number = connection.ask(frame, answered)
+        timer = self._loop.call_at(batch.deadline_s, self._time_out, connection, number, answered)
 
     def _id_prefix(self, batch: Batch) -> str:
         return f"{self._outside.id_prefix}{batch.id_first >> 32:04X}"
 
-    def _time_out(self, answer: "asyncio.Future[Frame]") -> None:
-        if not answer.done():
-            answer.set_exception(_uncertain(self._rules.timeout_s))
+    def _time_out(
+        self, connection: Connection, number: int, answered: Callable[[KiteError], None]
+    ) -> None:
+        connection.forget(number)
+        answered(_uncertain(self._rules.timeout_s))
 
-    def _answered(self, batch: Batch, answer: "asyncio.Future[Frame]") -> None:
-        error = answer.exception()
-        if error is None:
+    def _answered(self, batch: Batch, answer: Frame | KiteError) -> None:
+        if isinstance(answer, Sent):
             self._backoff.reset()
-            self._succeed(batch, cast(Sent, answer.result()))
-        elif isinstance(error, Busy):
-            self._pause(batch, error)
-        elif isinstance(error, Unreachable) and not isinstance(error, TimedOut):
+            self._succeed(batch, answer)
+        elif isinstance(answer, Busy):
+            self._pause(batch, answer)
+        elif isinstance(answer, Unreachable) and not isinstance(answer, TimedOut):
             batch.is_uncertain = True
             self._put_back(batch)  # it goes again when there is a connection, or runs out of time
-        elif isinstance(error, Invalid) and len(batch.entries) > 1:
-            self._part(batch, error)
+        elif isinstance(answer, Invalid) and len(batch.entries) > 1:
+            self._part(batch, answer)
+        elif isinstance(answer, KiteError):
+            self._fail(batch, answer)
         else:
-            self._fail(batch, error)
+            self._fail(batch, ProtocolViolation(f"{type(answer).__name__} is no answer to a send"))
 
     def _put_back(self, *batches: Batch) -> None:
         self._again = deque(sorted((*self._again, *batches), key=lambda batch: batch.id_first))
@@ -256,7 +273,7 @@ class Lane:
                 sink.set_result(SendResult(message_id, topic, queue, offset, position, promise))
         self._outside.freed(batch.size_bytes)
 
-    def _fail(self, batch: Batch, error: BaseException) -> None:
+    def _fail(self, batch: Batch, error: KiteError) -> None:
         for sink in batch.sinks:
             if not sink.done():
                 sink.set_exception(error)

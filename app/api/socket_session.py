@@ -213,8 +213,8 @@ class Session:
         broker = self._host.broker
         for group in self._groups:
             held = broker.held(group, self.client)
-            if held:
-                broker.release(group, held)
+            for start in range(0, len(held), self._limits.count_max):
+                broker.release(group, held[start : start + self._limits.count_max])
 
     # -- frames ---------------------------------------------------------------------------------
 

@@ -49,12 +49,20 @@ class HandedOut(QueueChange, frozen=True, tag="handed_out"):
 
 
 class Settled(QueueChange, frozen=True, tag="settled"):
-    """These are done for this group. `delayed` and `direct` count what went to the retry topic."""
+    """These are done for this group. `delayed` and `direct` count what went to the retry topic.
+
+    `record_end` is where the log ended after what they became was written, 0 if it was nothing.
+    """
 
     runs: Runs
     move: Move
     delayed: int = 0
     direct: int = 0
+    record_end: int = 0
+
+    @property
+    def follows(self) -> int:
+        return self.record_end
 
 
 class HeldLonger(QueueChange, frozen=True, tag="held_longer"):

@@ -165,6 +165,7 @@ class Failures:
             Move.GIVE_UP if is_dead else Move.RETRY,
             delayed=int(message.topic == SCHEDULE_TOPIC),
             direct=int(message.topic.startswith(RETRY_PREFIX)),
+            record_end=message.position + message.size_bytes,
         )
 
     # -- deciding --------------------------------------------------------------------------------
@@ -259,11 +260,12 @@ class Failures:
             except EngineError:
                 self._move_apart(progress, plans)
                 return
+        end = self._store.written if messages else 0
         for move in (Move.RETRY, Move.GIVE_UP):
             chosen = [plan for plan in plans if plan.move is move]
             if chosen:
                 offsets = [plan.offset for plan in chosen]
-                self._settle(progress, offsets, move, *_retry_kinds(chosen))
+                self._settle(progress, offsets, move, *_retry_kinds(chosen), record_end=end)
         self._tell(progress.group, progress.topic, progress.queue, plans)
 
     def _move_apart(self, progress: Progress, plans: Sequence[Plan]) -> None:
@@ -285,12 +287,11 @@ class Failures:
         move: Move,
         delayed: int = 0,
         direct: int = 0,
+        record_end: int = 0,
     ) -> None:
         place = (progress.group, progress.topic, progress.queue)
-        is_owed = move is not Move.DROP
-        self._ledger.write(
-            Settled(*place, to_runs(offsets), move, delayed, direct), is_owed=is_owed
-        )
+        settled = Settled(*place, to_runs(offsets), move, delayed, direct, record_end)
+        self._ledger.write(settled, is_owed=record_end > 0)
 
     def _tell(self, group: str, topic: str, queue: int, plans: Sequence[Plan]) -> None:
         if not self._events.is_heard:

@@ -1,13 +1,17 @@
-"""Tag filters: "*" for all, or "a || b". A tag is matched by hash first, then by its text.
+"""Filters: "*" for all, "a || b" for tags, or "SQL92: amount > 5" for properties.
 
-A consume queue entry holds only the Java hash of the tag, so scanning reads no record; two tags
-with one hash are told apart once the record is read. A message without a tag matches no tag.
+A consume queue entry holds only the Java hash of the tag, so scanning for tags reads no record; two
+tags with one hash are told apart once the record is read. A message without a tag matches no tag.
+An SQL92 expression needs the record, unless it names the tags that it can match.
 """
 
+import re
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
+from engine.delivery.sql import CACHE_MAX, SqlFilter, compile_sql
 from engine.errors import Invalid
 from engine.message import StoredMessage
 from engine.store.hashing import tag_hash
@@ -17,9 +21,25 @@ SEPARATOR = "||"
 TEXT_CHARS_MAX = 2048
 TAGS_MAX = 64
 
+_SQL = re.compile(r"\s*SQL92:", re.IGNORECASE)
+
+
+class Filter(Protocol):
+    """Which messages a consumer wants; comparable and hashable."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it lets everything through, so that nothing needs to be asked."""
+
+    def may_match(self, tag_code: int) -> bool:
+        """Whether an entry with this tag hash can match: false is certain, true is not."""
+
+    def matches(self, message: StoredMessage) -> bool:
+        """Whether the message itself does."""
+
 
 class TagFilter(msgspec.Struct, frozen=True):
-    """A parsed expression; without tags it lets everything through."""
+    """Tags joined by "||"; without tags it lets everything through."""
 
     tags: frozenset[str] = frozenset()
     codes: frozenset[int] = frozenset()
@@ -29,20 +49,50 @@ class TagFilter(msgspec.Struct, frozen=True):
         return not self.tags
 
     def may_match(self, tag_code: int) -> bool:
-        """Whether an entry with this hash can match: false is certain, true is not."""
         return not self.tags or tag_code in self.codes
 
     def matches(self, message: StoredMessage) -> bool:
-        """Whether the message itself does."""
         return not self.tags or message.tag in self.tags
+
+
+class PropertyFilter(msgspec.Struct, frozen=True):
+    """An SQL92 expression; `codes` are those of the tags without which it cannot be true."""
+
+    sql: SqlFilter
+    codes: frozenset[int] | None
+
+    @property
+    def is_all(self) -> bool:
+        return False
+
+    def may_match(self, tag_code: int) -> bool:
+        return self.codes is None or tag_code in self.codes
+
+    def matches(self, message: StoredMessage) -> bool:
+        return self.sql.matches(message.properties)
 
 
 ALL = TagFilter()
 
 
+def parse_filter(text: str) -> Filter:
+    """The filter that `text` means; Invalid (field `filter`) when it is wrong.
+
+    A text that begins with "SQL92:", in whatever case, is an expression over the properties, at
+    most 4,096 characters (see `sql/`); any other is a tag expression, at most 2,048 characters.
+    """
+    found = _SQL.match(text)
+    return _property_filter(text[found.end() :]) if found else _tag_filter(text)
+
+
+@lru_cache(maxsize=CACHE_MAX)
+def _property_filter(expression: str) -> PropertyFilter:
+    sql = compile_sql(expression)
+    return PropertyFilter(sql, None if sql.tags is None else frozenset(map(tag_hash, sql.tags)))
+
+
 @lru_cache(maxsize=1024)
-def parse_filter(text: str) -> TagFilter:
-    """The filter that `text` means; Invalid (field `filter`) when it names no tag or too many."""
+def _tag_filter(text: str) -> TagFilter:
     if text.strip() in ("", ALL_TEXT):
         return ALL
     if len(text) > TEXT_CHARS_MAX:
@@ -56,4 +106,4 @@ def parse_filter(text: str) -> TagFilter:
 
 
 def _invalid(detail: str) -> Invalid:
-    return Invalid(detail, field="filter", remedy='use "*", or tags joined by "||"')
+    return Invalid(detail, field="filter", remedy='use "*", tags joined by "||", or "SQL92: a > 5"')

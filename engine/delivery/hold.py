@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
-from engine.delivery.filter import TagFilter, parse_filter
+from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.sources import Source, topics_of
 from engine.errors import Busy
 from engine.store.store import Store
@@ -65,7 +65,7 @@ class ParkedPull:
     __slots__ = ("_hold", "_wake", "filter", "is_woken", "key", "offset")
 
     def __init__(
-        self, hold: "Hold", key: tuple[str, int], offset: int, match: TagFilter, wake: Wake
+        self, hold: "Hold", key: tuple[str, int], offset: int, match: Filter, wake: Wake
     ) -> None:
         self._hold = hold
         self._wake = wake
@@ -93,7 +93,7 @@ class Hold:
         self._work = work
         self._total_max = total_max
         self._per_key_max = per_key_max
-        self._receives: dict[str, dict[str, dict[TagFilter, Waiting]]] = {}  # topic, group, filter
+        self._receives: dict[str, dict[str, dict[Filter, Waiting]]] = {}  # topic, group, filter
         self._group_counts: dict[str, int] = {}
         self._pulls: dict[tuple[str, int], dict[ParkedPull, None]] = {}
         self._count = 0
@@ -234,7 +234,7 @@ class Hold:
 
 def _wake_matching(
     wake: Callable[[ParkedReceive], None],
-    by_filter: dict[TagFilter, Waiting],
+    by_filter: dict[Filter, Waiting],
     tag_codes: list[int],
 ) -> None:
     """Wake as many as there are messages for, per filter."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from engine.delivery.filter import TagFilter, parse_filter
+from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupCatalog
 from engine.delivery.reading import fit
 from engine.delivery.sources import consuming_group, readable_topic
@@ -136,11 +136,11 @@ class Pull:
         end: int,
         count_max: int,
         bytes_max: int,
-        match: TagFilter,
+        match: Filter,
     ) -> tuple[PullStatus, list[StoredMessage], int]:
         messages: list[StoredMessage] = []
         stop = min(end, offset + max(SCAN_MAX, count_max))
-        seen = lost = 0
+        seen = lost = misses = 0
         while offset < stop and len(messages) < count_max and bytes_max > 0:
             want = count_max - len(messages)
             count = want if match.is_all else CHUNK
@@ -148,16 +148,23 @@ class Pull:
             if not entries:
                 break
             chosen = [each for each in entries if match.may_match(each.tag_code)]
-            taken = fit(chosen[:want], bytes_max, is_first=not messages)
+            # What was read in vain shows how many have to be read for one that matches.
+            wanted = chosen[: want + misses]
+            taken = fit(wanted, bytes_max, is_first=not messages)
             bytes_max -= sum(entry.size_bytes for entry in taken)
             read = self._store.read_entries(taken)
-            messages += [each for each in read if each is not None and match.matches(each)]
+            matching = [each for each in read if each is not None and match.matches(each)]
+            messages += matching[:want]
             seen += len(taken)
             lost += read.count(None)
-            if len(taken) < len(chosen):
-                offset = chosen[len(taken)].offset
+            misses += len(taken) - len(matching)
+            if len(matching) > want:
+                offset = matching[want].offset
                 break
-            offset = entries[-1].offset + 1
+            is_whole = len(taken) == len(chosen)
+            offset = entries[-1].offset + 1 if is_whole else chosen[len(taken)].offset
+            if len(taken) < len(wanted):
+                break
         if messages:
             return PullStatus.FOUND, messages, offset
         is_lost = seen > 0 and lost == seen

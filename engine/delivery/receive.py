@@ -51,6 +51,7 @@ class Picked(msgspec.Struct):
     cursor: int
     messages: list[StoredMessage] = []
     again: int = 0  # how many of them were handed out or set aside before
+    misses: int = 0  # records that were read and did not match
     lanes: list[str] = []
     deferred: list[int] = []
     deferred_lanes: list[str] = []
@@ -88,8 +89,8 @@ class Receive:
     ) -> list[Delivery]:
         """Hand out up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
 
-        `topics` maps names to tag expressions. Nobody else of the group gets these messages for
-        `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
+        `topics` maps names to filters (filter.py). Nobody else of the group gets these messages
+        for `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
         nothing that matches: then there is more to examine at once. Raises Invalid,
         TopicNotFound, GroupNotFound and Forbidden.
         """
@@ -176,17 +177,18 @@ class Receive:
         match = source.filter
         chosen = entries
         if not match.is_all:
-            codes = match.codes
-            chosen = [entry for entry in entries if entry.tag_code in codes]
-        taken = self._fit(chosen[:want], call)
-        messages: list[StoredMessage | None] = self._store.read_entries(taken)
-        if match.is_all:
-            picked.messages += [each for each in messages if each is not None]
-        else:
-            tags = match.tags
-            picked.messages += [each for each in messages if each is not None and each.tag in tags]
+            chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
+        # What was read in vain shows how many have to be read for one that matches.
+        taken = self._fit(chosen[: want + picked.misses], call)
+        messages = [each for each in self._store.read_entries(taken) if each is not None]
+        if not match.is_all:
+            messages = [each for each in messages if match.matches(each)]
         is_whole = len(taken) == len(chosen)
         after = entries[-1].offset + 1 if is_whole else chosen[len(taken)].offset
+        picked.misses += len(taken) - len(messages)
+        if len(messages) > want:
+            after = messages[want].offset
+        picked.messages += messages[:want]
         call.scans -= after - picked.cursor
         picked.cursor = after
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engine.delivery.changes import Passed
-from engine.delivery.filter import ALL, TagFilter, parse_filter
+from engine.delivery.filter import ALL, Filter, parse_filter
 from engine.delivery.group import GroupCatalog, GroupConfig, StartAt
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
@@ -27,7 +27,7 @@ class Source(NamedTuple):
     """One queue to take from, and which lanes of it."""
 
     progress: Progress
-    filter: TagFilter
+    filter: Filter
     is_fifo: bool
     buckets: tuple[str, ...]
 
@@ -44,7 +44,7 @@ class Sources:
         self._store = store
 
     def of(self, group: str, topics: Mapping[str, str]) -> list[Source]:
-        """Sources for `topics` (name to tag expression), the group's retries last.
+        """Sources for `topics` (name to filter), the group's retries last.
 
         Raises Invalid, TopicNotFound, GroupNotFound, or Forbidden when either may not be read.
         """
@@ -114,6 +114,6 @@ def readable_topic(catalog: Catalog, name: str) -> TopicConfig:
     return topic
 
 
-def topics_of(sources: Sequence[Source]) -> dict[str, TagFilter]:
+def topics_of(sources: Sequence[Source]) -> dict[str, Filter]:
     """The topics that sources take from, with their filters."""
     return {source.progress.topic: source.filter for source in sources}

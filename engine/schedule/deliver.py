@@ -39,10 +39,18 @@ SOURCE_PREFIX = f"@{SCHEDULE_TOPIC}@"
 
 
 class LevelPassed(JournalEntry, frozen=True, tag="level_passed"):
-    """Everything before `offset` of a level's queue was released."""
+    """Everything before `offset` of a level's queue was released.
+
+    `record_end` is where the log ended then, 0 if nothing was written for it.
+    """
 
     queue: int
     offset: int
+    record_end: int = 0
+
+    @property
+    def follows(self) -> int:
+        return self.record_end
 
 
 class Head(msgspec.Struct):
@@ -75,6 +83,7 @@ class Deliverer(Service):
         self._events = events
         self._offsets: dict[int, int] = {}
         self._heads: dict[int, Head] = {}
+        self._found: dict[int, dict[int, int]] = {}  # by level: released, as recovery found
         store.journal.register((LevelPassed,), self._apply, self._snapshot)
 
     def start(self) -> None:
@@ -83,16 +92,42 @@ class Deliverer(Service):
             end = self._store.bounds(SCHEDULE_TOPIC, queue)[1]
             if offset > end:
                 self._pass(queue, end)
+        for queue, found in sorted(self._found.items()):
+            self._pass_found(queue, found)
         self._store.on_visible.append(self._arrived)
 
     def replayed(self, message: StoredMessage) -> None:
-        """Recovery found this record: if it came from a level, that has been passed."""
+        """Recovery found this record: if it came from a level, it was released there."""
         source = message.properties.get(SOURCE, "")
         if not source.startswith(SOURCE_PREFIX):
             return
         queue, offset = map(int, source.removeprefix(SOURCE_PREFIX).split("@"))
-        if offset >= self._offsets.get(queue, 0):
-            self._pass(queue, offset + 1)
+        record_end = message.position + message.size_bytes
+        self._found.setdefault(queue, {})[offset] = record_end
+
+    def _pass_found(self, queue: int, found: dict[int, int]) -> None:
+        """Pass what recovery found released, up to the first that a power loss took back."""
+        offset, end = self._span(queue)
+        record_end = 0
+        # What a power loss left of a release whose own message it took proves nothing about the
+        # one that got its offset later: that one lies behind it.
+        waiting = self._store.entries(SCHEDULE_TOPIC, queue, offset, end - offset)
+        lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in found}
+        found = {at: found[at] for at, position in lies_at.items() if position < found[at]}
+        while offset < end:
+            if offset in found:
+                record_end = max(record_end, found.pop(offset))
+            elif not found or offset > max(found) or self._waits(queue, offset):
+                break
+            offset += 1
+        if offset > self._offsets.get(queue, 0):
+            self._pass(queue, offset, record_end)
+        self._found[queue] = found
+
+    def _waits(self, queue: int, offset: int) -> bool:
+        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
+        stored = self._store.read_entries(entries)
+        return bool(stored) and stored[0] is not None and self._is_wanted(stored[0])
 
     def waiting(self) -> list[int]:
         """How many messages wait, by level from the first on."""
@@ -157,13 +192,15 @@ class Deliverer(Service):
         chosen = [entries[0], *_due_by(entries[1:], now_ms)]
         chosen = _within_bytes(chosen)
         due: list[tuple[Message, int]] = []
+        released = self._found.get(queue, {})
         for entry, stored in zip(chosen, self._store.read_entries(chosen), strict=True):
-            if stored is not None and self._is_wanted(stored):
+            is_released = entry.offset in released
+            if not is_released and stored is not None and self._is_wanted(stored):
                 due.append((self._real(stored), entry.tag_code))
         if due:
             self._put([message for message, _ in due])
         passed = chosen[-1].offset + 1
-        self._pass(queue, passed)
+        self._pass(queue, passed, self._store.written if due else 0)
         if self._events.is_heard:
             for message, due_ms in due:
                 late_ms = max(0, now_ms - due_ms)
@@ -209,9 +246,9 @@ class Deliverer(Service):
 
     # -- progress --------------------------------------------------------------------------------
 
-    def _pass(self, queue: int, offset: int) -> None:
-        entry = LevelPassed(queue, offset)
-        self._store.journal.append(entry, is_owed=True)
+    def _pass(self, queue: int, offset: int, record_end: int = 0) -> None:
+        entry = LevelPassed(queue, offset, record_end)
+        self._store.journal.append(entry, is_owed=record_end > 0)
         self._apply(entry)
 
     def _apply(self, entry: LevelPassed) -> None:

@@ -6,6 +6,7 @@ Source: reference "rocketmq-semantics", section 4.1.
 from bisect import bisect_left
 
 from engine.errors import Invalid
+from engine.message import Message, StoredMessage
 
 DEFAULT = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -46,6 +47,10 @@ class Levels:
     def due_ms(self, queue: int, stored_ms: int) -> int:
         """The third field of a queue entry of the waiting topic: when its message is due."""
         return stored_ms + self.delay_ms(queue + 1)
+
+    def due_ms_of(self, message: Message | StoredMessage, stored_ms: int) -> int:
+        """The same, of a message for that topic."""
+        return self.due_ms(message.queue, stored_ms)
 
 
 def _parse(word: str) -> int:

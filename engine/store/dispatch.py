@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from engine.message import Message, StoredMessage
+from engine.message import StoredMessage
 from engine.store.consume_queue import ENTRY, ConsumeQueue
-from engine.store.encode import Run, is_own_id
+from engine.store.encode import Keys, Run, is_own_id
 from engine.store.key_index import KeyIndex
 
 PIECE_COUNT = 1000
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     stored_ms: int
     is_held: bool
     runs: list[Run]
-    keyed: list[tuple[Message, int]]
+    keyed: list[Keys]
 
 
 class Dispatch:
@@ -105,8 +105,7 @@ class Redispatch:
             message.stored_ms != self._messages[0].stored_ms or len(self._messages) >= PIECE_COUNT
         ):
             self.finish()
-        if message.keys or not is_own_id(message.message_id, message.position):
-            self._messages.append(message)
+        self._messages.append(message)
         key = (message.topic, message.queue)
         pending = self._entries.setdefault(key, bytearray())
         queue = self._queue_of(*key)
@@ -125,6 +124,12 @@ class Redispatch:
             self._queue_of(*key).append(bytes(pending))
         self._entries.clear()
         if self._messages:
-            keyed = [(message, message.position) for message in self._messages]
-            self._index.add_all(keyed, self._messages[0].stored_ms)
+            self._index.add_all(list(map(_keys_of, self._messages)), self._messages[0].stored_ms)
             self._messages.clear()
+
+
+def _keys_of(message: StoredMessage) -> Keys:
+    message_id = message.message_id
+    if is_own_id(message_id, message.position):
+        message_id = ""
+    return message.topic, message_id, message.keys, message.position

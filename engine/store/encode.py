@@ -12,8 +12,8 @@ from zlib import crc32
 import msgspec
 
 from engine.host import IPV6_BYTES, pack_host
-from engine.message import NAME_SEPARATOR, UNIQ_KEY, Message, SentRun
-from engine.store.consume_queue import ENTRY, ConsumeQueue
+from engine.message import NAME_SEPARATOR, UNIQ_KEY, Message, SentRun, StoredMessage
+from engine.store.consume_queue import ConsumeQueue, entries_layout
 from engine.store.hashing import tag_hash
 from engine.store.record import (
     BORN_HOST_V6,
@@ -32,8 +32,12 @@ INT = struct.Struct(">i")
 SHARED_V4 = struct.Struct(">iq8sq8siq")  # system flag, born, host, stored, host, times, prepared
 assert OWN.size + SHARED_V4.size + INT.size == HEAD.size
 
-TagCode = Callable[[int, int], int]
+TagCode = Callable[[Message | StoredMessage, int], int]  # of a message and when it is stored
 QueueOf = Callable[[str, int], ConsumeQueue]
+
+
+# Topic, id (empty where the id itself says where the message lies), keys, position in the log.
+Keys = tuple[str, str, tuple[str, ...], int]
 
 
 class Run(msgspec.Struct):
@@ -62,7 +66,7 @@ class Encoded(msgspec.Struct):
     offsets: list[int]
     positions: list[int]
     named: list[Message]  # whose ids were made here, from their positions
-    keyed: list[tuple[Message, int]]  # to be indexed, with their positions
+    keyed: list[Keys]  # what is to be indexed
 
 
 class Encoder:
@@ -89,7 +93,7 @@ class Encoder:
         offsets: list[int] = []
         positions: list[int] = []
         named: list[Message] = []
-        keyed: list[tuple[Message, int]] = []
+        keyed: list[Keys] = []
         runs: dict[tuple[str, int], Run] = {}
         pack_own, id_prefix, start_of_run = OWN.pack, self._id_prefix, 0
         magic, code, fields, codes = 0, 0, [0], [0]
@@ -108,8 +112,7 @@ class Encoder:
                 magic = topic_field(topic)[0]
                 last_topic, last_queue, last_tag = topic, queue, None
             if tag != last_tag:
-                last_tag = tag
-                code = self._tag_code(topic, queue, tag, stored_ms)
+                last_tag, code = self._tag_code(message, stored_ms)
             if (
                 message.born_ms != last_born_ms
                 or message.born_host is not last_host
@@ -125,9 +128,9 @@ class Encoder:
                 message.message_id = message_id = f"{id_prefix}{position:016X}"
                 named.append(message)
                 if message.keys:
-                    keyed.append((message, position))
+                    keyed.append((topic, "", message.keys, position))
             else:
-                keyed.append((message, position))
+                keyed.append((topic, message_id, message.keys, position))
             if message.keys or message.properties or message.message_group:
                 tail = _tail(message)
             else:
@@ -151,14 +154,18 @@ class Encoder:
             position += size
         return Encoded(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
 
-    def _tag_code(self, topic: str, queue: int, tag: str, stored_ms: int) -> int:
-        code_of = self._tag_codes.get(topic)
-        return tag_hash(tag) if code_of is None else code_of(queue, stored_ms)
+    def _tag_code(self, message: Message, stored_ms: int) -> tuple[str | None, int]:
+        """The third field of its entry, and the tag that it holds for if it is that tag's."""
+        code_of = self._tag_codes.get(message.topic)
+        if code_of is None:
+            return message.tag, tag_hash(message.tag)
+        return None, code_of(message, stored_ms)
 
     def _shared(self, message: Message, stored_ms: int) -> bytes:
         """From the system flag to the prepared position; 20 bytes for a host that is IPv6."""
         born_host = pack_host(message.born_host)
-        sys_flag = message.sys_flag | self._host_flag
+        # A copy brings the bits of its first record, whose hosts may have been of another kind.
+        sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | self._host_flag
         if len(born_host) == IPV6_BYTES:
             sys_flag |= BORN_HOST_V6
         layout = (
@@ -175,12 +182,6 @@ ID_DIGITS = 32
 ID_PREFIX_DIGITS = 16
 LENGTHS_MAX = 4096
 _LENGTHS = tuple(INT.pack(size) for size in range(LENGTHS_MAX))
-
-
-@lru_cache(maxsize=512)
-def entries_layout(count: int) -> struct.Struct:
-    """`count` consume queue entries in one go."""
-    return struct.Struct(">" + ENTRY.format[1:] * count)
 
 
 def is_own_id(message_id: str, position: int) -> bool:

@@ -27,10 +27,30 @@ FRAME = struct.Struct(">II")  # payload size, CRC-32
 assert FRAME.size == 8
 COMPACT_BYTES = 16 * 1024 * 1024
 COMPACT_CHECK_S = 1.0
+NEVER = 1 << 62
+
+Flushed = Callable[[Exception | None], None]
 
 
 class JournalEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One change; subclasses set their own `tag`, which is never reused for another meaning."""
+
+    @property
+    def follows(self) -> int:
+        """The end of the record in the log that this follows from; 0 for none.
+
+        Where the log has to be read again from before there, loading leaves the change out: a
+        power loss may have taken the record, and if not, recovery finds it and makes the change.
+        """
+        return 0
+
+
+class Reread(JournalEntry, frozen=True, tag="reread", array_like=True):
+    """The log was read again from `start` on: changes before this that follow from later records
+    were made anew, or never happened.
+    """
+
+    start: int
 
 
 class JournalPart:
@@ -69,6 +89,8 @@ class Journal(Service):
         self._compacting = False
         self._older: list[File] = []  # what they hold is not in a snapshot on the disk yet
         self._has_new_name = False
+        self.trusted = NEVER  # up to where the log is known to be whole
+        self.when_flushed: Callable[[Flushed], None] = lambda done: done(None)
         self._owed = b""
         self._must_sync = True  # with the next flush of the log
 
@@ -84,18 +106,26 @@ class Journal(Service):
     def load(self) -> int:
         """Apply what was kept; returns how many entries were."""
         self._files.make_directory(self._directory)
-        snapshots, journals = self._numbers("snapshot"), self._numbers("journal")
-        applied = 0
-        for number in reversed(snapshots):
-            entries = self._read_snapshot(number)
-            if entries is not None:
-                self._number = number
-                applied += self._apply(entries)
+        entries: list[JournalEntry] = []
+        for number in reversed(self._numbers("snapshot")):
+            found = self._read_snapshot(number)
+            if found is not None:
+                self._number, entries = number, found
                 break
-        for number in journals:
-            if number >= self._number:
-                applied += self._load_journal(number)
-        self._open(max([self._number, *journals]))
+        last = self._number
+        is_whole = True
+        for number in self._numbers("journal"):
+            if number < self._number:
+                continue
+            if not is_whole:  # a power loss took the end of the one before: this one builds on it
+                self._files.remove(self._path("journal", number))
+                continue
+            last = number
+            is_whole = self._read_journal(number, entries)
+        applied = self._apply(entries)
+        self._open(last)
+        if applied < len(entries):
+            self.append(Reread(self.trusted))
         return applied
 
     def append(
@@ -134,7 +164,10 @@ class Journal(Service):
         return bool(self._owed)
 
     def compact(self) -> None:
-        """Snapshot now; the file work goes to the pool. A crash in between reads the old ones."""
+        """Snapshot now; the file work goes to the pool. A crash in between reads the old ones.
+
+        The log is flushed first: what the snapshot holds may follow from its last records.
+        """
         assert self._file is not None
         snapshot = self._snapshot_bytes()
         old = self._number
@@ -153,7 +186,13 @@ class Journal(Service):
                 for stale_path in stale:
                     self._files.remove(stale_path)
 
-        self._pool.submit(work, self._compacted)
+        def flushed(error: Exception | None) -> None:
+            if error is None:
+                self._pool.submit(work, self._compacted)
+            else:
+                self._compacted(None, error)
+
+        self.when_flushed(flushed)
 
     def take_unsynced(self) -> list[Syncable]:
         """What a checkpoint has to bring to disk before it moves on."""
@@ -232,28 +271,36 @@ class Journal(Service):
         decoder = self._decoder()
         return [decoder.decode(payload) for payload in payloads]
 
-    def _load_journal(self, number: int) -> int:
-        self._number = number
+    def _read_journal(self, number: int, entries: list[JournalEntry]) -> bool:
+        """Add what a journal holds; whether that was all of it. A torn end is cut off."""
         path = self._path("journal", number)
         data = read_whole(self._files, path)
         payloads = list(_iter_payloads(data))
         decoder = self._decoder()
-        count = self._apply([decoder.decode(payload) for payload in payloads])
+        entries += [decoder.decode(payload) for payload in payloads]
         end = sum(len(payload) + FRAME.size for payload in payloads)
         if end < len(data):
             file = self._files.open(path)
             file.truncate(end)
             file.close()
-        return count
+        return end == len(data)
 
     def _apply(self, entries: list[JournalEntry]) -> int:
+        """Apply what counts, and say how many did."""
         owners = {kind: part.apply for part in self._parts for kind in part.entry_types}
-        for entry in entries:
+        counting: list[JournalEntry] = []
+        trusted = self.trusted
+        for entry in reversed(entries):
+            if isinstance(entry, Reread):
+                trusted = min(trusted, entry.start)
+            elif entry.follows <= trusted:
+                counting.append(entry)
+        for entry in reversed(counting):
             owners[type(entry)](entry)
-        return len(entries)
+        return len(counting)
 
     def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
-        kinds = tuple(kind for part in self._parts for kind in part.entry_types)
+        kinds = (Reread, *(kind for part in self._parts for kind in part.entry_types))
         return msgspec.msgpack.Decoder(Union[kinds])  # noqa: UP007 (built at run time)
 
     def _open(self, number: int) -> None:

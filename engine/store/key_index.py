@@ -20,9 +20,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
-from engine.store.encode import is_own_id
+from engine.store.encode import Keys
 from engine.store.files import File, Files, Names, Syncable
 from engine.store.hashing import MASK, extend_hash, unsigned_hash
 
@@ -35,27 +34,17 @@ assert ITEM.size == 20
 BUFFER_BYTES_MAX = 64 * 1024
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
 SECONDS_MAX = 0x7FFFFFFF
-ID_SUFFIX_DIGITS = 4
 TOPICS_MAX = 20_000
-POWER_4 = 31**ID_SUFFIX_DIGITS
+POWER_2 = 31**2
+POWER_4 = 31**4
+SIGN = 1 << 31
+# Hashes of all pairs of upper-case hex digits, in which the ids of one sender differ.
+_PAIRS = {f"{number:02X}": unsigned_hash(f"{number:02X}") for number in range(256)}
 
 
 def key_hash(topic: str, key: str) -> int:
     """abs(hashCode(topic#key)), 0 where Java's abs would overflow."""
     return _absolute(unsigned_hash(f"{topic}#{key}"))
-
-
-class Keyed(Protocol):
-    """What is indexed: a message on its way in, or one read back."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def message_id(self) -> str: ...
-
-    @property
-    def keys(self) -> tuple[str, ...]: ...
 
 
 class IndexFile:
@@ -215,34 +204,34 @@ class KeyIndex:
                 )
         if self._index_files:
             self._index_files[-1].open_for_writing(trust_slots=is_clean)
+        self._has_new_names = not is_clean  # changes that the last process did not come to sync
 
-    def add_all(self, keyed: Sequence[tuple[Keyed, int]], stored_ms: int) -> None:
-        """Index messages stored at one moment, with their positions.
+    def add_all(self, keyed: Sequence[Keys], stored_ms: int) -> None:
+        """Index messages stored at one moment: each by its id, where it has one, and its keys.
 
-        Each by its keys, and by its id unless the id itself says where the message lies. After
-        an OSError they are known nevertheless, and `write` or the next call tries the files again.
+        After an OSError they are known nevertheless, and `write` or the next call tries the files
+        again.
         """
         hashes: list[int] = []
         places: list[int] = []
-        topic, prefix, last_head, head_hash = "", 0, "", 0
-        for message, position in keyed:
-            if message.topic != topic:
-                topic, last_head = message.topic, ""
+        last_topic, prefix, last_head, head_hash = "", 0, "", 0
+        for topic, message_id, keys, position in keyed:
+            if topic != last_topic:
+                last_topic, last_head = topic, ""
                 prefix = self._topic_prefix(topic)
-            for key in message.keys:
+            for key in keys:
                 hashes.append(_absolute(_extend(prefix, key)))
                 places.append(position)
-            message_id = message.message_id
-            if is_own_id(message_id, position):
+            if not message_id:
                 continue
-            head = message_id[:-ID_SUFFIX_DIGITS]
+            head, high, low = message_id[:-4], message_id[-4:-2], message_id[-2:]
             if head != last_head:  # ids of one sender share all but a short counter
-                last_head, head_hash = head, _extend(prefix, head)
-            if head:
-                hash_ = (head_hash * POWER_4 + _suffix_hash(message_id)) & MASK
+                last_head, head_hash = head, _extend(prefix, head) * POWER_4
+            if head and low in _PAIRS and high in _PAIRS:
+                hash_ = (head_hash + _PAIRS[high] * POWER_2 + _PAIRS[low]) & MASK
             else:
                 hash_ = _extend(prefix, message_id)
-            hashes.append(_absolute(hash_))
+            hashes.append(hash_ if hash_ < SIGN else _absolute(hash_))
             places.append(position)
         self._pending.append((hashes, places, stored_ms))
         self._add_pending()
@@ -380,16 +369,6 @@ class KeyIndex:
 def items_layout(count: int) -> struct.Struct:
     """`count` index items in one go."""
     return struct.Struct(">" + ITEM.format[1:] * count)
-
-
-@lru_cache(maxsize=8192)
-def _pair_hash(pair: str) -> int:
-    return unsigned_hash(pair)
-
-
-def _suffix_hash(message_id: str) -> int:
-    """The hash of an id's last four characters, from two halves that come up again and again."""
-    return _pair_hash(message_id[-4:-2]) * 961 + _pair_hash(message_id[-2:])
 
 
 def _extend(prefix: int, text: str) -> int:

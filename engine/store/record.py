@@ -24,6 +24,7 @@ Source: reference "rocketmq-semantics", sections 1.2 and 1.3. All integers are b
 """
 
 import struct
+from collections.abc import Iterable
 from functools import lru_cache
 from zlib import crc32
 
@@ -43,7 +44,6 @@ from engine.message import (
 MAGIC_V1 = -626843481  # 0xDAA320A7
 MAGIC_V2 = -626843477  # 0xDAA320AB
 MAGIC_BLANK = -875286124  # 0xCBD43194
-MAGICS = frozenset((MAGIC_V1, MAGIC_V2))
 CRC_MASK = 0x7FFFFFFF
 BLANK_BYTES_MIN = 8
 BORN_HOST_V6 = 0x10
@@ -60,6 +60,8 @@ HEADS = (  # by system flag bits 0x10 (born host is IPv6) and 0x20 (store host i
 FLAGS_LAST = 39  # the last byte of the system flag holds the host bits
 BLANK = struct.Struct(">ii")  # total size, magic
 SHORT = struct.Struct(">h")
+BYTE = struct.Struct(">B")
+TOPIC_LENGTHS = {MAGIC_V1: BYTE, MAGIC_V2: SHORT}  # before the topic
 assert HEAD.size == 88
 assert BLANK.size == BLANK_BYTES_MIN
 
@@ -102,61 +104,71 @@ def encode_properties(message: Message) -> bytes:
 
 def decode(data: bytes, at: int = 0) -> StoredMessage:
     """The record that starts at `at`; Corrupt when length, magic, CRC or a field is wrong."""
-    try:
-        return _decode(data, at)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise Corrupt(f"unreadable record: {error}") from error
+    found = decode_run(data, (at,))[0]
+    if isinstance(found, Corrupt):
+        raise found
+    return found
 
 
-def _decode(data: bytes, at: int) -> StoredMessage:
-    layout = HEADS[(data[at + FLAGS_LAST] & (BORN_HOST_V6 | STORE_HOST_V6)) >> 4]
-    (
-        size,
-        magic,
-        crc,
-        queue,
-        flag,
-        offset,
-        position,
-        sys_flag,
-        born_ms,
-        born_host,
-        stored_ms,
-        store_host,
-        times,
-        prepared,
-        body_size,
-    ) = layout.unpack_from(data, at)
-    end = at + size
-    if magic not in MAGICS or size < RECORD_BYTES_MIN or end > len(data) or body_size < 0:
-        raise Corrupt(f"no record: magic {magic & 0xFFFFFFFF:#010x}, size {size}")
-    body_at = at + layout.size
-    body_end = body_at + body_size
-    body = data[body_at:body_end]
-    if crc32(body) & CRC_MASK != crc:
-        raise Corrupt("the body does not match its CRC")
-    if magic == MAGIC_V1:
-        topic_at, topic_size = body_end + 1, data[body_end]
-    else:
-        topic_at, topic_size = body_end + 2, SHORT.unpack_from(data, body_end)[0]
-    properties_at = topic_at + topic_size + SHORT.size
-    (properties_size,) = SHORT.unpack_from(data, properties_at - SHORT.size)
-    if topic_size < 1 or properties_size < 0 or properties_at + properties_size != end:
-        raise Corrupt("the lengths inside the record do not add up")
-    return StoredMessage(
-        data[topic_at : properties_at - SHORT.size].decode(),
-        queue,
-        offset,
-        position,
-        size,
-        body,
-        data[properties_at:end],
-        flag,
-        sys_flag,
-        times + 1,
-        born_ms,
-        unpack_host(born_host),
-        stored_ms,
-        unpack_host(store_host),
-        prepared,
-    )
+def decode_run(data: bytes, starts: Iterable[int]) -> list[StoredMessage | Corrupt]:
+    """The records that start at these places; a Corrupt stands for one that is damaged.
+
+    Neighbours mostly share topic and hosts, which are then turned into text once.
+    """
+    found: list[StoredMessage | Corrupt] = []
+    last_topic = last_born = last_store = b""
+    topic = born = store = ""
+    for at in starts:
+        try:
+            layout = HEADS[(data[at + FLAGS_LAST] & (BORN_HOST_V6 | STORE_HOST_V6)) >> 4]
+            fields = layout.unpack_from(data, at)
+            size, magic, crc, queue, flag, offset, position, sys_flag = fields[:8]
+            born_ms, born_host, stored_ms, store_host, times, prepared, body_size = fields[8:]
+            end = at + size
+            body_at = at + layout.size
+            body_end = body_at + body_size
+            if magic not in TOPIC_LENGTHS or end > len(data) or not body_at <= body_end <= end:
+                raise Corrupt(f"no record: magic {magic & 0xFFFFFFFF:#010x}, size {size}")
+            body = data[body_at:body_end]
+            if crc32(body) & CRC_MASK != crc:
+                raise Corrupt("the body does not match its CRC")
+            topic_length = TOPIC_LENGTHS[magic]
+            (topic_bytes,) = topic_length.unpack_from(data, body_end)
+            topic_at = body_end + topic_length.size
+            topic_end = topic_at + topic_bytes
+            (property_bytes,) = SHORT.unpack_from(data, topic_end)
+            properties_at = topic_end + SHORT.size
+            if topic_bytes < 1 or property_bytes < 0 or properties_at + property_bytes != end:
+                raise Corrupt("the lengths inside the record do not add up")
+            if data[topic_at:topic_end] != last_topic:
+                last_topic = data[topic_at:topic_end]
+                topic = last_topic.decode()
+            if born_host != last_born:
+                born, last_born = unpack_host(born_host), born_host
+            if store_host != last_store:
+                store, last_store = unpack_host(store_host), store_host
+            properties = data[properties_at:end]
+            found.append(
+                StoredMessage(
+                    topic,
+                    queue,
+                    offset,
+                    position,
+                    size,
+                    body,
+                    properties,
+                    flag,
+                    sys_flag,
+                    times + 1,
+                    born_ms,
+                    born,
+                    stored_ms,
+                    store,
+                    prepared,
+                )
+            )
+        except Corrupt as damage:
+            found.append(damage)
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            found.append(Corrupt(f"unreadable record: {error}"))
+    return found

@@ -43,7 +43,7 @@ from engine.store.hashing import tag_hash
 from engine.store.journal import Journal
 from engine.store.key_index import KeyIndex
 from engine.store.pool import Pool
-from engine.store.record import RECORD_BYTES_MIN, decode
+from engine.store.record import RECORD_BYTES_MIN, decode, decode_run
 from engine.store.recovery import Damage, Scan
 from engine.store.upkeep import Checkpointer, DiskWatch
 
@@ -65,7 +65,7 @@ class Store:
         events: Events,
         tag_codes: dict[str, TagCode] | None = None,
     ) -> None:
-        """`tag_codes` gives, by topic, another third field than the tag's hash: of (queue, ms)."""
+        """`tag_codes` gives, by topic, another third field of entries than the tag's hash."""
         self._config = config
         self._clock = clock
         self._pool = pool
@@ -81,6 +81,7 @@ class Store:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._encoder = Encoder(config.store_host, self._id_prefix(), self._queue, self._tag_codes)
         self.journal = Journal(files, self._root / "config", pool)
+        self.journal.when_flushed = lambda done: self._flusher.request(self._log.written, done)
         self._dispatch = Dispatch(self._index)
         self._flusher = Flusher(
             self._log,
@@ -138,6 +139,10 @@ class Store:
         clean = self._root / "clean"
         if self._files.exists(clean) and not self._files.exists(self._root / "abort"):
             self._clean = msgspec.msgpack.decode(read_whole(self._files, clean), type=CleanMark)
+            if self._end_of_segments() < self._clean.written:
+                self._clean = None
+        if self._clean is None:
+            self.journal.trusted = self._scan_start()
         write_atomic(self._files, self._root / "abort", str(os.getpid()).encode())
         self._files.remove(clean)
         self._files.remove_tree(self._root / "trash")
@@ -157,7 +162,7 @@ class Store:
         record since the checkpoint is checked and dispatched again if `is_wanted` (its topic was
         not deleted since); those that carry the SOURCE property are told to `on_replayed`.
         """
-        if self._clean is not None and self._end_of_segments() >= self._clean.written:
+        if self._clean is not None:
             self._open_clean(self._clean)
         else:
             self._open_queues(begin_of)
@@ -226,6 +231,7 @@ class Store:
         except EngineError:
             _take_names(batch)
             raise
+        runs = [run.sent() for run in batch.runs]
         for run in batch.runs:
             run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
@@ -234,7 +240,6 @@ class Store:
         if is_held and not waits:
             self._flusher.request(end, _ignore)
         kept = promise if waits else Promise.STORED
-        runs = [run.sent() for run in batch.runs]
         return Sent(messages, batch.offsets, batch.positions, kept, end, runs)
 
     def when_flushed(self, position: int, done: Done) -> None:
@@ -279,7 +284,15 @@ class Store:
             start, last = run[0].position, run[-1]
             size = last.position + last.size_bytes - start if last.has_record else 0
             data = self._log.read(start, size)
-            found += [self._decode(data, entry.position - start, entry) for entry in run]
+            read = decode_run(data, [entry.position - start for entry in run])
+            for entry, message in zip(run, read, strict=True):
+                if isinstance(message, StoredMessage) and (
+                    message.position == entry.position and message.offset == entry.offset
+                ):
+                    found.append(message)
+                else:
+                    found.append(None)
+                    self._tell_damage(entry, message)
         return found
 
     def read_at(self, position: int) -> StoredMessage:
@@ -339,18 +352,15 @@ class Store:
         """Numbers of the queues of `topic` that ever held a message."""
         return sorted(queue for name, queue in self._queues if name == topic)
 
-    def _decode(self, data: bytes, at: int, entry: Entry) -> StoredMessage | None:
-        try:
-            message = decode(data, at)
-            if message.position == entry.position and message.offset == entry.offset:
-                return message
-            detail = f"it says it lies at {message.position} as offset {message.offset}"
-        except Corrupt as error:
-            detail = error.detail
+    def _tell_damage(self, entry: Entry, found: StoredMessage | Corrupt) -> None:
+        """What lies where an entry points is not its record; nothing new if retention took it."""
+        if isinstance(found, Corrupt):
+            detail = found.detail
+        else:
+            detail = f"it says it lies at {found.position} as offset {found.offset}"
         is_damage = entry.has_record and entry.position >= self._log.oldest
         if is_damage and self._events.is_heard:
             self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
-        return None
 
     # -- upkeep -------------------------------------------------------------------------------
 
@@ -511,7 +521,7 @@ class Store:
         if not bases:
             return 0
         checkpoint = load_checkpoint(self._files, self._root / "checkpoint")
-        if bases[0] <= checkpoint.confirmed <= self._log.written:
+        if bases[0] <= checkpoint.confirmed <= self._end_of_segments():
             return checkpoint.confirmed
         return bases[0]
 
@@ -539,7 +549,7 @@ class Store:
         code_of = self._tag_codes.get(message.topic)
         if code_of is None:
             return tag_hash(message.tag)
-        return code_of(message.queue, message.stored_ms)
+        return code_of(message, message.stored_ms)
 
 
 def _take_names(batch: Encoded) -> None:

@@ -33,9 +33,12 @@ class Checkpointer(Service):
 
     def tick(self) -> float:
         if self._store.written != self._done_for and not self._is_running:
-            written = self._store.written
-            self._store.begin_checkpoint(self._finished)
-            self._is_running, self._done_for = True, written
+            self._is_running, self._done_for = True, self._store.written
+            try:
+                self._store.begin_checkpoint(self._finished)
+            except OSError:
+                self._is_running, self._done_for = False, -1
+                raise
         return self._interval_s
 
     def _finished(self) -> None:

@@ -186,15 +186,19 @@ class Catalog:
         self._journal.append_all([entry, *also], is_lasting=True)
         self._apply(entry)
 
-    def ensure(self, name: str) -> TopicConfig:
-        """The topic, created with the defaults if the settings allow it; else TopicNotFound."""
+    def plan(self, name: str) -> TopicConfig:
+        """The topic as `ensure` would give it, without creating it."""
         config = self._topics.get(name)
         if config is not None:
             return config
         check_topic_name(name)
         if not self._auto_create or is_system_topic(name):
             return self.get(name)
-        return self._add(self._default(name))
+        return self._default(name)
+
+    def ensure(self, name: str) -> TopicConfig:
+        """The topic, created with the defaults if the settings allow it; else TopicNotFound."""
+        return self._topics.get(name) or self._add(self.plan(name))
 
     def ensure_system(self, name: str) -> TopicConfig:
         """A topic of the engine's own: the delay levels', a group's retries or dead letters."""

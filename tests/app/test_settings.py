@@ -85,3 +85,11 @@ def test_loopback_is_known_in_each_of_its_forms(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.0.1", "example.org"])
 def test_nothing_else_counts_as_loopback(host: str) -> None:
     assert not is_loopback(host)
+
+
+def test_offset_ids_name_the_address_that_is_listened_on_unless_another_is_set() -> None:
+    assert load({"port": "9000"}, environ={}).store_host == "127.0.0.1:9000"
+    assert load({"host": "localhost", "port": "9000"}, environ={}).store_host == "127.0.0.1:9000"
+    assert load({"host": "::1", "port": "9000"}, environ={}).store_host == "[::1]:9000"
+    given = {"port": "9000", "store_host": "10.0.0.1:10911"}
+    assert load(given, environ={}).store_host == "10.0.0.1:10911"

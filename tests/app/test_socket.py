@@ -290,6 +290,21 @@ def test_a_clean_goodbye_puts_back_what_was_held(
     assert other.hear(Deliver)[1].attempts == [1]
 
 
+def test_a_clean_goodbye_puts_back_more_than_one_call_may_name(
+    server: LiveServer, meet: Callable[..., Peer]
+) -> None:
+    peer = meet("me")
+    for _ in range(5):
+        peer.ask(send_of(*[b"x"] * 1000), Sent)
+    peer.ask(Subscribe("g", {"t": "*"}, 5000, 60_000), Subscribed)
+    count = 0
+    while count < 5000:
+        count += len(peer.hear(Deliver)[1].bodies)
+    assert inflight(server) == 5000
+    peer.socket.close()
+    until(lambda: inflight(server) == 0)
+
+
 def test_a_second_connection_of_a_client_closes_the_first(meet: Callable[..., Peer]) -> None:
     first = meet("me")
     meet("me")

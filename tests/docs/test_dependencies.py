@@ -15,6 +15,7 @@ PACKAGES = ("analytics", "app", "engine", "kitemq", "migrations", "protocol")
 # Import names that come with a declared dependency and are part of its interface.
 PART_OF = {"pydantic": "fastapi", "anyio": "starlette"}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-demo.lock")
+PIN = re.compile(r"^([a-z0-9_.-]+)==(\S+)", re.MULTILINE)
 EXTRAS_OF_LOCK = {
     "requirements.lock": ["build"],
     "requirements-dev.lock": ["build", "test", "dev"],
@@ -76,8 +77,12 @@ def test_a_lock_file_pins_every_dependency_with_hashes_and_names_no_registry(loc
 
 
 def test_the_lock_files_agree_where_they_pin_the_same_package() -> None:
-    pins = [
-        re.findall(r"^([a-z0-9_.-]+)==(\S+)", (ROOT / lock).read_text(), re.M) for lock in LOCKS
-    ]
-    for other in pins[1:]:
-        assert set(pins[0]) <= set(other), "run make lock"
+    """Each is installed over the others, so a second version would undo the first."""
+    pins: dict[str, set[tuple[str, ...]]] = {}
+    for lock in LOCKS:
+        found: dict[str, list[str]] = {}
+        for name, version in PIN.findall((ROOT / lock).read_text()):
+            found.setdefault(name, []).append(version)
+        for name, versions in found.items():
+            pins.setdefault(name, set()).add(tuple(sorted(versions)))
+    assert not {name: versions for name, versions in pins.items() if len(versions) > 1}

@@ -33,11 +33,7 @@ class Killable:
         return f"http://{self.listen}"
 
     async def start(self) -> None:
-        command = [sys.executable, "-m", "kitemq", "serve", "--listen", self.listen]
-        self._process = subprocess.Popen(
-            [*command, "--data", str(self._data), "--set", "log_level=warning"],
-            env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
-        )
+        self._spawn()
         async with asyncio.timeout(START_TIMEOUT_S):
             with Client(self.url, timeout_s=1) as client:
                 while True:
@@ -47,6 +43,13 @@ class Killable:
                         await asyncio.sleep(0.02)
                     else:
                         return
+
+    def _spawn(self) -> None:
+        command = [sys.executable, "-m", "kitemq", "serve", "--listen", self.listen]
+        self._process = subprocess.Popen(
+            [*command, "--data", str(self._data), "--set", "log_level=warning"],
+            env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
+        )
 
     def kill(self) -> None:
         if self._process is not None:

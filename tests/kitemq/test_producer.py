@@ -62,19 +62,43 @@ async def test_messages_submitted_together_travel_together(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frames: list[int] = []
-    request = Connection.request
+    ask = Connection.ask
 
-    def counted(self: Connection, frame: Any) -> Any:
+    def counted(self: Connection, frame: Any, on_answer: Any) -> int:
         if isinstance(frame, Send):
             frames.append(len(frame.bodies))
-        return request(self, frame)
+        return ask(self, frame, on_answer)
 
-    monkeypatch.setattr(Connection, "request", counted)
+    monkeypatch.setattr(Connection, "ask", counted)
     async with AsyncProducer(server.url, batch_count_max=400) as producer:
         results = await producer.send_batch("t", [Message(body=b"%d" % i) for i in range(1000)])
     assert sum(frames) == 1000
     assert len(frames) == 3
     assert len({result.message_id for result in results}) == 1000
+
+
+@pytest.mark.parametrize(("group", "on_the_road"), [("account-1", 1), ("", 4)])
+async def test_batches_with_a_message_group_go_one_after_the_other(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch, group: str, on_the_road: int
+) -> None:
+    ask = Connection.ask
+    waiting = [0]
+    most = [0]
+
+    def counted(self: Connection, frame: Any, on_answer: Any) -> int:
+        def answered(answer: Any) -> None:
+            waiting[0] -= 1
+            on_answer(answer)
+
+        waiting[0] += 1
+        most[0] = max(most[0], waiting[0])
+        return ask(self, frame, answered)
+
+    monkeypatch.setattr(Connection, "ask", counted)
+    async with AsyncProducer(server.url, batch_count_max=5) as producer:
+        messages = [Message(body=b"%d" % i, message_group=group) for i in range(50)]
+        await producer.send_batch("t", messages)
+    assert most[0] == on_the_road
 
 
 async def test_a_refused_message_does_not_touch_those_sent_with_it(server: LiveServer) -> None:

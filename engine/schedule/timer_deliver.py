@@ -1,0 +1,392 @@
+"""Release of messages whose time has come, first things first, each of them once.
+
+A released record names the waiting one it comes from (SOURCE), which is the proof that that is
+finished: progress is journalled after the write, and a crash in between is healed by `replayed`.
+What fell due while nobody was there is released at once, in the order of its times. What is pending
+is known from the timer queue's entries alone; records are read when they are released.
+
+A message that waits long would hold back everything behind it: how much progress has to remember,
+and what retention may take. So old ones are moved to the queue's end (RocketMQ's roll).
+"""
+
+import logging
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from engine.clock import Clock
+from engine.errors import Busy, Corrupt, EngineError, TopicNotFound
+from engine.events import Events, Released, SendRefused
+from engine.intake import Intake
+from engine.message import (
+    BATCH_BYTES_MAX,
+    REAL_QID,
+    REAL_TOPIC,
+    SOURCE,
+    Message,
+    Promise,
+    StoredMessage,
+    copy_of,
+)
+from engine.schedule.timer import (
+    TIMER_DEQUEUE_MS,
+    TIMER_ENQUEUE_MS,
+    TIMER_OUT_MS,
+    TIMER_QUEUE,
+    TIMER_ROLL_TIMES,
+)
+from engine.schedule.timer_agenda import Agenda, Pending
+from engine.schedule.timer_calendar import NeverBack
+from engine.schedule.timer_progress import SOURCE_PREFIX, TimerProgress
+from engine.service import IDLE_WAIT_MAX_S, Service
+from engine.store.consume_queue import Entry
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import CLOSED_TOPICS, TIMER_TOPIC
+
+log = logging.getLogger("kitemq.schedule")
+
+TICK_MESSAGES_MAX = 300
+BATCH_MESSAGES_MAX = 100
+LOAD_ENTRIES = 4096
+# The stretch of the queue that progress covers: so many, and so many for each that is pending.
+SPAN_MIN = 200_000
+SPAN_PER_PENDING = 4
+
+
+class Waiting(NamedTuple):
+    """A pending message, with its record where it can be read."""
+
+    pending: Pending
+    stored: StoredMessage | None
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    topic: str
+    queue: int
+    offset: int
+
+
+class TimerDeliverer(Service):
+    """At most 300 messages released, and 100 moved, in a tick; woken by what is due earlier."""
+
+    name = "timers"
+
+    def __init__(
+        self, store: Store, intake: Intake, catalog: Catalog, clock: Clock, events: Events
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._intake = intake
+        self._catalog = catalog
+        self._clock = clock
+        self._events = events
+        self._calendar = NeverBack(clock)
+        self._progress = TimerProgress(store.journal)
+        self._agenda = Agenda()
+        self._wanted_from = 0  # records before this position are to be moved
+        self._unseen: dict[str, Place] = {}  # written, but waiting for a flush to be readable
+
+    def start(self) -> None:
+        """After recovery: find out what is pending, and listen."""
+        first, end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)
+        self._progress.settle(first, end)
+        dues, offsets, lost = array("q"), array("q"), []
+        for entry in self._kept(end):
+            if self._progress.is_finished(entry.offset):
+                continue
+            if entry.has_record:
+                dues.append(entry.tag_code)
+                offsets.append(entry.offset)
+            else:
+                lost.append(entry.offset)
+        self._agenda.load(dues, offsets)
+        if lost:
+            self._progress.finish(lost)
+        self._store.on_visible.append(self._arrived)
+
+    def replayed(self, message: StoredMessage) -> None:
+        """Recovery found this record: if it waited here before, that place is finished."""
+        self._progress.replayed(message)
+
+    @property
+    def count(self) -> int:
+        """How many messages wait."""
+        return len(self._agenda)
+
+    def after(self, place: Pending, count_max: int) -> list[Pending]:
+        """What is due after `place`, in order of time."""
+        return self._agenda.after(place, count_max)
+
+    def due_ms(self, pending: Pending) -> int:
+        """When it is due by the calendar that it was sent by."""
+        return self._calendar.due_ms(pending)
+
+    def find(self, stored: StoredMessage) -> Pending | None:
+        """The pending message that has this record; None when it is finished."""
+        if stored.topic != TIMER_TOPIC or self._progress.is_finished(stored.offset):
+            return None
+        entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, stored.offset, 1)
+        if not entries or entries[0].position != stored.position:
+            return None
+        return self._calendar.pending(entries[0].tag_code, stored.offset)
+
+    def find_unseen(self, message_id: str) -> str:
+        """The topic of a message's newest record while that cannot be read yet, else empty."""
+        while self._unseen:
+            oldest = next(iter(self._unseen))
+            if not self._is_readable(self._unseen[oldest]):
+                break
+            del self._unseen[oldest]
+        place = self._unseen.get(message_id)
+        return "" if place is None or self._is_readable(place) else place.topic
+
+    def oldest_position(self) -> int | None:
+        """Where the oldest record lies that is still needed; None when nothing waits."""
+        entries = self._entries(self._oldest(1))
+        return entries[0].position if entries else None
+
+    def move_before(self, position: int) -> None:
+        """Records before `position` are to go: what waits there is written again, in ticks."""
+        self._wanted_from = max(self._wanted_from, position)
+        self.wake()
+
+    def tick(self) -> float:
+        """Release what is due; seconds until the next is.
+
+        Raises DiskFull while the log refuses writes: nothing is passed over then.
+        """
+        budget = TICK_MESSAGES_MAX
+        while budget > 0:
+            due = self._agenda.due(self._calendar.now_ms(), min(budget, BATCH_MESSAGES_MAX))
+            if not due:
+                break
+            budget -= self.release(due)
+        is_moving = self._roll()
+        first = self._agenda.first()
+        if is_moving or budget <= 0:
+            return 0.0
+        return IDLE_WAIT_MAX_S if first is None else self._wait_s(first)
+
+    def read(self, chosen: Sequence[Pending]) -> list[Waiting]:
+        """Their records, as many from the start on as fit one write, at least one."""
+        by_offset = {entry.offset: entry for entry in self._entries([p.offset for p in chosen])}
+        chosen = _within_bytes(chosen, by_offset)
+        entries = sorted(by_offset[p.offset] for p in chosen if p.offset in by_offset)
+        found = dict(
+            zip((e.offset for e in entries), self._store.read_entries(entries), strict=True)
+        )
+        return [Waiting(pending, found.get(pending.offset)) for pending in chosen]
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def release(self, chosen: Sequence[Pending]) -> int:
+        """Put them where they belong, as many as fit one write; returns how many.
+
+        What cannot be put anywhere any more is dropped. Raises Busy or Corrupt, and those left
+        can be released again.
+        """
+        waiting = self.read(chosen)
+        self._put(self._sift(waiting))
+        return len(waiting)
+
+    def drop(self, chosen: Sequence[Pending]) -> None:
+        """They are never released. Raises DiskFull or Corrupt, and nothing has changed."""
+        if chosen:
+            self._finish(chosen, record_end=0)
+
+    def move(self, waiting: Waiting, due_ms: int) -> None:
+        """Write a message again at the queue's end, to be released at `due_ms`."""
+        assert waiting.stored is not None
+        message = self._copy(waiting.stored)
+        message.properties[TIMER_OUT_MS] = str(due_ms)
+        self._replace([message], [waiting.pending])
+
+    def _put(self, waiting: Sequence[Waiting]) -> None:
+        if not waiting:
+            return
+        now_ms = self._calendar.now_ms()
+        messages = [self._real(each.stored) for each in waiting if each.stored is not None]
+        try:
+            self._replace(messages, [each.pending for each in waiting])
+        except (Busy, Corrupt):
+            raise
+        except EngineError as error:
+            if len(waiting) > 1:
+                for each in waiting:
+                    self._put([each])
+                return
+            self._refused(messages[0].topic, error)
+            self.drop([waiting[0].pending])
+            return
+        if self._events.is_heard:
+            for message, each in zip(messages, waiting, strict=True):
+                late_ms = max(0, now_ms - each.pending.due_ms)
+                self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
+
+    def _replace(self, messages: Sequence[Message], chosen: Sequence[Pending]) -> None:
+        """Write the records that take the place of these."""
+        sent = self._intake.put(messages)
+        if sent.promise is Promise.FLUSHED:  # not readable before, so not to be left for later
+            self._store.when_flushed(sent.flush_position, _told)
+        self._finish(chosen, record_end=sent.flush_position)
+        for message, offset in zip(sent.messages, sent.offsets, strict=True):
+            place = Place(message.topic, message.queue, offset)
+            if not self._is_readable(place):
+                self._unseen[message.message_id] = place
+
+    def _finish(self, chosen: Sequence[Pending], record_end: int) -> None:
+        self._progress.finish([pending.offset for pending in chosen], record_end=record_end)
+        for pending in chosen:
+            self._agenda.remove(pending)
+
+    def _sift(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+        """Those that can be put somewhere; the others are dropped."""
+        wanted: list[Waiting] = []
+        dropped: list[Pending] = []
+        for each in waiting:
+            if self.is_wanted(each):
+                wanted.append(each)
+            else:
+                dropped.append(each.pending)
+        self.drop(dropped)
+        return wanted
+
+    def is_wanted(self, waiting: Waiting) -> bool:
+        """A topic that was deleted meanwhile takes its waiting messages along."""
+        stored = waiting.stored
+        if stored is None:
+            log.warning(
+                "the waiting message at offset %d is damaged or gone", waiting.pending.offset
+            )
+            return False
+        topic = stored.properties.get(REAL_TOPIC, "")
+        if self._catalog.is_current(topic, stored.position) and topic not in CLOSED_TOPICS:
+            return True
+        self._refused(topic, TopicNotFound(f"there is no topic {topic!r} any more"))
+        return False
+
+    def _refused(self, topic: str, error: EngineError) -> None:
+        log.warning("a delayed message for %s is dropped: %s", topic, error.detail)
+        if self._events.is_heard:
+            self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
+
+    def _real(self, stored: StoredMessage) -> Message:
+        """The message as its consumers get it."""
+        message = self._copy(stored)
+        properties = message.properties
+        message.topic = properties.pop(REAL_TOPIC)
+        message.queue = int(properties.pop(REAL_QID, "-1"))
+        properties[TIMER_ENQUEUE_MS] = str(stored.stored_ms)
+        properties[TIMER_DEQUEUE_MS] = str(self._clock.now_ms())
+        return message
+
+    def _copy(self, stored: StoredMessage) -> Message:
+        """The same message for the timer queue, naming the place that it leaves."""
+        message = copy_of(stored)
+        message.queue = TIMER_QUEUE
+        message.properties[SOURCE] = f"{SOURCE_PREFIX}{stored.offset}"
+        return message
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def _roll(self) -> bool:
+        """Move the oldest ones where they hold up too much; whether there are more to be moved."""
+        if not self._is_held_up():
+            return False
+        oldest = self._oldest(BATCH_MESSAGES_MAX)
+        entries = self._entries(oldest)
+        if len(entries) < len(oldest):  # retention was faster
+            self._progress.finish(sorted({*oldest}.difference(entry.offset for entry in entries)))
+        chosen = [self._calendar.pending(entry.tag_code, entry.offset) for entry in entries]
+        wanted = self._sift(self.read(chosen))
+        messages = [self._rolled(each.stored) for each in wanted if each.stored is not None]
+        if messages:
+            self._replace(messages, [each.pending for each in wanted])
+        return self._is_held_up()
+
+    def _is_held_up(self) -> bool:
+        end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
+        if end - self._progress.floor > SPAN_MIN + SPAN_PER_PENDING * len(self._agenda):
+            return True
+        if not self._wanted_from:
+            return False
+        oldest = self.oldest_position()
+        if oldest is not None and oldest < self._wanted_from:
+            return True
+        self._wanted_from = 0
+        return False
+
+    def _rolled(self, stored: StoredMessage) -> Message:
+        message = self._copy(stored)
+        times = int(message.properties.get(TIMER_ROLL_TIMES, "0"))
+        message.properties[TIMER_ROLL_TIMES] = str(times + 1)
+        return message
+
+    # -- what is pending -------------------------------------------------------------------------
+
+    def _oldest(self, count_max: int) -> list[int]:
+        """Offsets of the messages that have waited in the queue for longest."""
+        end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
+        return self._progress.unfinished(count_max, end)
+
+    def _kept(self, end: int) -> Iterator[Entry]:
+        """Entries from the floor to the end."""
+        offset = self._progress.floor
+        while offset < end:
+            entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, offset, LOAD_ENTRIES)
+            yield from entries
+            offset = entries[-1].offset + 1 if entries else end
+
+    def _entries(self, offsets: Sequence[int]) -> list[Entry]:
+        """Entries of these offsets, ascending, without those that retention took."""
+        found: list[Entry] = []
+        for run in _runs(sorted(offsets)):
+            entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, run[0], len(run))
+            found += [entry for entry in entries if entry.offset in run]
+        return found
+
+    def _arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
+        """For the store's `on_visible`."""
+        if topic != TIMER_TOPIC or queue != TIMER_QUEUE:
+            return
+        before = self._agenda.first()
+        self._calendar.arrived(first_offset, self._progress.floor)
+        for offset, due_ms in enumerate(tag_codes, first_offset):
+            self._agenda.add(self._calendar.pending(due_ms, offset))
+        if before != self._agenda.first():
+            self.wake()
+
+    def _is_readable(self, place: Place) -> bool:
+        return place.offset < self._store.bounds(place.topic, place.queue)[1]
+
+    def _wait_s(self, pending: Pending) -> float:
+        return max(0.0, (pending.due_ms - self._calendar.now_ms()) / 1000)
+
+
+def _told(_: Exception | None) -> None:
+    """A disk that cannot flush any more refuses the next write."""
+
+
+def _within_bytes(chosen: Sequence[Pending], entries: dict[int, Entry]) -> list[Pending]:
+    """Those from the start on that fit one write, at least one."""
+    size_bytes = 0
+    for index, pending in enumerate(chosen):
+        entry = entries.get(pending.offset)
+        size_bytes += entry.size_bytes if entry is not None and entry.has_record else 0
+        if index and size_bytes > BATCH_BYTES_MAX:
+            return list(chosen[:index])
+    return list(chosen)
+
+
+def _runs(offsets: Sequence[int]) -> list[range]:
+    """Stretches without a gap."""
+    runs: list[range] = []
+    for offset in offsets:
+        if runs and runs[-1].stop == offset:
+            runs[-1] = range(runs[-1].start, offset + 1)
+        else:
+            runs.append(range(offset, offset + 1))
+    return runs

@@ -1,0 +1,147 @@
+"""Which waiting messages are finished (released, recalled, moved): a floor, and marks above it.
+
+Everything before the floor is finished. Above it each offset up to the last finished one has a
+mark of one byte; the deliverer keeps that stretch short by moving old messages to the queue's end.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from engine.message import SOURCE, StoredMessage
+from engine.schedule.timer import TIMER_QUEUE
+from engine.store.journal import Journal, JournalEntry
+from engine.topic.names import TIMER_TOPIC
+
+SOURCE_PREFIX = f"@{TIMER_TOPIC}@{TIMER_QUEUE}@"
+FINISHED = b"\1"
+
+
+class TimersFinished(JournalEntry, frozen=True, tag="timers_finished"):
+    """These need no release any more: first offset and count, again and again.
+
+    `record_end` is where the log ended after what they became was written, 0 if it was nothing.
+    """
+
+    runs: list[int]
+    record_end: int = 0
+
+    @property
+    def follows(self) -> int:
+        return self.record_end
+
+
+class TimersCut(JournalEntry, frozen=True, tag="timers_cut"):
+    """The timer queue ends at `offset`: a power loss took what came after."""
+
+    offset: int
+
+
+class TimersKept(JournalEntry, frozen=True, tag="timers_kept"):
+    """All of it: the floor, and the marks above it, compressed."""
+
+    floor: int
+    marks: bytes
+
+
+class TimerProgress:
+    """Kept in the journal; a change is in force once its verb returned."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.floor = 0
+        self._marks = bytearray()
+        self._found: dict[int, int] = {}  # what recovery found released: offset, end of its record
+        journal.register((TimersFinished, TimersCut, TimersKept), self._apply, self._snapshot)
+
+    def replayed(self, message: StoredMessage) -> None:
+        """Recovery found this record: if it came from the timer queue, its place is finished."""
+        source = message.properties.get(SOURCE, "")
+        if source.startswith(SOURCE_PREFIX):
+            offset = int(source.removeprefix(SOURCE_PREFIX))
+            self._found[offset] = message.position + message.size_bytes
+
+    def settle(self, first: int, end: int) -> None:
+        """After recovery: the timer queue holds offsets `first` to `end` - 1, nothing else."""
+        if self.floor + len(self._marks) > end:
+            self._write(TimersCut(end))
+        if self.floor < first:
+            self._write(TimersFinished([self.floor, first - self.floor]))
+        found = sorted(offset for offset in self._found if offset < end)
+        if not all(map(self.is_finished, found)):
+            self.finish(found, record_end=max(self._found.values()))
+        self._found = {}
+
+    def is_finished(self, offset: int) -> bool:
+        at = offset - self.floor
+        return at < 0 or (at < len(self._marks) and self._marks[at] > 0)
+
+    def unfinished(self, count_max: int, end: int) -> list[int]:
+        """The first offsets before `end` that are not finished, at most `count_max`."""
+        found: list[int] = []
+        offset = self.floor
+        while len(found) < count_max and offset < end:
+            if not self.is_finished(offset):
+                found.append(offset)
+                offset += 1
+                continue
+            at = self._marks.find(0, offset - self.floor)
+            offset = self.floor + (at if at >= 0 else len(self._marks))
+        return found
+
+    def finish(self, offsets: Sequence[int], *, record_end: int = 0) -> None:
+        """These are finished; `record_end` as in TimersFinished, and then it cannot be refused.
+
+        Raises DiskFull or Corrupt, and nothing has changed.
+        """
+        self._write(TimersFinished(_runs(offsets), record_end))
+
+    def _write(self, entry: TimersFinished | TimersCut) -> None:
+        is_owed = isinstance(entry, TimersFinished) and entry.record_end > 0
+        self._journal.append(entry, is_owed=is_owed)
+        self._apply(entry)
+
+    def _apply(self, entry: TimersFinished | TimersCut | TimersKept) -> None:
+        if isinstance(entry, TimersKept):
+            self.floor, self._marks = entry.floor, bytearray(zlib.decompress(entry.marks))
+        elif isinstance(entry, TimersCut):
+            del self._marks[max(0, entry.offset - self.floor) :]
+            self.floor = min(self.floor, entry.offset)
+        else:
+            for start, count in zip(entry.runs[::2], entry.runs[1::2], strict=True):
+                self._mark(start, count)
+
+    def _mark(self, start: int, count: int) -> None:
+        marks = self._marks
+        begin, end = max(0, start - self.floor), start + count - self.floor
+        if end <= begin:
+            return
+        if begin == 0 and end >= len(marks):
+            self.floor += end
+            marks.clear()
+            return
+        if begin > len(marks):
+            marks.extend(bytes(begin - len(marks)))
+        marks[begin:end] = FINISHED * (end - begin)
+        if begin == 0:
+            passed = marks.find(0)
+            passed = passed if passed >= 0 else len(marks)
+            del marks[:passed]
+            self.floor += passed
+
+    def _snapshot(self) -> Iterable[JournalEntry]:
+        return [TimersKept(self.floor, zlib.compress(self._marks, 1))]
+
+
+def _runs(offsets: Sequence[int]) -> list[int]:
+    """First offset and count of each stretch without a gap."""
+    ordered = sorted(offsets)
+    if not ordered:
+        return []
+    starts = [ordered[0], *(late for early, late in pairwise(ordered) if late != early + 1)]
+    ends = [*(early for early, late in pairwise(ordered) if late != early + 1), ordered[-1]]
+    return [
+        number
+        for start, end in zip(starts, ends, strict=True)
+        for number in (start, end - start + 1)
+    ]

@@ -1,0 +1,229 @@
+"""What a person or a program may ask of messages that wait for their time.
+
+A message is found by its id without looking at the others: an id made by the broker says where the
+record lies, other ids and those of moved records are in the key index. Delay levels are not here:
+what waits for one cannot be recalled (as in RocketMQ).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from engine.clock import Clock
+from engine.errors import Busy, Invalid, MessageNotFound
+from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
+from engine.schedule.timer import check_due
+from engine.schedule.timer_agenda import START, Pending
+from engine.schedule.timer_deliver import TimerDeliverer, Waiting
+from engine.store.encode import position_of_id
+from engine.store.store import Store
+from engine.topic.names import TIMER_TOPIC
+
+PAGE_COUNT_MAX = 200
+EXAMINED_MAX = 1000  # pending messages looked at for one page ...
+EXAMINED_BYTES_MAX = 16 * 1024 * 1024  # ... and their records' size
+FLUSH_WAIT_S = 0.5
+RECORDS_MAX = 64  # of one message: each move writes another
+
+
+class TimerAnswer(StrEnum):
+    """What became of a waiting message. Asking again gets the same answer."""
+
+    RECALLED = "recalled"  # it will never be delivered
+    DELIVERED = "delivered"  # just now, because it was asked for
+    RESCHEDULED = "rescheduled"
+    ALREADY_DELIVERED = "already_delivered"
+    NOT_FOUND = "not_found"  # no message with this id waited, or its topic is gone
+
+
+class Scheduled(msgspec.Struct, frozen=True):
+    """A message that waits; `message` is its record in the timer topic.
+
+    `queue` is -1 where the record does not say which.
+    """
+
+    due_ms: int
+    topic: str
+    queue: int
+    message: StoredMessage
+
+
+class ScheduledPage(msgspec.Struct, frozen=True):
+    """Waiting messages in order of time; `next` asks for those after them, None at the end.
+
+    `count` is how many wait in all topics together.
+    """
+
+    items: list[Scheduled]
+    next: str | None
+    count: int
+
+
+class Found(NamedTuple):
+    """Records of one message: those that wait, and those that did, newest last."""
+
+    waiting: list[Waiting]
+    finished: list[StoredMessage]
+
+
+class Timers:
+    """The verbs; each is durable when it returns (in the page cache, as a send is)."""
+
+    def __init__(self, store: Store, deliverer: TimerDeliverer, clock: Clock) -> None:
+        self._store = store
+        self._deliverer = deliverer
+        self._clock = clock
+
+    @property
+    def count(self) -> int:
+        """How many messages wait."""
+        return self._deliverer.count
+
+    def scheduled(
+        self, *, topic: str = "", from_ms: int = 0, after: str = "", count_max: int = 50
+    ) -> ScheduledPage:
+        """Messages that wait, by due time from `from_ms` on, at most 200.
+
+        `topic` keeps those bound for it: at most 1,000 messages are looked at, so a page may be
+        short or empty although `next` says that there is more. Invalid for a wrong `after`.
+        """
+        place = parse_place(after) if after else Pending(from_ms, -1) if from_ms else START
+        count_max = max(1, min(count_max, PAGE_COUNT_MAX))
+        items: list[Scheduled] = []
+        examined = size_bytes = 0
+        while (
+            len(items) < count_max and examined < EXAMINED_MAX and size_bytes < EXAMINED_BYTES_MAX
+        ):
+            chosen = self._deliverer.after(place, count_max)
+            if not chosen:
+                return ScheduledPage(items, None, self.count)
+            for each in self._deliverer.read(chosen):
+                place = each.pending
+                examined += 1
+                size_bytes += 0 if each.stored is None else each.stored.size_bytes
+                item = self._shown(each)
+                if item is not None and topic in ("", item.topic):
+                    items.append(item)
+                    if len(items) == count_max:
+                        break
+        has_more = bool(self._deliverer.after(place, 1))
+        return ScheduledPage(items, _place_text(place) if has_more else None, self.count)
+
+    def recall(self, message_id: str) -> TimerAnswer:
+        """See to it that a waiting message is never delivered; RECALLED is a promise.
+
+        Takes a message id or an offset id. Raises DiskFull, and nothing has changed.
+        """
+        found = self._find(message_id)
+        if not found.waiting:
+            return self._settled(found)
+        self._deliverer.drop([each.pending for each in found.waiting])
+        return TimerAnswer.RECALLED
+
+    def deliver_now(self, message_id: str) -> TimerAnswer:
+        """Deliver a waiting message at once. Raises DiskFull, and it still waits."""
+        found = self._find(message_id)
+        if not found.waiting:
+            return self._settled(found)
+        is_delivered = False
+        for each in found.waiting:
+            is_delivered |= self._deliverer.is_wanted(each)
+            self._deliverer.release([each.pending])
+        return TimerAnswer.DELIVERED if is_delivered else TimerAnswer.NOT_FOUND
+
+    def reschedule(self, message_id: str, deliver_at_ms: int) -> TimerAnswer:
+        """Let a waiting message wait for another time; DELIVERED where that is not in the future.
+
+        Raises Invalid for a time over a year ahead; DiskFull, and it waits as before.
+        """
+        now_ms = self._clock.now_ms()
+        check_due(deliver_at_ms, now_ms)
+        if deliver_at_ms <= now_ms:
+            return self.deliver_now(message_id)
+        found = self._find(message_id)
+        if not found.waiting:
+            return self._settled(found)
+        is_moved = False
+        for each in found.waiting:
+            if self._deliverer.is_wanted(each):
+                self._deliverer.move(each, deliver_at_ms)
+                is_moved = True
+            else:
+                self._deliverer.drop([each.pending])
+        return TimerAnswer.RESCHEDULED if is_moved else TimerAnswer.NOT_FOUND
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def _find(self, message_id: str) -> Found:
+        """The message's records; several wait only where a sender used an id twice."""
+        home = position_of_id(message_id)
+        first = None if home is None else self._read(home)
+        if first is not None and message_id.upper() == first.offset_id:
+            message_id = first.message_id
+        places = self._places(TIMER_TOPIC, message_id)
+        found = Found([], [])
+        for position in places:
+            stored = self._read(position)
+            if stored is None or (stored.topic, stored.message_id) != (TIMER_TOPIC, message_id):
+                continue
+            pending = self._deliverer.find(stored)
+            if pending is None:
+                found.finished.append(stored)
+            else:
+                found.waiting.append(Waiting(pending, stored))
+        return found
+
+    def _settled(self, found: Found) -> TimerAnswer:
+        """What became of a message that waits no more; Busy while its last move is flushed."""
+        if not found.finished:
+            return TimerAnswer.NOT_FOUND
+        last = found.finished[-1]
+        topic = last.properties.get(REAL_TOPIC, "")
+        unseen = self._deliverer.find_unseen(last.message_id)
+        if unseen == TIMER_TOPIC:
+            raise Busy("the message is being moved to another time", retry_after_s=FLUSH_WAIT_S)
+        if unseen:
+            return TimerAnswer.ALREADY_DELIVERED
+        for position in self._places(topic, last.message_id):
+            copy = self._read(position)
+            if copy is not None and (copy.topic, copy.message_id) == (topic, last.message_id):
+                return TimerAnswer.ALREADY_DELIVERED
+        return TimerAnswer.RECALLED
+
+    def _places(self, topic: str, message_id: str) -> Sequence[int]:
+        """Where records of a message may lie, ascending."""
+        places = set(self._store.positions_of_key(topic, message_id, count_max=RECORDS_MAX))
+        home = position_of_id(message_id)
+        if home is not None:
+            places.add(home)
+        return sorted(places)
+
+    def _read(self, position: int) -> StoredMessage | None:
+        try:
+            return self._store.read_at(position)
+        except MessageNotFound:
+            return None
+
+    def _shown(self, waiting: Waiting) -> Scheduled | None:
+        stored = waiting.stored
+        if stored is None:
+            return None
+        properties = stored.properties
+        topic, queue = properties.get(REAL_TOPIC, ""), int(properties.get(REAL_QID, "-1"))
+        return Scheduled(self._deliverer.due_ms(waiting.pending), topic, queue, stored)
+
+
+def parse_place(text: str) -> Pending:
+    """The place that a page's `next` names; Invalid for anything else."""
+    due_ms, _, offset = text.partition("-")
+    if not (due_ms.isdecimal() and offset.isdecimal()):
+        raise Invalid(
+            f"{text!r} is no place in the list", field="after", remedy="give a page's `next`"
+        )
+    return Pending(int(due_ms), int(offset))
+
+
+def _place_text(place: Pending) -> str:
+    return f"{max(0, place.due_ms)}-{place.offset}"

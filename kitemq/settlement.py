@@ -1,0 +1,57 @@
+"""What shall become of messages that were handed to us, until the server has confirmed it."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitemq.message import AckResult, OnSettled
+from protocol.batches import NOT_GIVEN, Ack, Nack, Receipt, Release, ResultCode
+
+log = logging.getLogger("kitemq")
+
+ACK_RESULTS = {
+    ResultCode.DONE: AckResult.DONE,
+    ResultCode.ALREADY: AckResult.ALREADY,
+    ResultCode.STALE: AckResult.STALE,
+}
+
+Kind = type[Ack] | type[Nack] | type[Release]
+KINDS: tuple[Kind, ...] = (Ack, Nack, Release)
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What shall become of one message."""
+
+    receipt: Receipt
+    kind: Kind
+    on_settled: OnSettled | None = None
+    error: str = ""
+    delay_ms: int = NOT_GIVEN
+    delay_level: int = NOT_GIVEN
+
+
+def tell(batch: list[Settlement], results: Sequence[int]) -> None:
+    """Let whoever asked know what became of each message."""
+    for settlement, code in zip(batch, results, strict=True):
+        if settlement.on_settled is not None:
+            try:
+                settlement.on_settled(ACK_RESULTS[ResultCode(code)])
+            except Exception:  # the user's own code; the other messages are not to suffer
+                log.exception("on_settled failed for %s", settlement.receipt)
+
+
+def settling_frame(group: str, kind: Kind, batch: list[Settlement]) -> Ack | Nack | Release:
+    """The one frame that settles all of them."""
+    receipts = [settlement.receipt for settlement in batch]
+    if kind is Ack:
+        return Ack(group, receipts)
+    if kind is Release:
+        return Release(group, receipts)
+    return Nack(
+        group,
+        receipts,
+        [settlement.delay_ms for settlement in batch],
+        [settlement.delay_level for settlement in batch],
+        [settlement.error for settlement in batch],
+    )

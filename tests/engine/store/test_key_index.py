@@ -1,0 +1,166 @@
+"""The key index: RocketMQ's file, newest first, seconds for times, hashes only."""
+
+import struct
+
+import pytest
+
+from engine.message import Message
+from engine.store.encode import is_own_id, position_of_id
+from engine.store.key_index import key_hash
+from tests.engine.store.parts import Bench
+
+SLOTS = 101
+ITEM = struct.Struct(">iqii")
+HEADER = struct.Struct(">qqqqii")
+
+
+def index_files(bench: Bench) -> list[bytes]:
+    return [path.read_bytes() for path in sorted((bench.root / "index").iterdir())]
+
+
+def item(data: bytes, number: int) -> tuple[int, ...]:
+    return ITEM.unpack_from(data, HEADER.size + 4 * SLOTS + number * ITEM.size)
+
+
+def test_a_file_is_header_slots_and_items_as_rocketmq_lays_them_out(bench: Bench) -> None:
+    bench.open()
+    begin_ms = bench.clock.now_ms()
+    first = bench.put(b"1", keys=("k",)).positions[0]
+    bench.clock.advance(2.5)
+    second = bench.put(b"2", keys=("k", "other")).positions[0]
+    bench.store.stop()
+    (data,) = index_files(bench)
+    assert len(data) == 40 + 4 * SLOTS + 20 * 1000
+    header = HEADER.unpack_from(data)
+    assert header == (begin_ms, begin_ms + 2500, first, second, 2, 4)
+    assert item(data, 0) == (0, 0, 0, 0), "item 0 is never used"
+    assert item(data, 1) == (key_hash("t", "k"), first, 0, 0)
+    assert item(data, 2) == (key_hash("t", "k"), second, 2, 1), "whole seconds, then the older item"
+    assert item(data, 3) == (key_hash("t", "other"), second, 2, 0)
+    slot = HEADER.size + 4 * (key_hash("t", "k") % SLOTS)
+    assert struct.unpack_from(">i", data, slot) == (2,), "the newest"
+    bench.open()
+
+
+def test_the_newest_come_first_and_no_more_than_asked_for(bench: Bench) -> None:
+    store = bench.open()
+    positions = [bench.put(b"%d" % n, keys=("k",)).positions[0] for n in range(100)]
+    assert store.positions_of_key("t", "k", count_max=32) == positions[:-33:-1]
+    assert store.positions_of_key("t", "k", count_max=1000) == positions[::-1]
+
+
+def test_equal_hashes_are_both_given_and_told_apart_by_their_text(bench: Bench) -> None:
+    store = bench.open()
+    bench.put(b"1", keys=("Aa",))
+    bench.put(b"2", keys=("BB",))
+    assert key_hash("t", "Aa") == key_hash("t", "BB")
+    positions = store.positions_of_key("t", "Aa")
+    assert len(positions) == 2
+    assert [m.body for m in map(store.read_at, positions) if "Aa" in m.keys] == [b"1"]
+
+
+def test_keys_with_other_hashes_in_the_same_slot_are_not_given(bench: Bench) -> None:
+    store = bench.open(index_slots=1)
+    wanted = bench.put(b"1", keys=("one",)).positions
+    bench.put(b"2", keys=("two",))
+    assert store.positions_of_key("t", "one") == wanted
+    assert store.positions_of_key("t", "three") == []
+    assert store.positions_of_key("other", "one") == []
+
+
+def test_a_time_window_counts_whole_seconds(bench: Bench) -> None:
+    store = bench.open()
+    begin_ms = bench.clock.now_ms()
+    positions = []
+    for number in range(4):
+        positions.append(bench.put(b"%d" % number, keys=("k",)).positions[0])
+        bench.clock.advance(0.5)
+
+    def between(low_ms: int, high_ms: int) -> list[int]:
+        return store.positions_of_key(
+            "t", "k", begin_ms=begin_ms + low_ms, end_ms=begin_ms + high_ms
+        )
+
+    assert between(0, 10_000) == positions[::-1]
+    assert between(500, 999) == [positions[1], positions[0]], "both are of second 0"
+    assert between(1000, 1999) == [positions[3], positions[2]]
+    assert between(2000, 9000) == []
+    assert between(-9000, -1) == []
+
+
+def test_a_full_file_is_followed_by_a_new_one(bench: Bench) -> None:
+    store = bench.open(index_items=10)
+    positions = []
+    for number in range(25):
+        positions.append(bench.put(b"%d" % number, keys=("k",)).positions[0])
+        bench.clock.advance(0.001)
+    assert store.positions_of_key("t", "k", count_max=99) == positions[::-1]
+    for ending in (bench.crash, bench.restart):
+        ending()
+        assert bench.store.positions_of_key("t", "k", count_max=99) == positions[::-1]
+    assert len(index_files(bench)) == 3, "9 of 10 items are used"
+
+
+def test_more_keys_than_a_file_holds_in_one_batch_fill_several(bench: Bench) -> None:
+    store = bench.open(index_items=10)
+    messages = [Message("t", b"x", queue=0, keys=("k", f"n{number}")) for number in range(30)]
+    sent = store.append(messages)
+    assert store.positions_of_key("t", "k", count_max=99) == sent.positions[::-1]
+    assert store.positions_of_key("t", "n29") == sent.positions[29:]
+
+
+def test_files_made_in_one_millisecond_have_different_names(bench: Bench) -> None:
+    bench.open(index_items=3)
+    for number in range(8):
+        bench.put(b"%d" % number, keys=("k",))
+    assert len(index_files(bench)) == 4
+    assert len(bench.store.positions_of_key("t", "k")) == 8
+
+
+@pytest.mark.parametrize("ending", ["crash", "restart"])
+def test_nothing_is_found_twice_after_a_restart(bench: Bench, ending: str) -> None:
+    bench.open()
+    for number in range(40):
+        bench.put(b"%d" % number, keys=(f"k{number}",))
+        if number == 20:
+            bench.checkpoint()
+    bench.crash() if ending == "crash" else bench.restart()
+    bench.put(b"40", keys=("k40",))
+    for number in range(41):
+        assert len(bench.store.positions_of_key("t", f"k{number}")) == 1, number
+
+
+def test_retention_takes_index_files_that_point_at_nothing(bench: Bench) -> None:
+    bench.open(index_items=10, segment_bytes=4096)
+    for _ in range(60):
+        bench.put(b"x" * 300, keys=("k",))
+    bench.checkpoint()
+    before = len(index_files(bench))
+    bench.store.expire(bench.store.written)
+    assert len(index_files(bench)) < before
+    positions = bench.store.positions_of_key("t", "k", count_max=99)
+    assert positions
+    assert min(positions) >= bench.store.oldest
+
+
+def test_an_id_of_the_brokers_own_needs_no_index(bench: Bench) -> None:
+    store = bench.open()
+    sent = bench.put(b"x")
+    message_id = sent.messages[0].message_id
+    assert len(message_id) == 32
+    assert is_own_id(message_id, sent.positions[0])
+    assert position_of_id(message_id) == sent.positions[0]
+    assert store.positions_of_key("t", message_id) == []
+
+
+def test_ids_of_any_length_and_alphabet_are_found(bench: Bench) -> None:
+    store = bench.open()
+    ids = ["A", "AB12", "AB13", "x" * 64, "Z" * 32, "0123456789ABCDEF0123456789ABCDEF", "ABC12"]
+    places = {each: bench.put(b"x", message_id=each).positions[0] for each in ids}
+    for message_id, position in places.items():
+        assert store.positions_of_key("t", message_id) == [position], message_id
+
+
+@pytest.mark.parametrize("text", ["", "12", "G" * 32, "7F" * 16 + "0"])
+def test_other_ids_state_no_position(text: str) -> None:
+    assert position_of_id(text) is None

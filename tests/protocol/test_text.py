@@ -1,0 +1,93 @@
+"""The text twin says the same as the frames."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol import text
+from protocol.batches import (
+    NOT_GIVEN,
+    TO_DEAD_LETTERS,
+    Ack,
+    Deliver,
+    Extend,
+    Nack,
+    PromiseCode,
+    Release,
+    Result,
+    Send,
+    Sent,
+    Subscribed,
+)
+from protocol.columns import ProtocolError
+from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe
+from protocol.stream import Unreadable
+
+RECEIPT = ("t", 1, 2, 255)
+
+
+@pytest.mark.parametrize(
+    ("request_text", "frame"),
+    [
+        ('{"op":"hello","client":"me"}', Hello("me")),
+        ('{"op":"credit","subscription":2,"count":3}', Credit(2, 3)),
+        ('{"op":"unsubscribe","subscription":2}', Unsubscribe(2)),
+        ('{"op":"subscribe","group":"g","topics":{"t":"a"}}',
+         Subscribe("g", {"t": "a"}, 16, 60_000)),
+        ('{"op":"ack","group":"g","receipts":["t:1:2:ff"]}', Ack("g", [RECEIPT])),
+        ('{"op":"release","group":"g","receipts":["t:1:2:ff"]}', Release("g", [RECEIPT])),
+        ('{"op":"extend","group":"g","receipts":["t:1:2:ff"],"invisible_ms":5}',
+         Extend("g", [RECEIPT], 5)),
+        ('{"op":"nack","group":"g","receipts":["t:1:2:ff"],"error":"e","delay_ms":7}',
+         Nack("g", [RECEIPT], [7], [NOT_GIVEN], ["e"])),
+        ('{"op":"nack","group":"g","receipts":["t:1:2:ff"],"to_dead_letters":true}',
+         Nack("g", [RECEIPT], [NOT_GIVEN], [TO_DEAD_LETTERS], [""])),
+        ('{"op":"send","topic":"t","messages":[{"body":"x","keys":["a","b"]}],"promise":"flushed"}',
+         Send("t", [b"x"], [""], ["a b"], [""], [{}], [0], [0], [0], promise=PromiseCode.FLUSHED)),
+    ],
+)  # fmt: skip
+def test_each_request_is_its_frame(request_text: str, frame: Frame) -> None:
+    assert text.parse(request_text) == (0, frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "document"),
+    [
+        (Sent(1, [0], [5], [9], ["M"]),
+         {"op": "sent", "id": 3, "promise": "stored", "messages":
+          [{"message_id": "M", "queue": 0, "offset": "5", "position": "9"}]}),
+        (Result([0, 2], [7, 0]),
+         {"op": "result", "id": 3, "results":
+          [{"result": "done", "invisible_until_ms": 7}, {"result": "stale"}]}),
+        (Subscribed([RECEIPT]), {"op": "subscribed", "id": 3, "held": ["t:1:2:ff"]}),
+        (Error("busy", "d", "f", "r", 5),
+         {"op": "error", "id": 3, "code": "busy", "detail": "d", "field": "f", "remedy": "r",
+          "retry_after_ms": 5}),
+        (Deliver([RECEIPT], [1], [6], [4], [5], [9], [0], [0], [b"TAGS\x01a\x02"], [b"\xff"]),
+         {"op": "deliver", "subscription": 3, "messages":
+          [{"receipt": "t:1:2:ff", "attempt": 1, "invisible_until_ms": 6, "topic": "t", "queue": 1,
+            "offset": "2", "born_ms": 4, "stored_ms": 5, "properties": {"TAGS": "a"},
+            "body": "/w==", "encoding": "base64"}]}),
+    ],
+)  # fmt: skip
+def test_each_answer_is_its_document(frame: Frame, document: dict[str, object]) -> None:
+    assert json.loads(text.render(3, frame)) == document
+
+
+def test_a_clients_frame_is_no_answer() -> None:
+    with pytest.raises(ProtocolError):
+        text.render(1, Hello("me"))
+
+
+@given(st.text())
+def test_any_text_is_a_request_or_unreadable(given_text: str) -> None:
+    assert isinstance(text.parse(given_text)[1], (Frame, Unreadable))
+
+
+@given(st.text(), st.integers(0), st.integers(0), st.integers(0))
+def test_a_receipt_comes_back_as_it_was(topic: str, queue: int, offset: int, serial: int) -> None:
+    assert text.parse_receipt(text.receipt_text((topic, queue, offset, serial))) == (
+        topic, queue, offset, serial,
+    )  # fmt: skip
