@@ -24,7 +24,7 @@ from engine.config import MIB, EngineConfig, setting
 PREFIX = "KITEMQ_"
 CONFIG_NAME = "config"
 # Names of the SDK and the command line, which may share the server's environment.
-CLIENT_NAMES = frozenset({"url", "token", "client"})
+CLIENT_NAMES = frozenset({"server"})
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 

@@ -32,6 +32,7 @@ MESSAGE_ID_LENGTH_MAX = 64
 MESSAGE_GROUP_LENGTH_MAX = 64
 KEYS_MAX = 64
 PROPERTIES_MAX = 128
+FLAG_LIMIT = 1 << 31
 
 
 Check = Callable[[int, Message, TopicConfig | None], TopicConfig]
@@ -207,6 +208,14 @@ def check_message(message: Message, topic: TopicConfig) -> None:
         _check_message_id(message.message_id)
     if message.queue >= 0:
         check_queue(topic, message.queue)
+    if message.flag and not -FLAG_LIMIT <= message.flag < FLAG_LIMIT:
+        raise Invalid("the flag does not fit 32 bits", field="flag", remedy="send a smaller one")
+    if message.born_ms >> 63:
+        raise Invalid(
+            f"{message.born_ms} is no time in ms since 1970",
+            field="born_ms",
+            remedy="leave it out: the broker's clock is taken",
+        )
 
 
 def check_properties(properties: dict[str, str]) -> None:

@@ -26,7 +26,11 @@ T = TypeVar("T")
 
 Wait = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")]
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-Filter = Annotated[str, Meta(description='`*` for all, or tags joined by `||`, as "a || b".')]
+FILTER = (
+    '`*` for all, tags joined by `||` as in "a || b", or `SQL92:` and an expression over properties'
+    ' as in "SQL92: amount > 100" (docs/filters.md).'
+)
+Filter = Annotated[str, Meta(description=FILTER)]
 
 
 class Encoding(StrEnum):

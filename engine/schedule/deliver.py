@@ -41,7 +41,7 @@ SOURCE_PREFIX = f"@{SCHEDULE_TOPIC}@"
 class LevelPassed(JournalEntry, frozen=True, tag="level_passed"):
     """Everything before `offset` of a level's queue was released.
 
-    `record_end` is where the log ended then, 0 if nothing was written for it.
+    `record_end` is where the log ended after the last record written for them, 0 for none.
     """
 
     queue: int
@@ -82,6 +82,7 @@ class Deliverer(Service):
         self._clock = clock
         self._events = events
         self._offsets: dict[int, int] = {}
+        self._ends: dict[int, int] = {}  # where the log ended after the last that was released
         self._heads: dict[int, Head] = {}
         self._found: dict[int, dict[int, int]] = {}  # by level: released, as recovery found
         store.journal.register((LevelPassed,), self._apply, self._snapshot)
@@ -91,6 +92,7 @@ class Deliverer(Service):
         for queue, offset in sorted(self._offsets.items()):
             end = self._store.bounds(SCHEDULE_TOPIC, queue)[1]
             if offset > end:
+                self._ends.pop(queue, None)
                 self._pass(queue, end)
         for queue, found in sorted(self._found.items()):
             self._pass_found(queue, found)
@@ -247,12 +249,14 @@ class Deliverer(Service):
     # -- progress --------------------------------------------------------------------------------
 
     def _pass(self, queue: int, offset: int, record_end: int = 0) -> None:
-        entry = LevelPassed(queue, offset, record_end)
+        # Passing one is passing all before it: in doubt as long as any of their records is.
+        entry = LevelPassed(queue, offset, max(record_end, self._ends.get(queue, 0)))
         self._store.journal.append(entry, is_owed=record_end > 0)
         self._apply(entry)
 
     def _apply(self, entry: LevelPassed) -> None:
         self._offsets[entry.queue] = entry.offset
+        self._ends[entry.queue] = entry.record_end
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         return [LevelPassed(queue, offset) for queue, offset in self._offsets.items()]

@@ -13,6 +13,8 @@ from kitemq.message import Received
 
 BODY_SHOWN_MAX = 200
 
+FILTER_HELP = 'tags, as in "paid || sent", or "SQL92: amount > 100"'
+
 
 def consume(options: argparse.Namespace, output: Output) -> int:
     return asyncio.run(_consume(options, output))
@@ -101,7 +103,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     parser.add_argument("group")
     parser.add_argument("topic")
-    parser.add_argument("--filter", default="*", help='tags, as in "paid || sent"')
+    parser.add_argument("--filter", default="*", help=FILTER_HELP)
     parser.add_argument("--count", type=int, default=0, help="stop after so many; 0 = never")
     parser.add_argument(
         "--timeout", type=float, default=0.0, help="stop after so many idle seconds"

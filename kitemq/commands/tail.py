@@ -13,7 +13,7 @@ from kitemq.address import server_url
 from kitemq.background import together
 from kitemq.backoff import Backoff
 from kitemq.client import API, TIMEOUT_S, Json, answer_of
-from kitemq.commands.consume import human_line
+from kitemq.commands.consume import FILTER_HELP, human_line
 from kitemq.commands.output import Exit, Output
 from kitemq.errors import Busy, Unreachable
 
@@ -112,7 +112,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     """Add `tail`."""
     parser = commands.add_parser("tail", help="follow a topic without consuming from it")
     parser.add_argument("topic")
-    parser.add_argument("--filter", default="*", help='tags, as in "paid || sent"')
+    parser.add_argument("--filter", default="*", help=FILTER_HELP)
     parser.add_argument("--queue", type=int, default=None, help="this queue only")
     parser.add_argument("--last", type=int, default=0, help="begin so many back in each queue")
     parser.add_argument("--from-start", action="store_true", help="begin with the oldest")

@@ -74,7 +74,7 @@ def test_a_file_with_a_mistake_refuses_to_start(tmp_path: Path, text: str) -> No
 
 
 def test_the_clients_own_names_in_the_environment_do_no_harm() -> None:
-    assert load(environ={"KITEMQ_URL": "http://127.0.0.1:8080"}).port == 8080
+    assert load(environ={"KITEMQ_SERVER": "http://127.0.0.1:8080"}).port == 8080
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])

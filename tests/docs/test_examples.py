@@ -42,7 +42,7 @@ def run(example: Example, url: str, path: str, folder: Path) -> str:
         "python": [sys.executable, "-W", "error", "-c", text],
         "sh": ["bash", "-euo", "pipefail", "-c", text],
     }[example.language]
-    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "KITEMQ_URL": url}
+    environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "KITEMQ_SERVER": url}
     ended = subprocess.run(
         command,
         cwd=folder,

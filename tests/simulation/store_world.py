@@ -62,14 +62,19 @@ class Model:
         self.lines: dict[tuple[str, int], Line] = {}
         self.unsure: list[Message] = []  # their send was cut off by the crash
         self.unsettled: set[str] = set()  # topics whose deletion was cut off by the crash
-        self.graves: dict[bytes, Kept] = {}  # of deleted topics; a power loss may bring them back
+        self.ever: dict[bytes, Kept] = {}  # a power loss may bring deleted topics back
 
     def line(self, topic: str, queue: int) -> Line:
         return self.lines.setdefault((topic, queue), Line())
 
     def forget(self, topic: str) -> None:
-        for key in [key for key in self.lines if key[0] == topic]:
-            self.graves |= {kept.body: kept for kept in self.lines.pop(key).kept.values()}
+        self.lines = {key: line for key, line in self.lines.items() if key[0] != topic}
+
+    def back(self, found: StoredMessage) -> Kept:
+        """What was known of a message that a power loss brought back."""
+        kept = self.ever[found.body]
+        kept.is_lost = False
+        return kept
 
     def accept(self, sent: Sent) -> list[Kept]:
         accepted = []
@@ -79,7 +84,7 @@ class Model:
             line = self.line(message.topic, message.queue)
             assert offset == line.end, f"offset {offset} given, {line.end} was next"
             kept = Kept(message.body, message.tag, message.keys, message.message_id, position)
-            line.kept[offset] = kept
+            line.kept[offset] = self.ever[kept.body] = kept
             line.end += 1
             accepted.append(kept)
         return accepted
@@ -344,14 +349,15 @@ class StoreWorld:
                     line.kept[entry.offset] = Kept(b"", "", (), "", 0, is_lost=True)
                     continue
                 assert found is not None, f"{topic}/{queue}@{entry.offset}: hole after a kill"
-                if lost_power and found.body in self.model.graves:
-                    line.kept[entry.offset] = self.model.graves[found.body]
+                if lost_power and found.body in self.model.ever:
+                    line.kept[entry.offset] = self.model.back(found)
                     continue
                 assert found.body in unsure, f"{topic}/{queue}@{entry.offset}: nobody sent {found}"
                 message = unsure.pop(found.body)
-                line.kept[entry.offset] = Kept(
+                kept = Kept(
                     message.body, message.tag, message.keys, found.message_id, found.position
                 )
+                line.kept[entry.offset] = self.model.ever[kept.body] = kept
 
     def forget_lost(self, topic: str, queue: int, high: int) -> None:
         line = self.model.line(topic, queue)
@@ -372,8 +378,8 @@ class StoreWorld:
             found = self.store.read_entries([entry])[0]
             if found is None:
                 kept.is_lost = True
-            elif found.body in self.model.graves:
-                line.kept[entry.offset] = self.model.graves[found.body]
+            elif found.body in self.model.ever:
+                line.kept[entry.offset] = self.model.back(found)
 
     def entries(self, topic: str, queue: int, start: int) -> Iterator[Entry]:
         while found := self.store.entries(topic, queue, start, 100):
