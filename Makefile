@@ -52,8 +52,9 @@ format: $(DEV) ## Format the code and sort its imports
 bench: $(DEV) ## Measure speed: figures on standard output (see bench/)
 	$(BIN)/python -m bench
 
-soak: $(DEV) ## Send, receive and kill for SECONDS=600, then count what was lost
-	$(BIN)/python -m bench.soak --seconds $(or $(SECONDS),600)
+soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many of a killed server: what was lost?
+	$(BIN)/python -m tests.simulation.soak --minutes $(or $(MINUTES),10)
+	$(BIN)/python -m bench.soak --seconds $$((60 * $(or $(MINUTES),10)))
 
 COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 $(UPGRADE)

@@ -14,7 +14,7 @@ import httpx
 from playwright.sync_api import Browser, sync_playwright
 
 from engine.clock import SystemClock
-from tests.console.conftest import CHROMIUM, CHROMIUM_ARGUMENTS, Site
+from tests.console.conftest import CHROMIUM_ARGUMENTS, Site, find_browser
 from tests.console.scenery import Scenery, order
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
@@ -105,7 +105,9 @@ def main() -> None:
         live(site, scenery, clock)
         scenery.close()
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+            browser = playwright.chromium.launch(
+                executable_path=find_browser(), args=CHROMIUM_ARGUMENTS
+            )
             photograph(browser, site, folder)
             browser.close()
 
