@@ -234,9 +234,10 @@ def check_properties(properties: dict[str, str]) -> None:
                 remedy="use the field made for it, or another name",
                 code="reserved_property",
             )
-        if not name.strip() or not value.strip() or _SEPARATORS.intersection(name + value):
+        if not name.strip() or not value.strip() or not _is_storable(name + value):
             raise Invalid(
-                f"the property {name!r} has an empty name or value, or holds \\x00, \\x01 or \\x02",
+                f"the property {name!r} has an empty name or value, or holds \\x00, \\x01, \\x02 "
+                "or half a character",
                 field=f"properties.{name}",
                 remedy="give both a text without those characters",
             )
@@ -274,6 +275,16 @@ def _check_message_id(message_id: str) -> None:
 
 
 _SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR, "\0"))
+
+
+def _is_storable(text: str) -> bool:
+    if _SEPARATORS.intersection(text):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=4096)

@@ -37,7 +37,7 @@ from engine.schedule.timer import (
 )
 from engine.schedule.timer_agenda import Agenda, Pending
 from engine.schedule.timer_calendar import NeverBack
-from engine.schedule.timer_progress import SOURCE_PREFIX, TimerProgress
+from engine.schedule.timer_progress import TimerProgress, source_text
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
@@ -92,7 +92,7 @@ class TimerDeliverer(Service):
     def start(self) -> None:
         """After recovery: find out what is pending, and listen."""
         first, end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)
-        self._progress.settle(first, end)
+        self._progress.settle(first, end, self._position_of)
         dues, offsets, lost = array("q"), array("q"), []
         for entry in self._kept(end):
             if self._progress.is_finished(entry.offset):
@@ -287,7 +287,7 @@ class TimerDeliverer(Service):
         """The same message for the timer queue, naming the place that it leaves."""
         message = copy_of(stored)
         message.queue = TIMER_QUEUE
-        message.properties[SOURCE] = f"{SOURCE_PREFIX}{stored.offset}"
+        message.properties[SOURCE] = source_text(stored, self._store.flushed)
         return message
 
     # -- moving ----------------------------------------------------------------------------------
@@ -339,6 +339,10 @@ class TimerDeliverer(Service):
             entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, offset, LOAD_ENTRIES)
             yield from entries
             offset = entries[-1].offset + 1 if entries else end
+
+    def _position_of(self, offset: int) -> int:
+        entries = self._entries([offset])
+        return entries[0].position if entries and entries[0].has_record else -1
 
     def _entries(self, offsets: Sequence[int]) -> list[Entry]:
         """Entries of these offsets, ascending, without those that retention took."""

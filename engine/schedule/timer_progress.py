@@ -5,8 +5,9 @@ mark of one byte; the deliverer keeps that stretch short by moving old messages 
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from engine.message import SOURCE, StoredMessage
 from engine.schedule.timer import TIMER_QUEUE
@@ -15,6 +16,20 @@ from engine.topic.names import TIMER_TOPIC
 
 SOURCE_PREFIX = f"@{TIMER_TOPIC}@{TIMER_QUEUE}@"
 FINISHED = b"\1"
+NOWHERE = -1
+
+
+class Move(NamedTuple):
+    """A record that came from the timer queue: what it left, and where it lies itself.
+
+    `root` is the offset of an earlier record, see `source_text`; `own` that of this, if it waits.
+    """
+
+    offset: int
+    root: int
+    own: int
+    position: int
+    end: int
 
 
 class TimersFinished(JournalEntry, frozen=True, tag="timers_finished"):
@@ -51,26 +66,35 @@ class TimerProgress:
         self._journal = journal
         self.floor = 0
         self._marks = bytearray()
-        self._found: dict[int, int] = {}  # what recovery found released: offset, end of its record
+        self._moves: list[Move] = []  # what recovery found
         journal.register((TimersFinished, TimersCut, TimersKept), self._apply, self._snapshot)
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record: if it came from the timer queue, its place is finished."""
         source = message.properties.get(SOURCE, "")
         if source.startswith(SOURCE_PREFIX):
-            offset = int(source.removeprefix(SOURCE_PREFIX))
-            self._found[offset] = message.position + message.size_bytes
+            offset, root = _parse_source(source)
+            own = message.offset if message.topic == TIMER_TOPIC else NOWHERE
+            end = message.position + message.size_bytes
+            self._moves.append(Move(offset, root, own, message.position, end))
 
-    def settle(self, first: int, end: int) -> None:
-        """After recovery: the timer queue holds offsets `first` to `end` - 1, nothing else."""
+    def settle(self, first: int, end: int, position_of: Callable[[int], int]) -> None:
+        """After recovery: the timer queue holds offsets `first` to `end` - 1, nothing else.
+
+        `position_of` tells where the record of an offset lies, a negative number for nowhere.
+        """
         if self.floor + len(self._marks) > end:
             self._write(TimersCut(end))
         if self.floor < first:
             self._write(TimersFinished([self.floor, first - self.floor]))
-        found = sorted(offset for offset in self._found if offset < end)
-        if not all(map(self.is_finished, found)):
-            self.finish(found, record_end=max(self._found.values()))
-        self._found = {}
+        left = {
+            offset
+            for offset, position in _left(self._moves)
+            if not self.is_finished(offset) and 0 <= position_of(offset) < position
+        }
+        if left:
+            self.finish(list(left), record_end=max(move.end for move in self._moves))
+        self._moves = []
 
     def is_finished(self, offset: int) -> bool:
         at = offset - self.floor
@@ -131,6 +155,37 @@ class TimerProgress:
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         return [TimersKept(self.floor, zlib.compress(self._marks, 1))]
+
+
+def source_text(stored: StoredMessage, flushed: int) -> str:
+    """Names the place that a record leaves, and its root; the log is on disk up to `flushed`.
+
+    A power loss may take a record in the middle of a message's way and leave one after it, which
+    is then the proof for the ones before: the root is the last of those that no loss can take.
+    """
+    source = stored.properties.get(SOURCE, "")
+    is_safe = stored.position + stored.size_bytes <= flushed
+    root = stored.offset
+    if not is_safe and source.startswith(SOURCE_PREFIX):
+        root = _parse_source(source)[1]
+    return f"{SOURCE_PREFIX}{stored.offset},{root}"
+
+
+def _parse_source(text: str) -> tuple[int, int]:
+    offset, _, root = text.removeprefix(SOURCE_PREFIX).partition(",")
+    return int(offset), int(root)
+
+
+def _left(moves: Sequence[Move]) -> Iterator[tuple[int, int]]:
+    """Offsets that a record at a later position proves to be left behind, and that position."""
+    newest: dict[int, int] = {}
+    for move in moves:
+        newest[move.root] = max(move.position, newest.get(move.root, 0))
+    for move in moves:
+        yield move.offset, move.position
+        yield move.root, newest[move.root]
+        if move.own >= 0:
+            yield move.own, newest[move.root]
 
 
 def _runs(offsets: Sequence[int]) -> list[int]:

@@ -318,6 +318,7 @@ class KeyIndex:
         paths = []
         while len(self._index_files) > 1 and self._index_files[0].last_position < log_oldest:
             file = self._index_files.pop(0)
+            self._sealed = [sealed for sealed in self._sealed if sealed is not file.file]
             file.file.close()
             paths.append(file.path)
         return paths

@@ -68,7 +68,9 @@ class Scan:
                     position += size
                     yield message
                     continue
-            following = self._find_whole(window, position + 1, stop)
+            # Seen afresh: a running server may have written there after the window was read.
+            window.forget()
+            following = self._find_whole(window, position, stop)
             if following is None:
                 return
             position = following
@@ -118,6 +120,10 @@ class Window:
         self._log = log
         self._stop = stop
         self._start = 0
+        self._data = b""
+
+    def forget(self) -> None:
+        """Read anew what is asked for next."""
         self._data = b""
 
     def get(self, position: int, size_bytes: int) -> bytes:

@@ -243,7 +243,7 @@ def test_a_message_with_hardly_any_room_left_arrives_with_its_source(
     delay("a", properties={**probe, "last": "x" * last})
     engine.tick(1)
     (message,) = broker.pull("t", 0, 0).messages
-    assert message.properties["KITE_SOURCE"] == f"@{TIMERS}@0@0"
+    assert message.properties["KITE_SOURCE"] == f"@{TIMERS}@0@0,0"
 
 
 def test_a_waiting_message_of_a_fifo_topic_goes_to_its_groups_queue(engine, broker, clock):
@@ -326,3 +326,18 @@ def test_a_move_keeps_its_promise_over_a_crash_before_its_note(
     assert broker.scheduled().count == 2
     engine.tick(3)
     assert bodies(broker) == ["a", "b"]
+
+
+def test_a_moved_message_names_the_last_of_its_records_that_no_power_loss_can_take(
+    engine, broker, deliverer, delay
+):
+    (message_id,) = [stored.message_id for stored in delay("a", s=100).stored]
+
+    def move(after_s):
+        broker.reschedule(message_id, engine.clock.now_ms() + after_s * 1000)
+        return broker.scheduled().items[0].message.properties["KITE_SOURCE"]
+
+    prefix = f"@{TIMERS}@0@"
+    assert [move(s) for s in (50, 60, 70)] == [f"{prefix}0,0", f"{prefix}1,0", f"{prefix}2,0"]
+    broker.when_flushed(broker._store.written, lambda _: None)
+    assert [move(s) for s in (50, 60)] == [f"{prefix}3,3", f"{prefix}4,3"]

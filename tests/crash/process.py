@@ -1,0 +1,80 @@
+"""A server process that a test may kill, on a port and a data directory that stay the same."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kitemq import Client, KiteError
+
+START_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 5.0
+SERVE = (sys.executable, "-m", "kitemq", "serve")
+
+
+class ServerProcess:
+    """`python -m kitemq serve` on loopback."""
+
+    def __init__(self, data: Path, **settings: object) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.data = data
+        self._settings = {"log_level": "warning", "disk_free_min_bytes": 0, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.listen}"
+
+    def client(self) -> Client:
+        return Client(self.url, timeout_s=CALL_TIMEOUT_S)
+
+    def start(self) -> None:
+        """Start it and return once it answers."""
+        given = [f"--set={name}={value}" for name, value in self._settings.items()]
+        self._process = subprocess.Popen(
+            [*SERVE, "--listen", self.listen, "--data", str(self.data), *given],
+            env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
+        )
+        with self.client() as client:
+            wait_until(lambda: self._answers(client), START_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it at once, wherever it is."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def verify(self) -> str:
+        """What `kitemq store verify` has to say against the data directory; "" if nothing."""
+        done = subprocess.run(
+            [sys.executable, "-m", "kitemq", "store", "verify", str(self.data)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return "" if done.returncode == 0 else done.stderr + done.stdout
+
+    def _answers(self, client: Client) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, "the server ended by itself"
+        try:
+            list(client.topics())
+        except KiteError:
+            return False
+        return True
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float) -> None:
+    """Ask again and again; AssertionError after `timeout_s`."""
+    until_s = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < until_s, "waited in vain"
+        time.sleep(0.02)
