@@ -42,7 +42,10 @@ class AdmissionRule(Protocol):
     """Asked for each message that is not plain: it has a delay, or goes to a group's topic."""
 
     def admit(self, message: Message, now_ms: int) -> Message:
-        """The message to store instead, perhaps in a waiting topic; raises Refused or Invalid."""
+        """The message to store instead, perhaps in a waiting topic; raises Refused or Invalid.
+
+        `message` itself stays as it is: its sender may send it again.
+        """
 
 
 class Intake:
@@ -74,7 +77,8 @@ class Intake:
         field as `messages[3].tag`; TopicNotFound, Forbidden and DiskFull speak for the whole call.
         """
         try:
-            return self._accept(messages, promise, self._check_sent)
+            waits = any(message.properties.get(WAIT) != "false" for message in messages)
+            return self._accept(messages, promise, self._check_sent, waits=waits)
         except EngineError as error:
             if self._events.is_heard:
                 topic = messages[0].topic if messages else ""
@@ -82,14 +86,20 @@ class Intake:
             raise
 
     def put(self, messages: Sequence[Message]) -> Sent:
-        """Accept the engine's own messages, which may go to system topics."""
-        return self._accept(messages, Promise.STORED, self._get_topic)
+        """Accept the engine's own messages, which may go to system topics.
+
+        Where the broker's promise is FLUSHED the flush begins, so that they are soon readable, but
+        nobody waits for it.
+        """
+        return self._accept(messages, Promise.STORED, self._get_topic, waits=False)
 
     def _accept(
         self,
         messages: Sequence[Message],
         promise: Promise | None,
         check: Check,
+        *,
+        waits: bool,
     ) -> Sent:
         _check_batch(messages)
         now_ms = self._clock.now_ms()
@@ -102,7 +112,6 @@ class Intake:
             for index in special:
                 messages[index] = self._admit(index, messages[index], now_ms)
         kept = self._promise_of(promise, topics)
-        waits = kept is Promise.STORED or any(m.properties.get(WAIT) != "false" for m in messages)
         sent = self._store.append(messages, promise=kept, waits=waits)
         if self._events.is_heard:
             for run in sent.runs:
@@ -243,7 +252,6 @@ def check_properties(properties: dict[str, str]) -> None:
             )
 
 
-# The log's own: between names and values, and what a sector that was never written reads as.
 def _wrong_size(size_bytes: int) -> Invalid:
     return Invalid(
         f"the body has {size_bytes} bytes, it must be 1 to {BODY_BYTES_MAX}",
@@ -274,6 +282,7 @@ def _check_message_id(message_id: str) -> None:
         )
 
 
+# The log's own: between names and values, and what a sector that was never written reads as.
 _SEPARATORS = frozenset((NAME_SEPARATOR, PROPERTY_SEPARATOR, "\0"))
 
 

@@ -7,6 +7,8 @@ Source: reference "rocketmq-semantics", section 6.6; item 11 of section 15.
 
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from engine.delivery.group import GroupCatalog
 from engine.errors import GroupNotFound, Invalid
 from engine.message import (
@@ -139,10 +141,8 @@ class RetryRule:
                 remedy="create the group, or mend the topic's name",
             )
         if message.attempt - 1 > _retry_max(message, group.retry_max):
-            message.topic = dead_letter_topic(name)
-            message.queue = GROUP_QUEUE
-            message.delay_level = 0
-            self._catalog.ensure_system(message.topic)
+            topic = self._catalog.ensure_system(dead_letter_topic(name)).name
+            return msgspec.structs.replace(message, topic=topic, queue=GROUP_QUEUE, delay_level=0)
         return message
 
 

@@ -4,6 +4,8 @@ A waiting record names the topic and queue it is bound for, and its queue entry 
 due instead of a tag's hash. `deliver.py` brings it there.
 """
 
+import msgspec
+
 from engine.errors import Refused
 from engine.message import DELAY, REAL_QID, REAL_TOPIC, Message
 from engine.schedule.levels import Levels
@@ -30,13 +32,11 @@ class DelayRule:
                 field="delay_level",
                 remedy="send it without a delay",
             )
-        message.properties = {
-            **message.properties,
-            DELAY: str(level),
-            REAL_TOPIC: message.topic,
-            REAL_QID: str(message.queue),
-        }
-        message.topic = SCHEDULE_TOPIC
-        message.queue = level - 1
-        message.delay_level = level
-        return message
+        place = {DELAY: str(level), REAL_TOPIC: message.topic, REAL_QID: str(message.queue)}
+        return msgspec.structs.replace(
+            message,
+            topic=SCHEDULE_TOPIC,
+            queue=level - 1,
+            delay_level=level,
+            properties={**message.properties, **place},
+        )

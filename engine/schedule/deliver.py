@@ -113,7 +113,8 @@ class Deliverer(Service):
         record_end = 0
         # What a power loss left of a release whose own message it took proves nothing about the
         # one that got its offset later: that one lies behind it.
-        waiting = self._store.entries(SCHEDULE_TOPIC, queue, offset, end - offset)
+        stop = min(end, max(found, default=0) + 1)
+        waiting = self._store.entries(SCHEDULE_TOPIC, queue, offset, stop - offset)
         lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in found}
         found = {at: found[at] for at, position in lies_at.items() if position < found[at]}
         while offset < end:
@@ -193,36 +194,40 @@ class Deliverer(Service):
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
         chosen = [entries[0], *_due_by(entries[1:], now_ms)]
         chosen = _within_bytes(chosen)
-        due: list[tuple[Message, int]] = []
+        due: list[tuple[Message, Entry]] = []
         released = self._found.get(queue, {})
         for entry, stored in zip(chosen, self._store.read_entries(chosen), strict=True):
             is_released = entry.offset in released
             if not is_released and stored is not None and self._is_wanted(stored):
-                due.append((self._real(stored), entry.tag_code))
+                due.append((self._real(stored), entry))
         if due:
-            self._put([message for message, _ in due])
+            self._put(queue, due)
         passed = chosen[-1].offset + 1
         self._pass(queue, passed, self._store.written if due else 0)
         if self._events.is_heard:
-            for message, due_ms in due:
-                late_ms = max(0, now_ms - due_ms)
+            for message, entry in due:
+                late_ms = max(0, now_ms - entry.tag_code)
                 self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
         return passed
 
-    def _put(self, messages: list[Message]) -> None:
+    def _put(self, queue: int, due: list[tuple[Message, Entry]]) -> None:
         """Put them all, or what can be put; raises what may be over when tried again."""
         try:
-            self._intake.put(messages)
+            self._intake.put([message for message, _ in due])
         except (Busy, Corrupt):
             raise
         except EngineError as error:
-            if len(messages) > 1:
-                for message in messages:
-                    self._put([message])
-            elif isinstance(error, Invalid) and messages[0].properties.pop(SOURCE, ""):
-                self._put(messages)  # its properties had no room for the source: it can do without
+            message = due[0][0]
+            if len(due) > 1:
+                for each in due:
+                    self._put(queue, [each])
+            elif isinstance(error, Invalid) and message.properties.pop(SOURCE, ""):
+                self._put(queue, due)  # no room for the source: it can do without
             else:
-                self._refused(messages[0].topic, error)
+                self._refused(message.topic, error)
+        else:
+            if len(due) == 1:  # should a later one have to be tried again, this one is not
+                self._found.setdefault(queue, {})[due[0][1].offset] = self._store.written
 
     def _is_wanted(self, stored: StoredMessage) -> bool:
         """A topic that was deleted meanwhile takes its waiting messages along."""

@@ -5,6 +5,8 @@ queue entry holds when it is due instead of a tag's hash. `timer_deliver.py` bri
 Source: reference "rocketmq-semantics", section 4.2; unlike RocketMQ's, times are not rounded.
 """
 
+import msgspec
+
 from engine.errors import Invalid, Refused
 from engine.message import (
     PROPERTIES_BYTES_MAX,
@@ -46,19 +48,20 @@ class TimerRule:
                 remedy="send it without a delay",
             )
         own = {REAL_TOPIC: message.topic, REAL_QID: str(message.queue), TIMER_OUT_MS: str(due_ms)}
-        properties = message.properties
-        message.properties = {**properties, **own}
-        if not _has_room(message):
-            message.properties = properties
+        waiting = msgspec.structs.replace(
+            message,
+            topic=TIMER_TOPIC,
+            queue=TIMER_QUEUE,
+            properties={**message.properties, **own},
+        )
+        if not _has_room(waiting):
             raise Invalid(
                 f"the properties of a delayed message take more than "
                 f"{PROPERTIES_BYTES_MAX - ROOM_BYTES} bytes",
                 field="properties",
                 remedy="send fewer or shorter properties, or move them into the body",
             )
-        message.topic = TIMER_TOPIC
-        message.queue = TIMER_QUEUE
-        return message
+        return waiting
 
 
 def _has_room(message: Message) -> bool:

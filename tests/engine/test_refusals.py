@@ -35,3 +35,16 @@ def test_a_value_that_no_record_can_hold_is_named(
         broker.send([Message("orders", b"good"), message])
     assert caught.value.field == f"messages[1].{field}"
     assert broker.health().log_bytes == 0
+
+
+def test_a_delayed_message_whose_send_was_refused_may_be_sent_again(broker: Broker) -> None:
+    delayed = [
+        Message("orders", b"x", delay_level=3),
+        Message("orders", b"y", deliver_at_ms=1 << 50),
+    ]
+    with pytest.raises(Invalid):
+        broker.send(delayed)
+    assert [(message.topic, message.properties) for message in delayed] == [("orders", {})] * 2
+    delayed[1].deliver_at_ms = 0
+    assert broker.send(delayed).stored[0].topic == "SCHEDULE_TOPIC_XXXX"
+    assert broker.topic_stats("orders").messages == 1
