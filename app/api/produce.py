@@ -26,6 +26,7 @@ from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, Sent, off
 TAG = "messages"
 BATCH_MAX = 4096
 TIME_MS_MAX = 2**53 - 1
+DELAY_MS_MAX = 365 * 24 * 3600 * 1000
 SHARED_MAX = 16  # so few messages share an append with those of other requests
 PROPERTY_HEADER = b"kitemq-property-"
 CONTENT_TYPE_PROPERTY = "content-type"
@@ -33,6 +34,9 @@ LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 Time = Annotated[int, Meta(ge=0, le=TIME_MS_MAX, description="Milliseconds since 1970 UTC.")]
 DelayLevel = Annotated[int, Meta(ge=0, le=18, description=f"0: at once; 1 to 18: {LEVELS}.")]
+DelayMs = Annotated[
+    int, Meta(ge=0, le=DELAY_MS_MAX, description="Exactly so much later, at most a year.")
+]
 Queue = Annotated[int, Meta(ge=-1, le=65535, description="-1: the broker chooses.")]
 
 
@@ -47,7 +51,8 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     message_group: Annotated[str, Meta(description="Messages of one group stay in order.")] = ""
     queue: Queue = -1
     delay_level: DelayLevel = 0
-    delay_ms: Annotated[int, Meta(description="Not available: use delay_level.")] = 0
+    delay_ms: DelayMs = 0
+    deliver_at_ms: Annotated[Time, Meta(description="At this time, at most a year ahead.")] = 0
     id: Annotated[str, Meta(description="Letters and digits, at most 64; made if empty.")] = ""
     born_ms: Time = 0
     event_ms: Annotated[Time | None, Meta(description="When what it tells happened.")] = None
@@ -108,6 +113,7 @@ DECODER = msgspec.json.Decoder(Produced)
         Parameter("KiteMQ-Keys", "Raw bodies only: keys, separated by commas."),
         Parameter("KiteMQ-Group", "Raw bodies only: the message group."),
         Parameter("KiteMQ-Delay-Level", "Raw bodies only: 0 to 18."),
+        Parameter("KiteMQ-Deliver-At-Ms", "Raw bodies only: when, in ms since 1970 UTC."),
         Parameter("KiteMQ-Queue", "Raw bodies only: the queue."),
         Parameter("KiteMQ-Promise", "Raw bodies only: stored or flushed."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
@@ -128,7 +134,7 @@ async def produce(call: Call[None, None]) -> SendResult:
         message, promise = _from_raw(topic, call)
         return await _send(call, [message], promise, is_alone=True)
     produced = decode_body(call.content, DECODER)
-    born_host = call.client
+    born_host, now_ms = call.client, call.host.clock.now_ms()
     if produced.messages is UNSET:
         if produced.body is UNSET:
             raise Invalid(
@@ -136,7 +142,7 @@ async def produce(call: Call[None, None]) -> SendResult:
                 field="body",
                 remedy="send one message with a body, or a list of messages",
             )
-        message = message_of(topic, produced, born_host, "")
+        message = message_of(topic, produced, born_host, "", now_ms)
         return await _send(call, [message], produced.promise, is_alone=True)
     if produced.body is not UNSET:
         raise Invalid(
@@ -145,19 +151,22 @@ async def produce(call: Call[None, None]) -> SendResult:
             remedy="put each message into `messages`, or send one without it",
         )
     messages = [
-        message_of(topic, new, born_host, index) for index, new in enumerate(produced.messages)
+        message_of(topic, new, born_host, index, now_ms)
+        for index, new in enumerate(produced.messages)
     ]
     return await _send(call, messages, produced.promise, is_alone=False)
 
 
-def message_of(topic: str, new: NewMessage, born_host: str, index: int | str) -> Message:
+def message_of(
+    topic: str, new: NewMessage, born_host: str, index: int | str, now_ms: int
+) -> Message:
     """The engine's message; `index` is its place in the batch, for the error's sake."""
     body = new.body.encode() if new.encoding == "utf-8" else _from_base64(new.body, index)
-    if new.delay_ms:
+    if sum(map(bool, (new.delay_level, new.delay_ms, new.deliver_at_ms))) > 1:
         raise Invalid(
-            "a delay in milliseconds is not available",
+            "more than one delay is given",
             field=_field(index, "delay_ms"),
-            remedy=f"use delay_level, 1 to 18: {LEVELS}",
+            remedy="give one of delay_level, delay_ms and deliver_at_ms",
         )
     properties = new.properties
     if new.event_ms is not None:
@@ -174,6 +183,7 @@ def message_of(topic: str, new: NewMessage, born_host: str, index: int | str) ->
         new.delay_level,
         born_ms=new.born_ms,
         born_host=born_host,
+        deliver_at_ms=now_ms + new.delay_ms if new.delay_ms else new.deliver_at_ms,
     )
 
 
@@ -256,6 +266,7 @@ def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Promise | No
         queue=_number(known, b"kitemq-queue", -1, 65535),
         delay_level=_number(known, b"kitemq-delay-level", 0, 18),
         born_host=call.client,
+        deliver_at_ms=_number(known, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX),
     )
     return message, _promise(known.get(b"kitemq-promise", ""))
 
@@ -264,7 +275,7 @@ def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> 
     text = headers.get(name)
     if text is None:
         return default
-    if text.isdecimal() and len(text) < 10 and int(text) <= most:
+    if text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most:
         return int(text)
     raise Invalid(
         f"{text!r} is not a number from 0 to {most}",

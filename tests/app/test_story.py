@@ -209,3 +209,17 @@ async def test_what_was_stored_and_acknowledged_is_so_after_a_restart(start: Sta
         [delivery] = await app.receive("billing", "orders", max=2)
         assert delivery["body"] == "open"
         assert delivery["attempt"] == 2
+
+
+@pytest.mark.parametrize("delay", [{"delay_ms": 1500}, {"deliver_at_ms": "now + 1500"}])
+async def test_a_message_with_an_exact_delay_arrives_then_and_not_before(
+    running: App, delay: dict[str, int | str]
+) -> None:
+    if "deliver_at_ms" in delay:
+        delay = {"deliver_at_ms": running.clock.now_ms() + 1500}
+    await running.send("orders", "x", **delay)
+    running.advance(1.499)
+    assert await running.receive("billing", "orders") == []
+    running.advance(0.001)
+    [delivery] = await running.receive("billing", "orders")
+    assert (delivery["body"], delivery["topic"], delivery["attempt"]) == ("x", "orders", 1)
