@@ -202,6 +202,9 @@ class Broker:
         self._deliverer.start()
         self._timer_deliverer.start()
         self._desk.start()
+        # What was corrected for a power loss must not be lost in the next one, when others have
+        # got the offsets that were taken back.
+        self._store.journal.sync()
         self._is_running = True
 
     def tick(self) -> float:
@@ -211,6 +214,7 @@ class Broker:
     def stop(self) -> None:
         """Refuse new work, flush, and leave the clean mark. The pool must be idle by now."""
         self._is_running = False
+        self._store.export("topics.json", self._catalog.rocketmq_table())
         self._store.stop()
 
     def health(self) -> Health:

@@ -108,7 +108,10 @@ class CommitLog:
         return tuple(self._bases)
 
     def truncate(self, position: int) -> None:
-        """Forget everything from `position` on, leaving zeros, so that no stale record shows."""
+        """Forget everything from `position` on, leaving zeros, so that no stale record shows.
+
+        On the disk at once: else a power loss could mix it with what is written there next.
+        """
         while self._segments and self._segments[-1].base >= position and self._segments[-1].base:
             if self._segments[-1].base == position and len(self._segments) == 1:
                 break
@@ -117,7 +120,8 @@ class CommitLog:
             segment = self._segments[-1]
             segment.file.truncate(position - segment.base)
             segment.file.truncate(self.segment_bytes)
-            self.unsynced[segment.base] = segment.file
+            segment.file.sync()
+        self._files.sync_directory(self._directory)
         self.written = position
 
     def expire(self, position: int) -> list[Path]:

@@ -202,22 +202,31 @@ class Journal(Service):
         if self._has_new_name:
             taken.append(Names(self._files, self._directory))
         self._has_new_name = False
-        self._must_sync = False
         return taken
 
     def give_back(self) -> None:
         """It could not be synced: the next who takes has to do it."""
         self._has_new_name = True
-        self._must_sync = True
 
     def take_lasting(self) -> list[Syncable]:
-        """What has to be on disk before a flush of the log counts: mostly nothing."""
-        return self.take_unsynced() if self._must_sync else []
+        """What has to be on disk before a flush of the log counts: mostly nothing.
+
+        Not what a checkpoint took meanwhile: its sync may come after the flush.
+        """
+        if not self._must_sync:
+            return []
+        self._must_sync = False
+        self._has_new_name = True
+        return self.take_unsynced()
+
+    def sync(self) -> None:
+        """Bring everything to disk now: at a start, which may wait for it."""
+        for unsynced in self.take_unsynced():
+            unsynced.sync()
 
     def close(self) -> None:
         """Bring everything to disk and let go."""
-        for unsynced in self.take_unsynced():
-            unsynced.sync()
+        self.sync()
         for file in (*self._older, self._file):
             if file is not None:
                 file.close()

@@ -68,8 +68,7 @@ class Scan:
                     position += size
                     yield message
                     continue
-            # Seen afresh: a running server may have written there after the window was read.
-            window.forget()
+            # From here, not behind it: a running server may have written it just now.
             following = self._find_whole(window, position, stop)
             if following is None:
                 return
@@ -120,10 +119,6 @@ class Window:
         self._log = log
         self._stop = stop
         self._start = 0
-        self._data = b""
-
-    def forget(self) -> None:
-        """Read anew what is asked for next."""
         self._data = b""
 
     def get(self, position: int, size_bytes: int) -> bytes:

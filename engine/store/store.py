@@ -198,6 +198,10 @@ class Store:
         write_atomic(self._files, self._root / "clean", msgspec.msgpack.encode(clean))
         self._files.remove(self._root / "abort")
 
+    def export(self, name: str, content: object) -> None:
+        """Write `content` as JSON into the configuration directory, for Apache RocketMQ to read."""
+        write_atomic(self._files, self._root / "config" / name, msgspec.json.encode(content))
+
     def close(self) -> None:
         """Let go of all files as they are, as a crash would."""
         self._log.close()

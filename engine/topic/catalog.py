@@ -1,6 +1,6 @@
 """The topics that exist and how each is set up, kept in the progress journal.
 
-`config/topics.json` in RocketMQ's form is written beside it at every checkpoint, so that the
+`config/topics.json` in RocketMQ's form is written beside it at a clean stop, so that the
 directory can be carried to Apache RocketMQ.
 """
 

@@ -59,6 +59,11 @@ GROUPS = (
 )
 
 
+def due_ms(message: Message, now_ms: int) -> int:
+    """Before this a message may not be delivered."""
+    return message.deliver_at_ms or now_ms + LEVEL_MS[message.delay_level]
+
+
 class BrokerWorld:
     """One seed, one life. With `power` the machine may go down too, not only the process."""
 
@@ -149,7 +154,7 @@ class BrokerWorld:
         promise = self.chance.choice((None, Promise.FLUSHED))
         now_ms = self.clock.now_ms()
         # Taken down first: a message that has to wait is given another topic on the way.
-        accepted = [Sent.of(each, now_ms + LEVEL_MS[each.delay_level]) for each in messages]
+        accepted = [Sent.of(each, due_ms(each, now_ms)) for each in messages]
         try:
             stored = self.broker.send(messages, promise=promise)
         except Crash:
@@ -167,13 +172,16 @@ class BrokerWorld:
     def message(self) -> Message:
         self.number += 1
         topic = self.chance.choice((PLAIN, PLAIN, LATER, LINE))
+        level = self.chance.choice((0, 1, 2, 3, 4)) if topic == LATER else 0
+        wait_ms = self.chance.choice((1, 1500, 30_000, 100_000))
         return Message(
             topic,
             f"{self.number}:{'x' * self.chance.choice((0, 40, 300))}".encode(),
             tag=self.chance.choice(TAGS),
             message_id=f"M{self.number}",
             message_group=self.chance.choice(LANES) if topic == LINE else "",
-            delay_level=self.chance.choice((1, 2, 3, 4)) if topic == LATER else 0,
+            delay_level=level,
+            deliver_at_ms=self.clock.now_ms() + wait_ms if topic == LATER and not level else 0,
         )
 
     def enter(self, sent: Sent) -> None:

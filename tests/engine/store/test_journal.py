@@ -230,6 +230,18 @@ def test_where_the_end_of_a_journal_is_lost_the_next_one_does_not_count(tmp_path
     assert Part(OsFiles(), tmp_path).values == {"a": 1, "b": 4}
 
 
+def test_a_lasting_change_goes_with_the_next_flush_whatever_a_checkpoint_took(
+    tmp_path: Path,
+) -> None:
+    part = Part(OsFiles(), tmp_path)
+    part.journal.take_lasting()
+    assert part.journal.take_lasting() == []
+    part.journal.append(Set("a", 1), is_lasting=True)
+    assert part.journal.take_unsynced(), "a checkpoint's, which may be slow"
+    assert part.journal.take_lasting(), "the flush does not rely on it"
+    assert part.journal.take_lasting() == []
+
+
 def test_a_failed_snapshot_is_told_and_tried_again(tmp_path: Path) -> None:
     disk = Disk(random.Random(1))
     part = Part(disk.boot(), Path("/j"))

@@ -143,6 +143,19 @@ def test_retention_takes_index_files_that_point_at_nothing(bench: Bench) -> None
     assert min(positions) >= bench.store.oldest
 
 
+def test_a_file_that_retention_took_needs_no_sync_any_more(bench: Bench) -> None:
+    bench.open(index_items=10, segment_bytes=4096)
+    for _ in range(60):
+        bench.put(b"x" * 300, keys=("k",))
+    bench.checkpoint()
+    for _ in range(20):
+        bench.put(b"x" * 300, keys=("k",))
+    bench.store._checkpointed = bench.store.written  # as if that one's syncs were under way
+    bench.store.expire(bench.store.written)
+    bench.restart()
+    assert bench.store.positions_of_key("t", "k")
+
+
 def test_an_id_of_the_brokers_own_needs_no_index(bench: Bench) -> None:
     store = bench.open()
     sent = bench.put(b"x")

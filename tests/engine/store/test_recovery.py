@@ -11,6 +11,7 @@ from engine.message import SOURCE, Message, Promise
 from engine.store.consume_queue import FILLER_BYTES
 from engine.store.verify import verify_store
 from tests.engine.store.parts import Bench, HeldPool, record_size
+from tests.simulation.disk import Disk
 
 
 def keyed(bench: Bench, count: int) -> None:
@@ -65,8 +66,8 @@ def test_the_last_20_bytes_torn_off_cost_the_last_message_only(bench: Bench) -> 
     assert bench.bodies() == [b"body %d" % number for number in range(9)]
     assert found_once(bench, 9)
     assert bench.store.positions_of_key("t", "k9") == []
-    assert bench.put(b"again").offsets == [9]
     assert not any(bench.log_bytes()[bench.store.written :]), "nothing of it is left behind"
+    assert bench.put(b"again").offsets == [9]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -179,6 +180,24 @@ def test_a_crash_in_the_middle_of_recovery_is_recovered_from(bench: Bench) -> No
     bench.open()
     assert bench.bodies() == [b"body %d" % number for number in range(30)] + [b"tail"]
     assert found_once(bench, 30)
+
+
+def test_what_recovery_cuts_off_a_queue_is_on_disk_at_once(weak: Bench, disk: Disk) -> None:
+    """The next process could not know that a sync is owed, and would meet the entries again."""
+    weak.open()
+    weak.put(b"first")
+    second = weak.put(b"second")
+    weak.close()
+    log = weak.files.open(weak.root / "commitlog" / f"{0:020d}")
+    log.pwrite(bytes(50), second.positions[0])
+    log.close()
+    verbs: list[str] = []
+    disk.fault = lambda verb, path: (
+        verbs.append(verb) if "consumequeue" in str(path) and path.suffix == "" else None
+    )
+    weak.open()
+    assert weak.bodies() == [b"first"]
+    assert verbs[verbs.index("truncate") :][:3] == ["truncate", "truncate", "sync"]
 
 
 def test_records_with_a_source_are_told_and_only_those_since_the_checkpoint(bench: Bench) -> None:

@@ -25,6 +25,27 @@ def test_a_sound_store_is_sound_while_it_runs_and_after(bench: Bench) -> None:
         assert (report.records, report.queues, report.entries) == (40, 3, 40)
 
 
+@pytest.mark.parametrize("chunk_bytes", [200, 4 << 20])
+def test_what_a_running_server_writes_meanwhile_is_no_damage(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
+) -> None:
+    """The end was read as zeros; by the time it is looked at, records lie there and behind it."""
+    monkeypatch.setattr("engine.store.verify.PROGRESS_EVERY", 1)
+    monkeypatch.setattr("engine.store.recovery.CHUNK_BYTES", chunk_bytes)
+    bench.open(segment_bytes=4096)
+    bench.put(b"before")
+    left = 40
+
+    def write(_: int) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            bench.put(b"meanwhile", b"and more")
+
+    report = verify_store(bench.files, bench.root, progress=write)
+    assert report.is_sound, report.faults
+
+
 def test_a_store_that_retention_cut_is_sound(bench: Bench) -> None:
     filled(bench)
     bench.checkpoint()

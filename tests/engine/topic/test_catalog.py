@@ -1,5 +1,6 @@
 """The catalog: topics are created, changed, deleted, and found again after any restart."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -200,3 +201,22 @@ def test_a_queue_beyond_the_topics_own_is_not_found(
     send("x")
     with pytest.raises((QueueNotFound, Invalid)):
         broker.pull("orders", 99, 0)
+
+
+def test_a_clean_stop_leaves_the_topics_in_rocketmqs_own_form(engine: Engine) -> None:
+    broker = engine.start()
+    broker.create_topic(TopicConfig("orders", TopicType.FIFO, read_queues=3, write_queues=2))
+    broker.change_topic("orders", permission=4)
+    broker.stop()
+    table = json.loads((engine.root / "config" / "topics.json").read_bytes())
+    assert table["topicConfigTable"]["orders"] == {
+        "topicName": "orders",
+        "readQueueNums": 3,
+        "writeQueueNums": 2,
+        "perm": 4,
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": 0,
+        "order": False,
+        "attributes": {"message.type": "FIFO"},
+    }
+    assert set(table["dataVersion"]) == {"counter", "timestamp", "stateVersion"}
