@@ -20,7 +20,7 @@ from kitemq.errors import Invalid, KiteError, rejected
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    options = _parser().parse_args(arguments)
+    options = _options(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     output = Output(json_wanted=options.json, table_wanted=options.table)
     try:
@@ -100,6 +100,14 @@ def _listen_arguments(listen: str) -> list[str]:
     return ["--host", host or "127.0.0.1", "--port", port]
 
 
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What is asked for; the options of all commands may stand before or after the command."""
+    everywhere = argparse.ArgumentParser(prog="kitemq", add_help=False, allow_abbrev=False)
+    _add_common(everywhere)
+    common, rest = everywhere.parse_known_args(arguments)
+    return _parser().parse_args(rest, namespace=common)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kitemq",
@@ -107,6 +115,16 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit codes: 0 done, 1 failed, 2 wrong usage or refused, 3 partly done, "
         "4 server unreachable, 130 interrupted.",
     )
+    _add_common(parser)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_serve(commands)
+    _add_store(commands)
+    for module in (produce, consume, tail, topics, groups, bench):
+        module.add_to(commands)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--server",
         default="",
@@ -116,12 +134,6 @@ def _parser() -> argparse.ArgumentParser:
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
     shape.add_argument("--table", action="store_true", help="tables, also without a terminal")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_serve(commands)
-    _add_store(commands)
-    for module in (produce, consume, tail, topics, groups, bench):
-        module.add_to(commands)
-    return parser
 
 
 def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -291,3 +291,11 @@ def start(server: LiveServer, *arguments: str) -> "subprocess.Popen[str]":
         stderr=subprocess.DEVNULL,
         text=True,
     )
+
+
+def test_the_server_may_be_named_after_the_command(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topics", "list", "--json", "--server", server.url]) == OK
+    assert capsys.readouterr().err == ""
+    assert main(["topics", "list", "--server", "http://127.0.0.1:9"]) == 4
