@@ -68,9 +68,10 @@ class Scan:
                     position += size
                     yield message
                     continue
-            # From here, not behind it: a running server may have written it just now.
+            # From here, not behind it. What was not whole and is now, a running server has just
+            # written: that was the end, and going after it might never end.
             following = self._find_whole(window, position, stop)
-            if following is None:
+            if following is None or following == position:
                 return
             position = following
 

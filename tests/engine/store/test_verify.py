@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from engine.errors import NotFound
+from engine.store.commit_log import CommitLog
 from engine.store.verify import verify_store
 from tests.engine.store.parts import Bench
 
@@ -44,6 +45,28 @@ def test_what_a_running_server_writes_meanwhile_is_no_damage(
 
     report = verify_store(bench.files, bench.root, progress=write)
     assert report.is_sound, report.faults
+
+
+def test_verifying_ends_though_the_server_goes_on_writing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server under load wrote faster than its log's end was looked at, and it never came."""
+    bench.open(segment_bytes=1 << 20)
+    bench.put(b"before")
+    read, written = CommitLog.read, 0
+
+    def read_while_another_writes(log: CommitLog, position: int, size_bytes: int) -> bytes:
+        nonlocal written
+        if log is not bench.store._log and written < 1000:
+            written += 1
+            bench.put(b"meanwhile")
+        return read(log, position, size_bytes)
+
+    monkeypatch.setattr(CommitLog, "read", read_while_another_writes)
+    monkeypatch.setattr("engine.store.recovery.CHUNK_BYTES", 4096)
+    report = verify_store(bench.files, bench.root)
+    assert report.is_sound, report.faults
+    assert written < 900
 
 
 def test_a_store_that_retention_cut_is_sound(bench: Bench) -> None:
