@@ -82,7 +82,10 @@ class Load:
         lanes = ("plain", *LANES)
         duties = [self._producer(lane) for lane in lanes]
         duties += [self._consumer(random.Random(seed + number)) for number in range(2)]
-        self._threads = [threading.Thread(target=self._guard, args=(duty,)) for duty in duties]
+        # Daemons, so that a test which fails before `finish` does not keep the whole run alive.
+        self._threads = [
+            threading.Thread(target=self._guard, args=(duty,), daemon=True) for duty in duties
+        ]
 
     def start(self) -> None:
         for thread in self._threads:
