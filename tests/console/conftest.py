@@ -115,6 +115,9 @@ def open_page(chromium: Browser, site: Site) -> Iterator[OpenPage]:
         page.set_default_timeout(10_000)
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(path)
+        # htmx takes the page up in a timer of its own, which a slow machine runs after "load".
+        if javascript:
+            expect(page.locator("[data-live]:not([data-htmx-powered])")).to_have_count(0)
         return page
 
     yield open_
