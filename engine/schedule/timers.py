@@ -14,7 +14,7 @@ import msgspec
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, MessageNotFound
 from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
-from engine.schedule.timer import check_due
+from engine.schedule.timer import TIMER_QUEUE, check_due
 from engine.schedule.timer_agenda import START, Pending
 from engine.schedule.timer_deliver import TimerDeliverer, Waiting
 from engine.store.encode import position_of_id
@@ -157,7 +157,10 @@ class Timers:
     # -- finding ---------------------------------------------------------------------------------
 
     def _find(self, message_id: str) -> Found:
-        """The message's records; several wait only where a sender used an id twice."""
+        """The message's records; several wait only where a sender used an id twice.
+
+        Raises Busy while one of them is stored but, for want of its flush or of room, not readable.
+        """
         home = position_of_id(message_id)
         first = None if home is None else self._read(home)
         if first is not None and message_id.upper() == first.offset_id:
@@ -169,6 +172,8 @@ class Timers:
             if stored is None or (stored.topic, stored.message_id) != (TIMER_TOPIC, message_id):
                 continue
             pending = self._deliverer.find(stored)
+            if pending is None and stored.offset >= self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]:
+                raise Busy("the message is not readable yet", retry_after_s=FLUSH_WAIT_S)
             if pending is None:
                 found.finished.append(stored)
             else:

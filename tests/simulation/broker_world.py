@@ -26,6 +26,7 @@ from engine.message import Message, Promise
 from engine.topic.names import dead_letter_topic
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.pool import SeededPool
+from tests.simulation.reminders import Reminders
 from tests.simulation.shares import Sent, Share
 
 ROOT = Path("/data")
@@ -78,6 +79,7 @@ class BrokerWorld:
         self.cut_off = dict.fromkeys((group.name for group in GROUPS), 0)
         self.number = 0
         self.doing: Callable[[], None] = lambda: None  # what a crash now leaves open
+        self.chapters = (Reminders(self),)
         self.config = EngineConfig(
             data=ROOT,
             segment_bytes=self.chance.choice((8192, 16384, 65536)),
@@ -127,6 +129,7 @@ class BrokerWorld:
             (self.stop, 1),
             (self.fill_disk, 1),
             (self.empty_disk, 3),
+            *(action for chapter in self.chapters for action in chapter.actions()),
         )
         verbs, weights = [verb for verb, _ in actions], [weight for _, weight in actions]
         for _ in range(steps):
@@ -173,7 +176,7 @@ class BrokerWorld:
         self.number += 1
         topic = self.chance.choice((PLAIN, PLAIN, LATER, LINE))
         level = self.chance.choice((0, 1, 2, 3, 4)) if topic == LATER else 0
-        wait_ms = self.chance.choice((1, 1500, 30_000, 100_000))
+        wait_ms = self.chance.choice((1, 1500, 30_000, 100_000, 900_000))
         return Message(
             topic,
             f"{self.number}:{'x' * self.chance.choice((0, 40, 300))}".encode(),
@@ -222,6 +225,8 @@ class BrokerWorld:
             self.adopt(message_id)
         share = self.shares.get((group.name, message_id))
         assert share is not None, f"{message_id} is not for {group.name}"
+        was_recalled = share.sent.is_recalled and not share.has_lost_power
+        assert not was_recalled, f"{message_id} came although it was recalled"
         if share.sent.topic == LINE and not share.has_lost_power:
             self.check_lane(group, share)
         share.deliver(delivery, client, self.clock.now_ms())
@@ -414,6 +419,7 @@ class BrokerWorld:
 
     def count(self) -> None:
         """Every message came to exactly one end with every group, and each lies in the log once."""
+        self.settle_recalls()
         for group in GROUPS:
             dead = self.bodies(dead_letter_topic(group.name), 1)
             for (name, _), share in self.shares.items():
@@ -423,10 +429,20 @@ class BrokerWorld:
             bodies = self.bodies(topic, 2)
             for sent in self.sent.values():
                 if sent.topic == topic and sent.is_sure and not self.power:
-                    assert bodies.count(sent.body) == 1, f"{sent.body!r}: {bodies.count(sent.body)}"
+                    count = bodies.count(sent.body)
+                    assert count == (not sent.is_recalled), f"{sent.body!r}: {count}"
+
+    def settle_recalls(self) -> None:
+        """A recall that was cut off took effect for all groups or for none."""
+        bodies = self.bodies(LATER, 2)
+        for sent in self.sent.values():
+            if sent.may_be_recalled and sent.body not in bodies:
+                sent.is_recalled = True
 
     def count_share(self, share: Share, dead: int) -> None:
         what = f"{share.sent.body!r} after attempts {share.delivered}, {dead} dead letters"
+        if share.sent.is_recalled and not share.delivered:
+            return
         if share.has_lost_power:
             was_seen = share.is_done or share.may_be_done or dead > 0
             assert was_seen or not share.sent.is_flushed, f"{what}: flushed, yet lost"

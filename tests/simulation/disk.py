@@ -77,6 +77,7 @@ class Disk:
         self.steps = 0
         self.crash_in: int | None = None  # operations until the process dies
         self.room_bytes = ROOM_UNLIMITED
+        self.total_bytes = 0  # the size that it states; 0: none
         self.fault: Callable[[str, Path], None] | None = None  # may raise OSError before any step
         self._running: FakeFiles | None = None
 
@@ -318,6 +319,10 @@ class FakeFiles:
     def free_bytes(self, path: Path) -> int:
         self._check()
         return self.disk.room_bytes
+
+    def total_bytes(self, path: Path) -> int:
+        self._check()
+        return self.disk.total_bytes
 
     def lock(self, path: Path) -> FakeFile | None:
         file = self.open(path, create=True)

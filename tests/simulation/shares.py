@@ -22,8 +22,11 @@ class Sent:
     lane: str
     number: int
     due_ms: int = 0
+    is_timed: bool = False  # it waits for an exact time, so it can be recalled or moved
     is_flushed: bool = False
     is_sure: bool = True  # False: its send was cut off by the crash
+    is_recalled: bool = False  # it must never be delivered
+    may_be_recalled: bool = False
 
     @classmethod
     def of(cls, message: Message, due_ms: int) -> "Sent":
@@ -35,6 +38,7 @@ class Sent:
             message.message_group,
             int(message.message_id[1:]),
             due_ms,
+            is_timed=bool(message.deliver_at_ms),
         )
 
 
