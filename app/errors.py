@@ -26,6 +26,7 @@ log = logging.getLogger("kitemq.api")
 
 PROBLEM_TYPE = b"application/problem+json"
 INTERNAL = "internal_error"
+TIMEOUT = "timeout"
 
 STATUS: dict[type[EngineError], int] = {
     Invalid: 422,
@@ -61,6 +62,17 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str = "about:blank"
     errors: tuple[FieldError, ...] = ()
     retry_after_s: float | None = None
+    correlation_id: str = ""
+
+
+class NoReply(HTTPException):
+    """A request whose reply did not come in time; the problem names it."""
+
+    def __init__(self, correlation_id: str, timeout_ms: int) -> None:
+        super().__init__(
+            HTTPStatus.GATEWAY_TIMEOUT, f"no reply to {correlation_id} within {timeout_ms} ms"
+        )
+        self.correlation_id = correlation_id
 
 
 class DoorError(HTTPException):
@@ -107,6 +119,10 @@ def problem_of(error: Exception) -> Problem:
             error.remedy,
             error.retry_after_s,
         )
+    if isinstance(error, NoReply):
+        remedy = f"a late reply is kept: GET /api/v1/replies/{error.correlation_id}"
+        problem = _problem(error.status_code, TIMEOUT, error.detail, "timeout_ms", remedy)
+        return msgspec.structs.replace(problem, correlation_id=error.correlation_id)
     if isinstance(error, HTTPException):
         code = CODES.get(error.status_code, "http_error")
         return _problem(error.status_code, code, error.detail)
@@ -130,7 +146,7 @@ def _problem(
 def problem_answer(error: Exception) -> tuple[int, Headers, bytes]:
     """Status, headers and body of the answer to `error`; logs what was not expected."""
     problem = problem_of(error)
-    if problem.status >= 500 and problem.retry_after_s is None:
+    if problem.status >= 500 and problem.retry_after_s is None and problem.code != TIMEOUT:
         log.error("request failed: %s", problem.code, exc_info=error)
     body = msgspec.json.encode(problem)
     headers: Headers = [

@@ -5,7 +5,6 @@ A timer every 50 ms; its lateness is the delay that any request would have met a
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 
 BEAT_S = 0.05
 WINDOW_S = 60.0
@@ -13,15 +12,12 @@ SLICE_S = 5.0
 
 
 class Heartbeat:
-    """Beats between `start` and `stop`, and calls `roll` every `roll_s` seconds beside."""
+    """Beats between `start` and `stop`."""
 
-    def __init__(self, roll: Callable[[], None], roll_s: float) -> None:
-        self._roll = roll
-        self._roll_s = roll_s
+    def __init__(self) -> None:
         self._timer: asyncio.TimerHandle | None = None
         self._slices: deque[float] = deque([0.0], maxlen=round(WINDOW_S / SLICE_S))
         self._slice_ends_s = 0.0
-        self._rolls_at_s = 0.0
         self.worst_ever_s = 0.0
 
     @property
@@ -34,7 +30,6 @@ class Heartbeat:
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._slice_ends_s = now + SLICE_S
-        self._rolls_at_s = now + self._roll_s
         self._timer = loop.call_at(now + BEAT_S, self._beat, loop, now + BEAT_S)
 
     def stop(self) -> None:
@@ -50,7 +45,4 @@ class Heartbeat:
             self._slice_ends_s = now + SLICE_S
         self._slices[-1] = max(self._slices[-1], late_s)
         self.worst_ever_s = max(self.worst_ever_s, late_s)
-        if now >= self._rolls_at_s:
-            self._rolls_at_s = now + self._roll_s
-            self._roll()
         self._timer = loop.call_at(now + BEAT_S, self._beat, loop, now + BEAT_S)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from engine.broker import Broker, Delivery, Parked, PullAnswer, PullResult
 from engine.clock import Clock, SystemClock
@@ -27,6 +27,13 @@ POOL_THREADS = 4
 STOP_TIMEOUT_S = 10.0
 # A pull with time left goes on after these; on any other, waiting would change nothing.
 PULL_GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
+
+
+class Place(Protocol):
+    """A place in something that is waited for."""
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
 
 
 class LoopPool:
@@ -176,7 +183,8 @@ class EngineHost:
             )
             if deliveries or wait_s <= 0:
                 return deliveries
-            if not await self._park(partial(self.broker.park_receive, group, topics), deadline_s):
+            park = partial(self.broker.park_receive, group, topics, client=client)
+            if not await self._park(park, deadline_s):
                 return []
 
     async def pull(
@@ -213,6 +221,15 @@ class EngineHost:
             if not await self._park(park, deadline_s):
                 return result
 
+    async def wait(self, begin: Callable[[Callable[[], None]], Place], wait_s: float) -> bool:
+        """Begin something that calls back when it is over, and wait: whether it called in time.
+
+        `begin` gets the callback; what it returns is cancelled where nobody waits any more: after
+        `wait_s`, when the caller is cancelled, and while the server stops, when it may not even
+        begin.
+        """
+        return await self._park(begin, asyncio.get_running_loop().time() + wait_s)
+
     # -- how waiting is done --------------------------------------------------------------------
 
     async def _flushed(self, position: int) -> None:
@@ -229,7 +246,7 @@ class EngineHost:
         self.broker.when_flushed(position, done)
         await flushed
 
-    async def _park(self, park: Callable[[Callable[[], None]], Parked], deadline_s: float) -> bool:
+    async def _park(self, park: Callable[[Callable[[], None]], Place], deadline_s: float) -> bool:
         """Wait until the engine wakes us (True) or the time is over or we drain (False).
 
         Whoever is not going to ask the engine again cancels its place, which passes on a wake that

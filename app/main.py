@@ -16,6 +16,7 @@ from app.api.fast_lane import FastLane
 from app.api.openapi import describe
 from app.api.operation import routes_of
 from app.api.socket_gate import SendGate
+from app.api.transactions import check_document
 from app.db.worker import DatabaseWorker
 from app.errors import problem_answer
 from app.heartbeat import Heartbeat
@@ -24,9 +25,15 @@ from app.security.gate import Gate
 from app.security.load import Load
 from app.services.audit import Audit
 from app.services.groups import Groups
+from app.services.replays import Replays
+from app.services.requests import Requests
+from app.services.resets import Resets
+from app.services.retention import Purges
+from app.services.scheduled import ScheduledMessages
+from app.services.search import Search
 from app.services.topics import Topics
+from app.services.transactions import Transactions
 from app.settings import Settings
-from app.stats import ROLL_S, Stats
 from app.ui.console import Console
 from app.ui.routes import router as console
 from app.version import VERSION
@@ -105,22 +112,29 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         raise
     try:
         state.started_ms = host.clock.now_ms()
-        state.stats = Stats(host.clock)
-        host.broker.events.subscribe(state.stats.hear)
         state.sends = SendGate(host)
-        state.heartbeat = Heartbeat(state.stats.roll, ROLL_S)
+        state.heartbeat = Heartbeat()
         state.database = DatabaseWorker(settings.database)
         state.audit = Audit(state.database, host.clock)
         state.topics = Topics(host, state.audit)
+        state.purges = Purges(host, state.audit)
         state.groups = Groups(host, state.audit)
+        state.resets = Resets(host, state.audit)
+        state.search = Search(host)
+        state.replays = Replays(host, state.audit)
+        state.requests = Requests(host)
+        state.scheduled = ScheduledMessages(host, state.audit)
+        state.transactions = Transactions(host, state.audit, document=check_document)
         state.console = Console(host, environment=settings.environment, version=VERSION)
         async with state.console.opened():
             state.heartbeat.start()
             state.database.start()
+            state.transactions.start()
             try:
                 yield
             finally:
                 state.heartbeat.stop()
+                await state.transactions.stop()
                 await state.database.close()
     finally:
         await host.stop(settings.stop_timeout_s)

@@ -14,6 +14,11 @@ from bench.line import Scale
 LIMIT_S = 120.0
 APPEND = "engine append"
 RECEIVE = "engine receive + ack"
+SINGLE = "engine one by one"
+# By the name of its figure in `bench.engine_alone`.
+TRACED = {"append": APPEND, "receive_ack": RECEIVE, "one_by_one": SINGLE}
+OFF, ON = "traces off", "traces on"
+SAMPLES = {OFF: 0.0, ON: 1.0}
 
 
 @dataclass(frozen=True)
@@ -33,17 +38,44 @@ class EngineLine:
         ]
 
     def _once(self, scale: Scale) -> dict[str, float]:
-        words = ["--body", str(self.body_bytes), "--messages", str(scale.engine_messages)]
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.engine_alone", *words],
-            capture_output=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-        if done.returncode:
-            raise RuntimeError(done.stderr.decode(errors="replace")[-2000:])
-        found: dict[str, float] = json.loads(done.stdout)
-        return found
+        return run_alone(scale, self.body_bytes)
+
+
+@dataclass(frozen=True)
+class TraceLine:
+    """What traces cost in processor time: all messages traced, and none, in turns."""
+
+    name: str
+    title: str
+    body_bytes: int
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        rounds: dict[str, list[dict[str, float]]] = {OFF: [], ON: []}
+        for _ in range(scale.rounds):
+            for state, done in rounds.items():
+                words = ["--processor-time", "--trace-sample", str(SAMPLES[state])]
+                done.append(run_alone(scale, self.body_bytes, *words))
+        return [
+            Figure(f"{name}, {state}", broker_us=statistics.median(each[key] for each in done))
+            for key, name in TRACED.items()
+            for state, done in rounds.items()
+        ]
+
+
+def run_alone(scale: Scale, body_bytes: int, *words: str) -> dict[str, float]:
+    """One run in a process of its own: microseconds per message by name."""
+    sizes = ["--body", str(body_bytes), "--messages", str(scale.engine_messages)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.engine_alone", *sizes, *words],
+        capture_output=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace")[-2000:])
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
 
 
 def _figure(name: str, us_per_message: list[float]) -> Figure:

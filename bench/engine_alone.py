@@ -25,6 +25,7 @@ T = TypeVar("T")
 APPEND_BATCH = 100
 RECEIVE_BATCH = 256
 WARM_BATCHES = 20
+SINGLE_PART = 10  # one message in so many is sent by itself
 TICK_EVERY = 50  # batches: some 10 ms
 TOPIC = "bench"
 GROUP = "bench"
@@ -71,17 +72,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--body", type=int, default=256)
     parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--trace-sample", type=float, default=1.0)
+    parser.add_argument("--processor-time", action="store_true", help="not the time that passed")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kitemq-bench-") as folder:
         pool = HandBackPool()
-        broker = Broker(EngineConfig(data=Path(folder)), clock=SystemClock(), pool=pool)
+        config = EngineConfig(data=Path(folder), trace_sample=asked.trace_sample)
+        broker = Broker(config, clock=SystemClock(), pool=pool)
         broker.start()
         append(broker, pool, asked.body, WARM_BATCHES)
         batches = max(1, asked.messages // APPEND_BATCH)
+        now_s = time.process_time if asked.processor_time else time.perf_counter
         figures = {
-            "append": timed(lambda: append(broker, pool, asked.body, batches)),
-            "receive_ack": timed(lambda: receive_and_ack(broker, pool)),
+            "append": timed(lambda: append(broker, pool, asked.body, batches), now_s),
+            "receive_ack": timed(lambda: receive_and_ack(broker, pool), now_s),
         }
+        if asked.processor_time:
+            singles = asked.messages // SINGLE_PART
+            figures["one_by_one"] = timed(
+                lambda: one_by_one(broker, pool, asked.body, singles), now_s
+            )
         pool.close()
         broker.stop()
     print(json.dumps(figures))
@@ -111,12 +121,25 @@ def receive_and_ack(broker: Broker, pool: HandBackPool) -> int:
     return count
 
 
-def timed(work: Callable[[], int]) -> float:
-    """Microseconds per message."""
+def one_by_one(broker: Broker, pool: HandBackPool, body_bytes: int, count: int) -> int:
+    """Send, receive and acknowledge single messages in turn: where tracing costs most."""
+    body = bytes(body_bytes)
+    for number in range(count):
+        broker.send([Message(TOPIC, body)])
+        deliveries = broker.receive(GROUP, {TOPIC: "*"}, client="b")
+        broker.ack(GROUP, [delivery.receipt for delivery in deliveries])
+        if not number % TICK_EVERY:
+            broker.tick()
+            pool.drain()
+    return count
+
+
+def timed(work: Callable[[], int], now_s: Callable[[], float]) -> float:
+    """Microseconds per message by the clock given."""
     gc.collect()
-    began_s = time.perf_counter()
+    began_s = now_s()
     count = work()
-    return (time.perf_counter() - began_s) / count * 1e6
+    return (now_s() - began_s) / count * 1e6
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ To add one: a `RateLine` with ours first and its peers after it, and its targets
 
 from pathlib import Path
 
-from bench.alone import APPEND, EngineLine
+from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
 from bench.doors.rest import RestSend
 from bench.doors.sdk import sending_by_sdk, taking_by_sdk
 from bench.doors.websocket import SocketSend, SocketTake
 from bench.figures import Check
 from bench.life import BacklogLine, Keeper, StartLine
 from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, travelling
+from bench.part_lines import PART_LINES
 from bench.peers import nats, redis
 from bench.process import Process
 from bench.server import Server
@@ -89,6 +90,15 @@ ENGINE = (
         (Check(APPEND, "broker_us", 1.8),),
     ),
     EngineLine("engine-1k", "The same with 1 KiB", 1024),
+    TraceLine(
+        "engine-traced",
+        "The same with 256 B, and one by one, with every message traced and with none",
+        256,
+        tuple(
+            Check(f"{name}, {ON}", "broker_us", 1.1, peer=f"{name}, {OFF}")
+            for name in TRACED.values()
+        ),
+    ),
 )
 
 ONE = (
@@ -307,4 +317,13 @@ LIFE = (
     ),
 )
 
-LINES: tuple[Line, ...] = (*ENGINE, *LIFE[:1], *ONE, *HTTP, *PIPELINED, *TAKING, *LIFE[1:])
+LINES: tuple[Line, ...] = (
+    *ENGINE,
+    *PART_LINES,
+    *LIFE[:1],
+    *ONE,
+    *HTTP,
+    *PIPELINED,
+    *TAKING,
+    *LIFE[1:],
+)

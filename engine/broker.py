@@ -6,19 +6,41 @@ module that knows all parts; what one needs of another it is handed here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.delivery.changes import Reset
 from engine.delivery.desk import Desk
-from engine.delivery.group import GroupCatalog, GroupConfig, StartAt
+from engine.delivery.filter import parse_filter
+from engine.delivery.group import GroupCatalog, GroupConfig, Mode
 from engine.delivery.hold import Parked
+from engine.delivery.locks import LockAnswer, Locks, QueueId, QueueLock
+from engine.delivery.member import Assignment, Member
+from engine.delivery.members import Connection
+from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
 from engine.delivery.pull import PullAnswer, PullResult, PullStatus
+from engine.delivery.rebalance import Strategy
+from engine.delivery.reset_plan import (
+    OffsetsMoved,
+    QueueMove,
+    ResetNote,
+    ResetPlan,
+    ResetPreview,
+    ResetTarget,
+    ResetTo,
+)
+from engine.delivery.resets import Resets
 from engine.delivery.retry import RetryRule
+from engine.delivery.standing import standing_of
+from engine.delivery.start import StartAt
+from engine.delivery.subscriptions import SubscriptionWarning, Variant
 from engine.delivery.values import (
     AckResult,
+    Counts,
     Delivery,
     Extended,
     GroupLag,
@@ -30,48 +52,175 @@ from engine.errors import MessageNotFound, Stopping
 from engine.events import Events
 from engine.intake import Intake
 from engine.message import Message, Promise, Sent, StoredMessage
+from engine.replay.dead_letters import DeadLetter, DeadLetterPage, Tally
+from engine.replay.desk import ReplayDesk
+from engine.replay.job import State as ReplayState
+from engine.replay.job import To as ReplayTo
+from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob
+from engine.reply.requests import (
+    FoundReply,
+    NewReply,
+    Replying,
+    ReplyResult,
+    RequestCounts,
+    Requests,
+)
+from engine.reply.waiting import Request
+from engine.retention.keeper import Holder, Keeper
+from engine.retention.purge import Purge, PurgedQueue
+from engine.retention.retention import Retention, RetentionStatus
 from engine.schedule.delay import DelayRule
 from engine.schedule.deliver import Deliverer
 from engine.schedule.levels import Levels
 from engine.schedule.timer import TimerRule, due_ms_of
+from engine.schedule.timer_agenda import Agenda, Pending
 from engine.schedule.timer_deliver import TimerDeliverer
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer, Timers
+from engine.search.lookup import Lookup
+from engine.search.scan import FOREVER_MS, Scan, ScanPage, ScanQuery
+from engine.search.search import Search, oldest_first
 from engine.service import ServiceRunner
+from engine.statistics.accounts import Account, Metric
+from engine.statistics.histogram import ROCKETMQ_LABELS, Latency, Spread
+from engine.statistics.statistics import Statistics
+from engine.statistics.values import (
+    BrokerFigures,
+    GroupFigures,
+    LagHistoryPage,
+    LagKeeping,
+    LagPoint,
+    PutLatency,
+    QueueFigures,
+    Reader,
+    TopicFigures,
+    Traffic,
+)
+from engine.statistics.windows import Rates
 from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
 from engine.store.recovery import Damage
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
-from engine.topic.names import SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
+from engine.topic.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from engine.topic.route import Router
+from engine.trace.journey import Branch, Journey, Reason, Stage
+from engine.trace.traces import Traces, TraceStatus
+from engine.txn.board import Board
+from engine.txn.check import Check
+from engine.txn.half import FirstCheck, HalfRule
+from engine.txn.producers import Callback
+from engine.txn.resolve import Decider, Decision
+from engine.txn.transactions import (
+    Transaction,
+    TransactionPage,
+    Transactions,
+    TransactionState,
+)
 
 __all__ = [
+    "FOREVER_MS",
+    "ROCKETMQ_LABELS",
+    "Account",
     "AckResult",
+    "Assignment",
+    "Branch",
     "Broker",
+    "BrokerFigures",
+    "Callback",
+    "Check",
+    "Connection",
+    "Counts",
+    "DeadLetter",
+    "DeadLetterPage",
+    "Decider",
+    "Decision",
     "Delivery",
+    "Exponential",
     "Extended",
+    "FoundReply",
     "GroupConfig",
+    "GroupFigures",
     "GroupLag",
     "Health",
+    "Holder",
+    "Journey",
+    "Ladder",
+    "LagHistoryPage",
+    "LagKeeping",
+    "LagPoint",
+    "Latency",
+    "LockAnswer",
+    "Lookup",
+    "Member",
+    "Metric",
+    "Mode",
     "Nack",
+    "NewReplay",
+    "NewReply",
+    "OffsetsMoved",
+    "OutcomePage",
+    "OutcomeRow",
     "Parked",
     "PullAnswer",
     "PullResult",
     "PullStatus",
+    "Purge",
+    "PurgedQueue",
+    "PutLatency",
+    "QueueFigures",
+    "QueueId",
     "QueueLag",
+    "QueueLock",
+    "QueueMove",
     "QueueStats",
+    "Rates",
+    "Reader",
+    "Reason",
     "Receipt",
+    "ReplayJob",
+    "ReplayState",
+    "ReplayTo",
+    "ReplyResult",
+    "Replying",
+    "Request",
+    "RequestCounts",
+    "Requests",
+    "Reset",
+    "ResetNote",
+    "ResetPlan",
+    "ResetPreview",
+    "ResetTarget",
+    "ResetTo",
+    "Resets",
+    "RetentionStatus",
+    "RetryPolicy",
+    "Scan",
+    "ScanPage",
+    "ScanQuery",
     "Scheduled",
     "ScheduledPage",
+    "Spread",
+    "Stage",
     "StartAt",
+    "Statistics",
+    "Steps",
+    "Strategy",
+    "SubscriptionWarning",
+    "Tally",
     "TimerAnswer",
     "TopicConfig",
+    "TopicFigures",
     "TopicStats",
     "TopicType",
+    "TraceStatus",
+    "Traffic",
+    "Transaction",
+    "TransactionPage",
+    "TransactionState",
+    "Transactions",
+    "Variant",
 ]
-
-FOUND_MAX = 64
 
 
 class QueueStats(msgspec.Struct, frozen=True):
@@ -91,7 +240,10 @@ class TopicStats(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How the engine is; `failures` names what is wrong, empty when nothing is."""
+    """How the engine is; `failures` names what is wrong, empty when nothing is.
+
+    `warnings` names what a person should see to while everything still works.
+    """
 
     is_ready: bool
     failures: dict[str, str]
@@ -101,6 +253,7 @@ class Health(msgspec.Struct, frozen=True):
     disk_free_bytes: int | None
     disk_free_min_bytes: int
     damages: list[Damage]
+    warnings: dict[str, str] = {}
 
 
 class Broker:
@@ -121,13 +274,18 @@ class Broker:
         self._is_running = False
         self.events = Events()
         levels = Levels()
+        files = files or OsFiles()
         self._store = Store(
             config,
             clock=clock,
             pool=pool,
-            files=files or OsFiles(),
+            files=files,
             events=self.events,
-            tag_codes={SCHEDULE_TOPIC: levels.due_ms_of, TIMER_TOPIC: due_ms_of},
+            tag_codes={
+                SCHEDULE_TOPIC: levels.due_ms_of,
+                TIMER_TOPIC: due_ms_of,
+                HALF_TOPIC: FirstCheck(config.transaction_timeout_s).due_ms,
+            },
         )
         journal = self._store.journal
         self._catalog = Catalog(
@@ -145,6 +303,7 @@ class Broker:
             groups_max=config.groups_max,
             retry_max=config.retry_max,
         )
+        self.locks = Locks(journal, groups, self._catalog, clock, lease_s=config.queue_lock_lease_s)
         self._intake = Intake(
             self._store,
             self._catalog,
@@ -152,8 +311,21 @@ class Broker:
             clock,
             self.events,
             promise=config.promise,
-            # Where a message is bound for is settled before whether it has to wait on the way.
-            rules=(RetryRule(groups, self._catalog), DelayRule(levels), TimerRule()),
+            # Where a message is bound for is settled before whether it has to wait on the way; a
+            # half message is neither retried nor delayed.
+            rules=(
+                HalfRule(
+                    self._catalog,
+                    store_host=config.store_host,
+                    clock=clock,
+                    written=lambda: self._store.written,
+                    count=lambda: self.transactions.count,
+                    count_max=config.transactions_max,
+                ),
+                RetryRule(groups, self._catalog, self.locks),
+                DelayRule(levels),
+                TimerRule(),
+            ),
         )
         self._desk = Desk(
             config,
@@ -161,24 +333,112 @@ class Broker:
             intake=self._intake,
             catalog=self._catalog,
             groups=groups,
+            locks=self.locks,
             levels=levels,
             clock=clock,
             events=self.events,
         )
+        self.resets = self._desk.resets
+        self.search = Search(self._store, self._catalog, pool, parse_filter)
+        self.members = self._desk.members
         self._deliverer = Deliverer(
             self._store, self._intake, self._catalog, levels, clock, self.events
         )
         self._timer_deliverer = TimerDeliverer(
             self._store, self._intake, self._catalog, clock, self.events
         )
-        self._timers = Timers(self._store, self._timer_deliverer, clock)
+        self._timers = Timers(self._store, self._timer_deliverer, clock, self.events)
+        self.transactions = Transactions(
+            config,
+            board=Board(
+                self._store,
+                clock,
+                agenda=Agenda(),
+                pending=Pending,
+                interval_s=config.transaction_check_interval_s,
+            ),
+            store=self._store,
+            intake=self._intake,
+            catalog=self._catalog,
+            clock=clock,
+            events=self.events,
+            check_running=self._check_running,
+        )
+        self.requests = Requests(
+            store=self._store,
+            intake=self._intake,
+            catalog=self._catalog,
+            clock=clock,
+            events=self.events,
+            waiting_max=config.requests_waiting_max,
+            keep_s=config.reply_keep_s,
+            check_running=self._check_running,
+        )
+        self._replay_desk = ReplayDesk(
+            self._store,
+            self._intake,
+            self._catalog,
+            clock,
+            self.events,
+            has_group=lambda name: groups.find(name) is not None,
+            check_running=self._check_running,
+        )
+        self.replays = self._replay_desk.replays
+        self.dead_letters = self._replay_desk.dead_letters
+        self.retention = Retention(
+            config,
+            store=self._store,
+            catalog=self._catalog,
+            clock=clock,
+            events=self.events,
+            keepers=(
+                Keeper(
+                    "messages with a time of delivery",
+                    self._timer_deliverer.oldest_position,
+                    self._timer_deliverer.move_before,
+                ),
+                Keeper("messages in a delay level", self._deliverer.oldest_position),
+                Keeper("undecided transactions", self.transactions.oldest_position),
+            ),
+        )
+        self.retention.on_moved = self._desk.overtaker.ask
+        self.statistics = Statistics(
+            clock=clock,
+            pool=pool,
+            files=files,
+            directory=config.data / "lag",
+            lag_sample_s=config.lag_sample_s,
+            lag_days=config.lag_history_days,
+            lag_bytes_max=config.lag_history_bytes_max,
+            groups=lambda: [group.name for group in groups.all()],
+            lag_of=self._desk.offsets.lag,
+            members_of=self.members.count,
+            has_room=lambda: not self._store.refusal(),
+        )
+        self.traces = Traces(
+            self._store,
+            self._catalog,
+            clock,
+            self.events,
+            sample=config.trace_sample,
+            segment_bytes=config.segment_bytes,
+            records_of=self.messages_by_id,
+            groups_of=self._desk.groups_of,
+            standing_of=partial(standing_of, self._desk.ledger),
+        )
         # Time first, so that what falls due is there for the receives woken in the same round;
         # upkeep of the store last.
         services = [
             self._deliverer,
             self._timer_deliverer,
+            *self.transactions.services(),
             *self._desk.services(),
+            *self._replay_desk.services(),
+            *self.requests.services(),
+            *self.traces.services(),
             *self._store.services(),
+            *self.retention.services(),
+            *self.statistics.services(),
         ]
         self._runner = ServiceRunner(services, clock, on_wake)
 
@@ -199,12 +459,18 @@ class Broker:
         self._catalog.settle()
         self._catalog.ensure_system(SCHEDULE_TOPIC)
         self._catalog.ensure_system(TIMER_TOPIC)
+        self.retention.start()  # before anybody asks where queues begin
         self._deliverer.start()
         self._timer_deliverer.start()
+        self.transactions.start()
         self._desk.start()
+        self._replay_desk.start()
         # What was corrected for a power loss must not be lost in the next one, when others have
         # got the offsets that were taken back.
         self._store.journal.sync()
+        self.traces.start()
+        self.statistics.load()
+        self.events.subscribe(self.statistics.hear)
         self._is_running = True
 
     def tick(self) -> float:
@@ -214,6 +480,8 @@ class Broker:
     def stop(self) -> None:
         """Refuse new work, flush, and leave the clean mark. The pool must be idle by now."""
         self._is_running = False
+        self.statistics.close()
+        self.traces.settle()
         self._store.export("topics.json", self._catalog.rocketmq_table())
         self._store.stop()
 
@@ -223,6 +491,7 @@ class Broker:
         refusal = self._store.refusal()
         if refusal:
             failures["store"] = refusal
+        warning = self.retention.warning()
         return Health(
             is_ready=self._is_running and not failures,
             failures=failures,
@@ -232,6 +501,7 @@ class Broker:
             disk_free_bytes=self._store.free_bytes,
             disk_free_min_bytes=self._config.disk_free_min_bytes,
             damages=self._store.damages,
+            warnings={"retention": warning} if warning else {},
         )
 
     # -- producing ----------------------------------------------------------------------------
@@ -243,11 +513,15 @@ class Broker:
         `messages[3].tag`), TopicNotFound, Forbidden, DiskFull, Stopping.
         """
         self._check_running()
-        return self._intake.send(messages, promise=promise)
+        began_s = self._clock.monotonic_s()
+        sent = self._intake.send(messages, promise=promise)
+        waits_for = sent.flush_position if sent.promise is Promise.FLUSHED else 0
+        self.statistics.sent(messages, began_s, waits_for)
+        return sent
 
     def when_flushed(self, position: int, done: Callable[[Exception | None], None]) -> None:
         """Call `done` on the owner's thread once the log is on disk up to `position`."""
-        self._store.when_flushed(position, done)
+        self._store.when_flushed(position, self.statistics.timed(position, done))
 
     # -- topics -------------------------------------------------------------------------------
 
@@ -263,22 +537,28 @@ class Broker:
         write_queues: int | None = None,
         permission: int | None = None,
         promise: Promise | msgspec.UnsetType | None = msgspec.UNSET,
+        retention_ms: int | msgspec.UnsetType | None = msgspec.UNSET,
+        trace_sample: float | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> TopicConfig:
-        """Change what is given; `promise` None means the broker's default."""
+        """Change what is given; None means the broker's default for the last three."""
         return self._catalog.change(
             name,
             read_queues=read_queues,
             write_queues=write_queues,
             permission=permission,
             promise=promise,
+            retention_ms=retention_ms,
+            trace_sample=trace_sample,
         )
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with its queues and all groups' progress in it."""
+        self.traces.settle(writes_max=1)  # no trace of it may pass for one of its successor's
         self._catalog.delete(name, also=self._desk.farewell(name))
         self._store.delete_topic(name)
         self._router.forget(name)
         self._desk.forget_topic(name)
+        self.statistics.forget_topic(name)
 
     def topic(self, name: str) -> TopicConfig:
         """How a topic is set up; TopicNotFound."""
@@ -325,13 +605,23 @@ class Broker:
             group=group,
         )
 
-    def commit_offset(self, group: str, topic: str, queue: int, offset: int) -> None:
-        """Set a group's progress to any offset, also backwards."""
-        self._desk.offsets.commit(group, topic, queue, offset)
+    def commit_offset(
+        self, group: str, topic: str, queue: int, offset: int, client: str = ""
+    ) -> bool:
+        """Set a group's progress to any offset, also backwards; False where a reset forbids it.
 
-    def committed_offset(self, group: str, topic: str, queue: int) -> int | None:
+        After a reset of the queue nothing counts until a client of the group has pulled there.
+        `client` names whose progress it is where the group broadcasts.
+        """
+        return self._desk.offsets.commit(group, topic, queue, offset, client)
+
+    def committed_offset(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
         """The offset before which everything is done; None where the group never consumed."""
-        return self._desk.offsets.committed(group, topic, queue)
+        return self._desk.offsets.committed(group, topic, queue, client)
+
+    def start_offset(self, group: str, topic: str, queue: int) -> int:
+        """Where a pulling client begins without a committed offset, as its group is set up."""
+        return self._desk.offsets.start(group, topic, queue)
 
     def send_back(
         self,
@@ -423,10 +713,14 @@ class Broker:
     # -- waiting ------------------------------------------------------------------------------
 
     def park_receive(
-        self, group: str, topics: Mapping[str, str], wake: Callable[[], None]
+        self,
+        group: str,
+        topics: Mapping[str, str],
+        wake: Callable[[], None],
+        client: str = "",
     ) -> Parked:
         """Call `wake` once when a receive of these may find something; Busy beyond the bounds."""
-        return self._desk.park_receive(group, topics, wake)
+        return self._desk.park_receive(group, topics, wake, client)
 
     def park_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]
@@ -444,9 +738,28 @@ class Broker:
         """Change settings of a group. Raises GroupNotFound, Invalid."""
         return self._desk.change_group(name, **changes)
 
+    def pause_group(self, name: str, topic: str = "") -> GroupConfig:
+        """Hand out nothing more to a group, or nothing of one topic; what is in flight stays."""
+        return self._desk.pause(name, topic)
+
+    def resume_group(self, name: str, topic: str = "") -> GroupConfig:
+        """End a pause; raises GroupNotFound."""
+        return self._desk.resume(name, topic)
+
+    def is_broadcast(self, group: str) -> bool:
+        """Whether each client of a group has progress of its own; False where there is none."""
+        config = self._desk.groups.find(group)
+        return config is not None and config.mode is Mode.BROADCAST
+
+    def broadcast_clients(self, group: str) -> list[str]:
+        """The clients of a broadcast group whose progress is kept, by name; GroupNotFound."""
+        self._desk.groups.get(group)
+        return self._desk.broadcasts.clients(group)
+
     def delete_group(self, name: str) -> None:
         """Delete a group, its progress and its retries; its dead letters stay."""
         self._desk.delete_group(name)
+        self.statistics.forget_group(name)
         if self._catalog.find(retry_topic(name)) is not None:
             self.delete_topic(retry_topic(name))
 
@@ -490,32 +803,26 @@ class Broker:
 
         Takes a message id or an offset id; empty when nothing is found.
         """
-        position = position_of_id(message_id)
-        first = None if position is None else self._find_at(position)
-        if first is not None and message_id.upper() == first.offset_id:
-            message_id = first.message_id
-        names = [config.name for config in self._catalog.all(system=True)]
-        places = set(self._store.positions_of_id(names, message_id, FOUND_MAX))
-        home = position_of_id(message_id)
-        if home is not None:
-            places.add(home)
-        found = (self._find_at(place) for place in sorted(places)[:FOUND_MAX])
-        return [
-            message for message in found if message is not None and message.message_id == message_id
-        ]
+        return oldest_first(self.search.finish(self.search.id_lookup(message_id)))
 
-    def messages_by_key(self, topic: str, key: str, *, count_max: int = 32) -> list[StoredMessage]:
-        """The newest messages of a topic that carry `key`, newest first, at most 64."""
-        self._catalog.get(topic)
-        count_max = min(count_max, FOUND_MAX)
-        # Twice as many places as wanted: other keys may share the hash.
-        places = self._store.positions_of_key(topic, key, count_max=2 * count_max)
-        found = (self._find_at(place) for place in places)
-        return [
-            message
-            for message in found
-            if message is not None and message.topic == topic and key in message.keys
-        ][:count_max]
+    def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = 32,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> list[StoredMessage]:
+        """The newest messages of a topic that carry `key`, newest first, at most 64.
+
+        Those stored from `begin_ms` to before `end_ms` (ms since 1970 UTC).
+        """
+        return self.search.finish(
+            self.search.key_lookup(
+                topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
+            )
+        )
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -524,7 +831,10 @@ class Broker:
             message = self._store.read_at(position)
         except MessageNotFound:
             return None
-        return message if self._catalog.is_current(message.topic, position) else None
+        if not self._catalog.is_current(message.topic, position):
+            return None
+        is_kept = message.offset >= self._store.bounds(message.topic, message.queue)[0]
+        return message if is_kept else None
 
     def _queue_stats(self, topic: str, queue: int) -> QueueStats:
         first, end = self._store.bounds(topic, queue)
@@ -534,7 +844,9 @@ class Broker:
     def _replayed(self, message: StoredMessage) -> None:
         self._deliverer.replayed(message)
         self._timer_deliverer.replayed(message)
+        self.transactions.replayed(message)
         self._desk.replayed(message)
+        self._replay_desk.replayed(message)
 
     def _check_running(self) -> None:
         if not self._is_running:

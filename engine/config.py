@@ -34,6 +34,30 @@ class EngineConfig:
     disk_free_min_bytes: int = setting(
         256 * MIB, "Writes are refused while the disk has less room than this; reads go on."
     )
+    retention_h: float = setting(
+        72.0, "Hours that messages are kept, whole log files at a time; 0 keeps them for good."
+    )
+    retention_bytes: int = setting(
+        0, "Most bytes that the log may take, the oldest files going first; 0 sets no limit."
+    )
+    retention_interval_s: float = setting(10.0, "How often the log is looked over for old files.")
+    disk_expire_percent: int = setting(
+        75, "From this much of the disk in use on, no topic's own retention holds old files back."
+    )
+    disk_force_percent: int = setting(
+        85, "From this much of the disk in use on, the oldest files go though they are not old."
+    )
+    disk_refuse_percent: int = setting(
+        90, "From this much of the disk in use on, sends are refused; 0 never refuses for it."
+    )
+    disk_enough_bytes: int = setting(
+        8192 * MIB, "While the disk has this much room, the three percentages do not count."
+    )
+    trace_sample: float = setting(
+        1.0,
+        "Share of messages whose hand-outs are traced, 0 (none) to 1 (all), in topics that have no "
+        "rate of their own.",
+    )
     auto_create_topics: bool = setting(True, "Create an unknown topic at its first message.")
     auto_create_groups: bool = setting(True, "Create an unknown consumer group at its first use.")
     default_queues: int = setting(4, "Read and write queues of a topic that names none.")
@@ -47,5 +71,51 @@ class EngineConfig:
         "127.0.0.1:8080",
         "Address written into records and offset ids; the server's own unless it is set.",
     )
+    transaction_timeout_s: float = setting(
+        6.0, "A half message is first checked so long after it was stored."
+    )
+    transaction_check_interval_s: float = setting(
+        30.0, "From one check of a half message to the next; a polled check is leased for it."
+    )
+    transaction_check_max: int = setting(
+        15, "After so many checks without an answer a transaction is given up."
+    )
+    transactions_max: int = setting(
+        1_000_000, "Undecided transactions at once; then half messages are refused."
+    )
     topics_max: int = setting(100_000, "Topics that may exist at once.")
     groups_max: int = setting(100_000, "Consumer groups that may exist at once.")
+    member_timeout_s: float = setting(
+        120.0, "A consumer that gave no sign of life for so long is no member of its group."
+    )
+    members_max: int = setting(10_000, "Members of all consumer groups together.")
+    queue_lock_lease_s: float = setting(
+        60.0, "How long a consumer keeps a queue that it locked, unless it locks it again."
+    )
+    broadcast_clients_max: int = setting(
+        1000, "Clients of one broadcast group whose progress is kept."
+    )
+    broadcast_client_timeout_s: float = setting(
+        86_400.0, "The progress of a broadcast client that was not seen for so long is forgotten."
+    )
+    recent_bytes: int = setting(
+        1024 * MIB,
+        "So much of the log's end counts as recent: a group that starts as RocketMQ's do gets all "
+        "of a queue whose first message lies there.",
+    )
+    lag_sample_s: float = setting(
+        10.0,
+        "How often the lag of every group is sampled for its history, for up to 2,000 queues of "
+        "groups; with more it is less often in proportion. 0 keeps no history.",
+    )
+    lag_history_days: int = setting(30, "Days that the history of lag is kept.")
+    lag_history_bytes_max: int = setting(
+        256 * MIB, "Most bytes that the history of lag takes, the oldest days going first."
+    )
+    requests_waiting_max: int = setting(
+        10_000, "Requests that wait for their reply at once; more are refused as busy."
+    )
+    reply_keep_s: float = setting(
+        3600.0,
+        "How long a reply can be fetched, and a second one to the same request is known as such.",
+    )

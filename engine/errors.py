@@ -6,7 +6,7 @@
     │   ├── TopicNotFound, GroupNotFound, QueueNotFound, MessageNotFound
     │   └── OffsetGone  retention took it; `oldest` is still kept
     ├── Refused         a rule said no: do not retry as is
-    │   ├── Forbidden   permission or a system name
+    │   ├── Forbidden   permission or a system name; Paused: a group that is switched off
     │   └── Conflict    it exists already, or it changed meanwhile
     ├── Busy            try again after `retry_after_s`
     │   ├── DiskFull    writes are refused until there is room; reads go on
@@ -69,6 +69,10 @@ class Refused(EngineError):
 
 class Forbidden(Refused):
     code = "forbidden"
+
+
+class Paused(Forbidden):
+    """Its code is `forbidden` like the others': only who can wait for the end of it must know."""
 
 
 class Conflict(Refused):

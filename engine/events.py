@@ -26,20 +26,33 @@ class Appended(Event, frozen=True, gc=False):
 
 
 class SendRefused(Event, frozen=True, gc=False):
-    """A send was turned down; nothing of it was stored."""
+    """A send was turned down; nothing of it was stored.
+
+    `message_ids` are those that the producer (`client`, "ip:port") had chosen, at most 64 of them.
+    """
 
     topic: str
     code: str
+    message_ids: tuple[str, ...] = ()
+    client: str = ""
 
 
 class Delivered(Event, frozen=True, gc=False):
-    """Messages of one queue were handed out to a client of a group."""
+    """Messages of one queue were handed out to a client of a group.
+
+    By column, each as long as `offsets`: `born_ms` and `stored_ms` of the messages, and `attempts`,
+    which is empty where each is the first.
+    """
 
     group: str
     topic: str
     queue: int
     offsets: tuple[int, ...]
     client: str
+    attempts: tuple[int, ...] = ()
+    born_ms: tuple[int, ...] = ()
+    stored_ms: tuple[int, ...] = ()
+    size_bytes: int = 0  # of their records together
 
 
 class Acked(Event, frozen=True, gc=False):
@@ -62,6 +75,7 @@ class Retried(Event, frozen=True, gc=False):
     delay_ms: int
     client: str
     error: str
+    is_expired: bool = False  # nobody said that it failed: its time ran out
 
 
 class Dead(Event, frozen=True, gc=False):
@@ -90,6 +104,199 @@ class CorruptRecord(Event, frozen=True, gc=False):
     detail: str
 
 
+class Returned(Event, frozen=True, gc=False):
+    """A client gave messages back unused; no attempt is counted."""
+
+    group: str
+    topic: str
+    queue: int
+    offsets: tuple[int, ...]
+
+
+class Pulled(Event, frozen=True, gc=False):
+    """Messages from `offset` to `next_offset` - 1 were read by a group that keeps its own place.
+
+    Those that its filter left out are among them.
+    """
+
+    group: str
+    topic: str
+    queue: int
+    offset: int
+    next_offset: int
+    count: int = 0  # messages that were handed over, and the size of their records
+    size_bytes: int = 0
+
+
+class Recalled(Event, frozen=True, gc=False):
+    """A waiting message, whose record lies at this place, is never going to be delivered."""
+
+    topic: str
+    queue: int
+    offset: int
+
+
+class Rescheduled(Event, frozen=True, gc=False):
+    """A waiting message, whose record lay at this place, waits until `due_ms` now."""
+
+    topic: str
+    queue: int
+    offset: int
+    due_ms: int
+
+
+class MemberJoined(Event, frozen=True, gc=False):
+    """A consumer became a member of its group, by a heartbeat, a receive or a subscription."""
+
+    group: str
+    client: str
+
+
+class MemberLeft(Event, frozen=True, gc=False):
+    """A consumer is no member any more: it said goodbye, or gave no sign of life."""
+
+    group: str
+    client: str
+    is_expired: bool
+
+
+class SubscriptionsDiffer(Event, frozen=True, gc=False):
+    """Members of a group began to disagree on topics or filters; `clients` are all of them."""
+
+    group: str
+    clients: tuple[str, ...]
+
+
+class TransactionEvent(Event, frozen=True, gc=False):
+    """What happened to a transaction; its half message lies at `half_offset` of the half topic.
+
+    `topic` and `queue` are what its message is bound for. `half_offset` is -1 where only the copy
+    that was given up is left.
+    """
+
+    producer_group: str
+    topic: str
+    queue: int
+    half_offset: int
+    message_id: str
+
+
+class Committed(TransactionEvent, frozen=True, gc=False):
+    """The message went to its topic, as `offset` of its queue. `by`: producer, check, operator."""
+
+    offset: int
+    by: str
+
+
+class RolledBack(TransactionEvent, frozen=True, gc=False):
+    """The message will never be delivered."""
+
+    by: str
+
+
+class Checked(TransactionEvent, frozen=True, gc=False):
+    """Check `number` of an undecided transaction began; `is_asked`: somebody was there to ask."""
+
+    number: int
+    is_asked: bool
+
+
+class CheckGivenUp(TransactionEvent, frozen=True, gc=False):
+    """No answer to `checks` checks: the message lies in TRANS_CHECK_MAX_TIME_TOPIC now."""
+
+    checks: int
+
+
+class CheckResumed(TransactionEvent, frozen=True, gc=False):
+    """A transaction that had been given up is checked again."""
+
+
+class OffsetsReset(Event, frozen=True, gc=False):
+    """A group was moved to another place in `queue_count` queues of these topics.
+
+    `to` says in words where to; `undoes` is the number of the reset that was taken back, or 0.
+    """
+
+    group: str
+    topics: tuple[str, ...]
+    queue_count: int
+    number: int
+    to: str
+    undoes: int
+
+
+class Replayed(Event, frozen=True, gc=False):
+    """A replay job decided about a message; those that its conditions leave out are not told.
+
+    `topic`, `queue` and `offset` are the place it was read from, `to_topic` is where its copy went
+    (empty unless `outcome` is "sent", and for a copy that a crash had kept from being noted).
+    """
+
+    job: str
+    topic: str
+    queue: int
+    offset: int
+    outcome: str
+    message_id: str
+    to_topic: str
+
+
+class Expired(Event, frozen=True, gc=False):
+    """Messages went for their age, for room, or by a purge (`cause`).
+
+    Either `count` messages of `topic` can no longer be read; or, with no topic named, the log's
+    oldest `size_bytes` were let go of.
+    """
+
+    cause: str
+    topic: str
+    count: int
+    size_bytes: int
+
+
+class Overtaken(Event, frozen=True, gc=False):
+    """Retention or a purge took `count` messages that a group had not finished."""
+
+    group: str
+    topic: str
+    queue: int
+    count: int
+
+
+class Requested(Event, frozen=True, gc=False):
+    """A message was sent to which `client` waits for a reply."""
+
+    topic: str
+    message_id: str
+    correlation_id: str
+    client: str
+    timeout_ms: int
+
+
+class Replied(Event, frozen=True, gc=False):
+    """The reply to a request was stored at this place; `is_late`: nobody waited for it.
+
+    `client` is the address of the one who replied.
+    """
+
+    topic: str
+    queue: int
+    offset: int
+    message_id: str
+    correlation_id: str
+    client: str
+    is_late: bool
+
+
+class RequestExpired(Event, frozen=True, gc=False):
+    """No reply to a request came in time; one that comes later is kept as a late one."""
+
+    topic: str
+    message_id: str
+    correlation_id: str
+    client: str
+
+
 Listener = Callable[[Event], None]
 
 
@@ -106,6 +313,10 @@ class Events:
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners += (listener,)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Tell `listener` nothing from now on."""
+        self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def emit(self, event: Event) -> None:
         for listener in self._listeners:

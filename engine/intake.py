@@ -4,8 +4,8 @@
 time has come). What waits, and where, is decided by admission rules that `broker.py` hands in.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Protocol
 
 from engine.clock import Clock
@@ -33,6 +33,7 @@ MESSAGE_GROUP_LENGTH_MAX = 64
 KEYS_MAX = 64
 PROPERTIES_MAX = 128
 FLAG_LIMIT = 1 << 31
+REFUSED_IDS_MAX = 64
 
 
 Check = Callable[[int, Message, TopicConfig | None], TopicConfig]
@@ -70,19 +71,28 @@ class Intake:
         self._promise = promise
         self._rules = tuple(rules)
 
-    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> Sent:
+    def send(
+        self,
+        messages: Sequence[Message],
+        *,
+        promise: Promise | None = None,
+        own: Mapping[str, str] | None = None,
+    ) -> Sent:
         """Accept a producer's messages; at most 4,096 and 4 MiB of bodies at once.
 
         Sets `queue` and `born_ms` where the producer did not. Invalid names the
         field as `messages[3].tag`; TopicNotFound, Forbidden and DiskFull speak for the whole call.
+        `own` are properties which the engine adds to each, reserved names among them.
         """
+        check = self._check_sent if own is None else partial(self._check_and_add, own)
         try:
+            if self._store.crowding:
+                self._store.check_room()
             waits = any(message.properties.get(WAIT) != "false" for message in messages)
-            return self._accept(messages, promise, self._check_sent, waits=waits)
+            return self._accept(messages, promise, check, waits=waits)
         except EngineError as error:
             if self._events.is_heard:
-                topic = messages[0].topic if messages else ""
-                self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
+                self._events.emit(_refused(messages, error, self._clock.now_ms()))
             raise
 
     def put(self, messages: Sequence[Message]) -> Sent:
@@ -104,13 +114,13 @@ class Intake:
         _check_batch(messages)
         now_ms = self._clock.now_ms()
         topics, special = self._look_over(messages, check, now_ms)
-        for name in topics:
-            if self._catalog.find(name) is None:  # not before every message was found good
-                self._catalog.ensure(name)
         if special:
             messages = list(messages)
             for index in special:
                 messages[index] = self._admit(index, messages[index], now_ms)
+        for name in topics:
+            if self._catalog.find(name) is None:  # not before every message was found good
+                self._catalog.ensure(name)
         kept = self._promise_of(promise, topics)
         sent = self._store.append(messages, promise=kept, waits=waits)
         if self._events.is_heard:
@@ -174,6 +184,13 @@ class Intake:
             raise
         return topic
 
+    def _check_and_add(
+        self, own: Mapping[str, str], index: int, message: Message, known: TopicConfig | None
+    ) -> TopicConfig:
+        topic = self._check_sent(index, message, known)
+        message.properties = {**message.properties, **own}
+        return topic
+
     def _open_topic(self, message: Message) -> TopicConfig:
         if message.topic in CLOSED_TOPICS:
             raise Forbidden(
@@ -194,9 +211,21 @@ class Intake:
         return topic
 
 
+def _refused(messages: Sequence[Message], error: EngineError, now_ms: int) -> SendRefused:
+    topic = messages[0].topic if messages else ""
+    client = messages[0].born_host if messages else ""
+    named = (message.message_id for message in messages[:REFUSED_IDS_MAX])
+    return SendRefused(now_ms, topic, error.code, tuple(filter(None, named)), client)
+
+
 def is_plain(message: Message) -> bool:
     """Whether no admission rule has anything to say: nearly every message."""
-    return not message.delay_level and not message.deliver_at_ms and message.topic[0] != "%"
+    return (
+        not message.delay_level
+        and not message.deliver_at_ms
+        and not message.transaction_group
+        and message.topic[0] != "%"
+    )
 
 
 def check_message(message: Message, topic: TopicConfig) -> None:

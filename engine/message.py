@@ -32,6 +32,11 @@ ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+TRANSACTION_ID = "__transactionId__"
+CHECK_IMMUNITY = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 
 # KiteMQ's own, written by the engine only. SOURCE ties a moved message to the place it left
 # ("group@topic@queue@offset"): the moved record is itself the proof that its source is done, so a
@@ -40,6 +45,10 @@ SOURCE = "KITE_SOURCE"
 FAILED_ERROR = "KITE_ERROR"
 FAILED_CLIENT = "KITE_CLIENT"
 FAILED_REASON = "KITE_REASON"
+# A copy that a replay job sent: which job, from where ("topic@queue@offset"), how often by now.
+REDRIVEN_JOB = "KITE_REDRIVEN_JOB"
+REDRIVEN_FROM = "KITE_REDRIVEN_FROM"
+REDRIVEN_TIMES = "KITE_REDRIVEN_TIMES"
 EVENT_MS = "KITE_EVENT_MS"  # event time stated by the producer, ms since 1970 UTC; not reserved
 
 RESERVED = frozenset(
@@ -52,7 +61,8 @@ RESERVED = frozenset(
     INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET TRACE_CONTEXT TIMER_DELAY_SEC TIMER_DELAY_MS
     TIMER_DELIVER_MS __BORNHOST BORN_TIMESTAMP TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES
     TIMER_OUT_MS TIMER_DEL_UNIQKEY DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID __CRC32#
-    KITE_SOURCE KITE_ERROR KITE_CLIENT KITE_REASON""".split()
+    KITE_SOURCE KITE_ERROR KITE_CLIENT KITE_REASON
+    KITE_REDRIVEN_JOB KITE_REDRIVEN_FROM KITE_REDRIVEN_TIMES KITE_LATE""".split()
 )
 
 
@@ -86,6 +96,9 @@ class Message(msgspec.Struct, gc=False):
     born_ms: int = 0
     born_host: str = ""  # "127.0.0.1:52100"; empty means the broker itself
     deliver_at_ms: int = 0  # not before this time; a delay level beats it
+    transaction_group: str = ""  # the producer group that will commit it or roll it back
+    check_immunity_s: int = 0  # no check of the transaction before that; 0: as the setting says
+    prepared_position: int = 0  # set by the engine: of the half message that was committed
 
 
 class StoredMessage(msgspec.Struct, gc=False):

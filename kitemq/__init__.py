@@ -22,6 +22,7 @@ from kitemq.errors import (
     Busy,
     Invalid,
     KiteError,
+    NoReply,
     NotFound,
     ProtocolViolation,
     Refused,
@@ -32,18 +33,33 @@ from kitemq.errors import (
 )
 from kitemq.message import AckResult, Message, Promise, Received, SendResult
 from kitemq.producer import Producer
+from kitemq.replies import ReplyResult
+from kitemq.requests import Reply
+from kitemq.transaction_producer import Transaction, TransactionProducer
+from kitemq.transactions import (
+    AsyncTransaction,
+    AsyncTransactionProducer,
+    Check,
+    Decision,
+    TransactionState,
+)
 
 __all__ = [
     "AckResult",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncTransaction",
+    "AsyncTransactionProducer",
     "BufferFull",
     "Busy",
+    "Check",
     "Client",
     "Consumer",
+    "Decision",
     "Invalid",
     "KiteError",
     "Message",
+    "NoReply",
     "NotFound",
     "Producer",
     "Promise",
@@ -51,8 +67,13 @@ __all__ = [
     "Received",
     "Refused",
     "Rejected",
+    "Reply",
+    "ReplyResult",
     "SendResult",
     "Stopped",
     "TimedOut",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionState",
     "Unreachable",
 ]

@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from kitemq.connection import Connection
-from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut
+from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.lane import Lane, LaneRules, entry_bytes
 from kitemq.link import CONNECT_TIMEOUT_S, Link
 from kitemq.message import Entry, Message, Promise, SendResult, entry_of
+from kitemq.requests import Reply, ask, check_timeout
 
 KIB = 1024
 ID_PREFIX_BYTES = 10  # 20 hex digits; with the counter's 12 an id has 32, as RocketMQ's have
@@ -20,6 +21,8 @@ ID_LIMIT = 1 << 32
 COUNT_MAX = 4096
 BATCH_BYTES_LIMIT = 4 * KIB * KIB
 LANES_IDLE_MAX = 1024
+REQUESTS_MAX = 32  # of the 64 calls that one connection may have
+REQUEST_MIN_S = 0.001
 
 
 class AsyncProducer:
@@ -65,6 +68,7 @@ class AsyncProducer:
         self._buffer_bytes_max = buffer_bytes_max
         self._lanes: dict[tuple[str, Promise | None, int], Lane] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._next_id = 0
         self._is_open = False
         self.buffered_bytes = 0
@@ -119,6 +123,8 @@ class AsyncProducer:
         message_group: str = "",
         delay_level: int = 0,
         event_ms: int | None = None,
+        delay_ms: int = 0,
+        deliver_at_ms: int = 0,
         queue: int = -1,
         promise: Promise | str | None = None,
     ) -> SendResult:
@@ -127,7 +133,17 @@ class AsyncProducer:
         Raises Invalid, NotFound or Refused for what the server turned down, Unreachable when it
         could not be reached in time, TimedOut when it may or may not have been stored.
         """
-        entry = entry_of(body, tag, keys, properties, message_group, delay_level, event_ms)
+        entry = entry_of(
+            body,
+            tag,
+            keys,
+            properties,
+            message_group,
+            delay_level,
+            event_ms,
+            delay_ms,
+            deliver_at_ms,
+        )
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
         return await self._submit(topic, entry, queue, promise, is_lone=True)
@@ -143,11 +159,23 @@ class AsyncProducer:
         message_group: str = "",
         delay_level: int = 0,
         event_ms: int | None = None,
+        delay_ms: int = 0,
+        deliver_at_ms: int = 0,
         queue: int = -1,
         promise: Promise | str | None = None,
     ) -> "asyncio.Future[SendResult]":
         """Let one message be sent with others; waits for room only. The future gets the result."""
-        entry = entry_of(body, tag, keys, properties, message_group, delay_level, event_ms)
+        entry = entry_of(
+            body,
+            tag,
+            keys,
+            properties,
+            message_group,
+            delay_level,
+            event_ms,
+            delay_ms,
+            deliver_at_ms,
+        )
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
         return self._submit(topic, entry, queue, promise)
@@ -182,6 +210,34 @@ class AsyncProducer:
                 await self._room()
             futures.append(self._submit(topic, entry, queue, promise))
         return await asyncio.gather(*futures)
+
+    async def request(
+        self, topic: str, message: Message | bytes | str, *, timeout_s: float = 10.0
+    ) -> Reply:
+        """Send a message and wait up to `timeout_s` (30) for the reply of some consumer to it.
+
+        At most 32 requests of a producer wait at once; more wait for their turn, and raise
+        BufferFull, unsent, where that takes all the time. Raises NoReply where no reply came in
+        time or the connection was lost: its `correlation_id` finds a late one.
+        """
+        check_timeout(timeout_s)
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await self._requests.acquire()
+        except TimeoutError:
+            raise BufferFull(
+                f"{REQUESTS_MAX} requests of this producer wait for their replies",
+                remedy="wait for some of them, or use more producers",
+            ) from None
+        try:
+            connection = self._link.connection
+            if connection is None or not connection.is_open:
+                raise Unreachable("no connection to the server: nothing was asked")
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            return await ask(connection, topic, message, max(left_s, REQUEST_MIN_S))
+        finally:
+            self._requests.release()
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything submitted before is answered; raises TimedOut."""
@@ -289,6 +345,8 @@ def _entry(message: Message) -> Entry:
         message.message_group,
         message.delay_level,
         message.event_ms,
+        message.delay_ms,
+        message.deliver_at_ms,
     )
 
 

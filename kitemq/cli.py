@@ -13,9 +13,39 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kitemq.address import VARIABLE
-from kitemq.commands import bench, consume, groups, produce, tail, topics
+from kitemq.commands import (
+    bench,
+    consume,
+    dead,
+    groups,
+    produce,
+    purge,
+    replay,
+    scheduled,
+    search,
+    stats,
+    tail,
+    topics,
+    trace,
+)
 from kitemq.commands.output import Exit, Output, complain, exit_of, note
 from kitemq.errors import Invalid, KiteError, rejected
+
+COMMANDS = (
+    produce,
+    consume,
+    tail,
+    topics,
+    trace,
+    groups,
+    search,
+    stats,
+    scheduled,
+    dead,
+    replay,
+    purge,
+    bench,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -119,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_serve(commands)
     _add_store(commands)
-    for module in (produce, consume, tail, topics, groups, bench):
+    for module in COMMANDS:
         module.add_to(commands)
     return parser
 

@@ -12,6 +12,15 @@ import httpx
 
 from kitemq.address import server_url
 from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable, rejected
+from kitemq.membership import Membership
+from kitemq.replays import Replaying
+from kitemq.requests import Requesting
+from kitemq.resets import Resetting
+from kitemq.retention import Keeping
+from kitemq.scheduled import Scheduling
+from kitemq.searching import Searching
+from kitemq.statistics import Counting
+from kitemq.traces import Tracing
 
 API = "/api/v1"
 TIMEOUT_S = 10.0
@@ -21,7 +30,17 @@ PAGE = 200
 Json = dict[str, Any]
 
 
-class Client:
+class Client(
+    Scheduling,
+    Replaying,
+    Keeping,
+    Tracing,
+    Membership,
+    Counting,
+    Requesting,
+    Resetting,
+    Searching,
+):
     """Talks REST to one server; thread-safe, close it after use (or `with`).
 
     Every method raises Invalid, NotFound, Refused or Busy as the server says, Unreachable where
@@ -64,7 +83,9 @@ class Client:
         return self._call("GET", f"/topics/{_part(name)}")
 
     def create_topic(self, name: str, **settings: Any) -> Json:
-        """Create a topic; settings: type, read_queues, write_queues, permission, promise."""
+        """Create a topic; settings: type, read_queues, write_queues, permission, promise,
+        retention_ms.
+        """
         return self._call("POST", "/topics", json={"name": name, **settings})
 
     def change_topic(self, name: str, **settings: Any) -> Json:
@@ -85,7 +106,9 @@ class Client:
         return self._call("GET", f"/groups/{_part(name)}")
 
     def create_group(self, name: str, **settings: Any) -> Json:
-        """Create a group; settings: retry_max, start, consume_enabled, dead_letters."""
+        """Create a group; settings: retry_max, start, start_at_ms, consume_enabled, dead_letters,
+        mode, retry_policy, strategy, rooms.
+        """
         return self._call("POST", "/groups", json={"name": name, **settings})
 
     def change_group(self, name: str, **settings: Any) -> Json:
@@ -100,13 +123,16 @@ class Client:
         """What a group has still to do, queue by queue."""
         return self._call("GET", f"/groups/{_part(group)}/lag")
 
-    def offsets(self, group: str, topic: str) -> Json:
-        """A group's committed offsets in a topic."""
-        return self._call("GET", f"/groups/{_part(group)}/offsets", params={"topic": topic})
+    def offsets(self, group: str, topic: str, *, client: str = "") -> Json:
+        """A group's committed offsets in a topic; those of `client` where it broadcasts."""
+        params = {"topic": topic, "client": client}
+        return self._call("GET", f"/groups/{_part(group)}/offsets", params=params)
 
-    def commit_offset(self, group: str, topic: str, queue: int, offset: int) -> None:
-        """Set where a group goes on in a queue, backwards too."""
-        document = {"topic": topic, "queue": queue, "offset": str(offset)}
+    def commit_offset(
+        self, group: str, topic: str, queue: int, offset: int, *, client: str = ""
+    ) -> None:
+        """Set where a group goes on in a queue, backwards too; `client` where it broadcasts."""
+        document = {"topic": topic, "queue": queue, "offset": str(offset), "client": client}
         self._call("PUT", f"/groups/{_part(group)}/offsets", json=document)
 
     # -- messages -------------------------------------------------------------------------------
@@ -145,11 +171,44 @@ class Client:
         found: list[Json] = self._call("GET", f"/messages/{_part(message_id)}")["items"]
         return found
 
-    def find_by_key(self, topic: str, key: str, *, limit: int = 32) -> list[Json]:
-        """Messages of a topic that carry `key`, newest first."""
-        params = {"key": key, "limit": limit}
+    def find_by_key(
+        self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
+    ) -> list[Json]:
+        """Messages of a topic that carry `key`, newest first; `end_ms` 0 means no end."""
+        params = {"key": key, "limit": limit, "begin_ms": begin_ms, "end_ms": end_ms}
         path = f"/topics/{_part(topic)}/messages/by-key"
         found: list[Json] = self._call("GET", path, params=params)["items"]
+        return found
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def transactions(self, *, group: str = "", given_up: bool = False) -> Iterator[Json]:
+        """Undecided transactions, oldest first: those checked, or those that were `given_up`."""
+        after: str | None = ""
+        kind = "true" if given_up else "false"
+        while after is not None:
+            params = {"group": group, "given_up": kind, "limit": PAGE, "after": after}
+            page = self._call("GET", "/transactions", params=params)
+            yield from page["items"]
+            after = page["next"]
+
+    def transaction(self, transaction_id: str, *, group: str = "") -> Json:
+        """Where a transaction stands, decided or not."""
+        params = {"group": group}
+        return self._call("GET", f"/transactions/{_part(transaction_id)}", params=params)
+
+    def decide_transaction(
+        self, transaction_id: str, decision: str, *, group: str = "", by: str = "producer"
+    ) -> Json:
+        """Decision is commit, rollback, unknown or resume; `by` operator is audited."""
+        params = {"group": group} if decision == "resume" else {"group": group, "by": by}
+        path = f"/transactions/{_part(transaction_id)}/{_part(decision)}"
+        return self._call("POST", path, params=params)
+
+    def transaction_checks(self, group: str, *, max: int = 32) -> list[Json]:
+        """Take checks that nobody else was asked for; answer with `decide_transaction`."""
+        document = {"group": group, "max": max}
+        found: list[Json] = self._call("POST", "/transactions/checks", json=document)["checks"]
         return found
 
     # -- consuming without a connection ---------------------------------------------------------

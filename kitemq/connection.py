@@ -2,19 +2,32 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
-from kitemq.errors import UNWRITABLE, Invalid, KiteError, ProtocolViolation, Unreachable, rejected
+from kitemq.calls import Json, call_frame, document_of
+from kitemq.errors import (
+    UNWRITABLE,
+    Invalid,
+    KiteError,
+    ProtocolViolation,
+    TimedOut,
+    Unreachable,
+    rejected,
+)
 from kitemq.wire import Wire
 from protocol.batches import Deliver
 from protocol.columns import ProtocolError
 from protocol.frames import VERSION, Error, Frame, Hello, Welcome, encode
 from protocol.stream import SERVER_FRAMES, Unreadable, iter_frames
+from protocol.transactions import Check, ChecksWanted
 
 REQUEST_MASK = 0xFFFFFFFF
+CALL_TIMEOUT_S = 10.0
 
 OnAnswer = Callable[[Frame | KiteError], None]
 OnDeliver = Callable[[Deliver], None]
 OnEnded = Callable[[KiteError], None]
+OnCheck = Callable[[Check], None]
 
 
 class Connection:
@@ -24,6 +37,7 @@ class Connection:
         self._wire: Wire | None = None
         self._requests: dict[int, OnAnswer] = {}
         self._subscriptions: dict[int, tuple[OnDeliver, OnEnded]] = {}
+        self._checks: dict[int, OnCheck] = {}
         self._last_request = 0
         self.welcome: Welcome | None = None
 
@@ -64,6 +78,31 @@ class Connection:
         """
         return self._request(self._next_request(), frame)
 
+    async def call(
+        self,
+        method: str,
+        path: str,
+        json: object = None,
+        *,
+        params: dict[str, Any] | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> Json:
+        """Call an operation of the REST interface, for instance ("GET", "/topics/orders").
+
+        `path` is below `/api/v1`, its parts escaped; the answer is the document of docs/rest.md,
+        {} where there is none. Raises Invalid, NotFound, Refused or Busy as the server says,
+        Unreachable when the connection is lost, TimedOut after `timeout_s`.
+        """
+        number = self._next_request()
+        answer = self._request(number, call_frame(method, path, json, params))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return document_of(await answer)
+        except TimeoutError:
+            raise TimedOut(f"{method} {path}: no answer within {timeout_s:g} s") from None
+        finally:
+            self.forget(number)
+
     def ask(self, frame: Frame, on_answer: OnAnswer) -> int:
         """The same with a call instead of a future: made while the answer is read, never from here.
 
@@ -84,6 +123,12 @@ class Connection:
         number = self._next_request()
         self._subscriptions[number] = (on_deliver, on_ended)
         return number, self._request(number, frame)
+
+    def want_checks(self, group: str, on_check: OnCheck) -> "asyncio.Future[Frame]":
+        """Be a live producer of `group`; `on_check` gets its checks while the connection lasts."""
+        number = self._next_request()
+        self._checks[number] = on_check
+        return self._request(number, ChecksWanted(group))
 
     def tell(self, frame: Frame) -> None:
         """Send a frame that has no answer."""
@@ -144,6 +189,11 @@ class Connection:
             if calls is not None:
                 calls[0](frame)
             return
+        if isinstance(frame, Check):
+            on_check = self._checks.get(number)
+            if on_check is not None:
+                on_check(frame)
+            return
         on_answer = self._requests.pop(number, None)
         if isinstance(frame, Unreadable):
             error: KiteError = ProtocolViolation(str(frame))
@@ -162,6 +212,7 @@ class Connection:
     def _on_lost(self, lost: "asyncio.Future[str]") -> None:
         requests, self._requests = self._requests, {}
         self._subscriptions.clear()
+        self._checks.clear()
         for on_answer in requests.values():
             on_answer(Unreachable(f"the connection was lost: {lost.result()}"))
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from kitemq.connection import Connection
@@ -17,6 +17,8 @@ from kitemq.consumer_rules import ConsumerRules
 from kitemq.errors import Busy, Invalid, KiteError, Stopped, Unreachable
 from kitemq.link import CONNECT_TIMEOUT_S, Link
 from kitemq.message import AckResult, OnSettled, Received, received_of
+from kitemq.replies import OnReplied, Replies
+from kitemq.requests import reply_document
 from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
 from protocol.batches import (
     NOT_GIVEN,
@@ -32,6 +34,7 @@ from protocol.batches import (
     Subscribed,
 )
 from protocol.frames import Credit, Frame, Subscribe, Unsubscribe
+from protocol.text import receipt_text
 
 log = logging.getLogger("kitemq")
 
@@ -93,6 +96,7 @@ class ConsumerCore:
             on_end=self._on_end,
             connect_timeout_s=connect_timeout_s,
         )
+        self._replies = Replies(self._link, schedule)
         self._first: asyncio.Future[None] | None = None
 
     # -- life -----------------------------------------------------------------------------------
@@ -135,6 +139,7 @@ class ConsumerCore:
         await self._wait_until(self._is_settled, max(deadline_s, loop.time() + 1.0))
         if self._timer is not None:
             self._timer.cancel()
+        await self._replies.close()
         await self._link.stop()
 
     def is_held(self, message: Received) -> bool:
@@ -161,6 +166,24 @@ class ConsumerCore:
 
     def settle_release(self, message: Received, on_settled: OnSettled | None) -> None:
         self._post(message, Settlement(message.receipt, Release, on_settled))
+
+    def reply(
+        self,
+        message: Received,
+        body: bytes | str,
+        tag: str,
+        properties: Mapping[str, str] | None,
+        on_replied: OnReplied | None,
+    ) -> None:
+        if not message.correlation_id:
+            raise Invalid(
+                "nobody waits for a reply to this message",
+                field="message",
+                remedy="reply to what was sent with `request`",
+            )
+        receipt = receipt_text(message.receipt)
+        document = {**reply_document(body, tag, properties), "receipt": receipt}
+        self._replies.post(document, on_replied)
 
     def _post(self, message: Received, settlement: Settlement) -> None:
         self._inbox.append((message, settlement))
@@ -267,7 +290,7 @@ class ConsumerCore:
     # -- settlements ----------------------------------------------------------------------------
 
     def _is_settled(self) -> bool:
-        return not self._on_road and not any(self._unsent.values())
+        return self._replies.is_idle and not self._on_road and not any(self._unsent.values())
 
     def _send_settlements(self) -> None:
         """Send what was settled: one frame of a kind on the road, so that they grow under load."""

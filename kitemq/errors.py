@@ -8,6 +8,7 @@ KiteError
 │   └── Busy           try again after `retry_after_s` (the SDK does, up to its time limit)
 ├── Unreachable        no server there, or the connection was lost for longer than allowed
 │   └── TimedOut       it was sent, but no answer came in time: it may have been done
+│       └── NoReply    a request without its reply; a late one is found by `correlation_id`
 ├── BufferFull         more is waiting to be sent than the producer may hold
 ├── Stopped            the producer or consumer is stopped
 └── ProtocolViolation  the other side does not speak this protocol
@@ -73,6 +74,15 @@ class TimedOut(Unreachable):
     code = "timed_out"
 
 
+class NoReply(TimedOut):
+    code = "timeout"
+
+    def __init__(self, detail: str, correlation_id: str) -> None:
+        remedy = f"a late reply is kept: Client.find_reply({correlation_id!r})"
+        super().__init__(detail, remedy=remedy)
+        self.correlation_id = correlation_id
+
+
 class BufferFull(KiteError):
     code = "buffer_full"
 
@@ -95,9 +105,21 @@ NOT_FOUND_CODES = frozenset(
         "queue_not_found",
         "message_not_found",
         "offset_gone",
+        "transaction_not_found",
     }
 )
-REFUSED_CODES = frozenset({"refused", "forbidden", "conflict"})
+REFUSED_CODES = frozenset(
+    {
+        "ambiguous_transaction",
+        "conflict",
+        "forbidden",
+        "offsets_moved",
+        "refused",
+        "transaction_committed",
+        "transaction_rolled_back",
+        "wrong_message_type",
+    }
+)
 FAILED_CODES = frozenset({"corrupt", "engine_error", "internal_error"})
 
 

@@ -181,7 +181,7 @@ class Lane:
         return batch
 
     def _send(self, connection: Connection, batch: Batch) -> None:
-        bodies, tags, keys, groups, properties, levels, born = map(
+        bodies, tags, keys, groups, properties, levels, born, delays, times = map(
             list, zip(*batch.entries, strict=True)
         )
         frame = Send(
@@ -198,6 +198,8 @@ class Lane:
             queue=self._queue,
             id_prefix=self._id_prefix(batch),
             id_first=batch.id_first & ID_MASK,
+            delay_ms=cast(list[int], delays),
+            deliver_at_ms=cast(list[int], times),
         )
         self._inflight.add(id(batch))
 

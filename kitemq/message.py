@@ -10,6 +10,7 @@ import msgspec
 from kitemq.errors import Invalid
 from protocol.batches import Deliver, PromiseCode, Receipt
 from protocol.properties import (
+    CORRELATION_ID,
     EVENT_MS,
     KEYS,
     RESERVED,
@@ -22,6 +23,7 @@ from protocol.properties import (
 
 if TYPE_CHECKING:
     from kitemq.consumer_core import ConsumerCore
+    from kitemq.replies import OnReplied
 
 
 class Promise(StrEnum):
@@ -44,6 +46,8 @@ class Message(msgspec.Struct, kw_only=True):
 
     `keys` find it again; `message_group` keeps order within a FIFO topic; `delay_level` (1 to 18)
     lets it wait first; `event_ms` (ms since 1970 UTC) says when what it tells of happened.
+    `delay_ms` delivers it so many milliseconds after the server has got it, `deliver_at_ms` not
+    before that time (ms since 1970 UTC); both at most a year ahead. One kind of delay at most.
     """
 
     body: bytes | str
@@ -53,6 +57,8 @@ class Message(msgspec.Struct, kw_only=True):
     message_group: str = ""
     delay_level: int = 0
     event_ms: int | None = None
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
@@ -74,8 +80,9 @@ class AckResult(StrEnum):
     STALE = "stale"
 
 
-# Body, tag, keys (blank separated), message group, properties, delay level, born ms.
-Entry = tuple[bytes, str, str, str, dict[str, str], int, int]
+# Body, tag, keys (blank separated), message group, properties, delay level, born ms, delay ms,
+# deliver at ms.
+Entry = tuple[bytes, str, str, str, dict[str, str], int, int, int, int]
 
 
 def entry_of(
@@ -86,23 +93,30 @@ def entry_of(
     message_group: str = "",
     delay_level: int = 0,
     event_ms: int | None = None,
+    delay_ms: int = 0,
+    deliver_at_ms: int = 0,
 ) -> Entry:
     """The row of columns that one message becomes; raises Invalid for what cannot be written."""
-    given = _texts(properties) if properties else {}
+    given = checked_properties(properties) if properties else {}
     if event_ms is not None:
         given[EVENT_MS] = str(event_ms)
     return (
-        body if type(body) is bytes else _bytes(body),
+        body if type(body) is bytes else checked_bytes(body),
         tag,
         _joined(keys) if keys else "",
         message_group,
         given,
         delay_level,
         time.time_ns() // 1_000_000,
+        delay_ms,
+        deliver_at_ms,
     )
 
 
-def _bytes(body: object) -> bytes:
+def checked_bytes(body: object) -> bytes:
+    """A body's bytes, text in UTF-8; raises Invalid for anything else."""
+    if isinstance(body, bytes):
+        return body
     if isinstance(body, str):
         return body.encode()
     if isinstance(body, (bytearray, memoryview)):
@@ -110,7 +124,8 @@ def _bytes(body: object) -> bytes:
     raise Invalid(f"a body is {type(body).__name__}", field="body", remedy="give bytes or text")
 
 
-def _texts(properties: Mapping[Any, Any]) -> dict[str, str]:
+def checked_properties(properties: Mapping[Any, Any]) -> dict[str, str]:
+    """Properties as a dict of one's own; raises Invalid for what is no text."""
     for name, value in properties.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise Invalid(
@@ -225,6 +240,27 @@ class Received(msgspec.Struct, gc=True, eq=False):
     def reject(self, error: str = "", on_settled: "OnSettled | None" = None) -> None:
         """It can never work: to the dead letters at once."""
         self._core.settle_reject(self, error, on_settled)
+
+    @property
+    def correlation_id(self) -> str:
+        """Of a request: what its reply is tied to it by. Empty where nobody waits for a reply."""
+        return self.all_properties.get(CORRELATION_ID, "")
+
+    def reply(
+        self,
+        body: bytes | str,
+        *,
+        tag: str = "",
+        properties: Mapping[str, str] | None = None,
+        on_replied: "OnReplied | None" = None,
+    ) -> None:
+        """Answer a request; it still has to be settled.
+
+        Returns at once; the reply is repeated over a lost connection for up to 30 s. `on_replied`
+        is then called, on the thread of the event loop, with the result or the error. Raises
+        Invalid where this is no request, BufferFull while 10,000 replies wait.
+        """
+        self._core.reply(self, body, tag, properties, on_replied)
 
     def release(self, on_settled: "OnSettled | None" = None) -> None:
         """It was not touched: let anyone have it at once; no attempt is counted."""

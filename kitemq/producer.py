@@ -12,6 +12,7 @@ from kitemq.background import Background
 from kitemq.errors import KiteError, Stopped
 from kitemq.lane import entry_bytes
 from kitemq.message import Entry, Message, Promise, SendResult, entry_of
+from kitemq.requests import Reply
 
 Row = tuple[str, Entry, int, Promise | str | None, "Future[SendResult]"]
 
@@ -87,6 +88,8 @@ class Producer:
         message_group: str = "",
         delay_level: int = 0,
         event_ms: int | None = None,
+        delay_ms: int = 0,
+        deliver_at_ms: int = 0,
         queue: int = -1,
         promise: Promise | str | None = None,
     ) -> SendResult:
@@ -100,6 +103,8 @@ class Producer:
             message_group=message_group,
             delay_level=delay_level,
             event_ms=event_ms,
+            delay_ms=delay_ms,
+            deliver_at_ms=deliver_at_ms,
             queue=queue,
             promise=promise,
         ).result()
@@ -115,11 +120,23 @@ class Producer:
         message_group: str = "",
         delay_level: int = 0,
         event_ms: int | None = None,
+        delay_ms: int = 0,
+        deliver_at_ms: int = 0,
         queue: int = -1,
         promise: Promise | str | None = None,
     ) -> "Future[SendResult]":
         """Let one message be sent with others; blocks only while the buffer is full."""
-        entry = entry_of(body, tag, keys, properties, message_group, delay_level, event_ms)
+        entry = entry_of(
+            body,
+            tag,
+            keys,
+            properties,
+            message_group,
+            delay_level,
+            event_ms,
+            delay_ms,
+            deliver_at_ms,
+        )
         return self._submit(topic, entry, queue, promise)
 
     def send_batch(
@@ -133,6 +150,15 @@ class Producer:
         """Send many messages of one topic, in order; their results once all are accepted."""
         core = self._core
         return self._background.call(core.send_batch(topic, messages, queue=queue, promise=promise))
+
+    def request(
+        self, topic: str, message: Message | bytes | str, *, timeout_s: float = 10.0
+    ) -> Reply:
+        """Send a message and wait up to `timeout_s` (30) for the reply of some consumer to it.
+
+        As `AsyncProducer.request`; raises NoReply, whose `correlation_id` finds a late reply.
+        """
+        return self._background.call(self._core.request(topic, message, timeout_s=timeout_s))
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything submitted before is answered; raises TimedOut."""

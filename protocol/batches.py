@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Self
 
+from msgspec import field
+
 from protocol.columns import (
     U32,
     ProtocolError,
@@ -61,6 +63,11 @@ class Send(Frame, frozen=True):
     | promise u8 | queue i32, -1 = any | count u32 | id first u32 | topic text | id prefix text |
     | text columns: tag, keys (separated by blanks), message group | maps column: properties |
     | number columns: delay level, flag, born ms | bytes column: bodies |
+    | may be missing: number columns: delay ms, deliver at ms |
+
+    A message waits for its level, or for so many ms from when the server reads it, or until a time
+    (ms since 1970 UTC): one of the three at most, 0 in the others. The last two columns are left
+    out where no message names them, and lists that are empty mean the same.
 
     With an id prefix the i-th message gets the id prefix + 8 upper-case hex digits of id first + i,
     so that a send which is repeated after a lost answer can be recognised; without one the server
@@ -81,9 +88,12 @@ class Send(Frame, frozen=True):
     queue: int = -1
     id_prefix: str = ""
     id_first: int = 0
+    delay_ms: list[int] = field(default_factory=list)
+    deliver_at_ms: list[int] = field(default_factory=list)
 
     def payload(self) -> bytes:
         count = len(self.bodies)
+        times = (self.delay_ms, self.deliver_at_ms)
         return b"".join(
             (
                 SEND.pack(self.promise, self.queue, count, self.id_first),
@@ -97,6 +107,7 @@ class Send(Frame, frozen=True):
                 put_numbers(self.flags),
                 put_numbers(self.born_ms),
                 put_blobs(self.bodies),
+                *(map(put_numbers, times) if any(map(any, times)) else ()),
             )
         )
 
@@ -114,10 +125,15 @@ class Send(Frame, frozen=True):
         flags, at = take_numbers(data, at, count)
         born, at = take_numbers(data, at, count)
         bodies, at = take_blobs(data, at, count)
-        ended(data, at)
+        delays: list[int] = []
+        times: list[int] = []
+        if at < len(data):
+            delays, at = take_numbers(data, at, count)
+            times, at = take_numbers(data, at, count)
+            ended(data, at)
         return cls(
             topic, bodies, tags, keys, groups, properties, levels, flags, born,
-            promise, queue, prefix, id_first,
+            promise, queue, prefix, id_first, delays, times,
         )  # fmt: skip
 
     def message_ids(self) -> list[str]:

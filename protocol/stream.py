@@ -13,15 +13,24 @@ from protocol.batches import (
     Sent,
     Subscribed,
 )
+from protocol.calls import Answer, Call
 from protocol.columns import ProtocolError
 from protocol.frames import HEADER, Credit, Error, Frame, Hello, Subscribe, Unsubscribe, Welcome
+from protocol.transactions import Check, ChecksUnwanted, ChecksWanted, Decide, Decided
 
 CLIENT_FRAMES: dict[int, type[Frame]] = {
     kind.TYPE: kind
-    for kind in (Hello, Send, Subscribe, Credit, Ack, Nack, Extend, Release, Unsubscribe)
+    for kind in (
+        *(Hello, Send, Subscribe, Credit, Ack, Nack, Extend, Release, Unsubscribe, Call),
+        *(ChecksWanted, ChecksUnwanted, Decide),
+    )
 }
 SERVER_FRAMES: dict[int, type[Frame]] = {
-    kind.TYPE: kind for kind in (Welcome, Sent, Subscribed, Deliver, Result, Error)
+    kind.TYPE: kind
+    for kind in (
+        *(Welcome, Sent, Subscribed, Deliver, Result, Error, Answer),
+        *(Check, Decided),
+    )
 }
 
 

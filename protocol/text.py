@@ -27,14 +27,25 @@ from protocol.batches import (
     Sent,
     Subscribed,
 )
+from protocol.calls import Answer, Call
 from protocol.columns import ProtocolError
 from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe, Welcome
 from protocol.properties import split_properties
 from protocol.stream import Unreadable
+from protocol.transactions import (
+    DECISIONS,
+    Check,
+    ChecksUnwanted,
+    ChecksWanted,
+    Decide,
+    Decided,
+)
 
 RECEIPT_PARTS = 4
 CREDIT_DEFAULT = 16
 INVISIBLE_MS_DEFAULT = 60_000
+JSON = "application/json"
+JSON_TYPES = frozenset({JSON, "application/problem+json"})
 
 
 class TextMessage(msgspec.Struct):
@@ -47,6 +58,8 @@ class TextMessage(msgspec.Struct):
     message_group: str = ""
     properties: dict[str, str] = {}
     delay_level: int = 0
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
     flag: int = 0
     born_ms: int = 0
 
@@ -85,6 +98,8 @@ class _SendOp(_Op, tag="send", kw_only=True):
             [message.born_ms for message in messages],
             promise=_promise(self.promise),
             queue=self.queue,
+            delay_ms=_given([message.delay_ms for message in messages]),
+            deliver_at_ms=_given([message.deliver_at_ms for message in messages]),
         )
 
 
@@ -111,6 +126,43 @@ class _UnsubscribeOp(_Op, tag="unsubscribe", kw_only=True):
 
     def frame(self) -> Frame:
         return Unsubscribe(self.subscription)
+
+
+class _CallOp(_Op, tag="call", kw_only=True):
+    method: str = "GET"
+    path: str
+    json: msgspec.Raw = msgspec.Raw(b"")
+
+    def frame(self) -> Frame:
+        body = bytes(self.json)
+        return Call(self.method, self.path, JSON if body else "", body)
+
+
+class _ChecksWantedOp(_Op, tag="checks_wanted", kw_only=True):
+    group: str
+
+    def frame(self) -> Frame:
+        return ChecksWanted(self.group)
+
+
+class _ChecksUnwantedOp(_Op, tag="checks_unwanted", kw_only=True):
+    wanted: int
+
+    def frame(self) -> Frame:
+        return ChecksUnwanted(self.wanted)
+
+
+class _DecideOp(_Op, tag="decide", kw_only=True):
+    transaction_id: str
+    decision: str
+    group: str = ""
+    is_check: bool = False
+
+    def frame(self) -> Frame:
+        codes = {name: code for code, name in DECISIONS.items()}
+        if self.decision not in codes:
+            raise ProtocolError(f"decision {self.decision!r} is unknown; say {', '.join(codes)}")
+        return Decide(self.transaction_id, codes[self.decision], self.group, self.is_check)
 
 
 class _SettleOp(_Op, kw_only=True):
@@ -161,6 +213,10 @@ _DECODER = msgspec.json.Decoder(
     | _SubscribeOp
     | _CreditOp
     | _UnsubscribeOp
+    | _CallOp
+    | _ChecksWantedOp
+    | _ChecksUnwantedOp
+    | _DecideOp
     | _AckOp
     | _ReleaseOp
     | _NackOp
@@ -196,7 +252,11 @@ def _fields(request: int, frame: Frame) -> dict[str, Any]:
         case Subscribed():
             held = [receipt_text(receipt) for receipt in frame.held]
             return {"op": "subscribed", "id": request, "held": held}
-        case Error() | Welcome():
+        case Answer():
+            return {"op": "answer", "id": request, "status": frame.status, **_answered(frame)}
+        case Check():
+            return {"op": "check", "wanted": request, **_check(frame)}
+        case Error() | Welcome() | Decided():
             name = type(frame).__name__.lower()
             return {"op": name, "id": request, **msgspec.structs.asdict(frame)}
     raise ProtocolError(f"{type(frame).__name__} is no frame of a server")
@@ -216,6 +276,11 @@ def receipt_text(receipt: Receipt) -> str:
     """The text form of a receipt, the same as in the REST interface."""
     topic, queue, offset, serial = receipt
     return f"{topic}:{queue}:{offset}:{serial:x}"
+
+
+def _given(numbers: list[int]) -> list[int]:
+    """A column that may be missing: empty where every one is 0."""
+    return numbers if any(numbers) else []
 
 
 def _promise(name: str) -> int:
@@ -275,6 +340,23 @@ def _messages(frame: Deliver) -> list[dict[str, Any]]:
             }
         )
     return shown
+
+
+def _check(frame: Check) -> dict[str, Any]:
+    body, encoding = _text_body(frame.body)
+    shown = msgspec.structs.asdict(frame)
+    properties = split_properties(frame.properties)
+    return {**shown, "properties": properties, "body": body, "encoding": encoding}
+
+
+def _answered(frame: Answer) -> dict[str, Any]:
+    """The document of an answer as `json`; anything else as `body`, as in a delivered message."""
+    if frame.content_type in JSON_TYPES:
+        return {"json": msgspec.Raw(frame.body)}
+    if not frame.body:
+        return {}
+    body, encoding = _text_body(frame.body)
+    return {"content_type": frame.content_type, "body": body, "encoding": encoding}
 
 
 def _text_body(body: bytes) -> tuple[str, str]:

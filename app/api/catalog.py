@@ -5,7 +5,27 @@
 
 import sys
 
-from app.api import groups, messages, metrics, produce, receive, system, topics
+from app.api import (
+    dead_letters,
+    groups,
+    members,
+    messages,
+    metrics,
+    produce,
+    progress,
+    receive,
+    replays,
+    requests,
+    resets,
+    retention,
+    scheduled,
+    search,
+    statistics,
+    system,
+    topics,
+    traces,
+    transactions,
+)
 from app.api.docs import markdown
 
 # What is called thousands of times a second.
@@ -15,8 +35,20 @@ OPERATIONS = (
     *produce.OPERATIONS,
     *receive.OPERATIONS,
     *messages.OPERATIONS,
+    *traces.OPERATIONS,
     *topics.OPERATIONS,
     *groups.OPERATIONS,
+    *progress.OPERATIONS,
+    *resets.OPERATIONS,
+    *search.OPERATIONS,
+    *members.OPERATIONS,
+    *dead_letters.OPERATIONS,
+    *replays.OPERATIONS,
+    *retention.OPERATIONS,
+    *scheduled.OPERATIONS,
+    *requests.OPERATIONS,
+    *transactions.OPERATIONS,
+    *statistics.OPERATIONS,
     *system.OPERATIONS,
     *metrics.OPERATIONS,
 )

@@ -1,7 +1,7 @@
-"""Consumer groups: settings, progress and lag."""
+"""Consumer groups: their settings, pause and resume. How far they are is `progress.py`'s."""
 
 from heapq import nsmallest
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -9,13 +9,34 @@ from msgspec import UNSET, Meta, UnsetType
 from app.api.operation import API, Call, operation
 from app.api.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.services.groups import GroupChanges, Groups
-from engine.broker import GroupConfig, StartAt
-from engine.errors import Invalid
+from engine.broker import GroupConfig, Ladder, Mode, RetryPolicy, StartAt, Strategy
 
 TAG = "groups"
-OFFSET_MAX = 2**63 - 1
 
 Retries = Annotated[int, Meta(ge=0, le=10_000, description="Retries after the first delivery.")]
+Start = Annotated[
+    StartAt,
+    Meta(
+        description="Where it begins in a topic new to it: earliest, latest, time (start_at_ms), "
+        "or rocketmq: all of a young topic, else what is new, as official clients expect."
+    ),
+]
+StartTime = Annotated[int, Meta(ge=0, description="For start time; ms since 1970 UTC, else 0.")]
+Shared = Annotated[
+    Mode, Meta(description="clustering: clients share the messages; broadcast: each gets all.")
+]
+Policy = Annotated[
+    RetryPolicy,
+    Meta(
+        description="How long a failed message waits: the ladder of delay levels, exponential, "
+        "or steps, a list of waits."
+    ),
+]
+Sharing = Annotated[Strategy, Meta(description="How queues are shared out to pulling consumers.")]
+Rooms = Annotated[
+    tuple[str, ...],
+    Meta(max_length=64, description='For machine_room: rooms of brokers named "room@broker".'),
+]
 
 
 class Group(msgspec.Struct):
@@ -26,6 +47,14 @@ class Group(msgspec.Struct):
     start: StartAt
     consume_enabled: bool
     dead_letters: bool
+    mode: Mode
+    start_at_ms: int
+    retry_policy: RetryPolicy
+    strategy: Strategy
+    rooms: tuple[str, ...]
+    paused: Annotated[bool, Meta(description="The whole group is; see pause and resume.")]
+    paused_topics: tuple[str, ...]
+    members: Annotated[int, Meta(description="Consumers that are alive.")]
 
 
 class GroupPage(msgspec.Struct):
@@ -36,7 +65,7 @@ class GroupPage(msgspec.Struct):
     total: int
 
 
-class GroupQuery(msgspec.Struct, forbid_unknown_fields=True):
+class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which groups are listed."""
 
     q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
@@ -49,82 +78,54 @@ class NewGroup(msgspec.Struct, forbid_unknown_fields=True):
 
     name: Annotated[str, Meta(description="Letters, digits, `_`, `-`, `|`; at most 120.")]
     retry_max: Retries | UnsetType = UNSET
-    start: Annotated[StartAt, Meta(description="Where it begins in a topic new to it.")] = (
-        StartAt.EARLIEST
-    )
+    start: Start = StartAt.EARLIEST
     consume_enabled: bool = True
     dead_letters: Annotated[
         bool, Meta(description="False: what used up its attempts is dropped.")
     ] = True
+    mode: Shared = Mode.CLUSTERING
+    start_at_ms: StartTime = 0
+    retry_policy: Policy = Ladder()
+    strategy: Sharing = Strategy.AVERAGE
+    rooms: Rooms = ()
 
 
 class GroupPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What changes; what is left out stays."""
 
     retry_max: Retries | UnsetType = UNSET
-    start: StartAt | UnsetType = UNSET
+    start: Start | UnsetType = UNSET
     consume_enabled: bool | UnsetType = UNSET
     dead_letters: bool | UnsetType = UNSET
+    mode: Shared | UnsetType = UNSET
+    start_at_ms: StartTime | UnsetType = UNSET
+    retry_policy: Policy | UnsetType = UNSET
+    strategy: Sharing | UnsetType = UNSET
+    rooms: Rooms | UnsetType = UNSET
 
 
-class QueueLag(msgspec.Struct):
-    """Progress of a group in one queue. Everything before `committed` is done."""
+class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Of what."""
 
-    topic: str
-    queue: int
-    min_offset: str
-    max_offset: str
-    committed: str
-    count: Annotated[int, Meta(description="Messages not done, those in flight included.")]
-    inflight: int
-    oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
+    topic: Annotated[str, Meta(description="Only this topic; the whole group without one.")] = ""
 
 
-class Lag(msgspec.Struct):
-    """What a group has still to do."""
-
-    group: str
-    count: int
-    inflight: int
-    retry_waiting: int
-    dead: int
-    oldest_age_ms: int | None
-    queues: list[QueueLag]
-
-
-class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Of which topic."""
-
-    topic: str
-
-
-class QueueOffset(msgspec.Struct):
-    """A committed offset: the next message to read. Null where none was committed."""
-
-    queue: int
-    offset: str | None
-
-
-class Offsets(msgspec.Struct):
-    """A group's committed offsets in one topic."""
-
-    group: str
-    topic: str
-    queues: list[QueueOffset]
-
-
-class NewOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """The offset to commit: the next message to read, backwards too."""
-
-    topic: str
-    queue: Annotated[int, Meta(ge=0, le=65535)]
-    offset: Annotated[str | int, Meta(description="As a text, or a number.")]
-
-
-def group_out(config: GroupConfig) -> Group:
+def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     """A group as the API shows it."""
     return Group(
-        config.name, config.retry_max, config.start, config.consume_enabled, config.dead_letters
+        config.name,
+        config.retry_max,
+        config.start,
+        config.consume_enabled,
+        config.dead_letters,
+        config.mode,
+        config.start_at_ms,
+        config.retry_policy,
+        config.strategy,
+        config.rooms,
+        not config.consume_enabled,
+        config.paused_topics,
+        call.host.broker.members.count(config.name),
     )
 
 
@@ -132,11 +133,11 @@ def group_out(config: GroupConfig) -> Group:
     "GET",
     f"{API}/groups",
     tag=TAG,
-    query=GroupQuery,
+    query=GroupListQuery,
     answer=GroupPage,
     example="curl '$URL/api/v1/groups?limit=10'",
 )
-async def list_groups(call: Call[GroupQuery, None]) -> GroupPage:
+async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     """List consumer groups.
 
     Sorted by name; follow `next_cursor` until it is null.
@@ -148,7 +149,7 @@ async def list_groups(call: Call[GroupQuery, None]) -> GroupPage:
     page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
     more = len(page) > query.limit
     return GroupPage(
-        [group_out(config) for config in page[: query.limit]],
+        [group_out(call, config) for config in page[: query.limit]],
         page[query.limit - 1].name if more else None,
         len(found),
     )
@@ -177,9 +178,14 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
         start=new.start,
         consume_enabled=new.consume_enabled,
         dead_letters=new.dead_letters,
+        mode=new.mode,
+        start_at_ms=new.start_at_ms,
+        retry_policy=new.retry_policy,
+        strategy=new.strategy,
+        rooms=new.rooms,
     )
     groups: Groups = call.state.groups
-    return group_out(await groups.create(actor_of(call), config))
+    return group_out(call, await groups.create(actor_of(call), config))
 
 
 @operation(
@@ -192,7 +198,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
 )
 async def get_group(call: Call[None, None]) -> Group:
     """Look at one consumer group."""
-    return group_out(call.host.broker.group(call.path("group")))
+    return group_out(call, call.host.broker.group(call.path("group")))
 
 
 @operation(
@@ -208,9 +214,46 @@ async def get_group(call: Call[None, None]) -> Group:
 async def change_group(call: Call[None, GroupPatch]) -> Group:
     """Change a consumer group. Only what is given changes."""
     patch = call.body
-    changes = GroupChanges(patch.retry_max, patch.start, patch.consume_enabled, patch.dead_letters)
+    given = {name: getattr(patch, name) for name in patch.__struct_fields__}
+    changes = GroupChanges(**given)
     groups: Groups = call.state.groups
-    return group_out(await groups.change(actor_of(call), call.path("group"), changes))
+    return group_out(call, await groups.change(actor_of(call), call.path("group"), changes))
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/pause",
+    tag=TAG,
+    query=PauseQuery,
+    answer=Group,
+    errors=(404,),
+    example="curl -X POST '$URL/api/v1/groups/billing/pause?topic=orders'",
+)
+async def pause_group(call: Call[PauseQuery, None]) -> Group:
+    """Pause a group, or one topic of it.
+
+    Nothing more is handed out: receive and pull answer 403, subscriptions on open connections stay
+    and wait. What is in flight can be settled.
+    """
+    groups: Groups = call.state.groups
+    return group_out(call, await groups.pause(actor_of(call), call.path("group"), call.query.topic))
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/resume",
+    tag=TAG,
+    query=PauseQuery,
+    answer=Group,
+    errors=(404,),
+    example="curl -X POST '$URL/api/v1/groups/billing/resume?topic=orders'",
+)
+async def resume_group(call: Call[PauseQuery, None]) -> Group:
+    """Resume a group, or one topic of it. Whoever waits is woken."""
+    groups: Groups = call.state.groups
+    return group_out(
+        call, await groups.resume(actor_of(call), call.path("group"), call.query.topic)
+    )
 
 
 @operation(
@@ -227,102 +270,12 @@ async def delete_group(call: Call[None, None]) -> None:
     await groups.delete(actor_of(call), call.path("group"))
 
 
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/lag",
-    tag=TAG,
-    answer=Lag,
-    errors=(404,),
-    example="curl $URL/api/v1/groups/billing/lag",
-)
-async def get_lag(call: Call[None, None]) -> Lag:
-    """See what a group has still to do, queue by queue."""
-    name = call.path("group")
-    lag = call.host.broker.lag(name)
-    return Lag(
-        name,
-        lag.count,
-        lag.inflight,
-        lag.retry_waiting,
-        lag.dead,
-        lag.oldest_age_ms,
-        [
-            QueueLag(
-                item.topic,
-                item.queue,
-                str(item.min_offset),
-                str(item.max_offset),
-                str(item.committed),
-                item.count,
-                item.inflight,
-                item.oldest_ms,
-            )
-            for item in lag.queues
-        ],
-    )
-
-
-@operation(
-    "GET",
-    f"{API}/groups/{{group}}/offsets",
-    tag=TAG,
-    query=OffsetQuery,
-    answer=Offsets,
-    errors=(404,),
-    example="curl '$URL/api/v1/groups/billing/offsets?topic=orders'",
-)
-async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
-    """Read a group's committed offsets in a topic."""
-    broker = call.host.broker
-    group, topic = call.path("group"), call.query.topic
-    broker.group(group)
-    queues = range(broker.topic(topic).read_queues)
-    return Offsets(
-        group,
-        topic,
-        [QueueOffset(q, _text(broker.committed_offset(group, topic, q))) for q in queues],
-    )
-
-
-@operation(
-    "PUT",
-    f"{API}/groups/{{group}}/offsets",
-    tag=TAG,
-    body=NewOffset,
-    status=204,
-    errors=(404, 409),
-    example="curl -X PUT $URL/api/v1/groups/billing/offsets -H 'Content-Type: application/json' "
-    """-d '{"topic": "orders", "queue": 0, "offset": "12"}'""",
-)
-async def commit_offset(call: Call[None, NewOffset]) -> None:
-    """Commit how far a group has read a queue.
-
-    For consumers that pull and keep their own place. Whatever is in flight there is forgotten.
-    """
-    new = call.body
-    call.host.broker.commit_offset(call.path("group"), new.topic, new.queue, _offset_of(new.offset))
-
-
-def _offset_of(value: str | int) -> int:
-    text = str(value)
-    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= OFFSET_MAX:
-        return int(text)
-    raise Invalid(
-        f"{text[:40]!r} is no offset", field="offset", remedy="send a whole number from 0"
-    )
-
-
-def _text(offset: int | None) -> str | None:
-    return None if offset is None else str(offset)
-
-
 OPERATIONS = (
     list_groups,
     create_group,
     get_group,
     change_group,
+    pause_group,
+    resume_group,
     delete_group,
-    get_lag,
-    get_offsets,
-    commit_offset,
 )

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.operation import API, Call, ClientGone, operation
+from app.services.search import Search
 from engine.broker import PullResult
 from engine.errors import Invalid, MessageNotFound
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, StoredMessage
@@ -103,6 +104,8 @@ class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     key: Annotated[str, Meta(min_length=1)]
     limit: Annotated[int, Meta(ge=1, le=KEY_MAX)] = 32
+    begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
+    end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
     encoding: Encoding = Encoding.AUTO
 
 
@@ -187,11 +190,18 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     example="curl '$URL/api/v1/topics/orders/messages/by-key?key=1'",
 )
 async def find_by_key(call: Call[KeyQuery, None]) -> Found:
-    """Find messages of a topic by key, the newest first."""
+    """Find messages of a topic by key, the newest first; a time bounds when they were stored."""
     query = call.query
     topic = call.path("topic")
     call.host.broker.topic(topic)
-    messages = call.host.broker.messages_by_key(topic, query.key, count_max=query.limit)
+    search: Search = call.state.search
+    messages = await search.by_key(
+        topic,
+        query.key,
+        count_max=query.limit,
+        begin_ms=query.begin_ms,
+        end_ms=query.end_ms or None,
+    )
     return _found(messages, query.encoding)
 
 
@@ -227,7 +237,8 @@ async def find_by_id(call: Call[ShowQuery, None]) -> Found:
     Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
     """
     wanted = call.path("id")
-    messages = call.host.broker.messages_by_id(wanted)
+    search: Search = call.state.search
+    messages = await search.by_id(wanted)
     if not messages:
         raise MessageNotFound(
             f"no message has the id {wanted[:100]!r}", field="id", remedy="check the id"

@@ -15,9 +15,8 @@ from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.security.load import Load
 from app.settings import Settings
-from app.stats import Counter, Stats
 from app.version import VERSION
-from engine.broker import GroupLag
+from engine.broker import Broker, Counts, GroupLag, Metric, Spread
 from engine.errors import NotFound
 
 TAG = "system"
@@ -50,7 +49,7 @@ FAMILIES = {
         Family("rocketmq_broker_tps", "gauge", "Messages stored per second.", BROKER),
         Family("rocketmq_broker_qps", "gauge", "Messages handed out per second.", BROKER),
         Family("rocketmq_producer_tps", "gauge", "Messages stored per second by topic.", TOPIC),
-        Family("rocketmq_producer_message_size", "gauge", "Body bytes stored per second.", TOPIC),
+        Family("rocketmq_producer_message_size", "gauge", "Record bytes stored per second.", TOPIC),
         Family("rocketmq_producer_offset", "counter", "Sum of a topic's max offsets.", TOPIC),
         Family(
             "rocketmq_consumer_tps", "gauge", "Messages handed out per second by group.", CONSUMER
@@ -70,14 +69,38 @@ FAMILIES = {
         Family("rocketmq_group_dlqdiff", "gauge", "Dead letters of a group.", ("group",)),
         Family("kitemq_group_inflight", "gauge", "Messages in clients' hands.", ("group", "topic")),
         Family("kitemq_messages_in_total", "counter", "Messages stored.", ("topic",)),
-        Family("kitemq_bytes_in_total", "counter", "Body bytes stored.", ("topic",)),
+        Family("kitemq_bytes_in_total", "counter", "Bytes of records stored.", ("topic",)),
         Family("kitemq_messages_out_total", "counter", "Hand-outs.", ("topic", "group")),
+        Family("kitemq_bytes_out_total", "counter", "Bytes handed out.", ("topic", "group")),
         Family("kitemq_acked_total", "counter", "Messages acknowledged.", ("topic", "group")),
         Family("kitemq_retried_total", "counter", "Failed or expired hand-outs.", ("group",)),
         Family("kitemq_dead_letters_total", "counter", "Messages given up.", ("group", "reason")),
         Family("kitemq_sends_refused_total", "counter", "Sends turned down.", ("code",)),
         Family("kitemq_delayed_released_total", "counter", "Delayed messages become due."),
+        Family("kitemq_traces_recorded_total", "counter", "Messages' events that were traced."),
+        Family("kitemq_traces_dropped_total", "counter", "The same, lost for want of room."),
+        Family("kitemq_traces_bytes_total", "counter", "Bytes of the log taken by traces."),
         Family("kitemq_corrupt_records_total", "counter", "Damaged records stepped over."),
+        Family(
+            "kitemq_put_latency_seconds",
+            "gauge",
+            "Time to keep the promise of a send, over the last minutes.",
+            ("promise", "quantile"),
+        ),
+        Family(
+            "kitemq_message_size_bytes",
+            "gauge",
+            "Sizes of bodies over the last minutes.",
+            ("quantile",),
+        ),
+        Family(
+            "kitemq_group_lag_is_matching",
+            "gauge",
+            "1 where a group's lag leaves out what its filter does, 0 where it counts everything.",
+            ("group",),
+        ),
+        Family("kitemq_lag_history_bytes", "gauge", "Disk that the history of lag takes."),
+        Family("kitemq_lag_rounds_lost_total", "counter", "Samplings of lag that were not kept."),
         Family("kitemq_requests_under_way", "gauge", "Requests and sockets under way."),
         Family("kitemq_request_bytes_held", "gauge", "Bytes of request bodies held."),
         Family("kitemq_requests_refused_total", "counter", "Requests refused for overload."),
@@ -114,12 +137,6 @@ class Page:
         assert len(labels) == len(FAMILIES[name].labels), name
         self._samples.setdefault(name, []).append((labels, value))
 
-    def add_counter(self, name: str, counter: Counter) -> None:
-        """A sample for each label of a counter; 0 for one without labels that never counted."""
-        totals = counter.totals or ({(): 0} if not FAMILIES[name].labels else {})
-        for labels, value in totals.items():
-            self.add(name, value, labels)
-
     def text(self) -> bytes:
         return "".join(self._lines()).encode()
 
@@ -145,25 +162,42 @@ async def metrics(call: Call[None, None]) -> Raw:
     """Read the metrics in Prometheus text."""
     page = Page()
     host, settings = call.host, call.settings
-    stats: Stats = call.state.stats
-    _add_totals(page, stats)
+    _add_totals(page, host.broker)
     _add_server(page, call)
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
-    await _add_topics(page, host, settings, stats)
-    await _add_groups(page, host, settings, stats)
+    await _add_topics(page, host, settings)
+    await _add_groups(page, host, settings)
     return Raw(page.text(), MEDIA_TYPE)
 
 
-def _add_totals(page: Page, stats: Stats) -> None:
-    page.add_counter("kitemq_messages_in_total", stats.messages_in)
-    page.add_counter("kitemq_bytes_in_total", stats.bytes_in)
-    page.add_counter("kitemq_messages_out_total", stats.messages_out)
-    page.add_counter("kitemq_acked_total", stats.acked)
-    page.add_counter("kitemq_retried_total", stats.retried)
-    page.add_counter("kitemq_dead_letters_total", stats.dead)
-    page.add_counter("kitemq_sends_refused_total", stats.refused)
-    page.add_counter("kitemq_delayed_released_total", stats.released)
-    page.add_counter("kitemq_corrupt_records_total", stats.corrupt)
+def _add_totals(page: Page, broker: Broker) -> None:
+    found = broker.statistics.broker()
+    for code, count in found.refused_by_code.items():
+        page.add("kitemq_sends_refused_total", count, (code,))
+    for labels, count in broker.statistics.dead_letters().items():
+        page.add("kitemq_dead_letters_total", count, labels)
+    page.add("kitemq_delayed_released_total", found.released)
+    page.add("kitemq_corrupt_records_total", found.corrupt)
+    traces = broker.traces.status()
+    page.add("kitemq_traces_recorded_total", traces.recorded)
+    page.add("kitemq_traces_dropped_total", traces.dropped)
+    page.add("kitemq_traces_bytes_total", traces.bytes)
+    latency = found.put_latency
+    for promise, spread in (("stored", latency.stored.recent), ("flushed", latency.flushed.recent)):
+        for quantile, value in _quantiles(spread):
+            page.add("kitemq_put_latency_seconds", value / 1e6, (promise, quantile))
+    for quantile, value in _quantiles(found.message_size):
+        page.add("kitemq_message_size_bytes", value, (quantile,))
+    keeping = broker.statistics.lag_keeping()
+    page.add("kitemq_lag_history_bytes", keeping.size_bytes)
+    page.add("kitemq_lag_rounds_lost_total", keeping.rounds_lost)
+
+
+def _quantiles(spread: Spread) -> list[tuple[str, int]]:
+    """None where nothing was measured: a 0 would be a lie."""
+    if not spread.count:
+        return []
+    return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.maximum)]
 
 
 def _add_server(page: Page, call: Call[None, None]) -> None:
@@ -184,11 +218,12 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
     page.add("kitemq_build_info", 1, (VERSION,))
 
 
-async def _add_topics(page: Page, host: EngineHost, settings: Settings, stats: Stats) -> None:
+async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:
     broker = host.broker
+    now_ms, figures = host.clock.now_ms(), broker.statistics.broker()
     labels = (settings.cluster_name, settings.broker_name)
-    page.add("rocketmq_broker_tps", stats.total_rate(stats.messages_in), labels)
-    page.add("rocketmq_broker_qps", stats.total_rate(stats.messages_out), labels)
+    page.add("rocketmq_broker_tps", figures.traffic.messages_in.minute, labels)
+    page.add("rocketmq_broker_qps", figures.traffic.messages_out.minute, labels)
     topics = broker.topics(system=True)
     page.add("kitemq_topics", len(topics))
     async for name in _in_slices(config.name for config in topics):
@@ -198,12 +233,19 @@ async def _add_topics(page: Page, host: EngineHost, settings: Settings, stats: S
             continue  # deleted while others ran
         of_topic = (*labels, name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
-        page.add("rocketmq_producer_tps", stats.rate(stats.messages_in, (name,)), of_topic)
-        page.add("rocketmq_producer_message_size", stats.rate(stats.bytes_in, (name,)), of_topic)
+    for name, account in broker.statistics.topics():
+        of_topic = (*labels, name)
+        page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
+        page.add("kitemq_bytes_in_total", account.total(Metric.BYTES_IN), (name,))
+        messages_s = account.minute(Metric.MESSAGES_IN, now_ms)
+        page.add("rocketmq_producer_tps", messages_s, of_topic)
+        bytes_s = account.minute(Metric.BYTES_IN, now_ms)
+        page.add("rocketmq_producer_message_size", bytes_s, of_topic)
 
 
-async def _add_groups(page: Page, host: EngineHost, settings: Settings, stats: Stats) -> None:
+async def _add_groups(page: Page, host: EngineHost, settings: Settings) -> None:
     broker = host.broker
+    now_ms = host.clock.now_ms()
     labels = (settings.cluster_name, settings.broker_name)
     groups = broker.groups()
     page.add("kitemq_groups", len(groups))
@@ -213,14 +255,20 @@ async def _add_groups(page: Page, host: EngineHost, settings: Settings, stats: S
         except NotFound:
             continue
         _add_lag(page, labels, name, lag, host.clock.now_ms())
-    for topic, group in stats.messages_out.totals:
-        rate = stats.rate(stats.messages_out, (topic, group))
-        page.add("rocketmq_consumer_tps", rate, (*labels, topic, group))
+    for name, account in broker.statistics.groups():
+        page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
+    for place, account in broker.statistics.readers():
+        page.add("kitemq_messages_out_total", account.total(Metric.MESSAGES_OUT), place)
+        page.add("kitemq_bytes_out_total", account.total(Metric.BYTES_OUT), place)
+        page.add("kitemq_acked_total", account.total(Metric.ACKED), place)
+        messages_s = account.minute(Metric.MESSAGES_OUT, now_ms)
+        page.add("rocketmq_consumer_tps", messages_s, (*labels, *place))
 
 
 def _add_lag(page: Page, labels: Labels, group: str, lag: GroupLag, now_ms: int) -> None:
     page.add("rocketmq_group_retrydiff", lag.retry_waiting, (group,))
     page.add("rocketmq_group_dlqdiff", lag.dead, (group,))
+    page.add("kitemq_group_lag_is_matching", int(lag.counts is Counts.MATCHING), (group,))
     for topic in dict.fromkeys(queue.topic for queue in lag.queues):
         queues = [queue for queue in lag.queues if queue.topic == topic]
         count = sum(queue.count for queue in queues)
@@ -273,8 +321,9 @@ def document() -> str:
         "Apache RocketMQ's exporter with the same meaning, so its dashboards and alerts go on",
         "working; labels that change all the time (`lastUpdateTimestamp`) or that KiteMQ cannot",
         "fill (`countOfOnlineConsumers`, `msgModel`) are left out. Rates are averages over about",
-        "the last minute. At most 20,000 label values are counted apart in one counter; what comes",
-        'after is counted as "other".',
+        "the last minute. Counters begin at 0 with the server. At most 20,000 topics, groups and",
+        "pairs of both are counted apart: where there are more, those that are silent go, and what",
+        'comes then is counted as "other".',
         "",
         "| name | type | labels | meaning |",
         "|---|---|---|---|",

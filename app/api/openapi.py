@@ -23,6 +23,15 @@ TAGS = {
     "consume": "Receive with a receipt, then settle.",
     "topics": "Where messages go.",
     "groups": "Who consumes, how far, with which retries.",
+    "members": "Live consumers of a group, whose queues are whose, and locks on them.",
+    "dead letters": "What a group could not consume, and sending it again.",
+    "replays": "Chosen messages sent again, at a pace, with an outcome for each.",
+    "retention": "How long messages are kept; purging topics.",
+    "scheduled": "What waits for its time of delivery.",
+    "requests": "Ask over a topic, and reply.",
+    "transactions": "What a producer may still commit or roll back.",
+    "traces": "What happened to a message.",
+    "statistics": "How much, how fast, how long; and lag over time.",
     "system": "The server itself.",
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.

@@ -37,6 +37,9 @@ DelayLevel = Annotated[int, Meta(ge=0, le=18, description=f"0: at once; 1 to 18:
 DelayMs = Annotated[
     int, Meta(ge=0, le=DELAY_MS_MAX, description="Exactly so much later, at most a year.")
 ]
+CheckImmunity = Annotated[
+    int, Meta(ge=0, le=86_400, description="Transactions: no check before; 0 as the setting says.")
+]
 Queue = Annotated[int, Meta(ge=-1, le=65535, description="-1: the broker chooses.")]
 
 
@@ -56,6 +59,10 @@ class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: Annotated[str, Meta(description="Letters and digits, at most 64; made if empty.")] = ""
     born_ms: Time = 0
     event_ms: Annotated[Time | None, Meta(description="When what it tells happened.")] = None
+    transaction_group: Annotated[
+        str, Meta(description="Kept until this producer group commits it; see transactions.")
+    ] = ""
+    check_immunity_s: CheckImmunity = 0
 
 
 class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
@@ -114,6 +121,7 @@ DECODER = msgspec.json.Decoder(Produced)
         Parameter("KiteMQ-Group", "Raw bodies only: the message group."),
         Parameter("KiteMQ-Delay-Level", "Raw bodies only: 0 to 18."),
         Parameter("KiteMQ-Deliver-At-Ms", "Raw bodies only: when, in ms since 1970 UTC."),
+        Parameter("KiteMQ-Transaction-Group", "Raw bodies only: the producer group."),
         Parameter("KiteMQ-Queue", "Raw bodies only: the queue."),
         Parameter("KiteMQ-Promise", "Raw bodies only: stored or flushed."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
@@ -161,7 +169,7 @@ def message_of(
     topic: str, new: NewMessage, born_host: str, index: int | str, now_ms: int
 ) -> Message:
     """The engine's message; `index` is its place in the batch, for the error's sake."""
-    body = new.body.encode() if new.encoding == "utf-8" else _from_base64(new.body, index)
+    body = bytes_of(new.body, new.encoding, index)
     if sum(map(bool, (new.delay_level, new.delay_ms, new.deliver_at_ms))) > 1:
         raise Invalid(
             "more than one delay is given",
@@ -184,7 +192,14 @@ def message_of(
         born_ms=new.born_ms,
         born_host=born_host,
         deliver_at_ms=now_ms + new.delay_ms if new.delay_ms else new.deliver_at_ms,
+        transaction_group=new.transaction_group,
+        check_immunity_s=new.check_immunity_s,
     )
+
+
+def bytes_of(text: str, encoding: str, index: int | str) -> bytes:
+    """A body's bytes; `index` as in `message_of`. Invalid for what is no base64."""
+    return text.encode() if encoding == "utf-8" else _from_base64(text, index)
 
 
 async def _send(
@@ -267,6 +282,7 @@ def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Promise | No
         delay_level=_number(known, b"kitemq-delay-level", 0, 18),
         born_host=call.client,
         deliver_at_ms=_number(known, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX),
+        transaction_group=known.get(b"kitemq-transaction-group", ""),
     )
     return message, _promise(known.get(b"kitemq-promise", ""))
 

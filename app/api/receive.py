@@ -1,7 +1,7 @@
 """Consuming by hand-out: receive with a receipt, then ack, nack, extend or release."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -24,7 +24,14 @@ Invisible = Annotated[
     int,
     Meta(ge=10, le=INVISIBLE_MS_MAX, description="Then it is delivered again, unless acked."),
 ]
-Client = Annotated[str, Meta(max_length=255, description="Who consumes; shown to operators.")]
+Client = Annotated[
+    str,
+    Meta(
+        max_length=255,
+        description="Who consumes: a member of the group while it is heard of. A broadcast group "
+        "keeps progress by it.",
+    ),
+]
 DelayMs = Annotated[int, Meta(ge=0, le=7_200_000, description="Rounded up to a delay level.")]
 NackLevel = Annotated[
     int, Meta(ge=-1, le=18, description="1 to 18; 0: at once; -1: straight to the dead letters.")
@@ -60,6 +67,7 @@ class ReceiptList(msgspec.Struct, forbid_unknown_fields=True):
     """Receipts as they were given."""
 
     receipts: Receipts
+    client: Client = ""
 
 
 class NewNack(msgspec.Struct, forbid_unknown_fields=True):
@@ -83,6 +91,7 @@ class Extend(msgspec.Struct, forbid_unknown_fields=True):
 
     receipts: Receipts
     invisible_ms: Invisible
+    client: Client = ""
 
 
 class Settled(msgspec.Struct):
@@ -131,18 +140,20 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     """
     wanted = call.body
     group = call.path("group")
+    topics = _topics(wanted)
     receiving = call.host.receive(
         group,
-        _topics(wanted),
+        topics,
         count_max=wanted.max,
         invisible_s=wanted.invisible_ms / 1000,
         wait_s=wanted.wait_ms / 1000,
-        client=wanted.client or call.client,
+        client=wanted.client or _unnamed(call, group),
     )
-    if not wanted.wait_ms:
-        return _handed_out(await receiving)
     try:
-        return _handed_out(await while_connected(call, receiving))
+        got = await (while_connected(call, receiving) if wanted.wait_ms else receiving)
+        if wanted.client:
+            _seen(call, wanted.client, topics)
+        return _handed_out(got)
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
         if deliveries:
@@ -164,6 +175,8 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     """Acknowledge messages: the group is done with them."""
     receipts = call.body.receipts
     results = call.host.broker.ack(call.path("group"), _parsed(receipts))
+    if call.body.client:
+        _seen(call, call.body.client)
     return _settled(receipts, results)
 
 
@@ -185,6 +198,8 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     """
     nacks = [_nack_of(index, new) for index, new in enumerate(call.body.nacks)]
     results = call.host.broker.nack(call.path("group"), nacks, call.body.client or call.client)
+    if call.body.client:
+        _seen(call, call.body.client)
     return _settled([new.receipt for new in call.body.nacks], results)
 
 
@@ -204,6 +219,8 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     results = call.host.broker.extend(
         call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
     )
+    if call.body.client:
+        _seen(call, call.body.client)
     return ExtendedList(
         [
             Extended(receipt, item.result.value, item.until_ms)
@@ -229,7 +246,20 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
     """
     receipts = call.body.receipts
     results = call.host.broker.release(call.path("group"), _parsed(receipts))
+    if call.body.client:
+        _seen(call, call.body.client)
     return _settled(receipts, results)
+
+
+def _unnamed(call: Call[Any, Any], group: str) -> str:
+    """What a client without a name is shown as; in a broadcast it has to have one."""
+    return "" if call.host.broker.is_broadcast(group) else call.client
+
+
+def _seen(call: Call[Any, Any], client: str, topics: dict[str, str] | None = None) -> None:
+    """The client gave a sign of life."""
+    members = call.host.broker.members
+    members.seen(call.path("group"), client, topics=topics, address=call.client)
 
 
 def _topics(wanted: Receive) -> dict[str, str]:

@@ -35,7 +35,7 @@ class SocketDoor:
             limits = SocketLimits(frame_bytes_max=state.settings.request_bytes_max)
             hub = self._hubs[host] = Hub(host, limits)
         await send({"type": "websocket.accept"})
-        await Session(hub, _address(scope)).run(receive, send)
+        await Session(hub, _address(scope), scope).run(receive, send)
 
 
 def _address(scope: Scope) -> str:

@@ -21,4 +21,5 @@ class SocketLimits:
     subscriptions_max: int = 64
     credit_max: int = 65_536
     deliver_count_max: int = 256  # messages in one DELIVER; the engine keeps it to 4 MiB
+    calls_max: int = 64  # under way at once on one connection
     client_chars_max: int = 128  # of a client's name

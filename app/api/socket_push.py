@@ -11,8 +11,8 @@ from typing import Protocol
 
 from app.api.socket_limits import SocketLimits
 from app.host import EngineHost, Parked
-from engine.broker import Delivery, Receipt
-from engine.errors import Busy, EngineError
+from engine.broker import Connection, Delivery, Receipt
+from engine.errors import Busy, EngineError, Paused
 from protocol.batches import Deliver
 
 _message = attrgetter("message")
@@ -50,7 +50,9 @@ class Subscription:
         topics: dict[str, str],
         invisible_s: float,
         is_text: bool,
+        member: Connection,
     ) -> None:
+        self._member = member
         self._host = host
         self._pusher = pusher
         self._limits = limits
@@ -77,6 +79,7 @@ class Subscription:
     def close(self) -> None:
         """Hand out nothing more; a wake that came already goes to another waiter."""
         self._is_open = False
+        self._member.close()
         self._unpark()
         if self._next is not None:
             self._next.cancel()
@@ -106,19 +109,28 @@ class Subscription:
             self._pusher.ended(self._number, error, is_text=self._is_text)
 
     def _hand_out(self) -> None:
-        deliveries = self._host.broker.receive(
-            self.group,
-            self._topics,
-            count_max=min(self._credit, self._limits.deliver_count_max),
-            invisible_s=self._invisible_s,
-            client=self._pusher.client,
-        )
+        deliveries = self._receive()
         self._unpark()  # after a wake: if more is left, the next waiter is woken
         if deliveries:
             self._write(deliveries)
             self.resume()
         else:
-            self._parked = self._host.broker.park_receive(self.group, self._topics, self._woken)
+            self._parked = self._host.broker.park_receive(
+                self.group, self._topics, self._woken, self._pusher.client
+            )
+
+    def _receive(self) -> list[Delivery]:
+        """The next deliveries; none while the group is paused, whose end wakes us as well."""
+        try:
+            return self._host.broker.receive(
+                self.group,
+                self._topics,
+                count_max=min(self._credit, self._limits.deliver_count_max),
+                invisible_s=self._invisible_s,
+                client=self._pusher.client,
+            )
+        except Paused:
+            return []
 
     def _woken(self) -> None:
         """There may be something; can come from within `park_receive`."""

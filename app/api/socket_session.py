@@ -11,13 +11,15 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 from starlette.types import Send as AsgiSend
 
+from app.api.socket_calls import Calls
 from app.api.socket_gate import Part, SendGate
 from app.api.socket_limits import SocketLimits
 from app.api.socket_outbox import Outbox
 from app.api.socket_push import Subscription
+from app.api.socket_producers import Producers
 from app.api.socket_shapes import (
     PROMISES,
     RESULT_CODES,
@@ -30,7 +32,7 @@ from app.api.socket_shapes import (
 )
 from app.host import EngineHost
 from engine.errors import Busy, Conflict, EngineError, Invalid
-from protocol import batches, frames, text
+from protocol import batches, calls, frames, text, transactions
 from protocol.columns import ProtocolError
 from protocol.stream import CLIENT_FRAMES, Unreadable, iter_frames
 
@@ -70,7 +72,7 @@ class Hub:
 class Session:
     """Reads one connection until it closes; `run` is the whole of its life."""
 
-    def __init__(self, hub: Hub, remote: str) -> None:
+    def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
         self._hub = hub
         self._host = hub.host
         self._limits = hub.limits
@@ -82,6 +84,20 @@ class Session:
         self._inflight_bytes = 0
         self._is_closing = False
         self.client = f"ws-{secrets.token_hex(6)}"
+        self._calls = Calls(
+            scope,
+            hub.limits,
+            on_answer=self._answer,
+            on_done=self._on_call_done,
+            has_room=lambda: self._outbox.size_bytes <= self._limits.outbox_bytes_max,
+        )
+        self._producers = Producers(
+            hub.host,
+            scope["app"].state.transactions,
+            wanted_max=hub.limits.subscriptions_max,
+            on_answer=self._answer,
+            has_room=lambda: self.has_push_room,
+        )
         hub.enter(self.client, self)
 
     async def run(self, receive: Receive, send: AsgiSend) -> None:
@@ -102,6 +118,8 @@ class Session:
                     await self._room.wait()
         finally:
             self._close(code)
+            await self._calls.close()
+            await self._producers.close()
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
 
@@ -173,6 +191,7 @@ class Session:
     def _on_room(self) -> None:
         if not self._is_overfull:
             self._room.set()
+            self._calls.resume()
         if self.has_push_room:
             for subscription in self._subscriptions.values():
                 subscription.resume()
@@ -188,9 +207,11 @@ class Session:
         self._outbox.close(code, detail[:100])
         self._is_closing = True
         self._end_subscriptions()
+        self._calls.leave()
         self._room.set()
 
     def _end_subscriptions(self) -> None:
+        self._producers.leave()
         for subscription in self._subscriptions.values():
             subscription.close()
         self._subscriptions.clear()
@@ -198,6 +219,7 @@ class Session:
     def _close(self, code: int) -> None:
         """Stop pushing; give back what never left, and all that is held after a clean goodbye."""
         self._end_subscriptions()
+        self._calls.leave()
         self._is_closing = True
         is_current = self._hub.leave(self.client, self)
         if not self._host.is_ready:
@@ -244,7 +266,7 @@ class Session:
         )
 
     def _on_send(self, request: int, frame: batches.Send, is_text: bool) -> frames.Frame | None:
-        messages = build_messages(frame, self._remote)
+        messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
         if frame.promise not in PROMISES:
@@ -267,6 +289,28 @@ class Session:
         self._hub.gate.add(messages, promise, size_bytes, done)
         return None
 
+    def _on_call(self, request: int, frame: calls.Call, is_text: bool) -> None:
+        self._calls.begin(request, frame, is_text=is_text)
+        self._inflight_bytes += len(frame.body)
+
+    def _on_checks_wanted(
+        self, request: int, frame: transactions.ChecksWanted, is_text: bool
+    ) -> None:
+        self._producers.want(request, frame.group, is_text=is_text)
+
+    def _on_checks_unwanted(
+        self, _request: int, frame: transactions.ChecksUnwanted, _is_text: bool
+    ) -> frames.Frame:
+        self._producers.unwant(frame.wanted)
+        return batches.Result([], [])
+
+    def _on_decide(self, request: int, frame: transactions.Decide, is_text: bool) -> None:
+        self._producers.decide(request, frame, is_text=is_text)
+
+    def _on_call_done(self, size_bytes: int) -> None:
+        self._inflight_bytes -= size_bytes
+        self._on_room()
+
     def _on_subscribe(
         self, request: int, frame: frames.Subscribe, is_text: bool
     ) -> frames.Frame | None:
@@ -281,7 +325,8 @@ class Session:
         if not frame.topics:
             raise Invalid("no topic is named", field="topics", remedy="name at least one topic")
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
-        self._host.broker.park_receive(frame.group, frame.topics, lambda: None).cancel()
+        broker, client = self._host.broker, self.client
+        broker.park_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Asked for before the first hand-out, so that all of it is from an earlier connection.
         held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]
         subscription = Subscription(
@@ -293,6 +338,9 @@ class Session:
             topics=frame.topics,
             invisible_s=frame.invisible_ms / 1000,
             is_text=is_text,
+            member=broker.members.connect(
+                frame.group, client, topics=frame.topics, address=self._remote
+            ),
         )
         self._subscriptions[request] = subscription
         self._groups.add(frame.group)
@@ -342,6 +390,10 @@ HANDLERS: dict[type[frames.Frame], Callable[[Session, int, Any, bool], frames.Fr
     batches.Release: Session._on_release,
     batches.Nack: Session._on_nack,
     batches.Extend: Session._on_extend,
+    calls.Call: Session._on_call,
+    transactions.ChecksWanted: Session._on_checks_wanted,
+    transactions.ChecksUnwanted: Session._on_checks_unwanted,
+    transactions.Decide: Session._on_decide,
 }
 
 

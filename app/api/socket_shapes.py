@@ -30,14 +30,18 @@ _queue, _message_id = attrgetter("queue"), attrgetter("message_id")
 _receipt = partial(tuple.__new__, Receipt)
 
 
-def build_messages(frame: batches.Send, remote: str) -> list[Message]:
-    """The messages of a SEND; what they say is checked by the engine. None costs a call here."""
+def build_messages(frame: batches.Send, remote: str, now_ms: int) -> list[Message]:
+    """The messages of a SEND; what they say is checked by the engine. None costs a call here.
+
+    `now_ms` is what relative delays are counted from.
+    """
     try:
         ids = frame.message_ids()
     except ProtocolError as error:
         raise Invalid(str(error), field="id_first") from None
     _check_width(frame.flags, 31, "flag")
     _check_width(frame.born_ms, 63, "born_ms")
+    deliver_at_ms = _times(frame, now_ms)
     return list(
         map(
             Message,
@@ -55,8 +59,33 @@ def build_messages(frame: batches.Send, remote: str) -> list[Message]:
             repeat(1),
             frame.born_ms,
             repeat(remote),
+            deliver_at_ms,
         )
     )
+
+
+def _times(frame: batches.Send, now_ms: int) -> Iterable[int]:
+    """When each message is due: 0 for at once, or where a delay level says it."""
+    if not any(frame.delay_ms) and not any(frame.deliver_at_ms):
+        return repeat(0)
+    times = []
+    rows = zip(frame.delay_levels, frame.delay_ms, frame.deliver_at_ms, strict=True)
+    for index, (level, delay_ms, deliver_at_ms) in enumerate(rows):
+        for field, value in (("delay_ms", delay_ms), ("deliver_at_ms", deliver_at_ms)):
+            if value < 0:
+                raise Invalid(
+                    f"{field} is {value}",
+                    field=f"messages[{index}].{field}",
+                    remedy="give 0 or more milliseconds",
+                )
+        if sum(map(bool, (level, delay_ms, deliver_at_ms))) > 1:
+            raise Invalid(
+                "more than one delay is given",
+                field=f"messages[{index}].delay_ms",
+                remedy="give one of delay_level, delay_ms and deliver_at_ms",
+            )
+        times.append(now_ms + delay_ms if delay_ms else deliver_at_ms)
+    return times
 
 
 def _check_width(values: list[int], bits: int, field: str) -> None:

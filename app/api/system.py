@@ -24,10 +24,14 @@ class Alive(msgspec.Struct):
 
 
 class Readiness(msgspec.Struct):
-    """Whether requests can be served; `problems` names what fails and why."""
+    """Whether requests can be served; `problems` names what fails and why.
+
+    `warnings` names what somebody should see to while everything still works.
+    """
 
     status: Annotated[str, Meta(description="ready, degraded or starting")]
     problems: dict[str, str]
+    warnings: dict[str, str] = {}
 
 
 class About(msgspec.Struct):
@@ -85,7 +89,8 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
         problems["database"] = database.failure
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
-    return Readiness("ready" if health.is_ready else "degraded", problems)
+    status = "ready" if health.is_ready else "degraded"
+    return Readiness(status, problems, health.warnings)
 
 
 @operation("GET", "/healthz", tag=TAG, answer=Alive, example="curl $URL/healthz")

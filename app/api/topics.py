@@ -18,13 +18,24 @@ PAGE_MAX = 200
 
 Queues = Annotated[int, Meta(ge=1, le=1024)]
 Permission = Annotated[int, Meta(description="6 read and write, 4 read, 2 write, 0 neither")]
+RetentionMs = Annotated[
+    int,
+    Meta(
+        description="How long its messages are kept, in ms; 0 for good, null as long as the "
+        "broker's. Longer than the broker's keeps everybody's log files for as long."
+    ),
+]
+TraceSample = Annotated[
+    float,
+    Meta(ge=0, le=1, description="Share of its messages whose hand-outs are traced, 0 to 1."),
+]
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="Items of one page.")]
 Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
 Milliseconds = Annotated[int, Meta(description="Milliseconds since 1970-01-01 UTC.")]
 
 
 class Topic(msgspec.Struct):
-    """A topic's configuration. `promise` null: the broker's default."""
+    """A topic's configuration. What is null is the broker's default."""
 
     name: str
     type: TopicType
@@ -34,6 +45,10 @@ class Topic(msgspec.Struct):
     promise: Promise | None
     system: bool
     created_ms: Milliseconds
+    retention_ms: Annotated[int | None, Meta(description="0: its messages are kept for good.")]
+    trace_sample: Annotated[
+        float | None, Meta(description="Share of its messages whose hand-outs are traced.")
+    ]
 
 
 class QueueStats(msgspec.Struct):
@@ -79,6 +94,8 @@ class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
     write_queues: Queues | UnsetType = UNSET
     permission: Permission = 6
     promise: Promise | None = None
+    retention_ms: RetentionMs | None = None
+    trace_sample: TraceSample | None = None
 
 
 class TopicPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -88,6 +105,8 @@ class TopicPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     write_queues: Queues | UnsetType = UNSET
     permission: Permission | UnsetType = UNSET
     promise: Promise | UnsetType | None = UNSET
+    retention_ms: RetentionMs | UnsetType | None = UNSET
+    trace_sample: TraceSample | UnsetType | None = UNSET
 
 
 def topic_out(config: TopicConfig) -> Topic:
@@ -101,6 +120,8 @@ def topic_out(config: TopicConfig) -> Topic:
         config.promise,
         config.is_system,
         config.created_ms,
+        config.retention_ms,
+        config.trace_sample,
     )
 
 
@@ -164,6 +185,8 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
         write_queues=queues if new.write_queues is UNSET else new.write_queues,
         permission=new.permission,
         promise=new.promise,
+        retention_ms=new.retention_ms,
+        trace_sample=new.trace_sample,
     )
     topics: Topics = call.state.topics
     return topic_out(await topics.create(actor_of(call), config))
@@ -208,7 +231,14 @@ async def change_topic(call: Call[None, TopicPatch]) -> Topic:
     Only what is given changes; a topic keeps its type for life.
     """
     patch = call.body
-    changes = TopicChanges(patch.read_queues, patch.write_queues, patch.permission, patch.promise)
+    changes = TopicChanges(
+        patch.read_queues,
+        patch.write_queues,
+        patch.permission,
+        patch.promise,
+        patch.retention_ms,
+        patch.trace_sample,
+    )
     topics: Topics = call.state.topics
     return topic_out(await topics.change(actor_of(call), call.path("topic"), changes))
 

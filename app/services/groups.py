@@ -1,10 +1,10 @@
-"""Creating, changing and deleting consumer groups, and resetting their offsets, all audited."""
+"""Creating, changing and deleting consumer groups, all audited; `resets.py` moves them."""
 
 import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import GroupConfig, StartAt
+from engine.broker import GroupConfig, Mode, RetryPolicy, StartAt, Strategy
 
 KIND = "group"
 
@@ -16,6 +16,11 @@ class GroupChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     start: StartAt | msgspec.UnsetType = msgspec.UNSET
     consume_enabled: bool | msgspec.UnsetType = msgspec.UNSET
     dead_letters: bool | msgspec.UnsetType = msgspec.UNSET
+    mode: Mode | msgspec.UnsetType = msgspec.UNSET
+    start_at_ms: int | msgspec.UnsetType = msgspec.UNSET
+    retry_policy: RetryPolicy | msgspec.UnsetType = msgspec.UNSET
+    strategy: Strategy | msgspec.UnsetType = msgspec.UNSET
+    rooms: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Groups:
@@ -43,24 +48,22 @@ class Groups:
             change.after = changed = self._host.broker.change_group(name, **given)
         return changed
 
+    async def pause(self, actor: Actor, name: str, topic: str = "") -> GroupConfig:
+        """Hand out nothing more, or nothing of one topic; GroupNotFound, TopicNotFound."""
+        before = self._host.broker.group(name)
+        async with self._audit.change(actor, "group.pause", KIND, name, before=before) as change:
+            change.after = paused = self._host.broker.pause_group(name, topic)
+        return paused
+
+    async def resume(self, actor: Actor, name: str, topic: str = "") -> GroupConfig:
+        """End a pause of the group, or of one topic; GroupNotFound."""
+        before = self._host.broker.group(name)
+        async with self._audit.change(actor, "group.resume", KIND, name, before=before) as change:
+            change.after = resumed = self._host.broker.resume_group(name, topic)
+        return resumed
+
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete a group with its progress; GroupNotFound where there is no such group."""
         before = self._host.broker.group(name)
         async with self._audit.change(actor, "group.delete", KIND, name, before=before):
             self._host.broker.delete_group(name)
-
-    async def reset_offset(
-        self, actor: Actor, group: str, topic: str, queue: int, offset: int
-    ) -> None:
-        """Put a group's progress in one queue at `offset`, as a person decides; audited.
-
-        A consumer that keeps its own place commits through the broker, unaudited.
-        """
-        broker = self._host.broker
-        before = {"topic": topic, "queue": queue}
-        before |= {"offset": broker.committed_offset(group, topic, queue)}
-        async with self._audit.change(
-            actor, "group.reset_offset", KIND, group, before=before
-        ) as change:
-            broker.commit_offset(group, topic, queue, offset)
-            change.after = {"topic": topic, "queue": queue, "offset": offset}

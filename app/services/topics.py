@@ -11,12 +11,14 @@ KIND = "topic"
 
 
 class TopicChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What may be changed of a topic; what is left out stays. `promise` null: the default's."""
+    """What may be changed of a topic; what is left out stays; null: the broker's default."""
 
     read_queues: int | msgspec.UnsetType = msgspec.UNSET
     write_queues: int | msgspec.UnsetType = msgspec.UNSET
     permission: int | msgspec.UnsetType = msgspec.UNSET
     promise: Promise | msgspec.UnsetType | None = msgspec.UNSET
+    retention_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    trace_sample: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Topics:
@@ -62,4 +64,6 @@ def described(config: TopicConfig) -> dict[str, object]:
         "write_queues": config.write_queues,
         "permission": config.permission,
         "promise": config.promise,
+        "retention_ms": config.retention_ms,
+        "trace_sample": config.trace_sample,
     }

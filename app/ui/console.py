@@ -9,6 +9,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from app.host import EngineHost
+from app.services.search import Search
 from app.services.topics import Topics
 from app.ui.assets import Assets
 from app.ui.meter import Meter
@@ -32,7 +33,7 @@ class Console:
         self.started_ms = self.now_ms()
         self.assets = Assets()
         self.templates = Templates(self.assets)
-        self.meter = Meter(self.now_ms)
+        self.meter = Meter(lambda: host.broker.statistics, self.now_ms)
         self.sampler = Sampler(host.broker, self.meter, self.now_ms)
 
         # One thread: pages queue up behind each other, never before the broker's own work.
@@ -49,7 +50,6 @@ class Console:
     @contextlib.asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Listen to the engine and keep the figures fresh for as long as the context is held."""
-        self.broker.events.subscribe(self.meter.hear)
         sampling = asyncio.create_task(self.sampler.run())
         try:
             yield
@@ -65,6 +65,12 @@ def topics_of(request: Request) -> Topics:
     """The audited changes of topics."""
     topics: Topics = request.app.state.topics
     return topics
+
+
+def search_of(request: Request) -> Search:
+    """Who finds messages without holding everybody else up."""
+    search: Search = request.app.state.search
+    return search
 
 
 def client_of(request: Request) -> str:

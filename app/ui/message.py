@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.ui import bodies, pages
 from app.ui.bodies import Body
-from app.ui.console import Console
+from app.ui.console import Console, search_of
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
 from app.ui.templating import segment
 from app.ui.topic_messages import MessageRow, row_of
@@ -82,7 +82,7 @@ async def show(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
     console = pages.console_of(request)
     message = _message(console, request)
-    context = _context(console, request, message)
+    context = _context(console, request, message, await _copies(request, message))
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
 
@@ -90,7 +90,7 @@ async def show(request: Request) -> Response:
 async def by_id(request: Request) -> Response:
     """GET /m/{id}: on to the message with this message id or offset id."""
     text = request.path_params["id"]
-    found = pages.console_of(request).broker.messages_by_id(text)
+    found = await search_of(request).by_id(text)
     if not found:
         raise MessageNotFound(
             f"no message has the id {text}",
@@ -129,7 +129,9 @@ def _message(console: Console, request: Request) -> StoredMessage:
     return console.broker.message(topic, queue, offset)
 
 
-def _context(console: Console, request: Request, message: StoredMessage) -> MessagePage:
+def _context(
+    console: Console, request: Request, message: StoredMessage, copies: list[MessageRow]
+) -> MessagePage:
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     queues = {queue.queue: queue for queue in console.broker.topic_stats(message.topic).queues}
     stats = queues.get(message.queue)
@@ -166,7 +168,7 @@ def _context(console: Console, request: Request, message: StoredMessage) -> Mess
             view=request.query_params.get("view", ""),
             is_all=request.query_params.get("body") == "all",
         ),
-        copies=_copies(console, message),
+        copies=copies,
         min_offset=stats.min_offset if stats else message.offset,
         max_offset=stats.max_offset if stats else message.offset + 1,
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
@@ -205,10 +207,10 @@ def _failure(message: StoredMessage) -> Failure | None:
     )
 
 
-def _copies(console: Console, message: StoredMessage) -> list[MessageRow]:
+async def _copies(request: Request, message: StoredMessage) -> list[MessageRow]:
     """The other records of the same message: what was retried, what was given up on."""
     try:
-        found = console.broker.messages_by_id(message.message_id)
+        found = await search_of(request).by_id(message.message_id)
     except EngineError:
         return []
     others = [other for other in found if other.position != message.position]

@@ -185,9 +185,6 @@ class Sampler:
             await pause.when_due()
         self._histories = histories
         self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth)
-        for name in self._meter.names():
-            self._meter.forget_if_idle(name)
-            await pause.when_due()
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
         found: dict[str, TopicFigures] = {}

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.ui import pages
-from app.ui.console import Console
+from app.ui.console import Console, search_of
 from app.ui.templating import segment
 from app.ui.topic_messages import MessageRow, row_of
 from engine.broker import GroupConfig, TopicConfig
@@ -40,7 +40,7 @@ async def show(request: Request) -> Response:
     key = request.query_params.get("key", "").strip()[:TEXT_MAX]
     if topic and key:
         return _go(f"/topics/{segment(topic)}/messages?by=key&key={segment(key)}")
-    messages = _messages(console, text)
+    messages = await _messages(request, text)
     exact = _exact(console, text) + ([f"/m/{segment(text)}"] if messages else [])
     if len(exact) == 1 and request.query_params.get("format") != "json":
         return _go(exact[0])
@@ -61,9 +61,9 @@ async def show(request: Request) -> Response:
     return await pages.respond(request, "search.html", context, title="Find", section="search")
 
 
-def _messages(console: Console, text: str) -> list[MessageRow]:
+async def _messages(request: Request, text: str) -> list[MessageRow]:
     try:
-        return [row_of(m) for m in console.broker.messages_by_id(text)] if text else []
+        return [row_of(m) for m in await search_of(request).by_id(text)] if text else []
     except EngineError:
         return []  # not the form of an id
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.ui import bodies, browsing, pages
 from app.ui.browsing import Found
-from app.ui.console import Console
+from app.ui.console import Console, search_of
 from app.ui.topic import Head, head_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
@@ -96,7 +96,7 @@ async def show(request: Request) -> Response:
     config = console.broker.topic(request.path_params["topic"])
     search = _search(request)
     stats = console.broker.topic_stats(config.name).queues
-    found = _find(console, config.name, stats, search, request)
+    found = await _find(console, config.name, stats, search, request)
     context = TopicMessages(
         head=head_of(console, config),
         tab="messages",
@@ -132,13 +132,13 @@ def _search(request: Request) -> Search:
     )
 
 
-def _find(
+async def _find(
     console: Console, topic: str, stats: Sequence[QueueStats], search: Search, request: Request
 ) -> Found:
     if search.by == "id":
-        return _by_id(console, topic, search.id)
+        return await _by_id(request, topic, search.id)
     if search.by == "key":
-        return _by_key(console, topic, search.key)
+        return await _by_key(request, topic, search.key)
     size = request.query_params.get("size", "")
     count_max = next((s for s in SIZES if str(s) == size), SIZE_DEFAULT)
     chosen = [queue for queue in stats if str(queue.queue) == search.queue]
@@ -155,9 +155,9 @@ def _find(
     )
 
 
-def _by_id(console: Console, topic: str, text: str) -> Found:
+async def _by_id(request: Request, topic: str, text: str) -> Found:
     try:
-        found = console.broker.messages_by_id(text) if text else []
+        found = await search_of(request).by_id(text) if text else []
     except NotFound:
         found = []
     here = [message for message in found if message.topic == topic]
@@ -166,8 +166,8 @@ def _by_id(console: Console, topic: str, text: str) -> Found:
     return Found(here, len(found), 0, 0, note=note)
 
 
-def _by_key(console: Console, topic: str, key: str) -> Found:
-    found = console.broker.messages_by_key(topic, key, count_max=BY_KEY_MAX) if key else []
+async def _by_key(request: Request, topic: str, key: str) -> Found:
+    found = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX) if key else []
     note = ""
     if len(found) >= BY_KEY_MAX:
         note = f"The newest {BY_KEY_MAX} are shown; the key has more."

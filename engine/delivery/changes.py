@@ -6,6 +6,8 @@ in memory is always what a restart would find. Offsets are written as runs: firs
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from engine.delivery.slot import Move, Phase
 from engine.store.journal import JournalEntry
 
@@ -91,6 +93,13 @@ class CameDue(QueueChange, frozen=True, tag="came_due"):
     runs: Runs
 
 
+class CutOff(QueueChange, frozen=True, tag="cut_off"):
+    """Messages before `first` are gone, `count` of them before the group was done with them."""
+
+    first: int
+    count: int
+
+
 class Restored(QueueChange, frozen=True, tag="restored"):
     """From a snapshot: messages of one slot; `lanes` is empty where there are none."""
 
@@ -127,6 +136,55 @@ class TopicCleared(JournalEntry, frozen=True, tag="topic_cleared"):
     """A topic's progress is forgotten, in all groups, and so are retries that came from it."""
 
     topic: str
+
+
+class MovedQueue(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One queue of a reset; None stands for no progress at all: the group begins as a new one."""
+
+    topic: str
+    queue: int
+    before: int | None
+    after: int | None
+
+
+class Reset(msgspec.Struct, frozen=True, array_like=True):
+    """An offset reset as it was carried out; `number` counts a group's resets from 1.
+
+    `to` says in words where to, `undoes` is the number of the reset that this one took back,
+    `undone_by` that of the one which took this back; 0 for none.
+    """
+
+    number: int
+    at_ms: int
+    to: str
+    queues: list[MovedQueue]
+    undoes: int = 0
+    undone_by: int = 0
+
+
+class GroupReset(JournalEntry, frozen=True, tag="group_reset"):
+    """A group was moved, in all queues of the reset at once; what was outstanding is forgotten.
+
+    Commits of pulling clients do not count there until they have heard of it (ResetSeen).
+    """
+
+    group: str
+    reset: Reset
+
+
+class ResetSeen(QueueChange, frozen=True, tag="reset_seen"):
+    """A pulling client of the group was told that the queue was reset."""
+
+
+class ResetUnseen(QueueChange, frozen=True, tag="reset_unseen"):
+    """From a snapshot: no client of the group has heard yet that the queue was reset."""
+
+
+class ResetKept(JournalEntry, frozen=True, tag="reset_kept"):
+    """From a snapshot: a reset of the past; it moves nothing."""
+
+    group: str
+    reset: Reset
 
 
 def to_runs(offsets: Sequence[int]) -> Runs:

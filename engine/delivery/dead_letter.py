@@ -22,6 +22,7 @@ class Reason(StrEnum):
 
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     REJECTED = "rejected"  # its consumer said that trying again is no use
+    BROADCAST = "broadcast"  # nothing is retried there, and nothing kept
 
 
 def dead_message(

@@ -5,6 +5,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.delivery.broadcast import Broadcasts
 from engine.delivery.changes import GroupCleared, Passed, Settled, TopicCleared, to_runs
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.expire import Expirer
@@ -13,13 +14,19 @@ from engine.delivery.group import GroupCatalog, GroupConfig
 from engine.delivery.hold import Hold, Parked, Wake
 from engine.delivery.inflight import Inflight
 from engine.delivery.ledger import Ledger
+from engine.delivery.locks import Locks
+from engine.delivery.members import Members
 from engine.delivery.offsets import Offsets
-from engine.delivery.progress import Progress
+from engine.delivery.overtake import Overtaker
+from engine.delivery.progress import Progress, owner_of
 from engine.delivery.pull import Pull
 from engine.delivery.receive import Receive
+from engine.delivery.resets import Resets
 from engine.delivery.retry import Levels
 from engine.delivery.slot import Move
 from engine.delivery.sources import Sources, readable_topic
+from engine.delivery.start import Starts
+from engine.errors import Paused
 from engine.events import Events
 from engine.intake import Intake
 from engine.message import StoredMessage
@@ -33,7 +40,8 @@ from engine.topic.names import retry_topic
 class Desk:
     """Build it before the journal is loaded, `start` it after recovery.
 
-    Its parts are public: `groups`, `receives`, `inflight`, `failures`, `pulls`, `offsets`, `hold`.
+    Its parts are public: `groups`, `receives`, `inflight`, `failures`, `pulls`, `offsets`,
+    `resets`, `hold`, `members`, `broadcasts`.
     """
 
     def __init__(
@@ -44,6 +52,7 @@ class Desk:
         intake: Intake,
         catalog: Catalog,
         groups: GroupCatalog,
+        locks: Locks,
         levels: Levels,
         clock: Clock,
         events: Events,
@@ -54,25 +63,59 @@ class Desk:
         self._deadlines = Deadlines()
         self.groups = groups
         self.ledger = Ledger(store.journal, self._deadlines, window=config.inflight_max)
-        self.sources = Sources(groups, catalog, self.ledger, store)
-        self.receives = Receive(store, catalog, self.ledger, self.sources, clock, events)
-        self.inflight = Inflight(self.ledger, groups, clock, events)
+        self.broadcasts = Broadcasts(
+            self.ledger,
+            groups,
+            clock,
+            clients_max=config.broadcast_clients_max,
+            timeout_s=config.broadcast_client_timeout_s,
+        )
+        starts = Starts(store, recent_bytes=config.recent_bytes)
+        self.sources = Sources(groups, catalog, self.ledger, store, self.broadcasts, starts)
+        self.overtaker = Overtaker(store, self.ledger, clock, events)
+        self.receives = Receive(
+            store, catalog, self.ledger, self.sources, self.overtaker, clock, events
+        )
+        self.inflight = Inflight(self.ledger, groups, self.broadcasts, clock, events)
         self.failures = Failures(
             store, intake, catalog, self.ledger, self.inflight, groups, levels, clock, events
         )
-        self.pulls = Pull(store, catalog, groups)
-        self.offsets = Offsets(store, catalog, groups, self.ledger, clock)
+        wanted = self.sources.wanted
+        self.pulls = Pull(store, catalog, groups, self.ledger, clock, events, wanted)
+        self.offsets = Offsets(
+            store, catalog, groups, self.ledger, clock, self.broadcasts, starts, wanted
+        )
         self.hold = Hold(
             store,
             self.receives,
             total_max=config.parked_max,
             per_key_max=config.parked_per_key_max,
         )
+        self.members = Members(
+            groups,
+            catalog,
+            clock,
+            events,
+            timeout_s=config.member_timeout_s,
+            members_max=config.members_max,
+        )
+        self.locks = locks
+        self.resets = Resets(
+            store,
+            catalog,
+            groups,
+            self.ledger,
+            self.offsets,
+            starts,
+            clock,
+            events,
+            self.hold.queue_reset,
+        )
         self._expirer = Expirer(self._deadlines, self.ledger, self.failures, clock)
 
     def services(self) -> list[Service]:
         """What has to be ticked."""
-        return [self._expirer]
+        return [self._expirer, self.overtaker, self.members, self.broadcasts, self.locks]
 
     def replayed(self, message: StoredMessage) -> None:
         """During recovery, for every record that has a source."""
@@ -83,7 +126,7 @@ class Desk:
         self.ledger.start(self._clock.now_ms())
         groups, topics = self.ledger.names()
         for group in sorted(groups):
-            if self.groups.find(group) is None:
+            if self.groups.find(owner_of(group)) is None:
                 self.ledger.write(GroupCleared(group))
         for topic in sorted(topics):
             if self._catalog.find(topic) is None and not self._is_own(topic, groups):
@@ -91,13 +134,27 @@ class Desk:
         for group in sorted(groups):
             for progress in self.ledger.of_group(group):
                 self._draw_back(progress)
+        self.broadcasts.start(self.ledger.names()[0])
+        self.broadcasts.is_connected = self.members.is_connected
+        self.broadcasts.on_forgotten = lambda name: self.hold.groups_changed([name])
+        self.members.on_sign = self.broadcasts.seen
+        self.members.on_goodbye = self.locks.unlock_all
         self.ledger.on_ready = self._ready
         self._deadlines.on_first = self._expirer.wake
         self._store.on_visible.append(self.hold.arrived)
 
-    def park_receive(self, group: str, topics: Mapping[str, str], wake: Wake) -> Parked:
-        """Wait until a receive of these may find something; see `Hold.park_receive`."""
-        return self.hold.park_receive(group, self.sources.of(group, topics), wake)
+    def park_receive(
+        self, group: str, topics: Mapping[str, str], wake: Wake, client: str = ""
+    ) -> Parked:
+        """Wait until a receive of these may find something; see `Hold.park_receive`.
+
+        In a group that is paused this means its end: no error, though a receive raises Paused.
+        """
+        try:
+            sources = self.sources.of(group, topics, client)
+        except Paused:
+            return self.hold.park_receive(group, (), wake)
+        return self.hold.park_receive(sources[0].progress.group, sources, wake)
 
     def park_pull(self, topic: str, queue: int, offset: int, expression: str, wake: Wake) -> Parked:
         """Wait for a message at or past `offset` that may match; see `Hold.park_pull`."""
@@ -107,16 +164,37 @@ class Desk:
     def change_group(self, name: str, /, **changes: Any) -> GroupConfig:
         """Change a group's settings; raises GroupNotFound, Invalid."""
         changed = self.groups.change(name, **changes)
-        self.hold.group_changed(name)
+        self.hold.groups_changed(self.broadcasts.names(name))
         return changed
+
+    def pause(self, name: str, topic: str = "") -> GroupConfig:
+        """Hand out nothing more to a group, or nothing of one topic; in flight stays in flight."""
+        if not topic:
+            return self.change_group(name, consume_enabled=False)
+        self._catalog.get(topic)
+        paused = {*self.groups.get(name).paused_topics, topic}
+        return self.change_group(name, paused_topics=tuple(sorted(paused)))
+
+    def resume(self, name: str, topic: str = "") -> GroupConfig:
+        """End a pause of the group, or of one topic; all who wait are woken."""
+        if not topic:
+            return self.change_group(name, consume_enabled=True)
+        left = set(self.groups.get(name).paused_topics) - {topic}
+        return self.change_group(name, paused_topics=tuple(sorted(left)))
 
     def delete_group(self, name: str) -> None:
         """Delete a group and its progress; its retry and dead-letter topics are the caller's."""
         self.groups.get(name)
-        self.ledger.write(GroupCleared(name))
+        names = self.broadcasts.names(name)
+        for each in names:
+            self.ledger.write(GroupCleared(each))
+        self.locks.forget(name)
         self.groups.delete(name)
         self.receives.forget(name)
-        self.hold.group_changed(name)
+        self.sources.wanted.forget_group(name)
+        self.members.forget(name)
+        self.broadcasts.forget(name)
+        self.hold.groups_changed(names)
 
     def farewell(self, topic: str) -> Sequence[JournalEntry]:
         """What is to be journalled along with a topic's deletion, before `forget_topic`."""
@@ -125,6 +203,7 @@ class Desk:
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: forget every group's progress in it and wake who waits on it."""
         self.ledger.apply(TopicCleared(topic))
+        self.sources.wanted.forget_topic(topic)
         self.hold.topic_gone(topic)
 
     def groups_of(self, topic: str) -> Sequence[str]:

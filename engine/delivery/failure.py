@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.clock import Clock
+from engine.delivery.broadcast import is_broadcast
 from engine.delivery.changes import Kept, SentBack, Settled, to_runs
 from engine.delivery.dead_letter import Reason, dead_message
 from engine.delivery.deadlines import Due
@@ -16,6 +17,7 @@ from engine.delivery.group import GroupCatalog, GroupConfig
 from engine.delivery.inflight import Inflight
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OrderLanes
+from engine.delivery.policy import exact_wait_ms
 from engine.delivery.progress import Progress
 from engine.delivery.reading import find_entries, fit, read_offsets
 from engine.delivery.retry import (
@@ -35,7 +37,7 @@ from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
-from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 EXPIRED = "the invisible time ran out before the message was acknowledged"
 SOURCE_PARTS = 5
@@ -107,7 +109,7 @@ class Failures:
     def expire(self, dues: Iterable[Due]) -> None:
         """Deal with hand-outs whose time ran out: their messages may be received again at once."""
         for progress, batch in dues:
-            config = self._groups.find(progress.group)
+            config = self._groups.find(progress.owner)
             if config is not None:
                 failure = Failure(EXPIRED, batch.slot.client, batch.slot.serial)
                 self.fail(
@@ -163,7 +165,7 @@ class Failures:
             progress,
             [offset],
             Move.GIVE_UP if is_dead else Move.RETRY,
-            delayed=int(message.topic == SCHEDULE_TOPIC),
+            delayed=int(message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)),
             direct=int(message.topic.startswith(RETRY_PREFIX)),
             record_end=message.position + message.size_bytes,
         )
@@ -220,6 +222,8 @@ class Failures:
         progress: Progress | None = None,
     ) -> Plan:
         offset, failure, level, delay_ms = failed
+        if progress is not None and is_broadcast(progress.group):
+            return _broadcast_plan(failed, attempt, retry_max)
         is_rejected = level is not None and level < 0
         if is_rejected or is_exhausted(attempt, retry_max):
             reason = Reason.REJECTED if is_rejected else Reason.ATTEMPTS_EXHAUSTED
@@ -229,13 +233,16 @@ class Failures:
                 else None
             )
             return Plan(offset, Move.GIVE_UP, message, attempt, 0, failure, reason)
+        exact_ms = None
         if level is None:
-            level = ladder_level(attempt)
-        wait_ms = self._levels.delay_ms(level)
+            exact_ms = exact_wait_ms(group.retry_policy, attempt)
+            level = ladder_level(attempt) if exact_ms is None else 0
+        wait_ms = self._levels.delay_ms(level) if exact_ms is None else exact_ms
         if progress is not None and _keeps_place(progress, offset):
-            exact_ms = wait_ms if delay_ms is None else delay_ms
-            return Plan(offset, Move.KEEP, None, attempt, exact_ms, failure)
-        message = retry_message(group.name, stored, attempt, level, failure)
+            kept_ms = wait_ms if delay_ms is None else delay_ms
+            return Plan(offset, Move.KEEP, None, attempt, kept_ms, failure)
+        deliver_at_ms = self._clock.now_ms() + exact_ms if exact_ms else 0
+        message = retry_message(group.name, stored, attempt, level, failure, deliver_at_ms)
         return Plan(offset, Move.RETRY, message, attempt, wait_ms, failure)
 
     # -- carrying out ----------------------------------------------------------------------------
@@ -248,7 +255,7 @@ class Failures:
         place = (progress.group, progress.topic, progress.queue)
         for wait_ms, offsets in waits.items():
             self._ledger.write(Kept(*place, to_runs(offsets), now_ms + wait_ms))
-        self._tell(*place, plans)
+        self._tell(progress.owner, progress.topic, progress.queue, plans)
 
     def _move(self, progress: Progress, plans: Sequence[Plan]) -> None:
         messages = [plan.message for plan in plans if plan.message is not None]
@@ -266,7 +273,7 @@ class Failures:
             if chosen:
                 offsets = [plan.offset for plan in chosen]
                 self._settle(progress, offsets, move, *_retry_kinds(chosen), record_end=end)
-        self._tell(progress.group, progress.topic, progress.queue, plans)
+        self._tell(progress.owner, progress.topic, progress.queue, plans)
 
     def _move_apart(self, progress: Progress, plans: Sequence[Plan]) -> None:
         """One of them cannot be written as it is: each for itself, and that one stays in place.
@@ -304,8 +311,26 @@ class Failures:
                 self._events.emit(Dead(now_ms, *place, plan.reason or "", client))
             else:
                 self._events.emit(
-                    Retried(now_ms, *place, plan.attempt + 1, plan.wait_ms, client, error)
+                    Retried(
+                        now_ms,
+                        *place,
+                        plan.attempt + 1,
+                        plan.wait_ms,
+                        client,
+                        error,
+                        plan.failure.error is EXPIRED,
+                    )
                 )
+
+
+def _broadcast_plan(failed: Failed, attempt: int, retry_max: int) -> Plan:
+    """Nothing of a broadcast is retried: what a client fails with is dropped.
+
+    A hand-out that ran out stays with its client, who may have died with it, up to `retry_max`.
+    """
+    if failed.failure.error is EXPIRED and not is_exhausted(attempt, retry_max):
+        return Plan(failed.offset, Move.KEEP, None, attempt, 0, failed.failure)
+    return Plan(failed.offset, Move.GIVE_UP, None, attempt, 0, failed.failure, Reason.BROADCAST)
 
 
 def _keeps_place(progress: Progress, offset: int) -> bool:

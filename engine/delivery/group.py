@@ -10,28 +10,45 @@ from typing import Any
 
 import msgspec
 
+from engine.delivery.policy import Ladder, RetryPolicy, check_policy
+from engine.delivery.rebalance import Strategy
+from engine.delivery.start import StartAt
 from engine.errors import Conflict, GroupNotFound, Invalid, Refused
 from engine.store.journal import Journal, JournalEntry
-from engine.topic.names import check_group_name
+from engine.topic.names import check_group_name, check_topic_name
 
 RETRY_MAX_LIMIT = 10_000
+PAUSED_TOPICS_MAX = 64
+ROOMS_MAX = 64
+ROOM_CHARS_MAX = 64
+TIME_MS_MAX = 253_402_300_799_999
 
 
-class StartAt(StrEnum):
-    """Where a group begins in a topic that it has not consumed yet."""
+class Mode(StrEnum):
+    """Whether the clients of a group share its messages, or each gets all of them."""
 
-    EARLIEST = "earliest"
-    LATEST = "latest"
+    CLUSTERING = "clustering"
+    BROADCAST = "broadcast"
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
-    """Settings of a group; `retry_max` counts retries after the first delivery."""
+    """Settings of a group; `retry_max` counts retries after the first delivery.
+
+    `start_at_ms` (ms since 1970 UTC) is meant by StartAt.TIME only. `paused_topics` are not
+    handed out while the others are. `rooms` are meant by Strategy.MACHINE_ROOM only.
+    """
 
     name: str
     retry_max: int = 16
     start: StartAt = StartAt.EARLIEST
     consume_enabled: bool = True
     dead_letters: bool = True  # without them, what used up its attempts is dropped
+    mode: Mode = Mode.CLUSTERING
+    start_at_ms: int = 0
+    retry_policy: RetryPolicy = Ladder()
+    strategy: Strategy = Strategy.AVERAGE
+    rooms: tuple[str, ...] = ()
+    paused_topics: tuple[str, ...] = ()
 
 
 class GroupSet(JournalEntry, frozen=True, tag="group_set"):
@@ -107,6 +124,8 @@ class GroupCatalog:
         unknown = sorted(set(changes) - set(config.__struct_fields__) | {"name"} & set(changes))
         if unknown:
             raise Invalid(f"a group has no changeable {unknown[0]!r}", field=unknown[0])
+        if changes.get("start", StartAt.TIME) is not StartAt.TIME:
+            changes.setdefault("start_at_ms", 0)
         changed = msgspec.structs.replace(config, **changes)
         check_group(changed)
         if changed != config:
@@ -139,15 +158,64 @@ class GroupCatalog:
 def check_group(config: GroupConfig) -> None:
     """Raises Invalid, naming the field, unless every setting is one that a group can have."""
     check_group_name(config.name, field="name")
-    if not isinstance(config.start, StartAt):
-        raise Invalid(
-            f"a group cannot start at {config.start!r}",
-            field="start",
-            remedy="choose earliest or latest",
-        )
+    _check_choice(config.mode, Mode, "mode")
+    _check_choice(config.strategy, Strategy, "strategy")
+    _check_start(config)
     if not 0 <= config.retry_max <= RETRY_MAX_LIMIT:
         raise Invalid(
             f"retry_max is {config.retry_max}",
             field="retry_max",
             remedy=f"choose 0 to {RETRY_MAX_LIMIT}",
         )
+    check_policy(config.retry_policy)
+    _check_rooms(config)
+    _check_count(config.paused_topics, "paused_topics", PAUSED_TOPICS_MAX)
+    for topic in config.paused_topics:
+        check_topic_name(topic, field="paused_topics")
+
+
+def _check_start(config: GroupConfig) -> None:
+    _check_choice(config.start, StartAt, "start")
+    if not 0 <= config.start_at_ms <= TIME_MS_MAX:
+        raise Invalid(
+            f"start_at_ms is {config.start_at_ms}",
+            field="start_at_ms",
+            remedy=f"give ms since 1970 UTC, at most {TIME_MS_MAX} (the year 9999)",
+        )
+    if (config.start is StartAt.TIME) != (config.start_at_ms > 0):
+        raise Invalid(
+            f"the group starts at {config.start} with a time of {config.start_at_ms} ms",
+            field="start_at_ms",
+            remedy="give start_at_ms (ms since 1970 UTC) together with the start time, else 0",
+        )
+
+
+def _check_rooms(config: GroupConfig) -> None:
+    _check_count(config.rooms, "rooms", ROOMS_MAX)
+    for room in config.rooms:
+        if not (0 < len(room) <= ROOM_CHARS_MAX and room.isprintable()) or "@" in room:
+            raise Invalid(
+                f"a room is called {room!r}",
+                field="rooms",
+                remedy=f"a room has 1 to {ROOM_CHARS_MAX} printable characters and no @",
+            )
+    if config.strategy is Strategy.MACHINE_ROOM and not config.rooms:
+        raise Invalid(
+            "no rooms are given for the strategy machine_room",
+            field="rooms",
+            remedy='name the rooms whose brokers, called "room@name", are consumed from',
+        )
+
+
+def _check_choice(value: object, kind: type[StrEnum], field: str) -> None:
+    if not isinstance(value, kind):
+        raise Invalid(
+            f"{field} is {value!r}",
+            field=field,
+            remedy=f"choose {' or '.join(item.value for item in kind)}",
+        )
+
+
+def _check_count(values: tuple[str, ...], field: str, most: int) -> None:
+    if len(values) > most:
+        raise Invalid(f"{len(values)} {field}", field=field, remedy=f"name at most {most}")

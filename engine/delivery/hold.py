@@ -6,7 +6,7 @@ is one-shot, and a wake is never lost: a woken receive that goes away passes it 
 wait is the door's affair; nothing here looks at a clock.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -95,6 +95,7 @@ class Hold:
         self._per_key_max = per_key_max
         self._receives: dict[str, dict[str, dict[Filter, Waiting]]] = {}  # topic, group, filter
         self._group_counts: dict[str, int] = {}
+        self._paused: dict[str, Waiting] = {}  # by group: who waits for the end of its pause
         self._pulls: dict[tuple[str, int], dict[ParkedPull, None]] = {}
         self._count = 0
 
@@ -106,7 +107,8 @@ class Hold:
     def park_receive(self, group: str, sources: Sequence[Source], wake: Wake) -> ParkedReceive:
         """Wait until there may be something in `sources`; raises Busy when too many wait.
 
-        Where there is something at once, `wake` is called before this returns.
+        Where there is something at once, `wake` is called before this returns. Without `sources`
+        the group is paused: `wake` comes when it is changed.
         """
         parked = ParkedReceive(self, group, sources, wake)
         if any(map(self._work.has_work, sources)):
@@ -116,6 +118,8 @@ class Hold:
         for topic, match in parked.topics.items():
             by_filter = self._receives.setdefault(topic, {}).setdefault(group, {})
             by_filter.setdefault(match, {})[parked] = None
+        if not parked.topics:
+            self._paused.setdefault(group, {})[parked] = None
         self._group_counts[group] = self._group_counts.get(group, 0) + 1
         self._count += 1
         return parked
@@ -192,10 +196,23 @@ class Hold:
                 self.leave_pull(parked)
                 parked.fire()
 
-    def group_changed(self, group: str) -> None:
-        """Wake everybody of a group that was changed or deleted, for the same reason."""
-        for topic in [topic for topic, groups in self._receives.items() if group in groups]:
-            self.ready(group, topic, self._total_max)
+    def queue_reset(self, topic: str, queue: int) -> None:
+        """Wake every pull on a queue in which a group was moved: one of them may be of it."""
+        for parked in list(self._pulls.get((topic, queue), ())):
+            self.leave_pull(parked)
+            parked.fire()
+
+    def groups_changed(self, names: Iterable[str]) -> None:
+        """Wake everybody of groups that were changed or deleted, for the same reason."""
+        changed = {name for name in names if name in self._group_counts}
+        if not changed:
+            return
+        for topic, groups in list(self._receives.items()):
+            for name in changed & groups.keys():
+                self.ready(name, topic, self._total_max)
+        for name in changed:
+            for parked in list(self._paused.get(name, ())):
+                self._wake(parked)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -214,6 +231,11 @@ class Hold:
             parked.fire()
 
     def _unlist(self, parked: ParkedReceive) -> None:
+        paused = self._paused.get(parked.group)
+        if paused is not None and parked in paused:
+            del paused[parked]
+            if not paused:
+                del self._paused[parked.group]
         for topic, match in parked.topics.items():
             by_group = self._receives[topic]
             by_filter = by_group[parked.group]

@@ -7,25 +7,35 @@ each queue. A receipt is current until its message is done or handed out again.
 from collections.abc import Iterator, Sequence
 
 from engine.clock import Clock
+from engine.delivery.broadcast import Broadcasts, progress_name
 from engine.delivery.changes import HeldLonger, PutBack, Settled, to_runs
-from engine.delivery.group import GroupCatalog
+from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import Progress
 from engine.delivery.receive import invisible_ms
 from engine.delivery.slot import Move, Slot
 from engine.delivery.values import AckResult, Extended, Receipt
 from engine.errors import Invalid
-from engine.events import Acked, Events
+from engine.events import Acked, Events, Returned
 
 RECEIPTS_MAX = 4096
+Checked = tuple[list[AckResult], list[tuple[Progress, list[int]]]]
 DONE, ALREADY, STALE = AckResult.DONE, AckResult.ALREADY, AckResult.STALE
 
 
 class Inflight:
     """Raises GroupNotFound, and Invalid for more than 4,096 receipts; never waits."""
 
-    def __init__(self, ledger: Ledger, groups: GroupCatalog, clock: Clock, events: Events) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        groups: GroupCatalog,
+        broadcasts: Broadcasts,
+        clock: Clock,
+        events: Events,
+    ) -> None:
         self._ledger = ledger
+        self._broadcasts = broadcasts
         self._groups = groups
         self._clock = clock
         self._events = events
@@ -34,10 +44,10 @@ class Inflight:
         """Mark messages as done; a result for each receipt, in the order given."""
         results, current = self.check(group, receipts)
         for progress, offsets in current:
-            place = (group, progress.topic, progress.queue)
-            self._ledger.write(Settled(*place, to_runs(offsets), Move.ACK))
+            place = (progress.topic, progress.queue)
+            self._ledger.write(Settled(progress.group, *place, to_runs(offsets), Move.ACK))
             if self._events.is_heard:
-                self._events.emit(Acked(self._clock.now_ms(), *place, tuple(offsets)))
+                self._events.emit(Acked(self._clock.now_ms(), group, *place, tuple(offsets)))
         return results
 
     def extend(self, group: str, receipts: Sequence[Receipt], invisible_s: float) -> list[Extended]:
@@ -45,7 +55,7 @@ class Inflight:
         until_ms = self._clock.now_ms() + invisible_ms(invisible_s)
         results, current = self.check(group, receipts)
         for progress, offsets in current:
-            place = (group, progress.topic, progress.queue)
+            place = (progress.group, progress.topic, progress.queue)
             self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms))
         return [Extended(result, until_ms if result is DONE else 0) for result in results]
 
@@ -53,30 +63,50 @@ class Inflight:
         """Put messages back unused: they are handed out again, and no attempt is counted."""
         results, current = self.check(group, receipts)
         for progress, offsets in current:
-            place = (group, progress.topic, progress.queue)
-            self._ledger.write(PutBack(*place, to_runs(offsets)))
+            place = (progress.topic, progress.queue)
+            self._ledger.write(PutBack(progress.group, *place, to_runs(offsets)))
+            if self._events.is_heard:
+                self._events.emit(Returned(self._clock.now_ms(), group, *place, tuple(offsets)))
         return results
 
     def held(self, group: str, client: str) -> list[Receipt]:
         """Receipts of everything that is in this client's hands, by topic, queue and offset."""
-        self._groups.get(group)
+        config = self._groups.get(group)
+        name = progress_name(group, client) if config.mode is Mode.BROADCAST else group
         return [
             Receipt(progress.topic, progress.queue, offset, progress.slots[offset].serial)
-            for progress in self._ledger.of_group(group)
+            for progress in self._ledger.of_group(name)
             for offset in sorted(_held_by(progress, client))
         ]
 
-    def check(
-        self, group: str, receipts: Sequence[Receipt]
-    ) -> tuple[list[AckResult], list[tuple[Progress, list[int]]]]:
+    def check(self, group: str, receipts: Sequence[Receipt]) -> Checked:
         """A result for each receipt; and the current ones by queue, ascending, without doubles."""
-        self._groups.get(group)
+        config = self._groups.get(group)
         if len(receipts) > RECEIPTS_MAX:
             raise Invalid(
                 f"{len(receipts)} receipts in one call, {RECEIPTS_MAX} is the most",
                 field="receipts",
                 remedy="split them",
             )
+        if config.mode is Mode.BROADCAST:
+            return self._check_each(group, receipts)
+        return self._check(group, receipts)
+
+    def _check_each(self, group: str, receipts: Sequence[Receipt]) -> Checked:
+        """The same where every client has progress of its own; a receipt does not say whose."""
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(self._broadcasts.holders(group, receipts)):
+            places.setdefault(name, []).append(place)
+        results = [STALE] * len(receipts)
+        current: list[tuple[Progress, list[int]]] = []
+        for name, chosen in places.items():
+            found, queues = self._check(name, [receipts[place] for place in chosen])
+            current += queues
+            for place, result in zip(chosen, found, strict=True):
+                results[place] = result
+        return results, current
+
+    def _check(self, group: str, receipts: Sequence[Receipt]) -> Checked:
         results: list[AckResult] = []
         by_queue: dict[tuple[str, int], tuple[Progress, dict[int, None]]] = {}
         progress: Progress | None = None

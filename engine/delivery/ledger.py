@@ -13,13 +13,18 @@ import msgspec
 from engine.delivery.changes import (
     CameDue,
     Committed,
+    CutOff,
     GroupCleared,
+    GroupReset,
     HandedOut,
     HeldLonger,
     Kept,
     Passed,
     PutBack,
     QueueChange,
+    ResetKept,
+    ResetSeen,
+    ResetUnseen,
     Restored,
     SentBack,
     SerialUsed,
@@ -29,7 +34,8 @@ from engine.delivery.changes import (
 )
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.order import OPEN_LANE, TopicLanes
-from engine.delivery.progress import Progress
+from engine.delivery.progress import Progress, owner_of
+from engine.delivery.reset_history import ResetHistory
 from engine.delivery.slot import Move
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import RETRY_PREFIX
@@ -60,6 +66,7 @@ class Ledger:
         self.on_ready: OnReady = _nobody
         self._groups: dict[str, dict[tuple[str, int], Progress]] = {}
         self._retries: dict[str, RetryCount] = {}
+        self.resets = ResetHistory()
         self._serial = 0
         self._appliers: dict[type[JournalEntry], Callable[[Any], None]] = {
             Passed: self._passed,
@@ -70,11 +77,16 @@ class Ledger:
             Kept: self._kept,
             PutBack: self._put_back,
             CameDue: self._came_due,
+            CutOff: self._cut_off,
             Restored: self._restored,
             SentBack: self._sent_back,
             SerialUsed: self._serial_used,
             GroupCleared: self._group_cleared,
             TopicCleared: self._topic_cleared,
+            GroupReset: self._group_reset,
+            ResetSeen: self._reset_seen,
+            ResetUnseen: self._reset_unseen,
+            ResetKept: self._reset_kept,
         }
         journal.register(tuple(self._appliers), self.apply, self._snapshot)
 
@@ -103,6 +115,10 @@ class Ledger:
         queues = self._groups.get(group, {})
         return [queues[key] for key in sorted(queues)]
 
+    def every(self) -> list[Progress]:
+        """All progress of all groups, as it is now."""
+        return [progress for queues in self._groups.values() for progress in queues.values()]
+
     def has_topic(self, group: str, topic: str) -> bool:
         """Whether the group has consumed from any queue of a topic."""
         return any(name == topic for name, _ in self._groups.get(group, ()))
@@ -114,9 +130,11 @@ class Ledger:
     def groups_of(self, topic: str) -> list[str]:
         """Groups with progress in a topic, by name."""
         return sorted(
-            group
-            for group, queues in self._groups.items()
-            if any(name == topic for name, _ in queues)
+            {
+                owner_of(group)
+                for group, queues in self._groups.items()
+                if any(name == topic for name, _ in queues)
+            }
         )
 
     def retries(self, group: str) -> RetryCount:
@@ -151,6 +169,7 @@ class Ledger:
 
     def _handed_out(self, change: HandedOut) -> None:
         progress = self._ensure(change)
+        progress.is_reset_unseen = False  # whoever receives goes on from the new place
         for batch in progress.hand_out(change):
             self._deadlines.add(progress, batch)
         if change.serial > self._serial:
@@ -201,6 +220,15 @@ class Ledger:
                 lane = progress.lanes.bucket(offset) if progress.lanes is not None else OPEN_LANE
                 self.on_ready(progress.group, lane or progress.topic, 1)
 
+    def _cut_off(self, change: CutOff) -> None:
+        progress = self._ensure(change)
+        progress.expired += change.count
+        was_full = not self.has_room(progress)
+        freed = progress.settle(progress.overtaken(change.first), Move.DROP)
+        progress.cursor = max(progress.cursor, change.first)
+        if freed or was_full:
+            self.on_ready(change.group, change.topic, max(1, len(freed)))
+
     def _restored(self, change: Restored) -> None:
         progress = self._ensure(change)
         batch = progress.restore(change)
@@ -220,12 +248,14 @@ class Ledger:
 
     def _group_cleared(self, change: GroupCleared) -> None:
         self._retries.pop(change.group, None)
+        self.resets.forget_group(change.group)
         for progress in self._groups.pop(change.group, {}).values():
             progress.restart(progress.cursor)
 
     def _topic_cleared(self, change: TopicCleared) -> None:
         if change.topic.startswith(RETRY_PREFIX):
             self._retries.pop(change.topic.removeprefix(RETRY_PREFIX), None)
+        self.resets.forget_topic(change.topic)
         for queues in self._groups.values():
             for key in [key for key in queues if key[0] == change.topic]:
                 progress = queues.pop(key)
@@ -236,6 +266,35 @@ class Ledger:
                     progress.settle(dropped, Move.DROP)
                     self.on_ready(progress.group, progress.topic, len(dropped))
 
+    def _group_reset(self, change: GroupReset) -> None:
+        group, queues = change.group, self._groups.setdefault(change.group, {})
+        for moved in change.reset.queues:
+            key = (moved.topic, moved.queue)
+            if moved.after is None:
+                gone = queues.pop(key, None)
+                if gone is not None:
+                    gone.restart(gone.cursor)
+                continue
+            progress = queues.get(key)
+            if progress is None:
+                progress = queues[key] = Progress(group, *key)
+            progress.restart(moved.after)
+            progress.is_reset_unseen = True
+        self.resets.add(group, change.reset)
+        for topic in {each.topic: None for each in change.reset.queues}:
+            self.on_ready(group, topic, self.window)
+
+    def _reset_seen(self, change: ResetSeen) -> None:
+        progress = self._find(change)
+        if progress is not None:
+            progress.is_reset_unseen = False
+
+    def _reset_unseen(self, change: ResetUnseen) -> None:
+        self._ensure(change).is_reset_unseen = True
+
+    def _reset_kept(self, change: ResetKept) -> None:
+        self.resets.add(change.group, change.reset)
+
     # -- the snapshot ----------------------------------------------------------------------------
 
     def _snapshot(self) -> Iterator[JournalEntry]:
@@ -245,3 +304,5 @@ class Ledger:
         for queues in self._groups.values():
             for progress in queues.values():
                 yield from progress.snapshot()
+        for group, reset in self.resets.everything():
+            yield ResetKept(group, reset)

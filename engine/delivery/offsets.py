@@ -1,11 +1,16 @@
 """Offsets that are set and asked for, and how far a group is behind."""
 
+from collections.abc import Iterable
+
 from engine.clock import Clock
+from engine.delivery.broadcast import Broadcasts, progress_name
 from engine.delivery.changes import Committed
-from engine.delivery.group import GroupCatalog
+from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import Progress
-from engine.delivery.values import GroupLag, QueueLag
+from engine.delivery.start import Starts
+from engine.delivery.values import Counts, GroupLag, QueueLag
+from engine.delivery.wanted import Wanted
 from engine.errors import Invalid, QueueNotFound
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -24,21 +29,67 @@ class Offsets:
         groups: GroupCatalog,
         ledger: Ledger,
         clock: Clock,
+        broadcasts: Broadcasts,
+        starts: Starts,
+        wanted: Wanted,
     ) -> None:
+        self._wanted = wanted
+        self._broadcasts = broadcasts
+        self._starts = starts
         self._store = store
         self._catalog = catalog
         self._groups = groups
         self._ledger = ledger
         self._clock = clock
 
-    def commit(self, group: str, topic: str, queue: int, offset: int) -> None:
-        """Set a group's progress in a queue to any offset, also backwards.
+    def commit(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
+        """Set a group's progress in a queue to any offset, also backwards; whether that counts.
 
-        What was handed out from the queue is forgotten; its receipts are stale. Creates the
-        group if that is allowed. Raises GroupNotFound, TopicNotFound, QueueNotFound, Invalid.
+        It does not after a reset of the queue, until a client of the group pulled from there and
+        was told. What was handed out from the queue is forgotten; its receipts are stale. Creates
+        the group if allowed. `client` names whose progress it is where the group broadcasts.
+        Raises GroupNotFound, TopicNotFound, QueueNotFound, Invalid.
         """
         if offset < 0:
             raise Invalid(f"offset is {offset}", field="offset", remedy="choose 0 or more")
+        self._check_queue(topic, queue)
+        name = self._broadcasts.name_of(self._groups.ensure(group), client)
+        progress = self._ledger.find(name, topic, queue)
+        if progress is not None and progress.is_reset_unseen:
+            return False
+        self._ledger.write(Committed(name, topic, queue, offset))
+        return True
+
+    def committed(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
+        """The offset before which everything is done; None where the group never consumed.
+
+        In a broadcast group that of `client`, else of the one that is the furthest behind.
+        """
+        names = [progress_name(group, client)] if client else self._names(group)
+        found = [self._ledger.find(name, topic, queue) for name in names]
+        return min((each.floor for each in found if each is not None), default=None)
+
+    def start(self, group: str, topic: str, queue: int) -> int:
+        """Where a pulling client begins in a queue without a committed offset: as the group says.
+
+        In the group's own retry topic, and in a queue that was added to a topic under consumption,
+        that is the beginning. Raises GroupNotFound, TopicNotFound, QueueNotFound.
+        """
+        config = self._groups.get(group)
+        self._check_queue(topic, queue)
+        has_begun = any(self._ledger.has_topic(name, topic) for name in self._names(group))
+        if has_begun or topic == retry_topic(group):
+            return self._store.bounds(topic, queue)[0]
+        return self._starts.pulled(config.start, config.start_at_ms, topic, queue)
+
+    def _names(self, group: str) -> list[str]:
+        """Under which names there is progress of a group: its own, or that of its clients."""
+        config = self._groups.find(group)
+        if config is None or config.mode is Mode.CLUSTERING:
+            return [group]
+        return self._broadcasts.names(group)[1:]
+
+    def _check_queue(self, topic: str, queue: int) -> None:
         config = self._catalog.get(topic)
         if not 0 <= queue < config.read_queues:
             raise QueueNotFound(
@@ -46,34 +97,38 @@ class Offsets:
                 field="queue",
                 remedy=f"choose 0 to {config.read_queues - 1}",
             )
-        self._groups.ensure(group)
-        self._ledger.write(Committed(group, topic, queue, offset))
-
-    def committed(self, group: str, topic: str, queue: int) -> int | None:
-        """The offset before which everything is done; None where the group never consumed."""
-        progress = self._ledger.find(group, topic, queue)
-        return None if progress is None else progress.floor
 
     def lag(self, group: str) -> GroupLag:
-        """How far the group is behind, in messages and in time. Raises GroupNotFound."""
+        """How far the group is behind, in messages and in time. Raises GroupNotFound.
+
+        Of a broadcast group, in each queue, how far the client is that is the furthest behind.
+        """
         self._groups.get(group)
-        queues = [self._queue_lag(progress) for progress in self._ledger.of_group(group)]
+        names = self._names(group)
+        places = [each for name in names for each in self._ledger.of_group(name)]
+        if names != [group]:
+            places = _furthest(places)
+        queues = [self._queue_lag(each) for each in places]
         oldest = [queue.oldest_ms for queue in queues if queue.oldest_ms is not None]
         first, end = self._store.bounds(dead_letter_topic(group), GROUP_QUEUE)
         return GroupLag(
             queues=queues,
             count=sum(queue.count for queue in queues),
             inflight=sum(queue.inflight for queue in queues),
-            retry_waiting=self._retry_waiting(group),
+            retry_waiting=self.retry_waiting(group),
             dead=end - first,
             oldest_age_ms=max(0, self._clock.now_ms() - min(oldest)) if oldest else None,
+            counts=Counts.ALL if any(each.counts is Counts.ALL for each in queues) else (
+                Counts.MATCHING
+            ),
         )
 
     def _queue_lag(self, progress: Progress) -> QueueLag:
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
         outstanding = sum(offset >= first for offset in progress.slots)
-        count = max(0, end - max(progress.cursor, first)) + outstanding
+        coming, counts = self._wanted.count(progress, max(progress.cursor, first), end)
+        count = coming + outstanding
         oldest_ms = None
         if count:
             entries = self._store.entries(topic, queue, progress.floor, 1)
@@ -88,9 +143,11 @@ class Offsets:
             count=count,
             inflight=sum(1 for slot in progress.slots.values() if slot.serial),
             oldest_ms=oldest_ms,
+            expired=progress.expired,
+            counts=counts,
         )
 
-    def _retry_waiting(self, group: str) -> int:
+    def retry_waiting(self, group: str) -> int:
         """Retries sent through the delay levels, less those that came out of them.
 
         What came out is what arrived in the retry topic without having been put there directly.
@@ -98,3 +155,13 @@ class Offsets:
         count = self._ledger.retries(group)
         arrived = self._store.bounds(retry_topic(group), GROUP_QUEUE)[1] - count.direct
         return max(0, count.delayed - max(0, arrived))
+
+
+def _furthest(places: Iterable[Progress]) -> list[Progress]:
+    """Of each queue the progress of the client that has done the least."""
+    worst: dict[tuple[str, int], Progress] = {}
+    for each in places:
+        known = worst.get((each.topic, each.queue))
+        if known is None or each.done_count < known.done_count:
+            worst[each.topic, each.queue] = each
+    return [worst[place] for place in sorted(worst)]

@@ -9,9 +9,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from engine.delivery.changes import (
+    CutOff,
     HandedOut,
     Passed,
     QueueChange,
+    ResetUnseen,
     Restored,
     from_runs,
     to_runs,
@@ -22,6 +24,7 @@ from engine.topic.names import retry_topic
 
 SNAPSHOT_OFFSETS_MAX = 1000  # in one journal entry
 MOVED_KEPT_MAX = 1000
+CLIENT_MARK = "@"  # "group@client" names the progress of one client of a broadcast group
 
 
 class Batch(NamedTuple):
@@ -33,16 +36,33 @@ class Batch(NamedTuple):
 
 class Progress:
     """`slots` are keyed by offset. Not journalled: `moved`, the last receipts whose message went
-    on to the retry topic, so that a late acknowledgement is told from a repeated one.
+    on to the retry topic, so that a late acknowledgement is told from a repeated one. While
+    `is_reset_unseen`, no client of the group has heard that the queue was reset. `group` is the
+    name that it is kept under, `owner` the group itself.
     """
 
-    __slots__ = ("cursor", "group", "lanes", "moved", "queue", "ready", "slots", "topic")
+    __slots__ = (
+        "cursor",
+        "expired",
+        "group",
+        "is_reset_unseen",
+        "lanes",
+        "moved",
+        "owner",
+        "queue",
+        "ready",
+        "slots",
+        "topic",
+    )
 
     def __init__(self, group: str, topic: str, queue: int, cursor: int = 0) -> None:
         self.group = group
+        self.owner = owner_of(group)
         self.topic = topic
         self.queue = queue
         self.moved: dict[int, int] = {}
+        self.is_reset_unseen = False
+        self.expired = 0  # messages that went before the group was done with them
         self.restart(cursor)
 
     def restart(self, cursor: int) -> None:
@@ -63,6 +83,19 @@ class Progress:
     def floor(self) -> int:
         """The committed offset: everything before it is done."""
         return min(self.slots, default=self.cursor)
+
+    def overtaken(self, first: int) -> list[int]:
+        """What is outstanding before `first` and in no client's hands, ascending."""
+        return sorted(
+            offset
+            for offset, slot in self.slots.items()
+            if offset < first and slot.phase is not Phase.INFLIGHT
+        )
+
+    @property
+    def done_count(self) -> int:
+        """How many messages are done, those before its beginning included."""
+        return self.cursor - len(self.slots)
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
         """What was examined before and may be handed out now, from these lanes."""
@@ -177,6 +210,10 @@ class Progress:
         """
         place = (self.group, self.topic, self.queue)
         yield Passed(*place, self.cursor)
+        if self.is_reset_unseen:
+            yield ResetUnseen(*place)
+        if self.expired:
+            yield CutOff(*place, 0, self.expired)
         groups: dict[tuple[bool, int], tuple[Slot, list[int]]] = {}
         for offset, slot in self.slots.items():
             is_ready = slot.phase is Phase.READY
@@ -251,3 +288,8 @@ class Progress:
         self.moved[offset] = serial
         if len(self.moved) > MOVED_KEPT_MAX:
             del self.moved[next(iter(self.moved))]
+
+
+def owner_of(name: str) -> str:
+    """The group whose progress is kept under this name: its own, or that of one of its clients."""
+    return name.partition(CLIENT_MARK)[0]

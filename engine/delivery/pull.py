@@ -8,11 +8,16 @@ from enum import StrEnum
 
 import msgspec
 
+from engine.clock import Clock
+from engine.delivery.changes import ResetSeen
 from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupCatalog
+from engine.delivery.ledger import Ledger
 from engine.delivery.reading import fit
 from engine.delivery.sources import consuming_group, readable_topic
+from engine.delivery.wanted import Wanted
 from engine.errors import Invalid, QueueNotFound
+from engine.events import Events, Pulled
 from engine.message import StoredMessage
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -33,6 +38,7 @@ class PullStatus(StrEnum):
     OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"  # past the end
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"  # retention took it
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"  # never held any
+    OFFSET_RESET = "OFFSET_RESET"  # the group was moved since its last pull: it goes on from there
 
 
 class PullAnswer(StrEnum):
@@ -51,6 +57,7 @@ ANSWERS = {
     PullStatus.OFFSET_OVERFLOW_ONE: PullAnswer.NOT_FOUND,
     PullStatus.OFFSET_OVERFLOW_BADLY: PullAnswer.OFFSET_MOVED,
     PullStatus.OFFSET_TOO_SMALL: PullAnswer.OFFSET_MOVED,
+    PullStatus.OFFSET_RESET: PullAnswer.OFFSET_MOVED,
 }
 
 
@@ -75,10 +82,23 @@ class PullResult(msgspec.Struct, frozen=True):
 class Pull:
     """Reads; `hold.py` waits, `offsets.py` keeps what a client commits."""
 
-    def __init__(self, store: Store, catalog: Catalog, groups: GroupCatalog) -> None:
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        groups: GroupCatalog,
+        ledger: Ledger,
+        clock: Clock,
+        events: Events,
+        wanted: Wanted,
+    ) -> None:
+        self._wanted = wanted
         self._store = store
         self._catalog = catalog
         self._groups = groups
+        self._ledger = ledger
+        self._clock = clock
+        self._events = events
 
     def pull(
         self,
@@ -94,21 +114,40 @@ class Pull:
         """Up to `count_max` (1 to 160) messages and `bytes_max`, yet at least one if any matches.
 
         Never waits. With a `group` its right to consume is checked; it is created if it may be.
+        The first pull of a group whose offset was reset is told so (OFFSET_RESET) and gets the
+        new place as `next_offset`; only then do its commits count again.
         Examines at most 800 entries. Raises Invalid, TopicNotFound, QueueNotFound,
         GroupNotFound, Forbidden; an offset outside the queue is a status, not an error.
         """
         match = parse_filter(filter)
         self._check(topic, queue, offset, count_max, bytes_max)
         if group:
-            consuming_group(self._groups, group)
+            consuming_group(self._groups, group, topic)
+            self._wanted.note(group, topic, match)
         first, end = self._store.bounds(topic, queue)
+        goes_on = self._reset_place(group, topic, queue) if group else None
+        if goes_on is not None:
+            return PullResult(PullStatus.OFFSET_RESET, [], max(goes_on, first), first, end, offset)
         status, next_offset = _outside(offset, first, end)
         messages: list[StoredMessage] = []
         if status is None:
             status, messages, next_offset = self._read(
                 topic, queue, offset, end, count_max, min(bytes_max, BYTES_MAX), match
             )
+            if group and next_offset > offset and self._events.is_heard:
+                now_ms, size_bytes = self._clock.now_ms(), sum(each.size_bytes for each in messages)
+                place = (group, topic, queue, offset, next_offset)
+                self._events.emit(Pulled(now_ms, *place, len(messages), size_bytes))
         return PullResult(status, messages, next_offset, first, end, offset)
+
+    def _reset_place(self, group: str, topic: str, queue: int) -> int | None:
+        """Where a reset put the group if no client has heard of it; after this, one has."""
+        progress = self._ledger.find(group, topic, queue)
+        if progress is None or not progress.is_reset_unseen:
+            return None
+        # A full disk keeps nobody from reading: the note is written as soon as there is room.
+        self._ledger.write(ResetSeen(group, topic, queue), is_owed=True)
+        return progress.cursor
 
     def _check(self, topic: str, queue: int, offset: int, count_max: int, bytes_max: int) -> None:
         config = readable_topic(self._catalog, topic)

@@ -13,6 +13,7 @@ from engine.clock import Clock
 from engine.delivery.changes import HandedOut, Passed, Settled, to_runs
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
+from engine.delivery.overtake import Overtaker
 from engine.delivery.progress import Progress
 from engine.delivery.reading import find_entries, fit
 from engine.delivery.slot import Move
@@ -67,9 +68,11 @@ class Receive:
         catalog: Catalog,
         ledger: Ledger,
         sources: Sources,
+        overtaker: Overtaker,
         clock: Clock,
         events: Events,
     ) -> None:
+        self._overtaker = overtaker
         self._store = store
         self._catalog = catalog
         self._ledger = ledger
@@ -97,7 +100,7 @@ class Receive:
         check_count(count_max)
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
-        sources = self._sources.of(group, topics)
+        sources = self._sources.of(group, topics, client)
         call = Call(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
         turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(sources)
         for index in range(turn - len(sources), turn):
@@ -151,7 +154,9 @@ class Receive:
         progress = source.progress
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
-        picked.cursor = max(picked.cursor, first)
+        if picked.cursor < first:
+            self._overtaker.look(progress)
+            picked.cursor = first
         is_laned = source.is_fifo or progress.is_retry
         looks_at_all = source.filter.is_all and not is_laned
         room = self._ledger.window - len(progress.slots)
@@ -262,8 +267,30 @@ class Receive:
         )
         self._deliver(progress, call, picked, serial)
         if offsets and self._events.is_heard:
-            now_ms = self._clock.now_ms()
-            self._events.emit(Delivered(now_ms, *place, tuple(offsets), call.client))
+            self._tell(progress, call, picked.messages, tuple(offsets))
+
+    def _tell(
+        self,
+        progress: Progress,
+        call: Call,
+        messages: list[StoredMessage],
+        offsets: tuple[int, ...],
+    ) -> None:
+        attempts = [each.attempt for each in call.deliveries[-len(offsets) :]]
+        self._events.emit(
+            Delivered(
+                self._clock.now_ms(),
+                progress.owner,
+                progress.topic,
+                progress.queue,
+                offsets,
+                call.client,
+                () if attempts.count(1) == len(attempts) else tuple(attempts),
+                tuple([message.born_ms for message in messages]),
+                tuple([message.stored_ms for message in messages]),
+                sum([message.size_bytes for message in messages]),
+            )
+        )
 
     def _deliver(self, progress: Progress, call: Call, picked: Picked, serial: int) -> None:
         topic, queue, until_ms = progress.topic, progress.queue, call.deadline_ms

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from engine.delivery.group import GroupCatalog
+from engine.delivery.locks import Locks
 from engine.errors import GroupNotFound, Invalid
 from engine.message import (
     DELAY,
@@ -77,12 +78,21 @@ def is_exhausted(attempt: int, retry_max: int) -> bool:
 
 
 def retry_message(
-    group: str, stored: StoredMessage, attempt: int, level: int, failure: Failure
+    group: str,
+    stored: StoredMessage,
+    attempt: int,
+    level: int,
+    failure: Failure,
+    deliver_at_ms: int = 0,
 ) -> Message:
-    """What to put into the log so that delivery number `attempt` + 1 follows."""
+    """What to put into the log so that delivery number `attempt` + 1 follows.
+
+    It waits for a delay level, or until `deliver_at_ms` where the level is 0.
+    """
     message = failed_copy(group, stored, attempt, failure)
     message.topic = retry_topic(group)
     message.delay_level = level
+    message.deliver_at_ms = deliver_at_ms
     if stored.topic != message.topic:  # its first failure in this group
         message.properties[RETRY_TOPIC] = stored.topic
         message.properties[ORIGIN_MESSAGE_ID] = stored.offset_id
@@ -121,12 +131,14 @@ class RetryRule:
     """Admission to retry topics: a message that has used up its retries goes to the dead letters.
 
     A send to `%RETRY%group` is turned away at reconsumeTimes > max, one later than a retry that
-    the engine makes itself.
+    the engine makes itself; and, whatever the attempt, while anybody of the group holds a queue
+    lock: an orderly consumer sends there only what it gave up.
     """
 
-    def __init__(self, groups: GroupCatalog, catalog: Catalog) -> None:
+    def __init__(self, groups: GroupCatalog, catalog: Catalog, locks: Locks) -> None:
         self._groups = groups
         self._catalog = catalog
+        self._locks = locks
 
     def admit(self, message: Message, now_ms: int) -> Message:
         """The message itself, maybe redirected; raises GroupNotFound, Invalid."""
@@ -140,7 +152,9 @@ class RetryRule:
                 field="topic",
                 remedy="create the group, or mend the topic's name",
             )
-        if message.attempt - 1 > _retry_max(message, group.retry_max):
+        is_own = SOURCE in message.properties  # of the engine's making: a sender cannot set it
+        is_spent = message.attempt - 1 > _retry_max(message, group.retry_max)
+        if is_spent or (not is_own and self._locks.has_live(name)):
             topic = self._catalog.ensure_system(dead_letter_topic(name)).name
             return msgspec.structs.replace(message, topic=topic, queue=GROUP_QUEUE, delay_level=0)
         return message

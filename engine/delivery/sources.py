@@ -7,13 +7,16 @@ group was set up to start from.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from engine.delivery.broadcast import Broadcasts
 from engine.delivery.changes import Passed
 from engine.delivery.filter import ALL, Filter, parse_filter
-from engine.delivery.group import GroupCatalog, GroupConfig, StartAt
+from engine.delivery.group import GroupCatalog, GroupConfig, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
 from engine.delivery.progress import Progress
-from engine.errors import Forbidden, Invalid
+from engine.delivery.start import StartAt, Starts
+from engine.delivery.wanted import Wanted
+from engine.errors import Forbidden, Invalid, Paused
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
 from engine.topic.names import retry_topic
@@ -36,17 +39,28 @@ class Sources:
     """Resolves names to progress; raises what tells a caller that a name or right is wrong."""
 
     def __init__(
-        self, groups: GroupCatalog, catalog: Catalog, ledger: Ledger, store: Store
+        self,
+        groups: GroupCatalog,
+        catalog: Catalog,
+        ledger: Ledger,
+        store: Store,
+        broadcasts: Broadcasts,
+        starts: Starts,
     ) -> None:
         self._groups = groups
         self._catalog = catalog
         self._ledger = ledger
         self._store = store
+        self._broadcasts = broadcasts
+        self._starts = starts
+        self.wanted = Wanted(store)
 
-    def of(self, group: str, topics: Mapping[str, str]) -> list[Source]:
+    def of(self, group: str, topics: Mapping[str, str], client: str = "") -> list[Source]:
         """Sources for `topics` (name to filter), the group's retries last.
 
-        Raises Invalid, TopicNotFound, GroupNotFound, or Forbidden when either may not be read.
+        `client` names whose progress it is where the group broadcasts; then there are no retries.
+        Raises Invalid, TopicNotFound, GroupNotFound, Forbidden when either may not be read, and
+        Paused when the group or all of these topics are.
         """
         if not 0 < len(topics) <= TOPICS_MAX:
             raise Invalid(
@@ -54,54 +68,76 @@ class Sources:
                 field="topics",
                 remedy="name the topics to receive from",
             )
-        config = consuming_group(self._groups, group)
-        retries = retry_topic(group)
+        config = self._groups.ensure(group)
+        paused, name, retries = config.paused_topics, group, ""
+        if config.mode is Mode.CLUSTERING:
+            retries = retry_topic(group)
+        else:
+            name = self._broadcasts.name_of(config, client)
         found: list[Source] = []
-        for name, expression in topics.items():
-            if name == retries:
-                raise Invalid(
-                    f"{name!r} is received from along with the topics of its messages",
-                    field="topics",
-                    remedy="name those topics",
+        for topic, expression in topics.items():
+            if topic == retries:
+                raise _retries_come_along(topic)
+            settings = readable_topic(self._catalog, topic)
+            match, is_fifo = parse_filter(expression), settings.type is TopicType.FIFO
+            if not config.consume_enabled or (paused and topic in paused):
+                continue
+            self.wanted.note(name, topic, match)
+            for queue in range(settings.read_queues):
+                progress = self._ledger.find(name, topic, queue) or self._begin(
+                    config, name, topic, queue
                 )
-            topic = readable_topic(self._catalog, name)
-            match, is_fifo = parse_filter(expression), topic.type is TopicType.FIFO
-            for queue in range(topic.read_queues):
-                progress = self._ledger.find(group, name, queue) or self._begin(config, name, queue)
                 found.append(Source(progress, match, is_fifo, NO_LANES))
-        progress = self._ledger.find(group, retries, RETRY_QUEUE) or self._begin(
-            config, retries, RETRY_QUEUE
-        )
-        found.append(Source(progress, ALL, False, (OPEN_LANE, *topics)))
+        if not found:
+            raise paused_error(config, ", ".join(topics))
+        if retries:
+            progress = self._ledger.find(group, retries, RETRY_QUEUE) or self._begin(
+                config, group, retries, RETRY_QUEUE
+            )
+            open_topics = [topic for topic in topics if topic not in paused] if paused else topics
+            found.append(Source(progress, ALL, False, (OPEN_LANE, *open_topics)))
         return found
 
-    def _begin(self, group: GroupConfig, topic: str, queue: int) -> Progress:
+    def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> Progress:
         """A queue that is added to a topic under consumption is consumed from its beginning."""
-        is_new = topic != retry_topic(group.name) and not self._ledger.has_topic(group.name, topic)
-        skips = is_new and group.start is StartAt.LATEST
-        if skips:
+        is_new = topic != retry_topic(group.name) and not self._ledger.has_topic(name, topic)
+        if is_new and group.start is not StartAt.EARLIEST:
             # All queues of the topic begin now: a later look would take the others for added ones.
             for other in range(self._catalog.get(topic).read_queues):
-                end_of_other = self._store.bounds(topic, other)[1]
-                self._ledger.write(Passed(group.name, topic, other, end_of_other))
+                offset = self._starts.received(group.start, group.start_at_ms, topic, other)
+                self._ledger.write(Passed(name, topic, other, offset))
         else:
             first = self._store.bounds(topic, queue)[0]
-            self._ledger.write(Passed(group.name, topic, queue, first))
-        progress = self._ledger.find(group.name, topic, queue)
+            self._ledger.write(Passed(name, topic, queue, first))
+        progress = self._ledger.find(name, topic, queue)
         assert progress is not None
         return progress
 
 
-def consuming_group(groups: GroupCatalog, name: str) -> GroupConfig:
-    """The group, created if that is allowed; raises GroupNotFound, or Forbidden when paused."""
+def consuming_group(groups: GroupCatalog, name: str, topic: str) -> GroupConfig:
+    """The group, created if that is allowed; raises GroupNotFound, or Paused."""
     config = groups.ensure(name)
-    if not config.consume_enabled:
-        raise Forbidden(
-            f"consumption is switched off for the group {name!r}",
-            field="group",
-            remedy="switch it on in the group's settings",
-        )
+    if not config.consume_enabled or topic in config.paused_topics:
+        raise paused_error(config, topic)
     return config
+
+
+def paused_error(config: GroupConfig, topics: str) -> Paused:
+    """Tells that a group is paused, or that it is for these topics."""
+    where = f" in {topics}" if config.consume_enabled else ""
+    return Paused(
+        f"consumption is switched off for the group {config.name!r}{where}",
+        field="group",
+        remedy="resume it",
+    )
+
+
+def _retries_come_along(topic: str) -> Invalid:
+    return Invalid(
+        f"{topic!r} is received from along with the topics of its messages",
+        field="topics",
+        remedy="name those topics",
+    )
 
 
 def readable_topic(catalog: Catalog, name: str) -> TopicConfig:

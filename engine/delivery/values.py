@@ -55,12 +55,21 @@ class Extended(msgspec.Struct, gc=False, frozen=True):
     until_ms: int
 
 
+class Counts(StrEnum):
+    """What a lag counts."""
+
+    MATCHING = "matching"  # what the group's filter lets through; without one, everything
+    ALL = "all"  # everything: the filter is not known, is SQL92, or too much is open
+
+
 class QueueLag(msgspec.Struct, frozen=True):
     """How far a group is behind in one queue.
 
     `count` messages are not done, `inflight` of them with clients. Everything before `committed`
     is done; `cursor` is the next to be handed out for the first time. `oldest_ms` is when the
-    oldest one that is not done was stored.
+    oldest one that is not done was stored. `expired` counts those that retention or a purge ever
+    took before the group was done with them. `counts` says whether what the group's filter leaves
+    out is counted too (see `wanted.py`).
     """
 
     topic: str
@@ -72,10 +81,15 @@ class QueueLag(msgspec.Struct, frozen=True):
     count: int
     inflight: int
     oldest_ms: int | None
+    expired: int = 0
+    counts: Counts = Counts.ALL
 
 
 class GroupLag(msgspec.Struct, frozen=True):
-    """The same over all queues of a group; `retry_waiting` are in the delay levels, besides."""
+    """The same over all queues of a group; `retry_waiting` are in the delay levels, besides.
+
+    `counts` is ALL where it is for any queue.
+    """
 
     queues: list[QueueLag]
     count: int
@@ -83,3 +97,4 @@ class GroupLag(msgspec.Struct, frozen=True):
     retry_waiting: int
     dead: int
     oldest_age_ms: int | None
+    counts: Counts = Counts.ALL

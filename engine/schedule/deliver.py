@@ -136,6 +136,15 @@ class Deliverer(Service):
         """How many messages wait, by level from the first on."""
         return [end - offset for offset, end in map(self._span, range(self._levels.count))]
 
+    def oldest_position(self) -> int | None:
+        """Where the oldest message that waits in any level lies; None when none does."""
+        heads = [
+            self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
+            for queue, (offset, end) in enumerate(map(self._span, range(self._levels.count)))
+            if offset < end
+        ]
+        return min((entries[0].position for entries in heads if entries), default=None)
+
     def tick(self) -> float:
         """Release what is due; seconds until the next is.
 

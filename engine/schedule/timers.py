@@ -13,13 +13,14 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, MessageNotFound
+from engine.events import Events, Recalled, Rescheduled
 from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
 from engine.schedule.timer import TIMER_QUEUE, check_due
 from engine.schedule.timer_agenda import START, Pending
 from engine.schedule.timer_deliver import TimerDeliverer, Waiting
 from engine.store.encode import position_of_id
 from engine.store.store import Store
-from engine.topic.names import TIMER_TOPIC
+from engine.topic.names import RETRY_PREFIX, TIMER_TOPIC
 
 PAGE_COUNT_MAX = 200
 EXAMINED_MAX = 1000  # pending messages looked at for one page ...
@@ -71,10 +72,13 @@ class Found(NamedTuple):
 class Timers:
     """The verbs; each is durable when it returns (in the page cache, as a send is)."""
 
-    def __init__(self, store: Store, deliverer: TimerDeliverer, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, deliverer: TimerDeliverer, clock: Clock, events: Events
+    ) -> None:
         self._store = store
         self._deliverer = deliverer
         self._clock = clock
+        self._events = events
 
     @property
     def count(self) -> int:
@@ -120,6 +124,11 @@ class Timers:
         if not found.waiting:
             return self._settled(found)
         self._deliverer.drop([each.pending for each in found.waiting])
+        if self._events.is_heard:
+            now_ms = self._clock.now_ms()
+            for each in found.waiting:
+                place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
+                self._events.emit(Recalled(now_ms, *place))
         return TimerAnswer.RECALLED
 
     def deliver_now(self, message_id: str) -> TimerAnswer:
@@ -150,6 +159,9 @@ class Timers:
             if self._deliverer.is_wanted(each):
                 self._deliverer.move(each, deliver_at_ms)
                 is_moved = True
+                if self._events.is_heard:
+                    place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
+                    self._events.emit(Rescheduled(now_ms, *place, deliver_at_ms))
             else:
                 self._deliverer.drop([each.pending])
         return TimerAnswer.RESCHEDULED if is_moved else TimerAnswer.NOT_FOUND
@@ -171,6 +183,8 @@ class Timers:
             stored = self._read(position)
             if stored is None or (stored.topic, stored.message_id) != (TIMER_TOPIC, message_id):
                 continue
+            if stored.properties.get(REAL_TOPIC, "").startswith(RETRY_PREFIX):
+                continue  # a retry: the message was delivered already, and is its group's affair
             pending = self._deliverer.find(stored)
             if pending is None and stored.offset >= self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]:
                 raise Busy("the message is not readable yet", retry_after_s=FLUSH_WAIT_S)

@@ -103,6 +103,11 @@ class CommitLog:
         size_bytes = min(size_bytes, end - position)
         return segment.file.pread(size_bytes, position - segment.base) if size_bytes > 0 else b""
 
+    def segment_at(self, position: int) -> tuple[Path, int] | None:
+        """File and first position of the segment that holds `position`; None when not kept."""
+        segment = self._find(position)
+        return None if segment is None else (segment.path, segment.base)
+
     def bases(self) -> tuple[int, ...]:
         """Start positions of the segments, oldest first."""
         return tuple(self._bases)

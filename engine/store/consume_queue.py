@@ -124,6 +124,19 @@ class QueueFiles:
     def directory(self, queue: QueueId) -> Path:
         return self.root / queue.topic / str(queue.queue)
 
+    def bases(self, queue: QueueId) -> list[int]:
+        """First bytes of the files that there are of a queue, ascending."""
+        names = self.files.names(self.directory(queue))
+        return [int(name) for name in names if len(name) == NAME_DIGITS and name.isdigit()]
+
+    def forget_file(self, queue: QueueId, base: int) -> None:
+        """Close one file that goes away."""
+        file = self._open.pop((queue, base), None)
+        if file is not None:
+            file.close()
+        self._unsynced.pop((queue, base), None)
+        self._named.discard((queue, base))
+
     def forget(self, queue: QueueId) -> None:
         """Close what is open of a queue whose files go away."""
         for key in [key for key in self._open if key[0] == queue]:
@@ -167,7 +180,16 @@ class ConsumeQueue:
     The two differ only while messages wait for their flush.
     """
 
-    __slots__ = ("_files", "_min_for", "_min_offset", "id", "is_gone", "next_offset", "visible")
+    __slots__ = (
+        "_files",
+        "_first_base",
+        "_min_for",
+        "_min_offset",
+        "id",
+        "is_gone",
+        "next_offset",
+        "visible",
+    )
 
     def __init__(self, files: QueueFiles, queue: QueueId, *, oldest: int = 0, end: int = 0) -> None:
         self._files = files
@@ -177,6 +199,7 @@ class ConsumeQueue:
         self.is_gone = False  # its topic was deleted: nothing may bring its files back
         self._min_offset = oldest
         self._min_for = 0
+        self._first_base = -1  # of the oldest file; below 0: not looked for yet
 
     def append(self, data: bytes) -> None:
         """Make the next offsets readable, whose packed entries are `data`; a write per file."""
@@ -233,6 +256,34 @@ class ConsumeQueue:
             self._min_for = log_oldest
         return self._min_offset
 
+    def trim(self, offset: int) -> None:
+        """What lies before `offset` is not to be read any more; never goes past the readable."""
+        self._min_offset = max(self._min_offset, min(offset, self.visible))
+
+    def take_obsolete(self, durable: int) -> list[Path]:
+        """Files before the first readable offset, closed; the caller moves them away.
+
+        At least one is left that holds an entry of a record before position `durable`, which no
+        power loss takes: the queue's offsets are counted by it.
+        """
+        file_bytes = self._files.file_bytes
+        begin = self._min_offset * ENTRY.size
+        if 0 <= begin - begin % file_bytes <= self._first_base:
+            return []
+        bases = self._files.bases(self.id)
+        if not bases:
+            return []
+        low = bases[0] // ENTRY.size
+        lasting = self.first_where(lambda entry: entry.position >= durable, low)
+        keep = min(self._min_offset, max(lasting - 1, low)) * ENTRY.size
+        obsolete = [base for base in bases if base + file_bytes <= keep]
+        if obsolete and not any(base <= keep < base + file_bytes for base in bases):
+            obsolete.pop()  # after a gap in the offsets: the only one before it
+        for base in obsolete:
+            self._files.forget_file(self.id, base)
+        self._first_base = bases[len(obsolete)] if len(obsolete) < len(bases) else -1
+        return [self._files.path(self.id, base) for base in obsolete]
+
     def first_where(self, holds: Callable[[Entry], bool], low: int) -> int:
         """The first offset from `low` on for which a test holds that holds for all after it."""
         high = self.visible
@@ -247,11 +298,7 @@ class ConsumeQueue:
 
     def recover(self) -> None:
         """Find both ends from the files alone: the written entries are a prefix of the last."""
-        names = [
-            int(name)
-            for name in self._files.files.names(self._files.directory(self.id))
-            if len(name) == NAME_DIGITS and name.isdigit()
-        ]
+        names = self._files.bases(self.id)
         if not names:
             return
         self._min_offset = names[0] // ENTRY.size

@@ -121,6 +121,8 @@ class Encoder:
             ):
                 last_born_ms, last_host = message.born_ms, message.born_host
                 last_attempt, last_flag = message.attempt, message.sys_flag
+                if message.prepared_position:  # nobody else's: the next one packs its own
+                    last_born_ms = -1
                 shared = self._shared(message, stored_ms)
                 fixed_bytes = OWN.size + len(shared) + INT.size
             message_id = message.message_id
@@ -175,7 +177,8 @@ class Encoder:
         )
         born_ms = message.born_ms or stored_ms
         times = message.attempt - 1
-        return layout.pack(sys_flag, born_ms, born_host, stored_ms, self._host, times, 0)
+        prepared = message.prepared_position
+        return layout.pack(sys_flag, born_ms, born_host, stored_ms, self._host, times, prepared)
 
 
 ID_DIGITS = 32

@@ -61,6 +61,9 @@ class Files(Protocol):
 
     def free_bytes(self, path: Path) -> int: ...
 
+    def total_bytes(self, path: Path) -> int:
+        """Size of the disk as its users see it, what is free included; 0 where unknown."""
+
     def lock(self, path: Path) -> File | None:
         """An exclusive lock held while the file stays open; None when another holds it."""
 
@@ -139,6 +142,11 @@ class OsFiles:
     def free_bytes(self, path: Path) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: Path) -> int:
+        # Without what is kept for the superuser: as `df` computes its percentage.
+        status = os.statvfs(path)
+        return (status.f_blocks - status.f_bfree + status.f_bavail) * status.f_frsize
 
     def lock(self, path: Path) -> File | None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

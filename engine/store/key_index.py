@@ -35,6 +35,7 @@ BUFFER_BYTES_MAX = 64 * 1024
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
 SECONDS_MAX = 0x7FFFFFFF
 TOPICS_MAX = 20_000
+PAUSE_ITEMS = 500  # items that one step along a chain looks at: a small read each
 POWER_2 = 31**2
 POWER_4 = 31**4
 SIGN = 1 << 31
@@ -63,6 +64,7 @@ class IndexFile:
         self.first_position = self.last_position = -1
         self._slots_used = 0
         self.next_item = 1
+        self.is_gone = False  # retention took it: nobody may read it any more
         header = file.pread(HEADER.size, 0)
         if len(header) == HEADER.size:
             (
@@ -147,15 +149,24 @@ class IndexFile:
         self.write(with_slots=True)
         self._slots = None
 
-    def iter_positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Positions whose key has this hash, newest first, at second resolution."""
+    def iter_positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Positions whose key has this hash, newest first, at second resolution.
+
+        A None between them says that many items were looked at: a good moment to let others go on.
+        """
         slot = hash_ % self._slot_count
         if self._slots is not None:
             number = self._slots[slot]
         else:
             raw = self.file.pread(SLOT_BYTES, HEADER.size + slot * SLOT_BYTES)
             number = int.from_bytes(raw, "big", signed=True)
-        while 0 < number < self.next_item:
+        seen = 0
+        while 0 < number < self.next_item and not self.is_gone:
+            seen += 1
+            if seen % PAUSE_ITEMS == 0:
+                yield None
+                if self.is_gone:
+                    return
             item_hash, position, seconds, older = self._item(number)
             stored_ms = self.first_ms + seconds * 1000
             if stored_ms + 999 < begin_ms:
@@ -273,10 +284,33 @@ class KeyIndex:
                 continue
             for hash_ in hashes:
                 for position in file.iter_positions(hash_, begin_ms, end_ms):
+                    if position is None:
+                        continue
                     found.append(position)
                     if len(found) >= count_max:
                         return found
         return found
+
+    def iter_places(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int
+    ) -> Iterator[int | None]:
+        """The same as `positions` bit by bit; a None after at most 500 small reads.
+
+        May be left alone between any two steps, and ends early where retention took the rest.
+        """
+        hash_ = key_hash(topic, key)
+        for file in self._index_files[::-1]:
+            if file.is_gone:
+                return  # and so are the older ones
+            if file.first_position < 0 or file.first_ms > end_ms or file.last_ms + 999 < begin_ms:
+                continue
+            yield from file.iter_positions(hash_, begin_ms, end_ms)
+            yield None
+
+    @property
+    def file_count(self) -> int:
+        """How many files a search without a time looks into."""
+        return len(self._index_files)
 
     def write(self) -> None:
         """Buffered items to the page cache."""
@@ -319,6 +353,7 @@ class KeyIndex:
         while len(self._index_files) > 1 and self._index_files[0].last_position < log_oldest:
             file = self._index_files.pop(0)
             self._sealed = [sealed for sealed in self._sealed if sealed is not file.file]
+            file.is_gone = True
             file.file.close()
             paths.append(file.path)
         return paths

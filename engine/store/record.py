@@ -62,6 +62,7 @@ BLANK = struct.Struct(">ii")  # total size, magic
 SHORT = struct.Struct(">h")
 BYTE = struct.Struct(">B")
 TOPIC_LENGTHS = {MAGIC_V1: BYTE, MAGIC_V2: SHORT}  # before the topic
+HEAD_BYTES_MAX = HEADS[-1].size
 assert HEAD.size == 88
 assert BLANK.size == BLANK_BYTES_MIN
 
@@ -108,6 +109,21 @@ def decode(data: bytes, at: int = 0) -> StoredMessage:
     if isinstance(found, Corrupt):
         raise found
     return found
+
+
+def stored_ms_in(head: bytes, position: int) -> int | None:
+    """When the record at `position` was stored, from its first `HEAD_BYTES_MAX` bytes.
+
+    None where they are no head of a record that states this position.
+    """
+    if len(head) < HEAD.size:
+        return None
+    layout = HEADS[(head[FLAGS_LAST] & (BORN_HOST_V6 | STORE_HOST_V6)) >> 4]
+    if len(head) < layout.size:
+        return None
+    fields = layout.unpack_from(head)
+    stored_ms: int = fields[10]
+    return stored_ms if fields[1] in TOPIC_LENGTHS and fields[6] == position else None
 
 
 def decode_run(data: bytes, starts: Iterable[int]) -> list[StoredMessage | Corrupt]:

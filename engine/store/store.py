@@ -6,8 +6,9 @@ the journal registers, then `journal.load`, then `recover`.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from engine.events import CorruptRecord, Events
 from engine.host import pack_host
 from engine.message import SOURCE, Message, Promise, Sent, StoredMessage
 from engine.service import Service
+from engine.store.apart import ApartReader, Piece
 from engine.store.checkpoint import (
     Checkpoint,
     CleanMark,
@@ -30,6 +32,7 @@ from engine.store.commit_log import CommitLog, disk_full
 from engine.store.consume_queue import ConsumeQueue, Entry, QueueFiles, QueueId
 from engine.store.dispatch import Batch, Dispatch, Redispatch
 from engine.store.encode import Encoded, Encoder, TagCode
+from engine.store.expiry import Expiry
 from engine.store.files import (
     File,
     Files,
@@ -43,7 +46,13 @@ from engine.store.hashing import tag_hash
 from engine.store.journal import Journal
 from engine.store.key_index import KeyIndex
 from engine.store.pool import Pool
-from engine.store.record import RECORD_BYTES_MIN, decode, decode_run
+from engine.store.record import (
+    HEAD_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    decode,
+    decode_run,
+    stored_ms_in,
+)
 from engine.store.recovery import Damage, Scan
 from engine.store.upkeep import Checkpointer, DiskWatch
 
@@ -82,6 +91,7 @@ class Store:
         self._encoder = Encoder(config.store_host, self._id_prefix(), self._queue, self._tag_codes)
         self.journal = Journal(files, self._root / "config", pool)
         self.journal.when_flushed = lambda done: self._flusher.request(self._log.written, done)
+        self.expiry = Expiry(files, self._root, pool, self._log, self._index, self._queue_files)
         self._dispatch = Dispatch(self._index)
         self._flusher = Flusher(
             self._log,
@@ -94,8 +104,9 @@ class Store:
         self._clean: CleanMark | None = None
         self._last_ms = 0
         self._checkpointed = 0  # recovery begins here
-        self._is_expiring = False
         self._free_bytes: int | None = None
+        self._total_bytes = 0
+        self.crowding = ""  # why producers are refused though there is some room left
         self.damages: list[Damage] = []
 
     # -- life ---------------------------------------------------------------------------------
@@ -109,6 +120,11 @@ class Store:
     def written(self) -> int:
         """The position after the last record."""
         return self._log.written
+
+    @property
+    def readable(self) -> int:
+        """The position up to which records can be read."""
+        return self._dispatch.position
 
     @property
     def oldest(self) -> int:
@@ -165,6 +181,8 @@ class Store:
         if self._clean is not None:
             self._open_clean(self._clean)
         else:
+            # Files of deleted topics go: what says that they were deleted must not be lost after.
+            self.journal.sync()
             self._open_queues(begin_of)
             self._recover_by_scan(is_wanted, on_replayed)
         self._clean = None
@@ -245,6 +263,11 @@ class Store:
             self._flusher.request(end, _ignore)
         kept = promise if waits else Promise.STORED
         return Sent(messages, batch.offsets, batch.positions, kept, end, runs)
+
+    def check_room(self) -> None:
+        """Raise DiskFull where producers are refused so that the engine's own work has room."""
+        if self.crowding:
+            raise disk_full(self.crowding)
 
     def when_flushed(self, position: int, done: Done) -> None:
         """Call `done(None)` once the log is on disk up to `position`, or `done(error)`."""
@@ -331,6 +354,45 @@ class Store:
             if position >= self._log.oldest
         ]
 
+    def places_of_key(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> Iterator[int | None]:
+        """The same bit by bit; after a None it may be left alone and asked on later."""
+        for position in self._index.iter_places(topic, key, begin_ms=begin_ms, end_ms=end_ms):
+            if position is None or position >= self._log.oldest:
+                yield position
+
+    @property
+    def index_file_count(self) -> int:
+        """How many key index files there are: a search looks into each of them."""
+        return self._index.file_count
+
+    def has_tag_codes(self, topic: str) -> bool:
+        """Whether the third field of a topic's entries is the hash of the tag."""
+        return topic not in self._tag_codes
+
+    def reader_of(self, entries: Sequence[Entry]) -> Callable[[], list[StoredMessage | None]]:
+        """A job that reads the messages of these entries on any thread; None for what is gone."""
+        pieces: list[Piece | None] = []
+        for run in _contiguous(entries):
+            place = self._log.segment_at(run[0].position)
+            if place is None or not all(entry.has_record for entry in run):
+                pieces += [None] * len(run)
+                continue
+            size = run[-1].position + run[-1].size_bytes - run[0].position
+            pieces.append(Piece(*place, [entry.position for entry in run], size))
+        return ApartReader(self._files, pieces)
+
+    def reader_at(self, positions: Sequence[int]) -> Callable[[], list[StoredMessage | None]]:
+        """The same for records that begin at these positions; None where no readable one does."""
+        pieces: list[Piece | None] = []
+        for position in positions:
+            is_readable = self._log.oldest <= position < self._dispatch.position
+            place = self._log.segment_at(position) if is_readable else None
+            segment_bytes = self._log.segment_bytes
+            pieces.append(None if place is None else Piece(*place, [position], 0, segment_bytes))
+        return ApartReader(self._files, pieces)
+
     def positions_of_id(self, topics: Sequence[str], message_id: str, count_max: int) -> list[int]:
         """Where messages with this id may lie in any of `topics`, but for where it was made."""
         found = self._index.positions_in(topics, message_id, count_max)
@@ -347,10 +409,31 @@ class Store:
 
         return known.first_where(is_late, known.min_offset(self._log.oldest))
 
+    def offset_at_position(self, topic: str, queue: int, position: int) -> int:
+        """The first offset whose record lies at or past `position`; the end when none does."""
+        known = self._queues.get((topic, queue))
+        if known is None:
+            return 0
+        first = known.min_offset(self._log.oldest)
+        return known.first_where(lambda entry: entry.position >= position, first)
+
     def stored_ms_at(self, entry: Entry) -> int | None:
         """When the entry's record was stored; None when it cannot be read."""
-        message = self.read_entries([entry])[0]
-        return None if message is None else message.stored_ms
+        return self.stored_ms_of(entry.position) if entry.has_record else None
+
+    def stored_ms_of(self, position: int) -> int | None:
+        """When the record that begins at `position` was stored; None when none does."""
+        if not self._log.oldest <= position < self._log.written:
+            return None
+        return stored_ms_in(self._log.read(position, HEAD_BYTES_MAX), position)
+
+    def segments(self) -> tuple[int, ...]:
+        """Positions at which the log's segments begin, oldest first."""
+        return self._log.bases()
+
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """Topic and number of every queue that ever held a message."""
+        return list(self._queues)
 
     def queues_of(self, topic: str) -> list[int]:
         """Numbers of the queues of `topic` that ever held a message."""
@@ -387,25 +470,30 @@ class Store:
     def expire(self, position: int) -> int:
         """Delete log segments wholly below `position` (never the last); returns how many.
 
-        Nothing that recovery would begin with: queues count their offsets by it. While files of an
-        earlier call are being deleted, none: a crash must not leave a hole.
+        Nothing that recovery would begin with: queues count their offsets by it. See `expiry`.
         """
-        if self._is_expiring:
-            return 0
-        paths = self._log.expire(min(position, self._checkpointed))
-        expired = len(paths)
-        paths += self._index.expire(self._log.oldest)
+        return self.expiry.expire(min(position, self._checkpointed))
 
-        def work() -> None:
-            for path in paths:
-                self._files.remove(path)
+    def trim(self, topic: str, queue: int, offset: int) -> int:
+        """Let a queue begin at `offset`, or at its end if that is before; where it begins now.
 
-        def done(_: None, error: Exception | None) -> None:
-            self._is_expiring = False
+        The records stay in the log for as long as their segment. Not kept over a restart.
+        """
+        known = self._queues.get((topic, queue))
+        if known is not None:
+            known.trim(offset)
+        return self.bounds(topic, queue)[0]
 
-        self._is_expiring = True
-        self._pool.submit(work, done)
-        return expired
+    def sweep(self, queues: Sequence[tuple[str, int]]) -> None:
+        """Delete the files which these queues have before their first readable offset."""
+        aside: list[Path] = []
+        for key in queues:
+            known = self._queues.get(key)
+            if known is not None:
+                known.min_offset(self._log.oldest)
+                aside += self.expiry.sweep(known, self._checkpointed)
+        if aside:
+            self.expiry.discard(aside)
 
     def watch_disk(self) -> None:
         """Measure what is free; sends are refused below the setting.
@@ -413,6 +501,14 @@ class Store:
         What the disk had refused to make readable is tried again.
         """
         self._free_bytes = self._files.free_bytes(self._root)
+        self._total_bytes = self._files.total_bytes(self._root)
+        config = self._config
+        self.crowding = ""
+        if 0 < config.disk_refuse_percent <= self.disk_percent:
+            self.crowding = (
+                f"the disk is {self.disk_percent:.1f} % full, messages are refused from "
+                f"{config.disk_refuse_percent} % on"
+            )
         if self._dispatch.failure is not None:
             self._dispatch.release(self._flusher.flushed)
 
@@ -420,13 +516,26 @@ class Store:
     def free_bytes(self) -> int | None:
         return self._free_bytes
 
+    @property
+    def disk_percent(self) -> float:
+        """How full the disk is; 0 while `disk_enough_bytes` are free, or where it is unknown."""
+        free = self._free_bytes
+        if free is None or not self._total_bytes or free >= self._config.disk_enough_bytes:
+            return 0.0
+        return 100.0 * (1.0 - free / self._total_bytes)
+
+    @property
+    def disk_bytes(self) -> int:
+        """The size of the disk; 0 where it is unknown."""
+        return self._total_bytes
+
     def refusal(self) -> str:
         """Why writing is refused, for health; empty when it is not."""
         try:
             self._check_writable()
         except (Busy, Corrupt) as error:
             return error.detail
-        return ""
+        return self.crowding
 
     def begin_checkpoint(self, finished: Callable[[], None]) -> None:
         """Bring everything below the readable end to disk, then move the checkpoint there.

@@ -22,6 +22,8 @@ from engine.topic.names import (
 )
 
 QUEUES_MAX = 1024
+RETENTION_MS_MIN = 1000
+RETENTION_MS_MAX = 10 * 365 * 86_400_000
 PERMISSION_READ = 4
 PERMISSION_WRITE = 2
 PERMISSION_BOTH = 6
@@ -49,6 +51,8 @@ class TopicConfig(msgspec.Struct, frozen=True, array_like=True):
     created_ms: int = 0
     since_position: int = 0  # records before it belong to an earlier topic of this name
     is_automatic: bool = False  # made at first use: message types are not enforced
+    trace_sample: float | None = None  # None: the broker's default
+    retention_ms: int | None = None  # None: the broker's; 0: never too old
 
     @property
     def is_readable(self) -> bool:
@@ -107,6 +111,7 @@ class Catalog:
         self._topics_max = topics_max
         self._topics: dict[str, TopicConfig] = {}
         self._deleted: dict[str, int] = {}
+        self._aged: dict[str, None] = {}  # topics with a retention of their own
         self.version = 0  # counts changes, so that a projection knows when it is stale
         journal.register((TopicSet, TopicDeleted), self._apply, self._snapshot)
 
@@ -130,6 +135,14 @@ class Catalog:
             for name in sorted(self._topics)
             if system or not is_system_topic(name)
         ]
+
+    def names(self) -> list[str]:
+        """Of all topics, the engine's own too, in no order."""
+        return list(self._topics)
+
+    def with_own_age(self) -> list[TopicConfig]:
+        """Topics that say for themselves how long their messages are kept."""
+        return [self._topics[name] for name in self._aged]
 
     def create(self, config: TopicConfig) -> TopicConfig:
         """Add a topic; Conflict when the name is taken, Forbidden for the engine's own names."""
@@ -156,6 +169,8 @@ class Catalog:
         write_queues: int | None = None,
         permission: int | None = None,
         promise: Promise | msgspec.UnsetType | None = msgspec.UNSET,
+        trace_sample: float | msgspec.UnsetType | None = msgspec.UNSET,
+        retention_ms: int | msgspec.UnsetType | None = msgspec.UNSET,
     ) -> TopicConfig:
         """Change what is given. Shrink write queues first, drain, then read queues."""
         config = self.get(name)
@@ -165,6 +180,8 @@ class Catalog:
             write_queues=config.write_queues if write_queues is None else write_queues,
             permission=config.permission if permission is None else permission,
             promise=config.promise if promise is msgspec.UNSET else promise,
+            trace_sample=config.trace_sample if trace_sample is msgspec.UNSET else trace_sample,
+            retention_ms=config.retention_ms if retention_ms is msgspec.UNSET else retention_ms,
         )
         if changed == config:
             return config
@@ -291,8 +308,12 @@ class Catalog:
         if isinstance(entry, TopicSet):
             self._topics[entry.config.name] = entry.config
             self._deleted.pop(entry.config.name, None)
+            self._aged.pop(entry.config.name, None)
+            if entry.config.retention_ms is not None:
+                self._aged[entry.config.name] = None
         else:
             self._topics.pop(entry.name, None)
+            self._aged.pop(entry.name, None)
             self._deleted[entry.name] = entry.position
 
     def _snapshot(self) -> Iterable[JournalEntry]:
@@ -315,6 +336,20 @@ def _check(config: TopicConfig) -> None:
             f"permission is {config.permission}",
             field="permission",
             remedy="give 6 (read and write), 4 (read), 2 (write) or 0 (neither)",
+        )
+    age_ms = config.retention_ms
+    if age_ms and not RETENTION_MS_MIN <= age_ms <= RETENTION_MS_MAX:
+        raise Invalid(
+            f"retention_ms is {age_ms}",
+            field="retention_ms",
+            remedy=f"give {RETENTION_MS_MIN} to {RETENTION_MS_MAX}, 0 to keep messages for good, "
+            "or null for the broker's",
+        )
+    if config.trace_sample is not None and not 0 <= config.trace_sample <= 1:
+        raise Invalid(
+            f"trace_sample is {config.trace_sample}",
+            field="trace_sample",
+            remedy="give the share of messages to trace, from 0 (none) to 1 (all)",
         )
 
 

@@ -13,21 +13,29 @@ RETRY_PREFIX = "%RETRY%"
 DEAD_LETTER_PREFIX = "%DLQ%"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # of RocketMQ's own default cluster
 SYSTEM_PREFIX = "rmq_sys_"
+TRACE_TOPIC = "rmq_sys_kite_trace"  # what the engine saw
+CLIENT_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # what clients saw, in RocketMQ's text format
 
 # Nobody may send to these; the engine writes them itself.
 CLOSED_TOPICS = frozenset(
     {
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        TRACE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        GIVEN_UP_TOPIC,
+        REPLY_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
 )
-SYSTEM_TOPICS = CLOSED_TOPICS | {"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
+SYSTEM_TOPICS = CLOSED_TOPICS | {"TBW102", "BenchmarkTest", CLIENT_TRACE_TOPIC}
 
 
 def retry_topic(group: str) -> str:

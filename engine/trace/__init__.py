@@ -1,1 +1,1 @@
-"""What happened to each message, recorded from the engine's events. Not built yet."""
+"""What happened to each message: recorded from the engine's events, told as a journey."""

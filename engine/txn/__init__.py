@@ -1,1 +1,1 @@
-"""Transactions: half messages, their resolution and check-back. Not built yet."""
+"""Transactions: messages that nobody sees until their producer has committed them."""

@@ -1,13 +1,18 @@
-"""`kitemq groups`: list, show, create, change, lag, reset, delete."""
+"""`kitemq groups`: list, show, create, change, pause, members, locks, lag, reset, delete."""
 
 import argparse
 
 from kitemq.client import Client, Json
+from kitemq.commands import reset
 from kitemq.commands.asking import confirmed
-from kitemq.commands.output import Exit, Output
+from kitemq.commands.output import Exit, Output, note
+from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
 
-COLUMNS = ("name", "retry_max", "start", "consume_enabled", "dead_letters")
+COLUMNS = ("name", "mode", "retry_max", "start", "consume_enabled", "dead_letters", "members")
+MEMBER_COLUMNS = ("client", "address", "language", "version", "is_pulling", "is_connected")
+LOCK_COLUMNS = ("topic", "queue", "client", "until_ms")
+EXPONENTIAL = ("initial_ms", "max_ms", "multiplier")
 LAG_COLUMNS = (
     "topic",
     "queue",
@@ -44,34 +49,39 @@ def change_group(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
+def pause_group(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        output.row(client.pause(options.name, topic=options.topic))
+    return Exit.OK
+
+
+def resume_group(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        output.row(client.resume(options.name, topic=options.topic))
+    return Exit.OK
+
+
+def list_members(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        warnings = client.member_warnings(options.name)
+        output.rows(client.members(options.name), MEMBER_COLUMNS)
+    for warning in warnings:
+        note(f"{warning['code']}: {warning['detail']}")
+    return Exit.OK
+
+
+def list_locks(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        output.rows(client.locks(options.name, topic=options.topic), LOCK_COLUMNS)
+    return Exit.OK
+
+
 def show_lag(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
         lag = client.lag(options.name)
     output.row(lag)
     if not output.is_json:
         output.rows(lag["queues"], LAG_COLUMNS)
-    return Exit.OK
-
-
-def reset_group(options: argparse.Namespace, output: Output) -> int:
-    confirmed(f"move group {options.name} in {options.topic} to {options.to}", options)
-    with Client(options.server) as client:
-        queues = client.topic(options.topic)["queues"]
-        chosen = [each for each in queues if options.queue in (None, each["queue"])]
-        if not chosen:
-            raise Invalid(
-                f"topic {options.topic} has no queue {options.queue}",
-                field="queue",
-                remedy=f"give 0 to {len(queues) - 1}",
-            )
-        for queue in chosen:
-            offset = _offset(options.to, queue)
-            client.commit_offset(options.name, options.topic, queue["queue"], offset)
-            output.line(
-                f"queue {queue['queue']} goes on at offset {offset}",
-                {"group": options.name, "topic": options.topic, "queue": queue["queue"],
-                 "offset": str(offset)},
-            )  # fmt: skip
     return Exit.OK
 
 
@@ -83,23 +93,44 @@ def delete_group(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _offset(text: str, queue: Json) -> int:
-    if text == "earliest":
-        return int(queue["min_offset"])
-    if text == "latest":
-        return int(queue["max_offset"])
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    raise Invalid(
-        f"{text!r} is no place in a queue", field="to", remedy="earliest, latest or an offset"
-    )
-
-
 def _settings(options: argparse.Namespace) -> Json:
-    given: Json = {"retry_max": options.retry_max, "start": options.start}
+    given: Json = {"retry_max": options.retry_max, "start": options.start, "mode": options.mode}
+    given |= {"strategy": options.strategy, "rooms": options.room}
+    if options.start_at is not None:
+        given |= {"start": "time", "start_at_ms": time_ms(options.start_at, "--start-at")}
+    if options.retry is not None:
+        given["retry_policy"] = _policy(options.retry)
     if options.paused is not None:
         given["consume_enabled"] = not options.paused
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _policy(text: str) -> Json:
+    """`ladder`, `exponential:FIRST,LONGEST,MULTIPLIER` or `steps:WAIT,WAIT,…`; else Invalid."""
+    kind, _, rest = text.partition(":")
+    parts = [part.strip() for part in rest.split(",") if part.strip()]
+    if kind == "ladder" and not parts:
+        return {"kind": kind}
+    if kind == "steps" and parts:
+        return {"kind": kind, "delays_ms": [milliseconds(part, "--retry") for part in parts]}
+    if kind == "exponential" and len(parts) in (0, 3):
+        waits = [milliseconds(part, "--retry") for part in parts[:2]]
+        return {
+            "kind": kind,
+            **dict(zip(EXPONENTIAL, (*waits, *map(_number, parts[2:])), strict=False)),
+        }
+    raise Invalid(
+        f"{text!r} is no retry policy",
+        field="--retry",
+        remedy="ladder, exponential:5s,2h,2 or steps:1s,30s,10m",
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Invalid(f"{text!r} is no number", field="--retry", remedy="as in 2 or 1.5") from None
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -114,6 +145,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     for word, text, run in (
         ("show", "one group's settings", show_group),
         ("lag", "what a group has still to do", show_lag),
+        ("members", "consumers that are alive", list_members),
     ):
         showing = words.add_parser(word, help=text)
         showing.add_argument("name")
@@ -126,19 +158,35 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         setting = words.add_parser(word, help=text)
         setting.add_argument("name")
         setting.add_argument("--retry-max", type=int, default=None, help="retries after the first")
-        setting.add_argument("--start", default=None, help="earliest or latest")
+        setting.add_argument("--start", default=None, help="earliest, latest or rocketmq")
+        setting.add_argument("--start-at", default=None, metavar="WHEN", help="start at this time")
+        setting.add_argument("--mode", default=None, help="clustering or broadcast")
+        setting.add_argument(
+            "--retry", default=None, metavar="POLICY",
+            help="ladder, exponential:5s,2h,2 or steps:1s,30s,10m",
+        )  # fmt: skip
+        setting.add_argument(
+            "--strategy", default=None, help="average, circle, consistent_hash or machine_room"
+        )
+        setting.add_argument(
+            "--room", action="append", default=None, help="for machine_room; several may be given"
+        )
         setting.add_argument(
             "--paused", action=argparse.BooleanOptionalAction, default=None, help="hand out nothing"
         )
         setting.set_defaults(run=run)
 
-    resetting = words.add_parser("reset", help="let a group go on at another place")
-    resetting.add_argument("name")
-    resetting.add_argument("topic")
-    resetting.add_argument("--to", required=True, help="earliest, latest or an offset")
-    resetting.add_argument("--queue", type=int, default=None, help="this queue only")
-    resetting.add_argument("--yes", action="store_true", help="do not ask")
-    resetting.set_defaults(run=reset_group)
+    for word, text, run in (
+        ("pause", "hand out nothing more", pause_group),
+        ("resume", "end a pause", resume_group),
+        ("locks", "which queues are locked, and whose they are", list_locks),
+    ):
+        narrowing = words.add_parser(word, help=text)
+        narrowing.add_argument("name")
+        narrowing.add_argument("--topic", default="", help="of this topic only")
+        narrowing.set_defaults(run=run)
+
+    reset.add_words(words)
 
     deleting = words.add_parser("delete", help="delete a group with its progress")
     deleting.add_argument("name")

@@ -12,6 +12,7 @@ import msgspec
 
 from kitemq.async_producer import AsyncProducer
 from kitemq.commands.output import Exit, Output, exit_of, note
+from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid, KiteError
 from kitemq.message import SendResult
 
@@ -24,6 +25,7 @@ def produce(options: argparse.Namespace, output: Output) -> int:
 
 async def _produce(options: argparse.Namespace, output: Output) -> int:
     properties = _properties(options.property)
+    at_ms = 0 if options.deliver_at is None else time_ms(options.deliver_at, "--deliver-at")
     run = _Run(output, is_single=_is_single(options))
     started_s = time.monotonic()
     async with AsyncProducer(options.server, timeout_s=options.timeout) as producer:
@@ -36,6 +38,8 @@ async def _produce(options: argparse.Namespace, output: Output) -> int:
                 properties=properties,
                 message_group=options.group,
                 delay_level=options.delay_level,
+                delay_ms=0 if options.delay is None else milliseconds(options.delay, "--delay"),
+                deliver_at_ms=at_ms,
                 promise=options.promise or None,
             )
             future.add_done_callback(run.answered)
@@ -157,6 +161,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "--property", action="append", default=[], metavar="NAME=VALUE", help="repeat for more"
     )
     parser.add_argument("--delay-level", type=int, default=0, help="1 (1 s) to 18 (2 h)")
+    parser.add_argument("--delay", default=None, metavar="TIME", help="deliver later: 90s, 5m, 2h")
+    parser.add_argument(
+        "--deliver-at", default=None, metavar="WHEN", help="2026-01-31T09:00Z, or ms since 1970"
+    )
     parser.add_argument("--count", type=int, default=1, help="send --body or --file so often")
     parser.add_argument("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
     parser.add_argument("--promise", default="", choices=["", "stored", "flushed"])

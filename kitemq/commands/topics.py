@@ -3,8 +3,10 @@
 import argparse
 
 from kitemq.client import Client
+from kitemq.commands import purge
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output
+from kitemq.commands.times import milliseconds
 
 COLUMNS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
 QUEUE_COLUMNS = ("queue", "min_offset", "max_offset", "last_stored_ms")
@@ -48,7 +50,9 @@ def delete_topic(options: argparse.Namespace, output: Output) -> int:
 
 def _settings(options: argparse.Namespace, *, with_type: bool) -> dict[str, object]:
     names = ("read_queues", "write_queues", "permission", "promise")
-    given = {name: getattr(options, name) for name in names}
+    given: dict[str, object] = {name: getattr(options, name) for name in names}
+    if options.retention is not None:
+        given["retention_ms"] = milliseconds(options.retention, "--retention")
     if options.queues is not None:
         given["read_queues"] = given["read_queues"] or options.queues
         given["write_queues"] = given["write_queues"] or options.queues
@@ -85,7 +89,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         setting.add_argument("--write-queues", type=int, default=None)
         setting.add_argument("--permission", type=int, default=None, help="4 read, 2 write, 6 both")
         setting.add_argument("--promise", default=None, help="stored or flushed")
+        setting.add_argument(
+            "--retention", default=None, metavar="TIME", help="keep messages so long, as in 12h"
+        )
         setting.set_defaults(run=run)
+
+    purge.add_word(words)
 
     deleting = words.add_parser("delete", help="delete a topic with its messages")
     deleting.add_argument("name")

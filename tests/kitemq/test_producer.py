@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kitemq import (
     Invalid,
     KiteError,
     Message,
+    NotFound,
     Producer,
     Promise,
     Stopped,
@@ -35,6 +37,50 @@ def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
             for queue in queues
             for message in client.pull(topic, queue["queue"], 0, limit=160)["messages"]
         ]
+
+
+def waiting(server: LiveServer) -> dict[str, int]:
+    """When each body is due."""
+    with Client(server.url) as client:
+        return {item["message"]["body"]: item["due_ms"] for item in client.scheduled()}
+
+
+async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None:
+    begun_ms = time.time_ns() // 1_000_000
+    at_ms = begun_ms + 900_000
+    async with AsyncProducer(server.url) as producer:
+        await producer.send("t", "a", delay_ms=300_000)
+        batch = [Message(body="b", deliver_at_ms=at_ms), Message(body="c", delay_ms=600_000)]
+        await producer.send_batch("t", batch)
+        await (await producer.submit("t", "d", deliver_at_ms=at_ms + 1))
+        with pytest.raises(Invalid) as refused:
+            await producer.send("t", "x", delay_ms=5, delay_level=1)
+        assert refused.value.field.endswith("delay_ms")
+        with pytest.raises(Invalid) as refused:
+            await producer.send("t", "x", delay_ms=2**63)
+        assert refused.value.code == "unwritable"
+    due = waiting(server)
+    assert (due["b"], due["d"]) == (at_ms, at_ms + 1)
+    assert 300_000 <= due["a"] - begun_ms < 330_000
+    assert 600_000 <= due["c"] - begun_ms < 630_000
+    assert set(due) == {"a", "b", "c", "d"}
+
+
+def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -> None:
+    with Producer(server.url) as producer, Client(server.url) as client:
+        results = [producer.send("t", body, delay_ms=300_000) for body in ("a", "b", "c")]
+        recalled, delivered, moved = (result.message_id for result in results)
+        assert client.recall(recalled) == "recalled"
+        assert client.deliver_now(delivered) == "delivered"
+        assert client.reschedule(moved, delay_ms=900_000) == "rescheduled"
+        assert client.reschedule(moved, deliver_at_ms=results[2].offset + 1) == "delivered"
+        with pytest.raises(NotFound):
+            client.recall("none")
+        for number in range(5):
+            producer.send("t", str(number), delay_ms=300_000 + 1000 * number)
+        assert [each["message"]["body"] for each in client.scheduled(limit=3)] == ["0", "1", "2"]
+        assert list(client.scheduled(topic="u")) == []
+    assert sorted(message["body"] for message in stored(server, "t")) == ["b", "c"]
 
 
 async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer) -> None:

@@ -18,6 +18,7 @@ from protocol.batches import (
     Subscribed,
     message_ids,
 )
+from protocol.calls import Answer, Call
 from protocol.columns import ProtocolError
 from protocol.frames import (
     COUNT_MAX,
@@ -50,6 +51,13 @@ def column(values: st.SearchStrategy, count: int) -> st.SearchStrategy:
 
 
 @st.composite
+def times(draw: st.DrawFn, count: int) -> dict[str, list[int]]:
+    """The two columns that may be missing; where every one is 0 they are."""
+    columns = {name: draw(column(i64, count)) for name in ("delay_ms", "deliver_at_ms")}
+    return columns if any(map(any, columns.values())) else {}
+
+
+@st.composite
 def sends(draw: st.DrawFn) -> Send:
     count = draw(st.integers(0, 5))
     return Send(
@@ -66,6 +74,7 @@ def sends(draw: st.DrawFn) -> Send:
         queue=draw(st.integers(-1, 2**31 - 1)),
         id_prefix=draw(texts),
         id_first=draw(u32),
+        **draw(st.just({}) | times(count)),
     )
 
 
@@ -115,6 +124,8 @@ frames = st.one_of(
     st.builds(Release, texts, receipts),
     st.builds(Extend, texts, receipts, u32),
     st.builds(Subscribed, receipts),
+    st.builds(Call, texts, texts, texts, st.binary(max_size=40)),
+    st.builds(Answer, u16, texts, st.binary(max_size=40)),
     sends(),
     sents(),
     delivers(),
@@ -199,6 +210,30 @@ def test_the_wire_form_of_a_send_is_pinned() -> None:
         "00" "00" "00" "00"  # no group, no properties, no delay, no flag
         "010000000000000005"  # born ms: the same
         "00000002" "00000001" "616263"  # bodies
+    )  # fmt: skip
+
+
+def test_a_send_with_times_is_pinned_and_longer_only_by_them() -> None:
+    columns = (["x"], [""], [""], [{}], [0], [0], [0])
+    plain = encode(2, Send("t", [b"a"], *columns))
+    assert encode(2, Send("t", [b"a"], *columns, delay_ms=[0], deliver_at_ms=[0])) == plain
+    timed = encode(2, Send("t", [b"a"], *columns, delay_ms=[7], deliver_at_ms=[0]))
+    size = int.from_bytes(plain[5:9], "big") + 10
+    assert timed == plain[:5] + size.to_bytes(4, "big") + plain[9:] + bytes.fromhex(
+        "01" "0000000000000007" "00"  # delay ms: the same 7; deliver at ms: every one is 0
+    )  # fmt: skip
+    ((_, back),) = iter_frames(timed, CLIENT_FRAMES)
+    assert isinstance(back, Send)
+    assert (back.delay_ms, back.deliver_at_ms) == ([7], [0])
+
+
+def test_the_wire_forms_of_a_call_and_its_answer_are_pinned() -> None:
+    assert encode(2, Call("PUT", "/a?b", "c/d", b"xy")).hex() == (
+        "0a" "00000002" "00000012"  # CALL, request 2, 18 bytes
+        "0003505554" "00042f613f62" "0003632f64" "7879"  # method, path, content type, body
+    )  # fmt: skip
+    assert encode(2, Answer(404, "c/d", b"xy")).hex() == (
+        "47" "00000002" "00000009" "0194" "0003632f64" "7879"
     )  # fmt: skip
 
 

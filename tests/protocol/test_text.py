@@ -21,6 +21,7 @@ from protocol.batches import (
     Sent,
     Subscribed,
 )
+from protocol.calls import Answer, Call
 from protocol.columns import ProtocolError
 from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe
 from protocol.stream import Unreadable
@@ -34,6 +35,9 @@ RECEIPT = ("t", 1, 2, 255)
         ('{"op":"hello","client":"me"}', Hello("me")),
         ('{"op":"credit","subscription":2,"count":3}', Credit(2, 3)),
         ('{"op":"unsubscribe","subscription":2}', Unsubscribe(2)),
+        ('{"op":"call","path":"/api/v1/topics?q=a"}', Call("GET", "/api/v1/topics?q=a")),
+        ('{"op":"call","method":"POST","path":"/p","json":{"a": [1]}}',
+         Call("POST", "/p", "application/json", b'{"a": [1]}')),
         ('{"op":"subscribe","group":"g","topics":{"t":"a"}}',
          Subscribe("g", {"t": "a"}, 16, 60_000)),
         ('{"op":"ack","group":"g","receipts":["t:1:2:ff"]}', Ack("g", [RECEIPT])),
@@ -46,6 +50,9 @@ RECEIPT = ("t", 1, 2, 255)
          Nack("g", [RECEIPT], [NOT_GIVEN], [TO_DEAD_LETTERS], [""])),
         ('{"op":"send","topic":"t","messages":[{"body":"x","keys":["a","b"]}],"promise":"flushed"}',
          Send("t", [b"x"], [""], ["a b"], [""], [{}], [0], [0], [0], promise=PromiseCode.FLUSHED)),
+        ('{"op":"send","topic":"t","messages":[{"body":"x","delay_ms":5},{"body":"y"}]}',
+         Send("t", [b"x", b"y"], [""] * 2, [""] * 2, [""] * 2, [{}] * 2, [0] * 2, [0] * 2, [0] * 2,
+              delay_ms=[5, 0])),
     ],
 )  # fmt: skip
 def test_each_request_is_its_frame(request_text: str, frame: Frame) -> None:
@@ -55,6 +62,12 @@ def test_each_request_is_its_frame(request_text: str, frame: Frame) -> None:
 @pytest.mark.parametrize(
     ("frame", "document"),
     [
+        (Answer(200, "application/json", b'{"a":[1]}'),
+         {"op": "answer", "id": 3, "status": 200, "json": {"a": [1]}}),
+        (Answer(204, "", b""), {"op": "answer", "id": 3, "status": 204}),
+        (Answer(200, "text/plain", b"hi"),
+         {"op": "answer", "id": 3, "status": 200, "content_type": "text/plain",
+          "body": "hi", "encoding": "utf-8"}),
         (Sent(1, [0], [5], [9], ["M"]),
          {"op": "sent", "id": 3, "promise": "stored", "messages":
           [{"message_id": "M", "queue": 0, "offset": "5", "position": "9"}]}),

@@ -24,14 +24,21 @@ from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt
 from engine.message import Message, Promise
 from engine.topic.names import dead_letter_topic
+from tests.simulation import payments
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
+from tests.simulation.payments import Payments
 from tests.simulation.pool import SeededPool
 from tests.simulation.reminders import Reminders
 from tests.simulation.shares import Sent, Share
 
 ROOT = Path("/data")
-PLAIN, LATER, LINE = "orders", "reminders", "steps"
-TOPICS = {PLAIN: TopicType.NORMAL, LATER: TopicType.DELAY, LINE: TopicType.FIFO}
+PLAIN, LATER, LINE, PAID = "orders", "reminders", "steps", payments.TOPIC
+TOPICS = {
+    PLAIN: TopicType.NORMAL,
+    LATER: TopicType.DELAY,
+    LINE: TopicType.FIFO,
+    PAID: TopicType.TRANSACTION,
+}
 TAGS = ("", "a", "Aa", "BB")
 LANES = ("red", "green", "blue")
 CLIENTS = ("c1", "c2")
@@ -53,8 +60,8 @@ class Group:
 
 
 GROUPS = (
-    Group("all", {PLAIN: "*", LATER: "*"}, 2),
-    Group("some", {PLAIN: "a||Aa"}, 3),
+    Group("all", {PLAIN: "*", LATER: "*", PAID: "*"}, 2),
+    Group("some", {PLAIN: "a||Aa", PAID: "a"}, 3),
     Group("workers", {LINE: "*"}, 2),
     Group("mixed", {LINE: "*", PLAIN: "*"}, 1),
 )
@@ -79,7 +86,7 @@ class BrokerWorld:
         self.cut_off = dict.fromkeys((group.name for group in GROUPS), 0)
         self.number = 0
         self.doing: Callable[[], None] = lambda: None  # what a crash now leaves open
-        self.chapters = (Reminders(self),)
+        self.reminders, self.payments = Reminders(self), Payments(self)
         self.config = EngineConfig(
             data=ROOT,
             segment_bytes=self.chance.choice((8192, 16384, 65536)),
@@ -90,6 +97,7 @@ class BrokerWorld:
             disk_free_min_bytes=0,
             default_queues=2,
             inflight_max=self.chance.choice((5, 20, 1000)),
+            transaction_check_max=self.chance.choice((1, 3, 15)),
         )
         self.start()
         for name, kind in TOPICS.items():
@@ -129,7 +137,8 @@ class BrokerWorld:
             (self.stop, 1),
             (self.fill_disk, 1),
             (self.empty_disk, 3),
-            *(action for chapter in self.chapters for action in chapter.actions()),
+            *self.reminders.actions(),
+            *self.payments.actions(),
         )
         verbs, weights = [verb for verb, _ in actions], [weight for _, weight in actions]
         for _ in range(steps):
@@ -370,6 +379,7 @@ class BrokerWorld:
         while True:
             if self.power and self.chance.random() < 0.4:
                 self.disk.lose_power()
+                self.payments.lose_power()
                 for share in self.shares.values():
                     share.lose_power()
             else:
@@ -420,6 +430,7 @@ class BrokerWorld:
     def count(self) -> None:
         """Every message came to exactly one end with every group, and each lies in the log once."""
         self.settle_recalls()
+        self.payments.count()
         for group in GROUPS:
             dead = self.bodies(dead_letter_topic(group.name), 1)
             for (name, _), share in self.shares.items():

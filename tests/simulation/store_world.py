@@ -48,11 +48,13 @@ class Line:
 
     kept: dict[int, Kept] = field(default_factory=dict)
     end: int = 0
+    purged: int = 0  # everything before it
 
     @property
     def low(self) -> int:
-        """The first offset that retention left, if it can be told."""
-        return next((o for o in sorted(self.kept) if not self.kept[o].is_expired), self.end)
+        """The first offset that retention and purges left, if it can be told."""
+        first = next((o for o in sorted(self.kept) if not self.kept[o].is_expired), self.end)
+        return max(first, self.purged)
 
 
 class Model:
@@ -62,6 +64,7 @@ class Model:
         self.lines: dict[tuple[str, int], Line] = {}
         self.unsure: list[Message] = []  # their send was cut off by the crash
         self.unsettled: set[str] = set()  # topics whose deletion was cut off by the crash
+        self.purging: dict[tuple[str, int], int] = {}  # a purge that was cut off by the crash
         self.ever: dict[bytes, Kept] = {}  # a power loss may bring deleted topics back
 
     def line(self, topic: str, queue: int) -> Line:
@@ -117,6 +120,8 @@ class StoreWorld:
             open_files_max=4,
             disk_free_min_bytes=0,
             default_queues=2,
+            retention_bytes=self.chance.choice((0, 0, 20_000)),
+            retention_interval_s=1.0,
         )
         self.start()
 
@@ -142,6 +147,7 @@ class StoreWorld:
             (self.stop, 2),
             (self.delete_topic, 1),
             (self.expire, 2),
+            (self.purge, 2),
             (self.fill_disk, 1),
             (self.empty_disk, 3),
         )
@@ -188,8 +194,10 @@ class StoreWorld:
         )
 
     def tick(self) -> None:
-        self.clock.advance(self.chance.choice((0.0, 0.1, 0.6, 1.1)))
+        # Now and then a minute passes, after which files of queues may go.
+        self.clock.advance(self.chance.choice((0.0, 0.1, 0.6, 1.1, 1.1, 61.0)))
         self.broker.tick()
+        self.see_what_expired()
         self.accept_failures()
 
     def accept_failures(self) -> None:
@@ -258,9 +266,36 @@ class StoreWorld:
     def expire(self) -> None:
         """Let retention take a part of the log; offsets go on as if it had not."""
         self.store.expire(self.chance.randrange(self.store.flushed + 1))
+        self.see_what_expired()
+
+    def see_what_expired(self) -> None:
+        """What lies before the oldest position is gone: the broker's own retention takes it too."""
         for line in self.model.lines.values():
             for offset in [o for o, k in line.kept.items() if k.position < self.store.oldest]:
                 line.kept[offset].is_expired = line.kept[offset].was_expired = True
+
+    def purge(self) -> None:
+        """Take a part of a topic away for good: all of that, or nothing."""
+        topic = self.chance.choice(TOPICS)
+        begins = {}
+        for queue in range(2):
+            low, high = self.store.bounds(topic, queue)
+            begins[queue] = self.chance.randrange(low, high + 1)
+        self.model.purging = {(topic, queue): offset for queue, offset in begins.items()}
+        try:
+            self.broker.retention.purge(topic, before_offset=begins)
+        except (NotFound, DiskFull):
+            self.model.purging = {}
+            return
+        self.settle_purge()
+
+    def settle_purge(self) -> None:
+        for (topic, queue), offset in self.model.purging.items():
+            line = self.model.line(topic, queue)
+            line.purged = max(line.purged, offset)
+            for each in [each for each in line.kept if each < offset]:
+                line.kept[each].was_expired = True
+        self.model.purging = {}
 
     def order_crash(self) -> None:
         self.disk.crash_in = self.chance.randrange(1, 60)
@@ -332,6 +367,7 @@ class StoreWorld:
             if all(self.store.bounds(topic, queue) == (0, 0) for queue in range(2)):
                 self.model.forget(topic)
         self.model.unsettled.clear()
+        self.adopt_purge()
         names = {key for key in self.model.lines} | {
             (topic, queue) for topic in TOPICS for queue in self.store.queues_of(topic)
         }
@@ -359,13 +395,23 @@ class StoreWorld:
                 )
                 line.kept[entry.offset] = self.model.ever[kept.body] = kept
 
+    def adopt_purge(self) -> None:
+        """One that the crash cut off was carried out in all queues, or in none."""
+        found = [(self.store.bounds(*key), at) for key, at in self.model.purging.items()]
+        if all(low >= min(at, high) for (low, high), at in found):
+            self.settle_purge()
+        self.model.purging = {}
+
     def forget_lost(self, topic: str, queue: int, high: int) -> None:
         line = self.model.line(topic, queue)
+        line.purged = self.store.bounds(topic, queue)[0]
         for offset in range(high, line.end):
             kept = line.kept.pop(offset)
             assert not kept.is_flushed, f"{topic}/{queue}@{offset}: flushed, yet gone"
         line.end = min(line.end, high)
         low = self.store.bounds(topic, queue)[0]
+        if not line.kept and low == high:  # a topic came back without anything to read
+            line.end = high
         for offset in [offset for offset in line.kept if offset < low]:
             assert line.kept[offset].was_expired or not line.kept[offset].is_flushed
             line.kept[offset].is_lost = True

@@ -1,0 +1,167 @@
+"""Messages that wait for their time of delivery: list, recall, deliver, reschedule."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.messages import Encoding, Stored, fields_of
+from app.api.operation import API, Call, operation
+from app.api.produce import DelayMs, Time
+from app.api.topics import actor_of
+from app.services.scheduled import ScheduledMessages
+from engine.broker import Scheduled
+from engine.errors import Invalid
+
+TAG = "scheduled"
+LIMIT_MAX = 200
+LIMIT_DEFAULT = 50
+
+
+class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which waiting messages are listed."""
+
+    topic: Annotated[str, Meta(description="Only those bound for it.")] = ""
+    from_ms: Annotated[Time, Meta(description="Due at this time or later.")] = 0
+    after: Annotated[str, Meta(description="A page's `next`.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+    encoding: Encoding = Encoding.AUTO
+
+
+class Waiting(msgspec.Struct):
+    """A waiting message: when it is due, where it goes, and how the log keeps it meanwhile."""
+
+    message_id: str
+    due_ms: int
+    topic: str
+    queue: int | None
+    message: Stored
+
+
+class WaitingPage(msgspec.Struct):
+    """Waiting messages by time. `next` is null at the end; `total` counts those of all topics.
+
+    A page for one topic may be short or empty although `next` is given: ask on.
+    """
+
+    items: list[Waiting]
+    next: str | None
+    total: int
+
+
+class Changed(msgspec.Struct):
+    """What became of the message.
+
+    recalled: it will never be delivered; delivered: just now; rescheduled; already_delivered.
+    """
+
+    message_id: str
+    result: str
+
+
+class NewTime(msgspec.Struct, forbid_unknown_fields=True):
+    """When it shall be delivered: one of the two."""
+
+    deliver_at_ms: Time | UnsetType = UNSET
+    delay_ms: Annotated[DelayMs, Meta(description="So much later than now.")] | UnsetType = UNSET
+
+
+@operation(
+    "GET",
+    f"{API}/scheduled",
+    tag=TAG,
+    query=ScheduledQuery,
+    answer=WaitingPage,
+    example="curl '$URL/api/v1/scheduled?topic=reminders&limit=10'",
+)
+async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
+    """List messages that wait for their time.
+
+    By time, the earliest first. Only those with `delay_ms` or `deliver_at_ms`: what waits for a
+    delay level cannot be listed.
+    """
+    query = call.query
+    page = call.host.broker.scheduled(
+        topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
+    )
+    items = [_shown(item, query.encoding) for item in page.items]
+    return WaitingPage(items, page.next, page.count)
+
+
+@operation(
+    "POST",
+    f"{API}/scheduled/{{message_id}}/recall",
+    tag=TAG,
+    answer=Changed,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
+)
+async def recall_message(call: Call[None, None]) -> Changed:
+    """See to it that a waiting message is never delivered.
+
+    Takes the message id or the offset id. Asking again gets the same answer.
+    """
+    message_id = call.path("message_id")
+    scheduled: ScheduledMessages = call.state.scheduled
+    answer = await scheduled.recall(actor_of(call), message_id)
+    return Changed(message_id, answer.value)
+
+
+@operation(
+    "POST",
+    f"{API}/scheduled/{{message_id}}/deliver",
+    tag=TAG,
+    answer=Changed,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
+)
+async def deliver_message(call: Call[None, None]) -> Changed:
+    """Deliver a waiting message at once."""
+    message_id = call.path("message_id")
+    scheduled: ScheduledMessages = call.state.scheduled
+    answer = await scheduled.deliver_now(actor_of(call), message_id)
+    return Changed(message_id, answer.value)
+
+
+@operation(
+    "POST",
+    f"{API}/scheduled/{{message_id}}/reschedule",
+    tag=TAG,
+    body=NewTime,
+    answer=Changed,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/reschedule "
+    """-H 'Content-Type: application/json' -d '{"delay_ms": 60000}'""",
+)
+async def reschedule_message(call: Call[None, NewTime]) -> Changed:
+    """Let a waiting message wait for another time.
+
+    A time that has come already delivers it at once. At most a year ahead.
+    """
+    message_id = call.path("message_id")
+    deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
+    scheduled: ScheduledMessages = call.state.scheduled
+    answer = await scheduled.reschedule(actor_of(call), message_id, deliver_at_ms)
+    return Changed(message_id, answer.value)
+
+
+def _time_of(new: NewTime, now_ms: int) -> int:
+    if new.deliver_at_ms is not UNSET and new.delay_ms is UNSET:
+        return new.deliver_at_ms
+    if new.delay_ms is not UNSET and new.deliver_at_ms is UNSET:
+        return now_ms + new.delay_ms
+    raise Invalid(
+        "give either deliver_at_ms or delay_ms",
+        field="deliver_at_ms",
+        remedy="give one of them: a time, or how much later than now",
+    )
+
+
+def _shown(item: Scheduled, encoding: Encoding) -> Waiting:
+    message = item.message
+    queue = item.queue if item.queue >= 0 else None
+    shown = Stored(*fields_of(message, encoding))
+    return Waiting(message.message_id, item.due_ms, item.topic, queue, shown)
+
+
+OPERATIONS = (list_scheduled, recall_message, deliver_message, reschedule_message)

@@ -1,0 +1,396 @@
+"""Transactions: commit, roll back, look, be asked."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from app.api.messages import Encoding, Stored, fields_of
+from app.api.operation import API, Call, encode, operation
+from app.api.topics import actor_of
+from app.services.transactions import Transactions
+from engine.broker import Callback, Check, Decider, Decision, Transaction, TransactionState
+
+TAG = "transactions"
+LIMIT_MAX = 200
+LIMIT_DEFAULT = 50
+CHECKS_MAX = 32
+GROUP = "Only of this producer group; needed where groups share an id."
+
+Group = Annotated[str, Meta(description=GROUP)]
+
+
+class TransactionOut(msgspec.Struct):
+    """One transaction. `message` is as it would be delivered, with the half message's place.
+
+    `offset` is where the committed message stands in `queue` of `topic`. `next_check_ms` is null
+    where none will be made.
+    """
+
+    transaction_id: str
+    producer_group: str
+    topic: str
+    queue: int
+    state: TransactionState
+    checks: int
+    next_check_ms: int | None
+    offset: str | None
+    half_offset_id: str
+    message: Stored
+
+
+class TransactionList(msgspec.Struct):
+    """Undecided transactions, oldest first. `next` is null at the end; `total` is of all groups.
+
+    A page for one group may be short or empty although `next` is given: ask on.
+    """
+
+    items: list[TransactionOut]
+    next: str | None
+    total: int
+
+
+class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which transactions are listed."""
+
+    group: Annotated[str, Meta(description="Only of this producer group.")] = ""
+    given_up: Annotated[
+        bool, Meta(description="Those whose checks were given up, instead of those checked.")
+    ] = False
+    after: Annotated[str, Meta(description="A page's `next`.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
+    encoding: Encoding = Encoding.AUTO
+
+
+class ShownQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which transaction, and how to show it."""
+
+    group: Group = ""
+    encoding: Encoding = Encoding.AUTO
+
+
+class DecisionQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose decision."""
+
+    group: Group = ""
+    by: Annotated[
+        Decider, Meta(description="An operator's decision is written into the audit trail.")
+    ] = Decider.PRODUCER
+
+
+class GroupQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Of which producer group."""
+
+    group: Group = ""
+
+
+class Decided(msgspec.Struct):
+    """How the transaction stands. `offset` is the committed message's, in `queue` of `topic`."""
+
+    transaction_id: str
+    state: TransactionState
+    topic: str
+    queue: int
+    offset: str | None
+
+
+class NewPoll(msgspec.Struct, forbid_unknown_fields=True):
+    """Checks of a producer group."""
+
+    group: str
+    max: Annotated[int, Meta(ge=1, le=CHECKS_MAX)] = CHECKS_MAX
+
+
+class CheckOut(msgspec.Struct):
+    """What became of this transaction? `number` counts its checks from 1."""
+
+    transaction_id: str
+    producer_group: str
+    number: int
+    message: Stored
+
+
+class Checks(msgspec.Struct):
+    """Checks to be answered by commit or rollback before the next one is due."""
+
+    checks: list[CheckOut]
+
+
+class NewCallback(msgspec.Struct, forbid_unknown_fields=True):
+    """Where a producer group is asked."""
+
+    url: Annotated[str, Meta(description="http or https, without user and password.")]
+    timeout_ms: Annotated[
+        int, Meta(ge=1, le=30_000, description="How long an answer may take.")
+    ] = 5000
+
+
+class CallbackOut(msgspec.Struct):
+    """Where a producer group is asked, and how many connections of it are asked before."""
+
+    group: str
+    url: str
+    timeout_ms: int
+    live_producers: int
+
+
+class CallbackList(msgspec.Struct):
+    """Callbacks by group."""
+
+    items: list[CallbackOut]
+
+
+def check_document(check: Check) -> bytes:
+    """The body that a callback is sent."""
+    return encode(_check_out(check))
+
+
+def _check_out(check: Check) -> CheckOut:
+    message = Stored(*fields_of(check.message))
+    return CheckOut(check.transaction_id, check.producer_group, check.number, message)
+
+
+def _shown(transaction: Transaction, encoding: Encoding) -> TransactionOut:
+    offset = transaction.offset
+    return TransactionOut(
+        transaction.transaction_id,
+        transaction.producer_group,
+        transaction.topic,
+        transaction.queue,
+        transaction.state,
+        transaction.checks,
+        transaction.next_check_ms,
+        None if offset is None else str(offset),
+        transaction.message.offset_id,
+        Stored(*fields_of(transaction.message, encoding)),
+    )
+
+
+def _decided(transaction: Transaction) -> Decided:
+    return Decided(
+        transaction.transaction_id,
+        transaction.state,
+        transaction.topic,
+        transaction.queue,
+        None if transaction.offset is None else str(transaction.offset),
+    )
+
+
+async def _decide(call: Call[DecisionQuery, None], decision: Decision) -> Decided:
+    service: Transactions = call.state.transactions
+    name, query = call.path("id"), call.query
+    if query.by is Decider.OPERATOR:
+        done = await service.decide_by_hand(actor_of(call), name, decision, query.group)
+    else:
+        done = await service.decide(name, decision, query.group, query.by)
+    return _decided(done)
+
+
+@operation(
+    "GET",
+    f"{API}/transactions",
+    tag=TAG,
+    query=TransactionQuery,
+    answer=TransactionList,
+    example="curl '$URL/api/v1/transactions?group=billing&limit=10'",
+)
+async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionList:
+    """List undecided transactions.
+
+    The oldest first: those that are still checked, or with `given_up` those that are not.
+    """
+    query, transactions = call.query, call.host.broker.transactions
+    listed = transactions.given_up if query.given_up else transactions.pending
+    page = listed(group=query.group, after=query.after, count_max=query.limit)
+    items = [_shown(item, query.encoding) for item in page.items]
+    return TransactionList(items, page.next, page.count)
+
+
+@operation(
+    "POST",
+    f"{API}/transactions/checks",
+    tag=TAG,
+    body=NewPoll,
+    answer=Checks,
+    example="curl -X POST $URL/api/v1/transactions/checks -H 'Content-Type: application/json' "
+    """-d '{"group": "billing"}'""",
+)
+async def poll_checks(call: Call[None, NewPoll]) -> Checks:
+    """Take checks that nobody could be asked for.
+
+    They are the caller's until the next check is due (`transaction_check_interval_s`), and nobody
+    else gets them before. Producers with a connection or a callback are asked without polling.
+    """
+    wanted = call.body
+    found = call.host.broker.transactions.checks(wanted.group, wanted.max)
+    return Checks(list(map(_check_out, found)))
+
+
+@operation(
+    "GET",
+    f"{API}/transactions/callbacks",
+    tag=TAG,
+    answer=CallbackList,
+    example="curl $URL/api/v1/transactions/callbacks",
+)
+async def list_callbacks(call: Call[None, None]) -> CallbackList:
+    """List the callbacks of producer groups."""
+    callbacks = call.host.broker.transactions.callbacks.all()
+    return CallbackList([_callback_out(call, callback) for callback in callbacks])
+
+
+@operation(
+    "GET",
+    f"{API}/transactions/callbacks/{{group}}",
+    tag=TAG,
+    answer=CallbackOut,
+    errors=(404,),
+    example="curl $URL/api/v1/transactions/callbacks/billing",
+)
+async def get_callback(call: Call[None, None]) -> CallbackOut:
+    """Look at the callback of a producer group."""
+    return _callback_out(call, call.host.broker.transactions.callbacks.get(call.path("group")))
+
+
+@operation(
+    "PUT",
+    f"{API}/transactions/callbacks/{{group}}",
+    tag=TAG,
+    body=NewCallback,
+    answer=CallbackOut,
+    example="curl -X PUT $URL/api/v1/transactions/callbacks/billing "
+    "-H 'Content-Type: application/json' "
+    """-d '{"url": "http://127.0.0.1:9000/check"}'""",
+)
+async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
+    """Register where a producer group is asked.
+
+    Each check is POSTed there as JSON; the answer is 200 with
+    `{"decision": "commit" | "rollback" | "unknown"}`. Redirects are not followed. The server calls
+    this address from where it stands: let only those register one who may reach it themselves.
+    """
+    service: Transactions = call.state.transactions
+    callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
+    return _callback_out(call, await service.set_callback(actor_of(call), callback))
+
+
+@operation(
+    "DELETE",
+    f"{API}/transactions/callbacks/{{group}}",
+    tag=TAG,
+    status=204,
+    errors=(404,),
+    example="curl -X DELETE $URL/api/v1/transactions/callbacks/billing",
+)
+async def delete_callback(call: Call[None, None]) -> None:
+    """Call a producer group no more."""
+    service: Transactions = call.state.transactions
+    await service.delete_callback(actor_of(call), call.path("group"))
+
+
+@operation(
+    "GET",
+    f"{API}/transactions/{{id}}",
+    tag=TAG,
+    query=ShownQuery,
+    answer=TransactionOut,
+    errors=(404, 409),
+    example="curl $URL/api/v1/transactions/$TRANSACTION",
+)
+async def get_transaction(call: Call[ShownQuery, None]) -> TransactionOut:
+    """Look at one transaction, decided or not.
+
+    By the message's id, or the offset id of its half message.
+    """
+    query = call.query
+    found = call.host.broker.transactions.get(call.path("id"), group=query.group)
+    return _shown(found, query.encoding)
+
+
+@operation(
+    "POST",
+    f"{API}/transactions/{{id}}/commit",
+    tag=TAG,
+    query=DecisionQuery,
+    answer=Decided,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/commit",
+)
+async def commit_transaction(call: Call[DecisionQuery, None]) -> Decided:
+    """Deliver the message of a transaction.
+
+    Once, however often this is asked; 409 where it was rolled back. Also after its checks were
+    given up. A decision is final, and kept when this answers.
+    """
+    return await _decide(call, Decision.COMMIT)
+
+
+@operation(
+    "POST",
+    f"{API}/transactions/{{id}}/rollback",
+    tag=TAG,
+    query=DecisionQuery,
+    answer=Decided,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/rollback",
+)
+async def roll_back_transaction(call: Call[DecisionQuery, None]) -> Decided:
+    """Never deliver the message of a transaction.
+
+    409 where it was committed. A decision is final, and kept when this answers.
+    """
+    return await _decide(call, Decision.ROLLBACK)
+
+
+@operation(
+    "POST",
+    f"{API}/transactions/{{id}}/unknown",
+    tag=TAG,
+    query=DecisionQuery,
+    answer=Decided,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/unknown",
+)
+async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
+    """Say that nothing is known yet.
+
+    Nothing changes: the transaction is checked again. The answer says how it stands.
+    """
+    service: Transactions = call.state.transactions
+    return _decided(await service.decide(call.path("id"), Decision.UNKNOWN, call.query.group))
+
+
+@operation(
+    "POST",
+    f"{API}/transactions/{{id}}/resume",
+    tag=TAG,
+    query=GroupQuery,
+    answer=Decided,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/resume",
+)
+async def resume_transaction(call: Call[GroupQuery, None]) -> Decided:
+    """Check a given-up transaction again, from the first check on."""
+    service: Transactions = call.state.transactions
+    return _decided(await service.resume(actor_of(call), call.path("id"), call.query.group))
+
+
+def _callback_out(call: Call[None, None] | Call[None, NewCallback], kept: Callback) -> CallbackOut:
+    service: Transactions = call.state.transactions
+    live = service.producers.count(kept.group)
+    return CallbackOut(kept.group, kept.url, kept.timeout_ms, live)
+
+
+OPERATIONS = (
+    list_transactions,
+    poll_checks,
+    list_callbacks,
+    get_callback,
+    set_callback,
+    delete_callback,
+    get_transaction,
+    commit_transaction,
+    roll_back_transaction,
+    leave_transaction,
+    resume_transaction,
+)

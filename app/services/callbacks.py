@@ -1,0 +1,148 @@
+"""Asking producers over HTTP: a POST to the callback of their group, its answer the decision.
+
+Calls are bounded in number, in time and in what they hold; who answers wrongly or not at all is
+asked again at the next check. The server calls whatever address was registered, from where it
+stands: who may register one may make it call there.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from app.host import EngineHost
+from engine.broker import Callback, Check, Decider, Decision
+from engine.errors import EngineError, Invalid
+
+if TYPE_CHECKING:
+    import httpx
+
+log = logging.getLogger("kitemq.callbacks")
+
+CALLS_MAX = 16  # at once
+WAITING_MAX = 1000  # further ones, which wait for those ...
+WAITING_BYTES_MAX = 16 * 1024 * 1024  # ... and what they hold
+ANSWER_BYTES_MAX = 4096
+SCHEMES = frozenset({"http", "https"})
+
+
+class Answer(msgspec.Struct):
+    """What a callback answers."""
+
+    decision: Decision
+
+
+class CallbackError(Exception):
+    """No usable answer; the text says why."""
+
+
+class CallbackCaller:
+    """Calls on the event loop; httpx is loaded at the first one."""
+
+    def __init__(self, host: EngineHost, document: Callable[[Check], bytes]) -> None:
+        self._host = host
+        self._document = document
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(CALLS_MAX)
+        self._size_bytes = 0
+        self._client: httpx.AsyncClient | None = None
+
+    def check_url(self, url: str) -> None:
+        """Raise Invalid unless it is an http or https address without credentials."""
+        try:
+            parts = urlsplit(url)
+            is_good = parts.scheme in SCHEMES and parts.hostname and parts.username is None
+            is_good = is_good and parts.port != 0 and url.isascii() and url.isprintable()
+        except ValueError:
+            is_good = False
+        if not is_good or " " in url:
+            raise Invalid(
+                f"{url[:200]!r} cannot be called",
+                field="url",
+                remedy="give an http or https address without user and password",
+            )
+
+    def ask(self, check: Check) -> bool:
+        """Begin a call, if the group has a callback and there is room; never waits."""
+        callback = self._host.broker.transactions.callbacks.find(check.producer_group)
+        if callback is None or len(self._tasks) >= CALLS_MAX + WAITING_MAX:
+            return False
+        size_bytes = check.message.size_bytes
+        if self._tasks and self._size_bytes + size_bytes > WAITING_BYTES_MAX:
+            return False
+        self._size_bytes += size_bytes
+        task = asyncio.get_running_loop().create_task(self._call(callback, check))
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._size_bytes -= size_bytes
+
+        task.add_done_callback(done)
+        return True
+
+    async def stop(self) -> None:
+        """Cancel what is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _call(self, callback: Callback, check: Check) -> None:
+        """Ask, and do what the answer says."""
+        try:
+            async with self._turns:
+                client = await self._opened()
+                async with asyncio.timeout(callback.timeout_ms / 1000):
+                    decision = await self._post(client, callback.url, check)
+            self._host.broker.transactions.decide(
+                check.transaction_id, decision, group=check.producer_group, by=Decider.CHECK
+            )
+        except (CallbackError, TimeoutError) as error:
+            detail = str(error) or f"no answer within {callback.timeout_ms} ms"
+            log.warning("the callback of %s: %s", callback.group, detail)
+        except EngineError as error:
+            log.warning("transaction %s: %s", check.transaction_id, error.detail)
+
+    async def _opened(self) -> "httpx.AsyncClient":
+        """The client; loading it takes longer than a turn of the event loop may."""
+        if "httpx" not in sys.modules:
+            await asyncio.to_thread(import_module, "httpx")
+        if self._client is None:
+            import httpx
+
+            self._client = httpx.AsyncClient(
+                trust_env=False,
+                follow_redirects=False,
+                timeout=None,  # the whole call has its time
+                limits=httpx.Limits(max_connections=CALLS_MAX),
+            )
+        return self._client
+
+    async def _post(self, client: "httpx.AsyncClient", url: str, check: Check) -> Decision:
+        import httpx  # loaded by now
+
+        headers = {"Content-Type": "application/json"}
+        content = self._document(check)
+        try:
+            async with client.stream("POST", url, content=content, headers=headers) as answer:
+                if answer.status_code != httpx.codes.OK:
+                    raise CallbackError(f"{url} answered {answer.status_code}")
+                body = b""
+                async for part in answer.aiter_bytes():
+                    body += part
+                    if len(body) > ANSWER_BYTES_MAX:
+                        raise CallbackError(f"{url} answered more than {ANSWER_BYTES_MAX} bytes")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise CallbackError(f"{url}: {type(error).__name__}: {error}") from error
+        try:
+            return msgspec.json.decode(body, type=Answer).decision
+        except (msgspec.DecodeError, UnicodeError) as error:
+            raise CallbackError(f"{url} answered no decision: {error}") from error

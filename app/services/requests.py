@@ -1,0 +1,81 @@
+"""Asking over a topic and waiting for the reply; answering what was received."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from app.errors import NoReply
+from app.host import EngineHost
+from engine.broker import NewReply, Replying, Request
+from engine.errors import Invalid, Stopping
+from engine.message import Message, StoredMessage
+
+GRACE_S = 1.0  # the engine says itself when the time is over; this is for one that does not tick
+CORRELATION_ID = "CORRELATION_ID"
+REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+TTL = "TTL"
+TTL_DIGITS_MAX = 9
+
+
+class Answered(NamedTuple):
+    """A request with its reply."""
+
+    request: Request
+    reply: StoredMessage
+
+
+class Requests:
+    """Requests and replies for every door; the engine keeps them."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+
+    async def ask(
+        self, message: Message, *, timeout_ms: int, client: str, correlation_id: str = ""
+    ) -> Answered:
+        """Send a request and wait for its reply.
+
+        Raises NoReply after `timeout_ms`, Stopping when the server stops meanwhile, and what
+        `broker.requests.request` raises. Cancelling it leaves a late reply to be fetched.
+        """
+        begun: list[Request] = []
+
+        def begin(wake: Callable[[], None]) -> Request:
+            request = self._host.broker.requests.request(
+                message,
+                timeout_ms=timeout_ms,
+                client=client,
+                on_end=wake,
+                correlation_id=correlation_id,
+            )
+            begun.append(request)
+            return request
+
+        is_over = await self._host.wait(begin, timeout_ms / 1000 + GRACE_S)
+        request = begun[0] if begun else None
+        if request is not None and request.reply is not None:
+            return Answered(request, request.reply)
+        if request is None or not (is_over or self._host.is_ready):
+            raise Stopping("the server is stopping", retry_after_s=5.0)
+        raise NoReply(request.correlation_id, timeout_ms)
+
+    def reply(self, new: NewReply) -> Replying:
+        """Answer a request by its correlation id."""
+        return self._host.broker.requests.reply(new)
+
+    def request_at(self, topic: str, queue: int, offset: int) -> StoredMessage:
+        """The request that was received from there; MessageNotFound, Invalid where it is none."""
+        message = self._host.broker.message(topic, queue, offset)
+        if not message.properties.get(CORRELATION_ID):
+            raise Invalid(
+                "the message is no request: it has no correlation id",
+                field="receipt",
+                remedy="reply to what was sent with POST /topics/{topic}/request",
+            )
+        return message
+
+
+def ttl_ms_of(request: StoredMessage) -> int:
+    """For how long its requester waits; 0 where the message does not say."""
+    text = request.properties.get(TTL, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= TTL_DIGITS_MAX
+    return int(text) if is_number else 0

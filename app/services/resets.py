@@ -1,0 +1,88 @@
+"""Moving consumer groups to another place, as a person decides: looked at, audited, taken back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from app.host import EngineHost
+from app.services.audit import Actor, Audit
+from engine.broker import Reset, ResetPlan, ResetPreview, ResetTarget
+
+KIND = "group"
+
+
+class ResetOrder(msgspec.Struct, frozen=True):
+    """Which queues are to go where; without `queues` all that can be read."""
+
+    topics: Sequence[str]
+    target: ResetTarget
+    queues: Sequence[int] = ()
+
+
+class Resets:
+    """The engine's resets with the work spread over turns of the loop, and an entry in the trail.
+
+    Each raises what `engine.delivery.resets` says, and Busy where the trail cannot be written.
+    """
+
+    def __init__(self, host: EngineHost, audit: Audit) -> None:
+        self._host = host
+        self._audit = audit
+
+    async def preview(self, group: str, order: ResetOrder) -> ResetPreview:
+        """What the order would do now; changes nothing."""
+        return (await self._plan(group, order)).preview()
+
+    async def preview_undo(self, group: str, number: int) -> ResetPreview:
+        """What taking back a reset would do now; changes nothing."""
+        return self._host.broker.resets.plan_undo(group, number).preview()
+
+    async def apply(
+        self, actor: Actor, group: str, order: ResetOrder, *, precondition: str, force: bool
+    ) -> Reset:
+        """Move the group, if the offsets are still those of the precondition or by force."""
+        plan = await self._plan(group, order)
+        return await self._carry_out(
+            actor, "group.reset", plan, precondition=precondition, force=force
+        )
+
+    async def undo(
+        self, actor: Actor, group: str, number: int, *, precondition: str, force: bool
+    ) -> Reset:
+        """Move the group back to where a reset found it.
+
+        Without a precondition: if it still is where that reset put it.
+        """
+        plan = self._host.broker.resets.plan_undo(group, number)
+        return await self._carry_out(
+            actor, "group.undo_reset", plan, precondition=precondition, force=force
+        )
+
+    def history(self, group: str) -> Sequence[Reset]:
+        """What is remembered, newest first."""
+        return self._host.broker.resets.history(group)
+
+    async def _plan(self, group: str, order: ResetOrder) -> ResetPlan:
+        plan = self._host.broker.resets.plan(group, order.topics, order.target, queues=order.queues)
+        is_left = plan.step()
+        while is_left:
+            await asyncio.sleep(0)
+            is_left = plan.step()
+        return plan
+
+    async def _carry_out(
+        self, actor: Actor, action: str, plan: ResetPlan, *, precondition: str, force: bool
+    ) -> Reset:
+        seen = plan.preview()
+        before: dict[str, Any] = {"to": seen.to, "force": force}
+        before["queues"] = [(each.topic, each.queue, each.current) for each in seen.queues]
+        async with self._audit.change(actor, action, KIND, plan.group, before=before) as change:
+            reset = self._host.broker.resets.apply(plan, precondition=precondition, force=force)
+            change.after = {
+                "reset": reset.number,
+                "undoes": reset.undoes,
+                "queues": [(each.topic, each.queue, each.after) for each in reset.queues],
+            }
+        return reset

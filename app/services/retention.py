@@ -1,0 +1,48 @@
+"""Purging topics, audited with what it took; a preview changes nothing and leaves no entry."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from app.host import EngineHost
+from app.services.audit import Actor, Audit
+from engine.broker import Purge
+
+KIND = "topic"
+
+
+class Extent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much of a topic: exactly one is given."""
+
+    before_offset: Mapping[int, int] | None = None
+    before_ms: int | None = None
+    everything: bool = False
+
+
+class Purges:
+    """Purges topics for a person or a program, who is named in the trail."""
+
+    def __init__(self, host: EngineHost, audit: Audit) -> None:
+        self._host = host
+        self._audit = audit
+
+    def preview(self, topic: str, extent: Extent) -> Purge:
+        """What `purge` would take now; raises what it would."""
+        return self._purge(topic, extent, dry_run=True)
+
+    async def purge(self, actor: Actor, topic: str, extent: Extent) -> Purge:
+        """Take messages away for good; TopicNotFound, QueueNotFound, Invalid, Forbidden."""
+        self._host.broker.topic(topic)
+        asked = msgspec.to_builtins(extent, str_keys=True)
+        async with self._audit.change(actor, "topic.purge", KIND, topic, before=asked) as change:
+            change.after = done = self._purge(topic, extent, dry_run=False)
+        return done
+
+    def _purge(self, topic: str, extent: Extent, *, dry_run: bool) -> Purge:
+        return self._host.broker.retention.purge(
+            topic,
+            before_offset=extent.before_offset,
+            before_ms=extent.before_ms,
+            everything=extent.everything,
+            dry_run=dry_run,
+        )

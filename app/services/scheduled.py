@@ -1,0 +1,59 @@
+"""Recalling, delivering and rescheduling messages that wait for their time, all audited."""
+
+from collections.abc import Callable
+
+from app.host import EngineHost
+from app.services.audit import Actor, Audit
+from engine.broker import TimerAnswer
+from engine.errors import MessageNotFound
+
+KIND = "message"
+
+
+class ScheduledMessages:
+    """Changes waiting messages for a person or a program, who is named in the trail."""
+
+    def __init__(self, host: EngineHost, audit: Audit) -> None:
+        self._host = host
+        self._audit = audit
+
+    async def recall(self, actor: Actor, message_id: str) -> TimerAnswer:
+        """See to it that a message is never delivered; MessageNotFound where none waited."""
+        return await self._change(
+            actor, "message.recall", message_id, lambda: self._host.broker.recall(message_id)
+        )
+
+    async def deliver_now(self, actor: Actor, message_id: str) -> TimerAnswer:
+        """Deliver a waiting message at once; MessageNotFound where none waited."""
+        return await self._change(
+            actor, "message.deliver", message_id, lambda: self._host.broker.deliver_now(message_id)
+        )
+
+    async def reschedule(self, actor: Actor, message_id: str, deliver_at_ms: int) -> TimerAnswer:
+        """Let a message wait for another time; MessageNotFound, Invalid for over a year ahead."""
+        return await self._change(
+            actor,
+            "message.reschedule",
+            message_id,
+            lambda: self._host.broker.reschedule(message_id, deliver_at_ms),
+            deliver_at_ms=deliver_at_ms,
+        )
+
+    async def _change(
+        self,
+        actor: Actor,
+        action: str,
+        message_id: str,
+        verb: Callable[[], TimerAnswer],
+        **told: int,
+    ) -> TimerAnswer:
+        async with self._audit.change(actor, action, KIND, message_id) as change:
+            answer = verb()
+            if answer is TimerAnswer.NOT_FOUND:
+                raise MessageNotFound(
+                    f"no message with the id {message_id[:100]!r} has waited for a time",
+                    field="message_id",
+                    remedy="list what waits; delay levels cannot be changed",
+                )
+            change.after = {"result": answer.value, **told}
+        return answer

@@ -1,0 +1,155 @@
+"""Finding messages without holding the loop: short steps of the engine, others in between."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import msgspec
+
+from app.host import EngineHost
+from engine.broker import Lookup, ScanPage, ScanQuery
+from engine.errors import Busy
+from engine.message import StoredMessage
+
+AT_ONCE_MAX = 2  # searches that work; the threads also flush
+WAITING_MAX = 32
+BUDGET_S = 2.0
+NAMES_MAX = 50
+KEY_COUNT_MAX = 64
+
+
+class Anything(msgspec.Struct, frozen=True):
+    """What one text may mean: messages with this id or key, topics and groups of such a name.
+
+    `is_cut` says that the time, or the number of messages, was up before all topics were asked.
+    """
+
+    messages: list[StoredMessage]
+    is_cut: bool
+    topics: list[str]
+    topics_total: int
+    groups: list[str]
+    groups_total: int
+
+
+class Search:
+    """Two searches work at once, 32 more may wait; beyond that Busy."""
+
+    def __init__(self, host: EngineHost) -> None:
+        self._host = host
+        self._turns = asyncio.Semaphore(AT_ONCE_MAX)
+        self._waiting = 0
+
+    async def scan(
+        self, query: ScanQuery, *, count_max: int, cursor: str = "", budget_s: float = BUDGET_S
+    ) -> ScanPage:
+        """A page of what a topic holds; it ends early, with a cursor, when the time is up.
+
+        Raises TopicNotFound, Invalid (filter, cursor), Busy.
+        """
+        async with self._turn():
+            scan = self._host.broker.search.scan(query, count_max=count_max, cursor=cursor)
+            end_s = _now_s() + budget_s
+            has_looked = False  # each page comes further, however short its time
+            while not scan.is_over and not (has_looked and _now_s() >= end_s):
+                has_looked = scan.is_placed
+                finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                scan.step(partial(_finish, finished))
+                await finished
+                await asyncio.sleep(0)
+            return scan.page()
+
+    async def by_id(self, message_id: str) -> list[StoredMessage]:
+        """Every record of a message, oldest first, at most 64; raises Busy."""
+        lookup = self._host.broker.search.id_lookup(message_id)
+        await self._carry_on(lookup)
+        return sorted(lookup.found, key=lambda message: message.position)
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = KEY_COUNT_MAX,
+        begin_ms: int = 0,
+        end_ms: int | None = None,
+    ) -> list[StoredMessage]:
+        """Messages of a topic with a key, newest first; raises TopicNotFound, Busy."""
+        search = self._host.broker.search
+        end = {} if end_ms is None else {"end_ms": end_ms}
+        lookup = search.key_lookup(topic, key, count_max=count_max, begin_ms=begin_ms, **end)
+        await self._carry_on(lookup)
+        return lookup.found
+
+    async def anything(self, text: str, *, budget_s: float = BUDGET_S) -> Anything:
+        """Whatever the text may mean; raises Busy."""
+        broker = self._host.broker
+        messages = await self.by_id(text)
+        is_cut = False
+        if not messages:
+            lookup = broker.search.any_lookup(text)
+            await self._carry_on(lookup, budget_s)
+            messages, is_cut = lookup.found, lookup.is_cut
+        topics = [topic.name for topic in broker.topics(system=True)]
+        groups = [group.name for group in broker.groups()]
+        near_topics = await asyncio.to_thread(near, topics, text)
+        near_groups = await asyncio.to_thread(near, groups, text)
+        return Anything(
+            messages,
+            is_cut,
+            near_topics[:NAMES_MAX],
+            len(near_topics),
+            near_groups[:NAMES_MAX],
+            len(near_groups),
+        )
+
+    async def _carry_on(self, lookup: Lookup, budget_s: float = BUDGET_S * 10) -> None:
+        async with self._turn():
+            end_s = _now_s() + budget_s
+            while not lookup.is_over and _now_s() < end_s:
+                if lookup.step():
+                    await asyncio.sleep(0)
+                    continue
+                finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._host.broker.search.read(lookup, partial(_finish, finished))
+                await finished
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._waiting >= WAITING_MAX:
+            raise Busy(
+                f"{self._waiting} searches wait already",
+                retry_after_s=1.0,
+                remedy="search again later, for less at once",
+            )
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+
+def near(names: list[str], text: str) -> list[str]:
+    """The names that hold every word of `text`, the name itself first; pure."""
+    words = text.lower().split()
+    found = [name for name in names if words and all(word in name.lower() for word in words)]
+    return sorted(found, key=lambda name: name != text)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _finish(waiting: "asyncio.Future[None]", error: Exception | None) -> None:
+    """End a wait, unless who waited has gone."""
+    if waiting.done():
+        return
+    if error is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(error)

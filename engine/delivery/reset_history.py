@@ -1,0 +1,63 @@
+"""The resets of each group's past, newest last, so that they can be looked up and undone.
+
+Bounded: of a group its last 100 are kept, and of these no more than name 10,000 queues together
+(the newest always). It is the ledger's, which changes it by journalled entries only.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from engine.delivery.changes import Reset
+
+RESETS_KEPT_MAX = 100
+QUEUES_KEPT_MAX = 10_000
+
+
+class ResetHistory:
+    """By group; numbers grow within a group and are never given twice while it exists."""
+
+    def __init__(self) -> None:
+        self._resets: dict[str, dict[int, Reset]] = {}
+
+    def next_number(self, group: str) -> int:
+        """What the group's next reset is called."""
+        return next(reversed(self._resets.get(group, {0: None}))) + 1
+
+    def find(self, group: str, number: int) -> Reset | None:
+        return self._resets.get(group, {}).get(number)
+
+    def of_group(self, group: str) -> Sequence[Reset]:
+        """A group's resets, newest first."""
+        return list(self._resets.get(group, {}).values())[::-1]
+
+    def everything(self) -> Iterator[tuple[str, Reset]]:
+        """Every reset with its group, in an order in which `add` builds the same again."""
+        for group, resets in self._resets.items():
+            for reset in resets.values():
+                yield group, reset
+
+    # -- the ledger's ----------------------------------------------------------------------------
+
+    def add(self, group: str, reset: Reset) -> None:
+        """Remember one, mark the one that it took back, and let the oldest go."""
+        resets = self._resets.setdefault(group, {})
+        undone = resets.get(reset.undoes)
+        if undone is not None:
+            resets[undone.number] = msgspec.structs.replace(undone, undone_by=reset.number)
+        resets[reset.number] = reset
+        queues = sum(len(each.queues) for each in resets.values())
+        while len(resets) > RESETS_KEPT_MAX or (queues > QUEUES_KEPT_MAX and len(resets) > 1):
+            oldest = resets.pop(next(iter(resets)))
+            queues -= len(oldest.queues)
+
+    def forget_group(self, group: str) -> None:
+        self._resets.pop(group, None)
+
+    def forget_topic(self, topic: str) -> None:
+        """Queues of a topic that is gone have no place to go back to."""
+        for resets in self._resets.values():
+            for number, reset in resets.items():
+                if any(each.topic == topic for each in reset.queues):
+                    left = [each for each in reset.queues if each.topic != topic]
+                    resets[number] = msgspec.structs.replace(reset, queues=left)

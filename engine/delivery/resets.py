@@ -1,0 +1,357 @@
+"""Moving a group to another place: looked at first, carried out in one step, and taken back.
+
+A reset names topics and a place (`ResetTarget`). A `ResetPlan` works out what that means for each
+queue, a bounded number of queues in a step; `preview` says what would happen and holds a token of
+the offsets it saw; `apply` moves all queues with one entry of the journal, unless these offsets
+are others by now. What was handed out is forgotten: its receipts are stale, its messages come (or
+do not come) again from the new place. Waiting receives and pulls are woken.
+
+A pulling client keeps its own place and does not know yet: until it pulls once more, and is told
+OFFSET_RESET with the new place, what it commits does not count (reference "rocketmq-semantics",
+section 6.5 and item 10 of section 15). A client that receives has nothing to hear.
+
+Retries are messages of their own in the group's retry topic. A reset leaves them alone unless it
+names that topic, and no reset reaches those that still wait for their delay: they come, besides
+what is read again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from engine.clock import Clock
+from engine.delivery.changes import GroupReset, MovedQueue, Reset
+from engine.delivery.group import GroupCatalog, Mode
+from engine.delivery.ledger import Ledger
+from engine.delivery.offsets import Offsets
+from engine.delivery.progress import Progress
+from engine.delivery.reset_plan import (
+    STAY,
+    Goal,
+    OffsetsMoved,
+    Place,
+    QueueMove,
+    ResetNote,
+    ResetPlan,
+    ResetPreview,
+    ResetTarget,
+    ResetTo,
+    check_value,
+    token_of,
+)
+from engine.delivery.start import Starts
+from engine.errors import Conflict, Invalid, NotFound, QueueNotFound, Refused
+from engine.events import Events, OffsetsReset
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import RETRY_PREFIX, retry_topic
+
+TOPICS_MAX = 64
+QUEUES_MAX = 1024  # as many as one topic can have: some 10 ms of work
+
+
+class Resets:
+    """Plans, applies, remembers and undoes resets; `wake_pulls` wakes who waits on a queue."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        groups: GroupCatalog,
+        ledger: Ledger,
+        offsets: Offsets,
+        starts: Starts,
+        clock: Clock,
+        events: Events,
+        wake_pulls: Callable[[str, int], None],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._groups = groups
+        self._ledger = ledger
+        self._offsets = offsets
+        self._starts = starts
+        self._clock = clock
+        self._events = events
+        self._wake_pulls = wake_pulls
+
+    def plan(
+        self,
+        group: str,
+        topics: Sequence[str],
+        target: ResetTarget,
+        *,
+        queues: Sequence[int] = (),
+    ) -> ResetPlan:
+        """A reset of all read queues of `topics` (1 to 64), or of `queues` of a single topic.
+
+        The group's own retry topic is moved only if it is named. At most 1,024 queues at once.
+        Raises GroupNotFound, TopicNotFound, QueueNotFound, Invalid (topics, queues, value), and
+        Refused for a broadcast group, each of whose clients keeps a place of its own.
+        """
+        self._check_shared(group)
+        check_value(target)
+        if target.to is ResetTo.GROUP:
+            self._groups.get(target.group)
+        places = self._places(group, topics, queues, target)
+        found: dict[Place, Goal] = {}
+
+        def search(place: Place) -> None:
+            found[place] = self._at_time(place, target.value)
+
+        def goal(place: Place, progress: Progress | None) -> Goal:
+            if target.to is ResetTo.TIME:
+                return found[place]
+            return self._goal(target, place, progress)
+
+        is_searched = target.to is ResetTo.TIME
+        return ResetPlan(
+            self.preview, group, places, str(target), goal, search=search if is_searched else None
+        )
+
+    def plan_undo(self, group: str, number: int) -> ResetPlan:
+        """A reset back to where a former one found the group.
+
+        Without a precondition it asks that the group is still where that reset put it. Raises
+        NotFound where it is not remembered, Conflict where it was undone, or its topics are gone.
+        """
+        reset = self.get(group, number)
+        if reset.undone_by:
+            raise Conflict(
+                f"reset {number} of group {group!r} was undone by reset {reset.undone_by}",
+                field="id",
+                remedy=f"undo reset {reset.undone_by} to have it again",
+            )
+        if not reset.queues:
+            raise Conflict(f"the topics of reset {number} are gone", field="id")
+        before = {(each.topic, each.queue): each.before for each in reset.queues}
+
+        def goal(place: Place, progress: Progress | None) -> Goal:
+            is_there = place[1] < self._catalog.get(place[0]).read_queues
+            return Goal(before[place]) if is_there else Goal(None, ResetNote.QUEUE_GONE)
+
+        expected = token_of(group, [(each.topic, each.queue, each.after) for each in reset.queues])
+        return ResetPlan(
+            self.preview,
+            group,
+            list(before),
+            f"undo {number}",
+            goal,
+            undoes=number,
+            expected=expected,
+        )
+
+    def preview(self, plan: ResetPlan) -> ResetPreview:
+        """What a whole plan would do now. Raises TopicNotFound, GroupNotFound for what is gone."""
+        self._groups.get(plan.group)
+        queues = [self._move(plan, place) for place in plan.places]
+        return ResetPreview(
+            group=plan.group,
+            to=plan.to,
+            queues=queues,
+            precondition=token_of(
+                plan.group, [(each.topic, each.queue, each.current) for each in queues]
+            ),
+            retry_waiting=self._offsets.retry_waiting(plan.group),
+        )
+
+    def apply(self, plan: ResetPlan, *, precondition: str = "", force: bool = False) -> Reset:
+        """Move the group: all queues of the plan, or none, also across a crash.
+
+        `precondition` is that of a preview; with `force` the offsets may be any. "latest" is the
+        end as it is now. Raises OffsetsMoved (with a fresh preview), Refused where no queue would
+        move, Conflict for an undo that was done meanwhile, Invalid without precondition or force;
+        DiskFull leaves all as it was.
+        """
+        wanted = precondition or plan.expected
+        if not wanted and not force:
+            raise Invalid(
+                "a reset needs the precondition of its preview",
+                field="precondition",
+                remedy="give what the preview says, or use force to move whatever the offsets are",
+            )
+        preview = plan.preview()
+        if plan.undoes and self.get(plan.group, plan.undoes).undone_by:
+            raise Conflict(f"reset {plan.undoes} was undone meanwhile", field="id")
+        if not force and preview.precondition != wanted:
+            raise OffsetsMoved(
+                f"the offsets of group {plan.group!r} are not those of the precondition", preview
+            )
+        moved = [
+            MovedQueue(each.topic, each.queue, each.current, each.target)
+            for each in preview.queues
+            if each.is_moved
+        ]
+        if not moved:
+            raise Refused("no queue would move", field="to", remedy="see the notes of the preview")
+        return self._carry_out(plan, moved)
+
+    def get(self, group: str, number: int) -> Reset:
+        """A reset of the past; raises GroupNotFound, NotFound where it is not remembered."""
+        self._groups.get(group)
+        found = self._ledger.resets.find(group, number)
+        if found is None:
+            raise NotFound(
+                f"group {group!r} has no reset {number}",
+                field="id",
+                remedy="the history lists those that are remembered",
+            )
+        return found
+
+    def history(self, group: str) -> Sequence[Reset]:
+        """A group's resets, newest first, at most 100; raises GroupNotFound."""
+        self._groups.get(group)
+        return self._ledger.resets.of_group(group)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _carry_out(self, plan: ResetPlan, moved: list[MovedQueue]) -> Reset:
+        now_ms, group = self._clock.now_ms(), plan.group
+        number = self._ledger.resets.next_number(group)
+        reset = Reset(number, now_ms, plan.to, moved, plan.undoes)
+        self._ledger.write(GroupReset(group, reset))
+        for each in moved:
+            self._wake_pulls(each.topic, each.queue)
+        if self._events.is_heard:
+            topics = tuple({each.topic: None for each in moved})
+            self._events.emit(
+                OffsetsReset(now_ms, group, topics, len(moved), number, plan.to, plan.undoes)
+            )
+        return reset
+
+    def _check_shared(self, group: str) -> None:
+        if self._groups.get(group).mode is Mode.BROADCAST:
+            raise Refused(
+                f"the group {group!r} broadcasts: each of its clients keeps a place of its own",
+                field="group",
+                remedy="let the client commit another offset",
+            )
+
+    def _places(
+        self, group: str, topics: Sequence[str], queues: Sequence[int], target: ResetTarget
+    ) -> list[Place]:
+        names = list(dict.fromkeys(topics))
+        if not 0 < len(names) <= TOPICS_MAX:
+            raise Invalid(
+                f"{len(names)} topics, it must be 1 to {TOPICS_MAX}",
+                field="topics",
+                remedy="name the topics to move in",
+            )
+        if queues and len(names) > 1:
+            raise Invalid(
+                "queues of several topics", field="queues", remedy="name one topic with its queues"
+            )
+        for name in names:
+            _check_topic(group, name, target)
+        places = [place for name in names for place in self._queues_of(name, queues)]
+        if len(places) > QUEUES_MAX:
+            raise Invalid(
+                f"{len(places)} queues in one reset, {QUEUES_MAX} is the most",
+                field="topics",
+                remedy="name fewer topics at once",
+            )
+        return places
+
+    def _queues_of(self, topic: str, queues: Sequence[int]) -> Iterator[Place]:
+        count = self._catalog.get(topic).read_queues
+        for queue in sorted(set(queues)) or range(count):
+            if not 0 <= queue < count:
+                raise QueueNotFound(
+                    f"topic {topic!r} has no queue {queue}",
+                    field="queues",
+                    remedy=f"choose 0 to {count - 1}",
+                )
+            yield topic, queue
+
+    def _at_time(self, place: Place, at_ms: int) -> Goal:
+        first, end = self._store.bounds(*place)
+        offset = self._store.offset_at_time(*place, at_ms)
+        if offset >= end > first:
+            return Goal(offset, ResetNote.PAST_END)
+        if 0 < offset == first:
+            oldest_ms = self._stored_ms(place, first)
+            if oldest_ms is not None and oldest_ms > at_ms:
+                return Goal(offset, ResetNote.BEFORE_OLDEST)
+        return Goal(offset)
+
+    def _goal(self, target: ResetTarget, place: Place, progress: Progress | None) -> Goal:
+        first, end = self._store.bounds(*place)
+        if target.to is ResetTo.EARLIEST:
+            return Goal(first)
+        if target.to is ResetTo.LATEST:
+            return Goal(end)
+        if target.to is ResetTo.OFFSET:
+            return Goal(target.value)
+        if target.to is ResetTo.SHIFT:
+            # From the first that is kept, where retention has taken what comes before.
+            return STAY if progress is None else Goal(max(progress.floor, first) + target.value)
+        other = self._ledger.find(target.group, *place)
+        return STAY if other is None else Goal(other.floor)
+
+    def _move(self, plan: ResetPlan, place: Place) -> QueueMove:
+        topic, queue = place
+        self._catalog.get(topic)
+        progress = self._ledger.find(plan.group, topic, queue)
+        goal, note = plan.goal(place, progress)
+        first, end = self._store.bounds(topic, queue)
+        is_moved = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
+        current = None if progress is None else progress.floor
+        target = goal if is_moved else current
+        if is_moved and goal is not None:
+            target = min(max(goal, first), end)
+            if target != goal:
+                note = ResetNote.BEFORE_OLDEST if goal < first else ResetNote.PAST_END
+        begin = first if target is not None and progress is not None else self._begin(plan, place)
+        again, skipped = _counts(progress, begin, begin if target is None else target, first, end)
+        return QueueMove(
+            topic=topic,
+            queue=queue,
+            min_offset=first,
+            max_offset=end,
+            current=current,
+            target=target,
+            is_moved=is_moved,
+            note=note,
+            again=again if is_moved else 0,
+            skipped=skipped if is_moved else 0,
+            inflight=_inflight(progress) if is_moved else 0,
+            target_ms=None if target is None or target >= end else self._stored_ms(place, target),
+        )
+
+    def _begin(self, plan: ResetPlan, place: Place) -> int:
+        """Where the group would begin in a queue that it has not consumed."""
+        config = self._groups.get(plan.group)
+        return self._starts.received(config.start, config.start_at_ms, *place)
+
+    def _stored_ms(self, place: Place, offset: int) -> int | None:
+        entries = self._store.entries(*place, offset, 1)
+        return self._store.stored_ms_at(entries[0]) if entries else None
+
+
+def _check_topic(group: str, topic: str, target: ResetTarget) -> None:
+    if topic.startswith(RETRY_PREFIX) and topic != retry_topic(group):
+        raise Invalid(
+            f"{topic!r} is the retry topic of another group",
+            field="topics",
+            remedy=f"this group's own is {retry_topic(group)!r}",
+        )
+    if target.to is ResetTo.GROUP and topic == retry_topic(group):
+        raise Invalid(
+            "another group has no place in this group's retry topic",
+            field="topics",
+            remedy="leave it out, or move it to the latest",
+        )
+
+
+def _counts(
+    progress: Progress | None, begin: int, target: int, first: int, end: int
+) -> tuple[int, int]:
+    """How many are read again, and how many are never read, when a queue goes to `target`."""
+    cursor = max(first, begin if progress is None else progress.cursor)
+    slots = () if progress is None else [each for each in progress.slots if each >= first]
+    before = sum(each < target for each in slots)
+    skipped = before + max(0, min(target, end) - cursor)
+    again = max(0, min(cursor, end) - max(target, first)) - (len(slots) - before)
+    return max(0, again), skipped
+
+
+def _inflight(progress: Progress | None) -> int:
+    return 0 if progress is None else sum(1 for slot in progress.slots.values() if slot.serial)

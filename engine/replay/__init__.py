@@ -1,0 +1,1 @@
+"""Replay jobs: chosen messages sent again, each at most once, with one named outcome for each."""

@@ -1,0 +1,65 @@
+"""All of replay, put together: what `engine.broker` holds."""
+
+from collections.abc import Callable
+
+from engine.clock import Clock
+from engine.events import Events
+from engine.intake import Intake
+from engine.message import StoredMessage
+from engine.replay.book import Book
+from engine.replay.choice import Choice
+from engine.replay.dead_letters import DeadLetters
+from engine.replay.examine import Examiner
+from engine.replay.job import Job
+from engine.replay.marks import Marks
+from engine.replay.replays import Replays
+from engine.replay.runner import Runner
+from engine.service import Service
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+
+
+class ReplayDesk:
+    """Build it before the journal is loaded, `start` it after recovery.
+
+    Its parts are public: `replays`, `dead_letters`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        intake: Intake,
+        catalog: Catalog,
+        clock: Clock,
+        events: Events,
+        *,
+        has_group: Callable[[str], bool],
+        check_running: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._book = Book(store.journal)
+        marks = Marks(self._book, catalog)
+        examiner = Examiner(store, catalog, marks, has_group)
+        self._runner = Runner(self._book, examiner, store, intake, clock, events)
+        choice = Choice(store, catalog, has_group)
+        self.replays = Replays(choice, self._book, examiner, self._runner, clock, check_running)
+        self.dead_letters = DeadLetters(store, catalog, marks, has_group)
+
+    def services(self) -> list[Service]:
+        """What has to be ticked."""
+        return [self._runner]
+
+    def replayed(self, message: StoredMessage) -> None:
+        """During recovery, for every record that has a source."""
+        self._book.replayed(message)
+
+    def start(self) -> None:
+        """After recovery: what is sent and what is lost is noted."""
+        self._book.settle(self._end_of)
+
+    def _end_of(self, job: Job, queue: int) -> int | None:
+        config = self._catalog.find(job.plan.source)
+        if config is None or config.since_position > job.plan.since_position:
+            return None
+        return self._store.bounds(job.plan.source, queue)[1]

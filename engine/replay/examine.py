@@ -1,0 +1,209 @@
+"""Looks at the messages of a job and decides about each; sends nothing.
+
+A dry run and the real one ask the same questions here, so the one foretells the other.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from engine.delivery.filter import parse_filter
+from engine.errors import Invalid
+from engine.message import FAILED_REASON, Message, StoredMessage
+from engine.replay.copying import copy_for, origin_of, retry_copy_for
+from engine.replay.job import Job, To
+from engine.replay.marks import Marks
+from engine.replay.outcomes import Outcome
+from engine.store.consume_queue import Entry
+from engine.store.record import encode_properties
+from engine.store.store import Store
+from engine.topic.catalog import Catalog, TopicType
+from engine.topic.names import DEAD_LETTER_PREFIX, is_system_topic, retry_topic
+
+READ_BYTES_MAX = 1024 * 1024
+
+
+class Decision(NamedTuple):
+    """What is to become of the `nth` message (from 0); with `copy` it is to be sent."""
+
+    nth: int
+    queue: int
+    offset: int
+    outcome: Outcome
+    message_id: str = ""
+    copy: Message | None = None
+    error: str = ""
+
+
+class Chosen(NamedTuple):
+    """The `nth` message of a job (from 0) with its entry, where there still is one."""
+
+    nth: int
+    queue: int
+    offset: int
+    entry: Entry | None
+
+
+class Verdict(Exception):
+    """Why a message is not sent."""
+
+    def __init__(self, outcome: Outcome, detail: str = "") -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+class Examiner:
+    """Decides; at most 1 MiB of records is read at once, or one record."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, marks: Marks, has_group: Callable[[str], bool]
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._marks = marks
+        self._has_group = has_group
+
+    def examine(self, job: Job, *, count_max: int, sends_max: int) -> list[Decision]:
+        """Decisions about the messages from the cursor on, of which `sends_max` may be sent."""
+        chosen = self.chosen(job, job.cursor, count_max)
+        match = parse_filter(job.plan.filter)
+        wanted = [
+            each.entry
+            for each in chosen
+            if each.entry is not None
+            and each.entry.has_record
+            and each.nth not in job.ahead
+            and match.may_match(each.entry.tag_code)
+        ]
+        read = self.read(wanted)
+        left = frozenset(wanted[len(read) :])
+        taken = self._sent_before(job, len(chosen)) if job.plan.fresh_only else set()
+        decisions: list[Decision] = []
+        sends = 0
+        for each in chosen:
+            if each.entry is not None and each.entry in read:
+                decision = self._decide(job, each, read[each.entry], taken)
+            elif each.entry in left:
+                break  # the next tick reads on here
+            else:
+                decision = self._unread(job, each)
+            sends += decision.copy is not None
+            if sends > sends_max:
+                break
+            decisions.append(decision)
+        return decisions
+
+    def chosen(self, job: Job, index: int, count_max: int) -> list[Chosen]:
+        """The messages of a job from an index on, with their entries."""
+        plan = job.plan
+        topic = self._catalog.find(plan.source)
+        is_there = topic is not None and topic.since_position <= plan.since_position
+        found: list[Chosen] = []
+        for first, queue, offsets in job.selection.stretches(index, count_max):
+            entries: dict[int, Entry] = {}
+            if is_there:
+                read = self._store.entries(plan.source, queue, offsets.start, len(offsets))
+                entries = {entry.offset: entry for entry in read}
+            for number, offset in enumerate(offsets):
+                entry = None if job.is_lost(queue, offset) else entries.get(offset)
+                found.append(Chosen(first + number, queue, offset, entry))
+        return found
+
+    def read(self, entries: Sequence[Entry]) -> dict[Entry, StoredMessage | None]:
+        """Their records, as many from the start on as the limit allows, at least one."""
+        size_bytes = 0
+        for number, entry in enumerate(entries):
+            size_bytes += entry.size_bytes
+            if number and size_bytes > READ_BYTES_MAX:
+                entries = entries[:number]
+                break
+        return dict(zip(entries, self._store.read_entries(entries), strict=True))
+
+    # -- deciding -----------------------------------------------------------------------------
+
+    def _unread(self, job: Job, each: Chosen) -> Decision:
+        if each.nth in job.ahead:
+            outcome = Outcome.SENT
+        elif each.entry is None:
+            outcome = Outcome.EXPIRED
+        elif not each.entry.has_record:
+            outcome = Outcome.UNREADABLE
+        else:
+            outcome = Outcome.FILTERED
+        return Decision(each.nth, each.queue, each.offset, outcome)
+
+    def _decide(
+        self, job: Job, each: Chosen, stored: StoredMessage | None, taken: set[int]
+    ) -> Decision:
+        place = (each.nth, each.queue, each.offset)
+        if stored is None:
+            assert each.entry is not None
+            is_gone = each.entry.position < self._store.oldest
+            return Decision(*place, Outcome.EXPIRED if is_gone else Outcome.UNREADABLE)
+        try:
+            if not _is_wanted(job, stored):
+                raise Verdict(Outcome.FILTERED)
+            if each.nth in taken:
+                raise Verdict(Outcome.SENT_BEFORE)
+            copy = self._copy(job, stored)
+        except Verdict as verdict:
+            return Decision(*place, verdict.outcome, stored.message_id, error=verdict.detail)
+        outcome = Outcome.ELIGIBLE if job.dry_run else Outcome.SENT
+        return Decision(*place, outcome, stored.message_id, copy)
+
+    def _copy(self, job: Job, stored: StoredMessage) -> Message:
+        plan = job.plan
+        if plan.to is To.GROUP:
+            if not self._has_group(plan.to_name):
+                raise Verdict(Outcome.GROUP_GONE)
+            self._check_there(origin_of(stored))
+            copy = retry_copy_for(plan.id, stored, retry_topic(plan.to_name))
+        else:
+            name = plan.to_name if plan.to is To.TOPIC else origin_of(stored)
+            copy = copy_for(plan.id, stored, name)
+            self._address(copy, stored)
+        try:
+            encode_properties(copy)
+        except Invalid as error:
+            raise Verdict(Outcome.REFUSED, error.detail) from None
+        return copy
+
+    def _check_there(self, name: str) -> None:
+        if not name:
+            raise Verdict(Outcome.NO_ORIGIN)
+        if self._catalog.find(name) is None:
+            raise Verdict(Outcome.TOPIC_GONE)
+
+    def _address(self, copy: Message, stored: StoredMessage) -> None:
+        """See that the topic takes it, and choose the queue where order depends on it."""
+        self._check_there(copy.topic)
+        topic = self._catalog.get(copy.topic)
+        if is_system_topic(topic.name):
+            raise Verdict(Outcome.REFUSED, f"{topic.name!r} is the system's own topic")
+        if not topic.is_writable:
+            raise Verdict(Outcome.NOT_WRITABLE)
+        if topic.type is TopicType.FIFO and not copy.message_group:
+            raise Verdict(
+                Outcome.REFUSED, f"{topic.name!r} is a FIFO topic, the message has no message group"
+            )
+        if not copy.message_group and not stored.topic.startswith(DEAD_LETTER_PREFIX):
+            copy.queue = stored.queue % topic.write_queues  # one queue's order stays one's
+
+    def _sent_before(self, job: Job, count: int) -> set[int]:
+        """Which of the messages from the cursor on another job has sent."""
+        taken: set[int] = set()
+        for first, queue, offsets in job.selection.stretches(job.cursor, count):
+            marks = self._marks.within(job.plan.source, queue, offsets.start, offsets.stop)
+            for offset, jobs in marks.items():
+                if any(other != job.plan.id for other in jobs):
+                    taken.add(first + offset - offsets.start)
+        return taken
+
+
+def _is_wanted(job: Job, stored: StoredMessage) -> bool:
+    plan = job.plan
+    if plan.reason and stored.properties.get(FAILED_REASON, "") != plan.reason:
+        return False
+    if plan.origin_topic and origin_of(stored) != plan.origin_topic:
+        return False
+    return parse_filter(plan.filter).matches(stored)

@@ -1,0 +1,148 @@
+"""A replay job: what was asked for, where it stands, and which moves are legal."""
+
+from enum import StrEnum
+
+import msgspec
+
+from engine.errors import Conflict
+from engine.replay.outcomes import DONE, PENDING, STOPPED, Outcome, OutcomeLog
+from engine.replay.rate import Rate
+from engine.replay.selection import Frozen
+
+
+class To(StrEnum):
+    """Where a job's messages go."""
+
+    ORIGIN = "origin"  # the topic each was first sent to: every group gets it
+    GROUP = "group"  # one group's retry topic: only that group gets it
+    TOPIC = "topic"  # a topic that the job names
+
+
+class State(StrEnum):
+    """Where a job stands; FINISHED and STOPPED are the end."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class Verb(StrEnum):
+    """What a person may ask of a job."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+
+
+MOVES = {
+    (State.RUNNING, Verb.PAUSE): State.PAUSED,
+    (State.PAUSED, Verb.RESUME): State.RUNNING,
+    (State.RUNNING, Verb.STOP): State.STOPPED,
+    (State.PAUSED, Verb.STOP): State.STOPPED,
+}
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job is to do, as frozen at its creation.
+
+    `runs` is the packed selection; `since_position` tells the source topic from a later one of its
+    name. Conditions: `filter` as a consumer's, `reason` and `origin_topic` as a dead letter has
+    them, empty for any; `fresh_only` leaves out what another job has sent.
+    """
+
+    id: str
+    name: str
+    source: str
+    since_position: int
+    runs: bytes
+    to: To
+    to_name: str = ""
+    filter: str = "*"
+    reason: str = ""
+    origin_topic: str = ""
+    fresh_only: bool = False
+    created_ms: int
+    created_by: str = ""
+
+
+class Job:
+    """One job. `book.py` alone changes what is kept; `waiting` and `rate` are the runner's."""
+
+    def __init__(
+        self, plan: Plan, *, per_s: float, dry_run: bool, decided: State = State.RUNNING
+    ) -> None:
+        self.plan = plan
+        self.dry_run = dry_run
+        self.per_s = per_s
+        self.decided = decided
+        self.selection = Frozen.unpack(plan.runs)
+        self.outcomes = OutcomeLog()
+        self.ahead: set[int] = set()  # sent, as recovery found, though progress did not say so
+        self.cuts: dict[int, int] = {}  # queue to where a power loss ended it
+        self.record_end = 0  # of the newest copy
+        self.ended_ms = 0
+        self.waiting = ""
+        self.last_error = ""
+        self.rate: Rate | None = None  # while it runs
+
+    @property
+    def cursor(self) -> int:
+        """The index of the next message to look at."""
+        return self.outcomes.count
+
+    @property
+    def state(self) -> State:
+        if self.decided is not State.STOPPED and self.cursor >= self.selection.count:
+            return State.FINISHED
+        return self.decided
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (State.STOPPED, State.FINISHED)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about."""
+        return self.selection.size_bytes + len(self.plan.runs) + self.outcomes.size_bytes
+
+    def after(self, verb: Verb) -> State:
+        """The state that `verb` leads to; Conflict where that is not legal."""
+        state = MOVES.get((self.state, verb))
+        if state is None:
+            raise Conflict(
+                f"the job {self.plan.id!r} is {self.state}, it cannot {verb}",
+                field="id",
+                remedy="create another job" if self.is_over else "look at the job's state",
+            )
+        return state
+
+    def is_lost(self, queue: int, offset: int) -> bool:
+        """Whether a power loss took the message that was chosen at this place."""
+        return offset >= self.cuts.get(queue, offset + 1)
+
+    def outcome(self, index: int) -> str:
+        """The name of what became of a message, or will."""
+        code = self.outcomes.between(index, index + 1)
+        if code:
+            return Outcome(code[0]).label
+        if index in self.ahead:
+            return Outcome.SENT.label
+        return self.rest
+
+    @property
+    def rest(self) -> str:
+        """What is said of messages that were not looked at."""
+        return STOPPED if self.state is State.STOPPED else PENDING
+
+    def totals(self) -> dict[str, int]:
+        """How many messages have each outcome, those that none has left out; the sum is all."""
+        counts = {outcome.label: self.outcomes.totals[outcome] for outcome in Outcome}
+        counts[Outcome.SENT.label] += len(self.ahead)
+        counts[self.rest] = self.selection.count - self.cursor - len(self.ahead)
+        return {label: count for label, count in counts.items() if count}
+
+    @property
+    def done(self) -> int:
+        """How many were sent, or would be."""
+        return len(self.ahead) + sum(self.outcomes.totals[outcome] for outcome in DONE)

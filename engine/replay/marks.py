@@ -1,0 +1,28 @@
+"""Which messages were sent again, and by which jobs: derived from the jobs, kept nowhere else."""
+
+from engine.replay.book import Book
+from engine.replay.outcomes import Outcome
+from engine.topic.catalog import Catalog
+
+
+class Marks:
+    """Known for as long as the jobs are."""
+
+    def __init__(self, book: Book, catalog: Catalog) -> None:
+        self._book = book
+        self._catalog = catalog
+
+    def within(self, topic: str, queue: int, first: int, end: int) -> dict[int, list[str]]:
+        """Offsets of `first` to `end` - 1 that were sent again: ids of the jobs, oldest first."""
+        config = self._catalog.find(topic)
+        found: dict[int, list[str]] = {}
+        if config is None:
+            return found
+        for job in self._book.of_source(topic, config.since_position):
+            end_here = min(end, job.cuts.get(queue, end))
+            for nth, _, offsets in job.selection.within(queue, first, end_here):
+                sent = set(job.outcomes.find(Outcome.SENT, nth, nth + len(offsets)))
+                sent.update(each for each in job.ahead if nth <= each < nth + len(offsets))
+                for each in sorted(sent):
+                    found.setdefault(offsets.start + each - nth, []).append(job.plan.id)
+        return found

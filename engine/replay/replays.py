@@ -1,0 +1,231 @@
+"""What a person or a program may ask of replay jobs; `runner.py` carries them out.
+
+A selection is frozen when its job is created: what arrives later is not in it. A dry run is a job
+that looks at every message and sends none; `begin` does the same selection in earnest.
+"""
+
+from collections.abc import Callable
+
+from engine.clock import Clock
+from engine.errors import Conflict, Invalid
+from engine.message import StoredMessage
+from engine.replay.book import Book
+from engine.replay.choice import Choice, check_rate, check_request
+from engine.replay.copying import origin_of
+from engine.replay.examine import Chosen, Examiner
+from engine.replay.job import Job, Plan, State, To, Verb
+from engine.replay.outcomes import LABELS, PENDING, STOPPED, Outcome
+from engine.replay.runner import Runner
+from engine.replay.selection import pack
+from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, shown
+from engine.topic.names import retry_topic
+
+PAGE_MAX = 200
+SEARCHED_MAX = 500_000  # outcomes looked through for one page
+
+
+Jobs = list[ReplayJob]
+
+
+class Replays:
+    """The verbs; each change is durable when it returns (in the page cache, as a send is)."""
+
+    def __init__(
+        self,
+        choice: Choice,
+        book: Book,
+        examiner: Examiner,
+        runner: Runner,
+        clock: Clock,
+        check_running: Callable[[], None],
+    ) -> None:
+        self._choice = choice
+        self._book = book
+        self._examiner = examiner
+        self._runner = runner
+        self._clock = clock
+        self._check_running = check_running
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def create(self, new: NewReplay) -> ReplayJob:
+        """Freeze the selection and begin, or begin to examine where `dry_run` is set.
+
+        At most 10,000 places, 1,024 ranges, 10 million messages. Raises Invalid, TopicNotFound,
+        QueueNotFound, GroupNotFound, Forbidden for a topic of the engine's own, Busy where 100
+        jobs are not over yet, DiskFull.
+        """
+        self._check_running()
+        check_request(new)
+        source = self._choice.source(new.source)
+        to_name = self._choice.destination(new)
+        runs = self._choice.freeze(new, source)
+        now_ms = self._clock.now_ms()
+        plan = Plan(
+            id=self._new_id(now_ms),
+            name=new.name,
+            source=source.name,
+            since_position=source.since_position,
+            runs=pack(runs),
+            to=new.to,
+            to_name=to_name,
+            filter=new.filter.strip() or "*",
+            reason=new.reason,
+            origin_topic=new.origin_topic,
+            fresh_only=new.fresh_only,
+            created_ms=now_ms,
+            created_by=new.created_by,
+        )
+        job = self._book.create(plan, per_s=new.per_s, dry_run=new.dry_run)
+        self._runner.wake()
+        return shown(job)
+
+    def begin(self, job_id: str) -> ReplayJob:
+        """Do a dry run in earnest: the very messages that it looked at.
+
+        Raises NotFound, Conflict for a job that is no dry run, DiskFull.
+        """
+        self._check_running()
+        job = self._book.get(job_id)
+        if not job.dry_run:
+            raise Conflict(
+                f"the job {job_id!r} is no dry run",
+                field="id",
+                remedy="resume it where it is paused, or create another",
+            )
+        self._book.begin(job)
+        self._runner.wake()
+        return shown(job)
+
+    def pause(self, job_id: str) -> ReplayJob:
+        """Send nothing until `resume`. Raises NotFound, Conflict unless it runs, DiskFull."""
+        return self._decide(job_id, Verb.PAUSE)
+
+    def resume(self, job_id: str) -> ReplayJob:
+        """Go on, at the job's rate. Raises NotFound, Conflict unless it is paused, DiskFull."""
+        return self._decide(job_id, Verb.RESUME)
+
+    def stop(self, job_id: str) -> ReplayJob:
+        """End it: what was not sent never is. Raises NotFound, Conflict when it is over."""
+        return self._decide(job_id, Verb.STOP)
+
+    def change_rate(self, job_id: str, per_s: float) -> ReplayJob:
+        """Messages a second from now on, 0 for no limit. Raises NotFound, Invalid, Conflict."""
+        self._check_running()
+        check_rate(per_s)
+        job = self._book.get(job_id)
+        if job.is_over:
+            raise Conflict(f"the job {job_id!r} is {job.state}", field="id")
+        self._book.decide(job, job.decided, per_s, self._clock.now_ms())
+        self._runner.wake()
+        return shown(job)
+
+    # -- looking ------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> ReplayJob:
+        """One job; NotFound, also for one that is forgotten."""
+        return shown(self._book.get(job_id))
+
+    def list(
+        self, *, source: str = "", state: str = "", after: str = "", count_max: int = 50
+    ) -> Jobs:
+        """Jobs, the newest first, at most 200, those older than the job `after`; Invalid."""
+        if state and state not in list(State):
+            raise Invalid(
+                f"{state[:40]!r} is no state of a job",
+                field="state",
+                remedy=f"choose one of {', '.join(State)}",
+            )
+        found: Jobs = []
+        for job in reversed(self._book.all()):
+            if after and job.plan.id >= after:
+                continue
+            if source in ("", job.plan.source) and state in ("", job.state):
+                found.append(shown(job))
+                if len(found) >= min(count_max, PAGE_MAX):
+                    break
+        return found
+
+    def outcomes(
+        self, job_id: str, *, outcome: str = "", after: int = -1, count_max: int = 50
+    ) -> OutcomePage:
+        """What became of each message, at most 200 and 1 MiB of records; or those of one outcome.
+
+        A page for one outcome looks through at most 500,000 messages, so it may be short or empty
+        although `next` says that there is more. Raises NotFound, Invalid.
+        """
+        job = self._book.get(job_id)
+        if outcome and outcome not in LABELS:
+            raise Invalid(
+                f"{outcome[:40]!r} is no outcome",
+                field="outcome",
+                remedy=f"choose one of {', '.join(LABELS)}",
+            )
+        count_max = max(1, min(count_max, PAGE_MAX))
+        start = max(0, after + 1)
+        stop = min(job.selection.count, start + (SEARCHED_MAX if outcome else count_max))
+        indexes = _indexes(job, outcome, start, stop, count_max)
+        chosen = [each for index in indexes for each in self._examiner.chosen(job, index, 1)]
+        entries = [each.entry for each in chosen if each.entry and each.entry.has_record]
+        read = self._examiner.read(entries)
+        if len(read) < len(entries):
+            last = entries[len(read)]
+            chosen = chosen[: [each.entry for each in chosen].index(last)]
+        rows = [_row(job, each, read.get(each.entry) if each.entry else None) for each in chosen]
+        is_short = len(indexes) < count_max and len(chosen) == len(indexes)
+        reached = stop if is_short else chosen[-1].nth + 1
+        return OutcomePage(rows, reached - 1 if reached < job.selection.count else None)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _decide(self, job_id: str, verb: Verb) -> ReplayJob:
+        self._check_running()
+        job = self._book.get(job_id)
+        self._book.decide(job, job.after(verb), job.per_s, self._clock.now_ms())
+        self._runner.wake()
+        return shown(job)
+
+    def _new_id(self, now_ms: int) -> str:
+        """Unique also where a power loss took the newest jobs: copies may still name them."""
+        newest = max((int(job.plan.id, 16) for job in self._book.all()), default=0)
+        return f"{max(now_ms, newest + 1):012x}"
+
+
+def _indexes(job: Job, outcome: str, start: int, stop: int, count_max: int) -> list[int]:
+    """The messages of one outcome, or all, from `start` on."""
+    found: list[int] = []
+    if not outcome:
+        return list(range(start, min(stop, start + count_max)))
+    if outcome in (PENDING, STOPPED):
+        candidates = iter(range(max(start, job.cursor), stop) if job.rest == outcome else ())
+        wanted = (index for index in candidates if index not in job.ahead)
+    else:
+        ahead = sorted(index for index in job.ahead if start <= index < stop)
+        code = Outcome[outcome.upper()]
+        wanted = (
+            index
+            for indexes in (
+                job.outcomes.find(code, start, stop),
+                ahead if code is Outcome.SENT else (),
+            )
+            for index in indexes
+        )
+    for index in wanted:
+        if len(found) == count_max:
+            break
+        found.append(index)
+    return found
+
+
+def _row(job: Job, each: Chosen, stored: StoredMessage | None) -> OutcomeRow:
+    outcome = job.outcome(each.nth)
+    place = (each.nth, each.queue, each.offset, outcome)
+    if stored is None:
+        return OutcomeRow(*place, "", "", (), "")
+    return OutcomeRow(*place, stored.message_id, stored.tag, stored.keys, _target(job.plan, stored))
+
+
+def _target(plan: Plan, stored: StoredMessage) -> str:
+    if plan.to is To.GROUP:
+        return retry_topic(plan.to_name)
+    return plan.to_name if plan.to is To.TOPIC else origin_of(stored)

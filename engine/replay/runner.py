@@ -1,0 +1,151 @@
+"""The service that carries jobs out: bounded steps, evenly by the clock, one job after another.
+
+Copies are written first, then progress; see `book.py`. While the log refuses writes nothing is
+passed over: the jobs wait, and say why.
+"""
+
+from collections.abc import Sequence
+
+from engine.clock import Clock
+from engine.errors import Busy, Corrupt, EngineError
+from engine.events import Events, Replayed
+from engine.intake import Intake
+from engine.replay.book import Book
+from engine.replay.examine import Decision, Examiner
+from engine.replay.job import Job, State
+from engine.replay.outcomes import Outcome
+from engine.replay.rate import Rate
+from engine.service import IDLE_WAIT_MAX_S, Service
+from engine.store.store import Store
+
+SENDS_MAX = 100  # in one step
+EXAMINED_MAX = 200  # where conditions leave some out
+
+
+class Runner(Service):
+    """At most 200 messages looked at, 100 of them sent, in a tick."""
+
+    name = "replays"
+
+    def __init__(
+        self,
+        book: Book,
+        examiner: Examiner,
+        store: Store,
+        intake: Intake,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        super().__init__()
+        self._book = book
+        self._examiner = examiner
+        self._store = store
+        self._intake = intake
+        self._clock = clock
+        self._events = events
+        self._last = ""  # the job of the last step: the next one's turn follows
+
+    def tick(self) -> float:
+        """One step of one job; seconds until the next is useful."""
+        jobs = [job for job in self._book.all() if job.state is State.RUNNING]
+        job = self._next(jobs)
+        if job is not None:
+            self._last = job.plan.id
+            try:
+                self._step(job)
+            except Busy as error:
+                for each in jobs:
+                    each.waiting = error.detail
+                return error.retry_after_s
+        for each in jobs:
+            each.waiting = ""
+        running = [each for each in jobs if each.state is State.RUNNING]
+        return min((self._wait_s(each) for each in running), default=IDLE_WAIT_MAX_S)
+
+    def _next(self, jobs: Sequence[Job]) -> Job | None:
+        """The job whose turn it is, of those that may send now."""
+        ready = [job for job in jobs if self._allowed(job) > 0]
+        later = [job for job in ready if job.plan.id > self._last]
+        return next(iter(later or ready), None)
+
+    def _allowed(self, job: Job) -> int:
+        if job.dry_run:
+            return EXAMINED_MAX
+        now_s = self._clock.monotonic_s()
+        if job.rate is None or job.rate.per_s != job.per_s:
+            job.rate = Rate(job.per_s, now_s)
+        return job.rate.allowed(now_s, SENDS_MAX)
+
+    def _wait_s(self, job: Job) -> float:
+        return 0.0 if job.dry_run or job.rate is None else job.rate.wait_s()
+
+    def _step(self, job: Job) -> None:
+        allowed = self._allowed(job)
+        plan = job.plan
+        is_plain = plan.filter == "*" and not (plan.reason or plan.origin_topic or plan.fresh_only)
+        count_max = min(allowed, EXAMINED_MAX) if is_plain else EXAMINED_MAX
+        decisions = self._examiner.examine(job, count_max=count_max, sends_max=allowed)
+        now_ms = self._clock.now_ms()
+        record_end = 0
+        if not job.dry_run:
+            decisions, record_end = self._send(decisions)
+        codes = bytes(decision.outcome for decision in decisions)
+        error = next((each.error for each in reversed(decisions) if each.error), "")
+        self._book.advance(job, codes, now_ms, record_end=record_end, error=error)
+        if not job.dry_run:
+            assert job.rate is not None
+            job.rate.spend(sum(decision.copy is not None for decision in decisions))
+            self._tell(job, decisions, now_ms)
+
+    def _send(self, decisions: list[Decision]) -> tuple[list[Decision], int]:
+        """Write the copies; the decisions that were carried out, and where the copies end.
+
+        Where one cannot be written as it is, those before it go first.
+        """
+        while True:
+            copies = [decision.copy for decision in decisions if decision.copy is not None]
+            if not copies:
+                return decisions, 0
+            self._store.check_room()
+            try:
+                return decisions, self._intake.put(copies).flush_position
+            except (Busy, Corrupt):
+                raise
+            except EngineError as error:
+                if len(copies) == 1:
+                    return [_refused(each, error) for each in decisions], 0
+                decisions = _first_half(decisions, len(copies) // 2)
+
+    def _tell(self, job: Job, decisions: Sequence[Decision], now_ms: int) -> None:
+        if not self._events.is_heard:
+            return
+        for each in decisions:
+            if each.outcome is not Outcome.FILTERED:
+                self._events.emit(
+                    Replayed(
+                        now_ms,
+                        job.plan.id,
+                        job.plan.source,
+                        each.queue,
+                        each.offset,
+                        each.outcome.label,
+                        each.message_id,
+                        "" if each.copy is None else each.copy.topic,
+                    )
+                )
+
+
+def _refused(decision: Decision, error: EngineError) -> Decision:
+    if decision.copy is None:
+        return decision
+    return decision._replace(outcome=Outcome.REFUSED, copy=None, error=error.detail)
+
+
+def _first_half(decisions: list[Decision], copies_max: int) -> list[Decision]:
+    """The decisions up to the one after so many copies."""
+    copies = 0
+    for number, decision in enumerate(decisions):
+        copies += decision.copy is not None
+        if copies > copies_max:
+            return decisions[:number]
+    return decisions

@@ -1,0 +1,146 @@
+"""The frozen selection of a job: which (queue, offset) it is about, each with an index from 0.
+
+Queue by queue, offsets ascending. Nothing that arrives later is swept in. Kept as runs of offsets
+without a gap, so that a time range of millions is a few numbers.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+NUMBER_BYTES = 8
+
+
+class Run(NamedTuple):
+    """Offsets `first` to `first` + `length` - 1 of one queue."""
+
+    queue: int
+    first: int
+    length: int
+
+
+class Stretch(NamedTuple):
+    """These offsets of one queue; `nth` is the index of the first."""
+
+    nth: int
+    queue: int
+    offsets: range
+
+
+class Frozen:
+    """Never changes; `count` messages, of which index `i` is the one at `place(i)`."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        """`runs` are ordered by queue and offset, and do not overlap."""
+        self._queues = array("q")
+        self._firsts = array("q")
+        self._begins = array("q")  # index of each run's first message
+        self._bounds: dict[int, tuple[int, int]] = {}  # queue to the slice of its runs
+        count = 0
+        for number, run in enumerate(runs):
+            self._queues.append(run.queue)
+            self._firsts.append(run.first)
+            self._begins.append(count)
+            count += run.length
+            self._bounds[run.queue] = (self._bounds.get(run.queue, (number, 0))[0], number + 1)
+        self.count = count
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Frozen":
+        """What `pack` gave."""
+        return cls(unpack(data))
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about."""
+        return 3 * NUMBER_BYTES * len(self._firsts)
+
+    @property
+    def queues(self) -> list[int]:
+        """The queues of which it has messages."""
+        return list(self._bounds)
+
+    def end_of(self, queue: int) -> int:
+        """One past its last offset in a queue."""
+        last = self._bounds[queue][1] - 1
+        return self._firsts[last] + self._count_of(last)
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Queue and offset of the message with this index."""
+        run = bisect_right(self._begins, index) - 1
+        return self._queues[run], self._firsts[run] + index - self._begins[run]
+
+    def index_of(self, queue: int, offset: int) -> int | None:
+        """The index of a place; None where it was not chosen."""
+        return next((each.nth for each in self.within(queue, offset, offset + 1)), None)
+
+    def stretches(self, index: int, count_max: int) -> Iterator[Stretch]:
+        """At most `count_max` messages from an index on, in pieces without a gap."""
+        run = bisect_right(self._begins, index) - 1
+        end = min(self.count, index + count_max)
+        while index < end:
+            first = self._firsts[run] + index - self._begins[run]
+            count = min(self._begins[run] + self._count_of(run), end) - index
+            yield Stretch(index, self._queues[run], range(first, first + count))
+            index += count
+            run += 1
+
+    def within(self, queue: int, first: int, end: int) -> Iterator[Stretch]:
+        """What it has of the offsets `first` to `end` - 1 of a queue."""
+        low, high = self._bounds.get(queue, (0, 0))
+        run = max(low, bisect_right(self._firsts, first, low, high) - 1)
+        while run < high and self._firsts[run] < end:
+            start = max(first, self._firsts[run])
+            stop = min(end, self._firsts[run] + self._count_of(run))
+            if start < stop:
+                index = self._begins[run] + start - self._firsts[run]
+                yield Stretch(index, queue, range(start, stop))
+            run += 1
+
+    def _count_of(self, run: int) -> int:
+        is_last = run + 1 == len(self._begins)
+        return (self.count if is_last else self._begins[run + 1]) - self._begins[run]
+
+
+def pack(runs: Iterable[Run]) -> bytes:
+    """Queue, first offset and count of each run, 8 bytes each in the machine's order."""
+    return array("q", [number for run in runs for number in run]).tobytes()
+
+
+def unpack(data: bytes) -> list[Run]:
+    """What `pack` was given."""
+    numbers = array("q")
+    numbers.frombytes(data)
+    return list(map(Run, numbers[::3], numbers[1::3], numbers[2::3]))
+
+
+def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
+    """Places as (queue, offset), in any order and perhaps twice, as runs."""
+    runs: list[Run] = []
+    for queue, offset in sorted(set(places)):
+        if runs and runs[-1].queue == queue and runs[-1].first + runs[-1].length == offset:
+            runs[-1] = runs[-1]._replace(length=runs[-1].length + 1)
+        else:
+            runs.append(Run(queue, offset, 1))
+    return runs
+
+
+def merged(ranges: Iterable[Run]) -> list[Run]:
+    """Ranges in any order, perhaps overlapping or empty, as runs."""
+    runs: list[Run] = []
+    for run in sorted(ranges):
+        if run.length <= 0:
+            continue
+        last = runs[-1] if runs else None
+        if last is not None and last.queue == run.queue and run.first <= last.first + last.length:
+            length = max(last.length, run.first + run.length - last.first)
+            runs[-1] = last._replace(length=length)
+        else:
+            runs.append(run)
+    return runs
+
+
+def count_of(runs: Sequence[Run]) -> int:
+    """How many messages."""
+    return sum(run.length for run in runs)

@@ -1,0 +1,117 @@
+"""What is said to and of replay jobs: requests, a job as it stands, outcomes."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from engine.replay.job import Job, State, To
+
+RATE_DEFAULT = 100.0
+
+
+class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to be created.
+
+    `places` are (queue, offset), `ranges` (queue, first, end); without either all queues count,
+    or what was stored from `from_ms` and before `to_ms` (0: no limit). `to_name` is the topic or
+    the group; a redrive's group needs no name. `per_s` 0 means as fast as it goes.
+    """
+
+    source: str
+    to: To
+    to_name: str = ""
+    name: str = ""
+    places: Sequence[tuple[int, int]] = ()
+    ranges: Sequence[tuple[int, int, int]] = ()
+    from_ms: int = 0
+    to_ms: int = 0
+    filter: str = "*"
+    reason: str = ""
+    origin_topic: str = ""
+    fresh_only: bool = False
+    per_s: float = RATE_DEFAULT
+    dry_run: bool = False
+    created_by: str = ""
+
+
+class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it stands. `totals` by outcome add up to `selected`.
+
+    `waiting` says why nothing goes on although it runs, `last_error` why a message was refused
+    last. `seconds_left` is what the rate allows at best, None where that is not known.
+    """
+
+    id: str
+    name: str
+    source: str
+    to: To
+    to_name: str
+    filter: str
+    reason: str
+    origin_topic: str
+    fresh_only: bool
+    per_s: float
+    dry_run: bool
+    state: State
+    selected: int
+    examined: int
+    totals: dict[str, int]
+    created_ms: int
+    created_by: str
+    ended_ms: int
+    waiting: str
+    last_error: str
+    seconds_left: float | None
+
+
+class OutcomeRow(msgspec.Struct, frozen=True):
+    """What became of one message; the last fields are empty where it can no longer be read.
+
+    The copy has the same message id.
+    """
+
+    index: int
+    queue: int
+    offset: int
+    outcome: str
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    to_topic: str
+
+
+class OutcomePage(msgspec.Struct, frozen=True):
+    """Rows in the order of the selection; ask again `after` the index `next`, None at the end."""
+
+    items: list[OutcomeRow]
+    next: int | None
+
+
+def shown(job: Job) -> ReplayJob:
+    """A job as it stands."""
+    plan = job.plan
+    left = job.selection.count - job.cursor
+    is_known = job.state is State.RUNNING and not job.dry_run and job.per_s > 0
+    return ReplayJob(
+        id=plan.id,
+        name=plan.name,
+        source=plan.source,
+        to=plan.to,
+        to_name=plan.to_name,
+        filter=plan.filter,
+        reason=plan.reason,
+        origin_topic=plan.origin_topic,
+        fresh_only=plan.fresh_only,
+        per_s=job.per_s,
+        dry_run=job.dry_run,
+        state=job.state,
+        selected=job.selection.count,
+        examined=job.cursor,
+        totals=job.totals(),
+        created_ms=plan.created_ms,
+        created_by=plan.created_by,
+        ended_ms=job.ended_ms,
+        waiting=job.waiting,
+        last_error=job.last_error,
+        seconds_left=round(left / job.per_s, 1) if is_known else None,
+    )

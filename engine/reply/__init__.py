@@ -1,0 +1,1 @@
+"""Requests over topics, and the replies to them."""

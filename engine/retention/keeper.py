@@ -1,0 +1,37 @@
+"""Who waits in the log for something: their records must not go before they had their turn."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+
+class Keeper(NamedTuple):
+    """One who has messages waiting; `name` says whose they are, for people.
+
+    `oldest_position` is where the oldest of them lies, None when none waits. `move_before`, where
+    it can, writes what lies before a position again at the log's end, in ticks of its own.
+    """
+
+    name: str
+    oldest_position: Callable[[], int | None]
+    move_before: Callable[[int], None] | None = None
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What keeps old segments from going: its oldest record lies at `position`."""
+
+    name: str
+    position: int
+
+
+def holders(keepers: list[Keeper], target: int) -> list[Holder]:
+    """Those with something before `target`, which are asked to move it where they can."""
+    found = []
+    for keeper in keepers:
+        position = keeper.oldest_position()
+        if position is not None and position < target:
+            found.append(Holder(keeper.name, position))
+            if keeper.move_before is not None:
+                keeper.move_before(target)
+    return found

@@ -1,0 +1,271 @@
+"""Retention: the service that lets old messages go, and says what it does and what holds it back.
+
+It looks every `retention_interval_s`, each second while the disk is too full; there is no hour of
+the day for it (RocketMQ's deleteWhen), as there is never much to do at once. What still waits in
+the log for its time is never deleted, however full the disk: the segments behind it stay.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.errors import Invalid
+from engine.events import Events, Expired
+from engine.retention.ages import Ages
+from engine.retention.keeper import Holder, Keeper, holders
+from engine.retention.policy import Cause, Extent, by_age, by_room, by_size
+from engine.retention.purge import Purge, Purger
+from engine.retention.sweeper import Sweeper
+from engine.retention.trims import Trims
+from engine.service import Service
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+
+HOUR_MS = 3_600_000
+PRESSED_INTERVAL_S = 1.0
+PERCENT_MAX = 100
+
+
+class RetentionStatus(msgspec.Struct, frozen=True):
+    """The policy in force, and where the log stands.
+
+    `oldest_ms` is when the oldest message was stored. `next_due_ms` is when the oldest segment
+    will be old enough, None where there is only one or none ever is. `held_by` is empty unless
+    segments that could go are kept by what waits in them. `disk_percent` is 0 while enough is free.
+    """
+
+    retention_ms: int
+    retention_bytes: int
+    disk_expire_percent: int
+    disk_force_percent: int
+    disk_refuse_percent: int
+    disk_enough_bytes: int
+    disk_percent: float
+    disk_free_bytes: int | None
+    disk_bytes: int
+    log_bytes: int
+    segments: int
+    segment_bytes: int
+    oldest_position: int
+    oldest_ms: int | None
+    next_due_ms: int | None
+    held_by: list[Holder]
+    refusal: str
+    warning: str
+
+
+class Retention(Service):
+    """At most ten segments in one look, and 50 queues of topics with an age of their own in a tick.
+
+    `services` are to be ticked, this one among them.
+    """
+
+    name = "retention"
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        store: Store,
+        catalog: Catalog,
+        clock: Clock,
+        events: Events,
+        keepers: Sequence[Keeper],
+    ) -> None:
+        """`keepers` are asked, before anything goes, what still waits in the log."""
+        super().__init__()
+        for name in ("disk_expire_percent", "disk_force_percent", "disk_refuse_percent"):
+            if not 0 <= getattr(config, name) <= PERCENT_MAX:
+                raise Invalid(
+                    f"{name} is {getattr(config, name)}", field=name, remedy="choose 0 to 100"
+                )
+        self._config = config
+        self._store = store
+        self._catalog = catalog
+        self._clock = clock
+        self._events = events
+        self._keepers = list(keepers)
+        self._trims = Trims(store, catalog)
+        self._ages = Ages(store, catalog, self._trims, clock)
+        self._purger = Purger(store, catalog, self._trims, clock, events)
+        self._begun_ms: dict[int, int | None] = {}  # by segment: when its first record was stored
+        self._due_s = 0.0
+        self._sweeper = Sweeper(store, clock)
+        self._holders: list[Holder] = []
+        self.on_moved: Callable[[], None] = _nobody
+        store.expiry.on_gone = self._gone
+
+    def start(self) -> None:
+        """After recovery, before anybody reads: queues begin where they did."""
+        self._trims.start()
+
+    def services(self) -> list[Service]:
+        """What has to be ticked."""
+        return [self, self._sweeper]
+
+    # -- verbs --------------------------------------------------------------------------------
+
+    def purge(
+        self,
+        topic: str,
+        *,
+        before_offset: Mapping[int, int] | None = None,
+        before_ms: int | None = None,
+        everything: bool = False,
+        dry_run: bool = False,
+    ) -> Purge:
+        """Make messages of a topic unreadable for good, by every way of reading, for all groups.
+
+        Exactly one says which: those before an offset, by queue; those stored before a time (ms
+        since 1970 UTC); or all that can be read now. With `dry_run` they are only counted. Groups
+        that had not come so far go on where the queue begins now. Raises TopicNotFound,
+        QueueNotFound, Invalid, Forbidden, DiskFull; then nothing has changed.
+        """
+        done = self._purger.purge(
+            topic,
+            before_offset=before_offset,
+            before_ms=before_ms,
+            everything=everything,
+            dry_run=dry_run,
+        )
+        if done.queues and not dry_run:
+            self.on_moved()
+        return done
+
+    def status(self) -> RetentionStatus:
+        """What is in force, how full log and disk are, and what goes next."""
+        config, store = self._config, self._store
+        bases = store.segments()
+        next_due_ms = None
+        if self._age_ms and len(bases) > 1:
+            begun_ms = self._segment_begun_ms(bases[1])
+            next_due_ms = None if begun_ms is None else begun_ms + self._age_ms
+        return RetentionStatus(
+            retention_ms=self._age_ms,
+            retention_bytes=config.retention_bytes,
+            disk_expire_percent=config.disk_expire_percent,
+            disk_force_percent=config.disk_force_percent,
+            disk_refuse_percent=config.disk_refuse_percent,
+            disk_enough_bytes=config.disk_enough_bytes,
+            disk_percent=store.disk_percent,
+            disk_free_bytes=store.free_bytes,
+            disk_bytes=store.disk_bytes,
+            log_bytes=store.written - store.oldest,
+            segments=len(bases),
+            segment_bytes=config.segment_bytes,
+            oldest_position=store.oldest,
+            oldest_ms=store.stored_ms_of(store.oldest),
+            next_due_ms=next_due_ms,
+            held_by=list(self._holders),
+            refusal=store.refusal(),
+            warning=self.warning(),
+        )
+
+    def warning(self) -> str:
+        """What a person should see to, though the broker works; empty when there is nothing."""
+        if self._store.expiry.failure:
+            return self._store.expiry.failure
+        if self._is_pressed and self._holders:
+            names = ", ".join(holder.name for holder in self._holders)
+            return (
+                f"the disk is {self._store.disk_percent:.1f} % full and the oldest log files "
+                f"cannot go: they hold {names}"
+            )
+        return ""
+
+    # -- the service --------------------------------------------------------------------------
+
+    def tick(self) -> float:
+        """Take one bounded step; 0 while the round is not over, else seconds until the next."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._due_s:
+            return self._due_s - now_s
+        self._let_topics_age()
+        if not self._ages.is_over:
+            return 0.0
+        wait_s = PRESSED_INTERVAL_S if self._is_pressed else self._config.retention_interval_s
+        self._due_s = now_s + wait_s
+        if not self._store.expiry.is_busy:
+            self._let_segments_go()
+        return max(0.0, self._due_s - now_s)
+
+    def _let_topics_age(self) -> None:
+        gone = self._ages.step()
+        if gone:
+            self.on_moved()
+        if self._events.is_heard:
+            for topic, count in gone.items():
+                self._events.emit(Expired(self._clock.now_ms(), Cause.TOPIC_AGE, topic, count, 0))
+
+    def _let_segments_go(self) -> None:
+        target, cause = self._target()
+        before = self._store.oldest
+        self._holders = holders(self._keepers, target) if target > before else []
+        limit = min([target, *(holder.position for holder in self._holders)])
+        count = self._store.expire(limit)
+        if not count:
+            return
+        for base in [base for base in self._begun_ms if base <= self._store.oldest]:
+            del self._begun_ms[base]
+        self.on_moved()
+        if self._events.is_heard:
+            size = self._store.oldest - before
+            self._events.emit(Expired(self._clock.now_ms(), cause, "", 0, size))
+
+    def _target(self) -> tuple[int, Cause]:
+        """Up to which position the log may go, and by which rule: the one that takes most."""
+        store, config = self._store, self._config
+        extent = Extent(store.segments(), store.written, config.segment_bytes)
+        if len(extent.bases) < 2:
+            return store.oldest, Cause.AGE
+        found = [(self._by_age(extent), Cause.AGE)]
+        if config.retention_bytes:
+            found.append((by_size(extent, config.retention_bytes), Cause.SIZE))
+        if self._is_pressed:
+            excess = (store.disk_percent - config.disk_force_percent) / PERCENT_MAX
+            found.append((by_room(extent, excess * store.disk_bytes), Cause.DISK))
+        return max(found, key=lambda each: each[0])
+
+    def _by_age(self, extent: Extent) -> int:
+        if not self._age_ms:
+            return extent.bases[0]
+        before_ms = self._clock.now_ms() - self._age_ms
+        target = by_age(extent, self._segment_begun_ms, before_ms)
+        if self._passes(self._config.disk_expire_percent):
+            return target  # no room for those who want more than the broker gives
+        return min([target, *self._ages.held.values()])
+
+    def _segment_begun_ms(self, base: int) -> int | None:
+        begun_ms = self._begun_ms.get(base)
+        if begun_ms is None:
+            begun_ms = self._begun_ms[base] = self._store.stored_ms_of(base)
+        return begun_ms
+
+    def _gone(self) -> None:
+        """The files of expired segments are deleted: there may be more that can go.
+
+        Not at once where it is for the disk's sake: a file system may take its time to tell how
+        much room that made.
+        """
+        self._store.watch_disk()
+        self._sweeper.ask()
+        if not self._is_pressed:
+            self._due_s = 0.0
+            self.wake()
+
+    @property
+    def _age_ms(self) -> int:
+        return round(self._config.retention_h * HOUR_MS)
+
+    @property
+    def _is_pressed(self) -> bool:
+        return self._passes(self._config.disk_force_percent)
+
+    def _passes(self, percent: int) -> bool:
+        return 0 < percent <= self._store.disk_percent
+
+
+def _nobody() -> None:
+    """Until somebody wants to know."""

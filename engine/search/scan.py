@@ -1,0 +1,307 @@
+"""Looking through a topic: all its queues merged in the order of storing, page by page.
+
+The log is written in the order of storing, so the positions in the entries of the queues, which
+are 20 bytes each, give the order without a record being read; and one position says where the next
+page goes on, however many queues there are. Records are read by a job in the pool.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from engine.message import StoredMessage
+from engine.search.cursor import Cursor, digest_of, read_cursor, write_cursor
+from engine.store.consume_queue import Entry
+from engine.store.pool import Pool
+from engine.store.store import Store
+
+FOREVER_MS = 1 << 62
+COUNT_MAX = 200
+PAGE_BYTES_MAX = 4 * 1024 * 1024
+STEP_QUEUES_MAX = 8  # whose ends are searched in one step: some 40 small reads each
+STEP_ENTRIES_MAX = 2000
+STEP_RECORDS_MAX = 200
+STEP_BYTES_MAX = 1024 * 1024
+BLOCK_ENTRIES_MAX = 512
+
+Done = Callable[[Exception | None], None]
+
+
+class Match(Protocol):
+    """Which messages are wanted; `engine.delivery.filter` answers."""
+
+    @property
+    def is_all(self) -> bool: ...
+
+    def may_match(self, tag_code: int) -> bool: ...
+
+    def matches(self, message: StoredMessage) -> bool: ...
+
+
+class ScanQuery(msgspec.Struct, frozen=True):
+    """What is looked for: messages stored from `begin_ms` to before `end_ms` (ms since 1970 UTC).
+
+    `filter` is "*", tags, or an SQL92 expression; `contains` is a text that the body holds, as its
+    UTF-8 bytes (a body that its producer compressed is not unpacked).
+    """
+
+    topic: str
+    begin_ms: int = 0
+    end_ms: int = FOREVER_MS
+    filter: str = "*"
+    contains: str = ""
+
+
+class ScanPage(msgspec.Struct, frozen=True):
+    """Messages found, oldest first, and how far the search has come over all its pages.
+
+    `scanned` of `total` messages were looked at and `matched` found. `next_cursor` goes on, None
+    at the end. `reached_ms` is when the last message looked at was stored. `unreadable` of this
+    page's messages are damaged or gone.
+    """
+
+    items: list[StoredMessage]
+    scanned: int
+    total: int
+    matched: int
+    next_cursor: str | None
+    reached_ms: int | None
+    unreadable: int
+
+
+class Lane:
+    """One queue on its way from an offset to another; `block` holds entries read ahead."""
+
+    __slots__ = ("_at", "_block", "_block_max", "_end", "_next", "_store", "_topic", "queue")
+
+    def __init__(
+        self, store: Store, topic: str, queue: int, begin: int, end: int, block_max: int
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self.queue = queue
+        self._next = begin
+        self._end = end
+        self._block_max = block_max
+        self._block: list[Entry] = []
+        self._at = 0
+
+    def head(self) -> Entry | None:
+        """The entry that comes next; None at the end."""
+        if self._at >= len(self._block):
+            self._at = 0
+            count = min(self._block_max, self._end - self._next)
+            entries: list[Entry] = []
+            if count > 0:
+                entries = self._store.entries(self._topic, self.queue, self._next, count)
+            self._block = [entry for entry in entries if entry.offset < self._end]
+            if not self._block:
+                self._next = self._end
+                return None
+            self._next = self._block[-1].offset + 1
+        return self._block[self._at]
+
+    def advance(self) -> Entry | None:
+        """Go on; the entry that comes next then."""
+        self._at += 1
+        return self.head()
+
+
+class Candidate(NamedTuple):
+    """An entry whose record decides, and how many were looked at before it."""
+
+    entry: Entry
+    scanned: int
+
+
+class Scan:
+    """One page in the making: `step` until `is_over`, one step at a time; then `page`."""
+
+    def __init__(
+        self,
+        store: Store,
+        pool: Pool,
+        query: ScanQuery,
+        match: Match,
+        queue_count: int,
+        *,
+        count_max: int = 32,
+        cursor: str = "",
+    ) -> None:
+        """At most `count_max` (1 to 200) messages, 4 MiB of records. Raises Invalid (cursor)."""
+        self._store = store
+        self._pool = pool
+        self._query = query
+        self._match = match
+        self._needle = query.contains.encode()
+        self._has_tags = store.has_tag_codes(query.topic)
+        self._count_max = max(1, min(count_max, COUNT_MAX))
+        self._digest = digest_of(query)
+        self._came_from = read_cursor(cursor, self._digest) if cursor else None
+        self._position, self._end = 0, 0
+        self.scanned = self.total = self.matched = 0
+        if self._came_from is not None:
+            _, self._position, self._end, self.scanned, self.total, self.matched = (
+                msgspec.structs.astuple(self._came_from)
+            )
+        self._unplaced = list(range(queue_count))
+        self._block_max = max(16, BLOCK_ENTRIES_MAX // max(1, queue_count))
+        self._lanes: list[tuple[int, int, Lane]] = []  # a heap once all queues are placed
+        self._last: Entry | None = None
+        self._found: list[StoredMessage] = []
+        self._size_bytes = 0
+        self._unreadable = 0
+        self._is_full = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the page is full, or nothing is left to look at."""
+        return self._is_full or not (self._unplaced or self._lanes)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the ends of all queues are known; only then can a page say where to go on."""
+        return not self._unplaced
+
+    def step(self, done: Done) -> None:
+        """Look at a bounded number of messages; `done` is called on the owner's thread, once."""
+        if self._unplaced:
+            self._place_some()
+            done(None)
+            return
+        candidates = self._choose()
+        if not candidates:
+            done(None)
+            return
+        read = self._store.reader_of([each.entry for each in candidates])
+
+        def taken(messages: list[StoredMessage | None] | None, error: Exception | None) -> None:
+            if messages is not None:
+                self._take(candidates, messages)
+            done(error)
+
+        self._pool.submit(read, taken)
+
+    def page(self) -> ScanPage:
+        """What was found so far; a page that is not over goes on at its `next_cursor` as well."""
+        assert self.is_placed, "a page before its time"
+        is_left = bool(self._lanes) or (self._is_full and self._position < self._end)
+        return ScanPage(
+            items=self._found,
+            scanned=self.scanned,
+            total=self.total,
+            matched=self.matched,
+            next_cursor=self._cursor() if is_left else None,
+            reached_ms=None if self._last is None else self._store.stored_ms_at(self._last),
+            unreadable=self._unreadable,
+        )
+
+    # -- where to look ---------------------------------------------------------------------------
+
+    def _place_some(self) -> None:
+        part, self._unplaced = (
+            self._unplaced[:STEP_QUEUES_MAX],
+            self._unplaced[STEP_QUEUES_MAX:],
+        )
+        for queue in part:
+            begin, end = self._ends_of(queue)
+            lane = Lane(self._store, self._query.topic, queue, begin, end, self._block_max)
+            head = lane.head()
+            if head is not None:
+                self._lanes.append((head.position, queue, lane))
+        if not self._unplaced:
+            heapify(self._lanes)
+
+    def _ends_of(self, queue: int) -> tuple[int, int]:
+        """The first offset to look at, and the one after the last."""
+        store, topic, query = self._store, self._query.topic, self._query
+        if self._came_from is not None:
+            return (
+                store.offset_at_position(topic, queue, self._position),
+                store.offset_at_position(topic, queue, self._end),
+            )
+        begin, end = store.bounds(topic, queue)
+        if query.begin_ms > 0:
+            begin = store.offset_at_time(topic, queue, query.begin_ms)
+        if query.end_ms < FOREVER_MS:
+            end = store.offset_at_time(topic, queue, query.end_ms)
+        if begin < end:
+            self.total += end - begin
+            last = store.entries(topic, queue, end - 1, 1)
+            if last:
+                self._end = max(self._end, last[0].position + 1)
+        return begin, end
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def _choose(self) -> list[Candidate]:
+        """Go on over entries, in order, and gather those whose record has to be read."""
+        by_tag, may_match = self._has_tags and not self._match.is_all, self._match.may_match
+        records_max = self._records_max()
+        chosen: list[Candidate] = []
+        lanes, looked, size_bytes = self._lanes, 0, 0
+        entry = None
+        while lanes and looked < STEP_ENTRIES_MAX and len(chosen) < records_max:
+            _, queue, lane = lanes[0]
+            entry = lane.head()
+            assert entry is not None, "a lane without a head is not in the heap"
+            if entry.has_record and (not by_tag or may_match(entry.tag_code)):
+                size_bytes += entry.size_bytes
+                if size_bytes > STEP_BYTES_MAX and chosen:
+                    break
+                chosen.append(Candidate(entry, self.scanned + looked))
+            looked += 1
+            self._last = entry
+            following = lane.advance()
+            if following is None:
+                heappop(lanes)
+            else:
+                heapreplace(lanes, (following.position, queue, lane))
+        self.scanned += looked
+        if self._last is not None:
+            self._position = self._last.position + 1
+        return chosen
+
+    def _records_max(self) -> int:
+        """No more than are wanted where every record will do."""
+        if self._match.is_all and not self._needle:
+            return min(STEP_RECORDS_MAX, self._count_max - len(self._found))
+        return STEP_RECORDS_MAX
+
+    def _take(
+        self, candidates: Sequence[Candidate], messages: Sequence[StoredMessage | None]
+    ) -> None:
+        for (entry, scanned), message in zip(candidates, messages, strict=True):
+            if message is None or message.offset != entry.offset:
+                self._unreadable += 1
+            elif self._is_wanted(message):
+                self._found.append(message)
+                self.matched += 1
+                self._size_bytes += message.size_bytes
+                if self._is_page_full():
+                    self._stop_after(entry, scanned + 1)
+                    return
+
+    def _is_wanted(self, message: StoredMessage) -> bool:
+        query = self._query
+        return (
+            query.begin_ms <= message.stored_ms < query.end_ms
+            and self._match.matches(message)
+            and (not self._needle or self._needle in message.body)
+        )
+
+    def _is_page_full(self) -> bool:
+        return len(self._found) >= self._count_max or self._size_bytes >= PAGE_BYTES_MAX
+
+    def _stop_after(self, entry: Entry, scanned: int) -> None:
+        """The page ends here: what was looked at behind it is for the next one."""
+        self._is_full = True
+        self._last = entry
+        self._position = entry.position + 1
+        self.scanned = scanned
+
+    def _cursor(self) -> str:
+        counts = (self.scanned, self.total, self.matched)
+        return write_cursor(Cursor(self._digest, self._position, self._end, *counts))

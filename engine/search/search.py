@@ -1,0 +1,162 @@
+"""The ways to find a message, for whoever has no queue and offset of it.
+
+By id or key the index is asked; it knows hashes and whole seconds, so that every hit is read and
+compared. Nothing here works for longer than a few milliseconds at a stretch: a `Lookup` or a `Scan`
+is carried on step by step by its caller. A message whose topic was deleted is not found.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+from engine.errors import MessageNotFound
+from engine.message import StoredMessage
+from engine.search.lookup import FOUND_MAX, Lookup
+from engine.search.scan import FOREVER_MS, Done, Match, Scan, ScanQuery
+from engine.store.encode import position_of_id
+from engine.store.pool import Pool
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import is_system_topic
+
+PROBES_MAX = 500  # hash slots that are looked into in one step: two small reads each
+TEXT_MAX = 512  # of a text that is looked for as id or key; longer ones are no id and no key
+
+
+class Search:
+    """`parse` turns the text of a filter into one; raises Invalid."""
+
+    def __init__(
+        self, store: Store, catalog: Catalog, pool: Pool, parse: Callable[[str], Match]
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._pool = pool
+        self._parse = parse
+
+    # -- by id and by key ------------------------------------------------------------------------
+
+    def id_lookup(self, message_id: str) -> Lookup:
+        """Every record of a message, by its id or offset id: as sent, retried, dead; at most 64.
+
+        Where the id says where the message lies, its own topic and the engine's are asked first.
+        """
+        first = self._first(message_id)
+        if first is not None and message_id.upper() == first.offset_id:
+            message_id = first.message_id
+        home = position_of_id(message_id)
+
+        def is_it(message: StoredMessage) -> bool:
+            return message.message_id == message_id and self._is_current(message)
+
+        places = self._places_in_all(message_id, near=None if first is None else first.origin_topic)
+        return Lookup(chain([] if home is None else [home], places), is_it)
+
+    def key_lookup(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = FOUND_MAX,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> Lookup:
+        """Messages of a topic that carry `key`, the newest first.
+
+        Stored from `begin_ms` to before `end_ms`. Raises TopicNotFound.
+        """
+        self._catalog.get(topic)
+
+        def is_it(message: StoredMessage) -> bool:
+            return (
+                message.topic == topic
+                and key in message.keys
+                and begin_ms <= message.stored_ms < end_ms
+                and self._is_current(message)
+            )
+
+        places = self._store.places_of_key(topic, key, begin_ms=begin_ms, end_ms=end_ms)
+        return Lookup(places, is_it, count_max)
+
+    def any_lookup(self, text: str, *, count_max: int = FOUND_MAX) -> Lookup:
+        """Messages in any topic whose id or one of whose keys is `text`."""
+
+        def is_it(message: StoredMessage) -> bool:
+            is_named = message.message_id == text or text in message.keys
+            return is_named and self._is_current(message)
+
+        return Lookup(self._places_in_all(text), is_it, count_max)
+
+    def read(self, lookup: Lookup, done: Done) -> None:
+        """Read what a lookup has to compare, off the owner's thread, and let it `take` it.
+
+        `done` is called on the owner's thread, once.
+        """
+
+        def read(messages: list[StoredMessage | None] | None, error: Exception | None) -> None:
+            if messages is not None:
+                lookup.take(messages)
+            done(error)
+
+        self._pool.submit(self._store.reader_at(lookup.unread), read)
+
+    def finish(self, lookup: Lookup) -> list[StoredMessage]:
+        """Carry a lookup on to its end here and now: for tests, tools and few topics."""
+        while not lookup.is_over:
+            while lookup.step():
+                pass
+            lookup.take([self._at(place) for place in lookup.unread])
+        return lookup.found
+
+    # -- by everything else ----------------------------------------------------------------------
+
+    def scan(self, query: ScanQuery, *, count_max: int = 32, cursor: str = "") -> Scan:
+        """Look through a topic. Raises TopicNotFound, Invalid (filter, cursor)."""
+        config = self._catalog.get(query.topic)
+        queues = max(config.read_queues, config.write_queues)
+        match = self._parse(query.filter)
+        return Scan(
+            self._store, self._pool, query, match, queues, count_max=count_max, cursor=cursor
+        )
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _first(self, text: str) -> StoredMessage | None:
+        """The record that an id made here, or an offset id, says it lies at."""
+        place = position_of_id(text)
+        message = None if place is None else self._at(place)
+        if message is None or text.upper() not in (message.offset_id, message.message_id.upper()):
+            return None
+        return message if self._is_current(message) else None
+
+    def _at(self, position: int) -> StoredMessage | None:
+        try:
+            return self._store.read_at(position)
+        except MessageNotFound:
+            return None
+
+    def _places_in_all(self, text: str, near: str | None = None) -> Iterator[int | None]:
+        """Where records with this id or key may lie in any topic, the likeliest topics first."""
+        if not text or len(text) > TEXT_MAX:
+            return
+        names = self._catalog.names()
+        likely = [name for name in names if name == near or is_system_topic(name)]
+        known = set(likely)
+        others = (name for name in names if name not in known)
+        ordered = [*likely, *others]
+        start = 0
+        while start < len(ordered):
+            count = max(1, PROBES_MAX // max(1, self._store.index_file_count))
+            yield from self._store.positions_of_id(ordered[start : start + count], text, FOUND_MAX)
+            yield None
+            start += count
+
+    def _is_current(self, message: StoredMessage) -> bool:
+        """Whether its topic was not deleted, and neither retention nor a purge took it."""
+        if not self._catalog.is_current(message.topic, message.position):
+            return False
+        return message.offset >= self._store.bounds(message.topic, message.queue)[0]
+
+
+def oldest_first(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """In the order in which they were stored."""
+    return sorted(messages, key=lambda message: message.position)

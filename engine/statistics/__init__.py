@@ -1,0 +1,1 @@
+"""What the broker did and how fast, and how far every group was behind over weeks."""

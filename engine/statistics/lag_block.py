@@ -1,0 +1,167 @@
+"""A block of lag samples on disk: some rounds, column by column, so that it packs well.
+
+All numbers are little-endian. A block is a header and sections, each packed by zlib:
+
+    magic u32 | size_bytes u32 | crc u32 | rounds u32 | rows u32 | first_ms i64 | last_ms i64
+    | packed size u32 of each section
+    names:   JSON [[group, topic, queue], ...], a row for each
+    times:   i64 of each round, ms since 1970 UTC
+    columns: in the order of `Column`; `rows` times `rounds` numbers i64, row by row
+
+In `times`, and in each row of a column, the first number stands as it is and every later one as its
+difference to the one before. `size_bytes` is that of the whole block, `crc` the CRC-32 of
+everything behind it. A sample that is missing has 0 in PRESENT; its other numbers mean nothing.
+"""
+
+import json
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from operator import sub
+from typing import NamedTuple
+
+from engine.errors import Corrupt
+from engine.statistics.lag_round import WIDTH, Column, LagRound, names_of
+from engine.statistics.values import LagName
+
+MAGIC = 0x31474C4B  # "KLG1"
+SECTIONS = 2 + WIDTH
+HEAD = struct.Struct(f"<IIIIIqq{SECTIONS}I")
+assert HEAD.size == 36 + 4 * SECTIONS
+CRC_FROM = 12
+BLOCK_BYTES_MAX = 256 * 1024 * 1024
+LEVEL = 6
+
+
+class BlockHead(NamedTuple):
+    """What the header says."""
+
+    size_bytes: int
+    crc: int
+    rounds: int
+    rows: int
+    first_ms: int
+    last_ms: int
+    sections: tuple[int, ...]
+
+
+def encode(rounds: Sequence[LagRound]) -> bytes:
+    """A block of at least one round; the rounds ascend in time."""
+    names = names_of(rounds)
+    columns = _columns(rounds, names)
+    sections = [json.dumps(names, ensure_ascii=False).encode()]
+    sections += [_bytes(each) for each in (_deltas([one.at_ms for one in rounds]), *columns)]
+    packed = [zlib.compress(section, LEVEL) for section in sections]
+    size_bytes = HEAD.size + sum(map(len, packed))
+    head = HEAD.pack(
+        MAGIC,
+        size_bytes,
+        0,
+        len(rounds),
+        len(names),
+        rounds[0].at_ms,
+        rounds[-1].at_ms,
+        *map(len, packed),
+    )
+    behind = head[CRC_FROM:] + b"".join(packed)
+    return head[: CRC_FROM - 4] + struct.pack("<I", zlib.crc32(behind)) + behind
+
+
+def read_head(data: bytes) -> BlockHead | None:
+    """The header at the beginning of `data`; None where there is none."""
+    if len(data) < HEAD.size:
+        return None
+    magic, size_bytes, crc, rounds, rows, first_ms, last_ms, *sections = HEAD.unpack_from(data)
+    is_one = magic == MAGIC and size_bytes == HEAD.size + sum(sections)
+    if not is_one or not rounds or size_bytes > BLOCK_BYTES_MAX:
+        return None
+    return BlockHead(size_bytes, crc, rounds, rows, first_ms, last_ms, tuple(sections))
+
+
+class Block:
+    """A block that was read; Corrupt where it is not whole."""
+
+    def __init__(self, data: bytes) -> None:
+        head = read_head(data)
+        if head is None or len(data) < head.size_bytes:
+            raise Corrupt("this is no whole block of lag samples")
+        if zlib.crc32(memoryview(data)[CRC_FROM : head.size_bytes]) != head.crc:
+            raise Corrupt("a block of lag samples fails its check")
+        self.head = head
+        self._data = data
+        self.names = _names(self._section(0))
+        self.times_ms = list(accumulate(_numbers(self._section(1))))
+
+    def columns(self, wanted: Iterable[Column]) -> "dict[Column, array[int]]":
+        """Whole columns, still as differences; `row` makes numbers of them."""
+        return {column: _numbers(self._section(2 + column)) for column in wanted}
+
+    def row(self, column: "array[int]", row: int) -> list[int]:
+        """The numbers of one row, one for each of `times_ms`."""
+        rounds = self.head.rounds
+        return list(accumulate(column[row * rounds : (row + 1) * rounds]))
+
+    def rounds(self) -> Iterator[LagRound]:
+        """The rounds as they were sampled."""
+        columns = self.columns(Column)
+        table = [
+            [self.row(columns[column], row) for column in Column] for row in range(len(self.names))
+        ]
+        for at, at_ms in enumerate(self.times_ms):
+            there = [row for row in range(len(self.names)) if table[row][Column.PRESENT][at]]
+            values = array("q", [numbers[at] for row in there for numbers in table[row]])
+            yield LagRound(at_ms, tuple(self.names[row] for row in there), values)
+
+    def _section(self, number: int) -> bytes:
+        start = HEAD.size + sum(self.head.sections[:number])
+        packed = self._data[start : start + self.head.sections[number]]
+        # With the size of a column given at once, nothing is copied while it unpacks.
+        return zlib.decompress(packed, bufsize=8 * self.head.rows * self.head.rounds)
+
+
+@lru_cache(maxsize=64)
+def _names(section: bytes) -> tuple[LagName, ...]:
+    """The same in most blocks that follow each other."""
+    return tuple([LagName(*name) for name in json.loads(section)])
+
+
+def _columns(rounds: Sequence[LagRound], names: Sequence[LagName]) -> "list[array[int]]":
+    """Every column as differences, row by row; a missing sample repeats the one before."""
+    columns = [array("q") for _ in Column]
+    places = [{name: index for index, name in enumerate(one.names)} for one in rounds]
+    nothing = array("q", bytes(8 * WIDTH))
+    for name in names:
+        table, last = array("q"), nothing
+        for one, place in zip(rounds, places, strict=True):
+            index = place.get(name)
+            if index is None:
+                last = last[:]
+                last[Column.PRESENT] = 0
+            else:
+                last = one.values[index * WIDTH : (index + 1) * WIDTH]
+            table.extend(last)
+        for column in Column:
+            columns[column].extend(_deltas(table[column::WIDTH]))
+    return columns
+
+
+def _deltas(numbers: Sequence[int]) -> "array[int]":
+    return array("q", [*numbers[:1], *map(sub, numbers[1:], numbers)])
+
+
+def _bytes(numbers: "array[int]") -> bytes:
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers(data: bytes) -> "array[int]":
+    numbers = array("q", data)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

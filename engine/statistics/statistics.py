@@ -1,0 +1,349 @@
+"""Statistics: how much went through, how fast, how long it took, and lag over weeks.
+
+A public part of the broker. Counters live in memory and begin anew with the process; the history
+of lag is kept on disk.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from engine.clock import Clock
+from engine.message import Message
+from engine.service import Service
+from engine.statistics.accounts import Account, Metric
+from engine.statistics.books import Books
+from engine.statistics.counting import Counting
+from engine.statistics.histogram import Timing
+from engine.statistics.lag_history import LagHistory
+from engine.statistics.lag_points import query
+from engine.statistics.lag_sampler import Groups, LagSampler, MembersOf
+from engine.statistics.values import (
+    BrokerFigures,
+    GroupFigures,
+    LagHistoryPage,
+    LagKeeping,
+    LagOf,
+    PutLatency,
+    QueueFigures,
+    Reader,
+    TopicFigures,
+    Traffic,
+)
+from engine.statistics.windows import (
+    MINUTE_MS,
+    NOTHING,
+    TEN_SECONDS_MS,
+    Rates,
+)
+from engine.store.files import Files
+from engine.store.pool import Pool
+
+SENDS_PER_STEP = 5_000
+SENDS_MAX = 100_000  # sends whose time waits to be entered; more are not counted in
+FLUSHING_MAX = 10_000
+POINTS_DEFAULT = 300
+
+TopicOf = Callable[[str], object]
+Flushed = Callable[[Exception | None], None]
+
+
+class Statistics(Service):
+    """Built with the broker; `subscribe` its `hear`, `load` it at the start, `close` it at the end.
+
+    Verbs return at once, but for `lag_history`, whose answer comes by callback.
+    """
+
+    name = "statistics"
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        pool: Pool,
+        files: Files,
+        directory: Path,
+        lag_sample_s: float,
+        lag_days: int,
+        lag_bytes_max: int,
+        groups: Groups,
+        lag_of: LagOf,
+        members_of: MembersOf,
+        has_room: Callable[[], bool],
+    ) -> None:
+        super().__init__()
+        self._clock = clock
+        self._days = lag_days
+        now_ms = clock.now_ms()
+        self.since_ms = now_ms
+        self._books = Books(now_ms)
+        self._counting = Counting(self._books, now_ms)
+        self.hear = self._counting.hear
+        self._sends: list[tuple[float, int, int]] = []
+        self._turn = 0
+        self._is_open = True
+        self._flushing: dict[int, float] = {}
+        self._stored, self._flushed, self._sizes = Timing(), Timing(), Timing()
+        self._lag = LagHistory(files, directory, pool, days=lag_days, bytes_max=lag_bytes_max)
+        self.sampler = LagSampler(
+            self._lag,
+            clock,
+            interval_s=lag_sample_s,
+            groups=groups,
+            lag_of=lag_of,
+            members_of=members_of,
+            has_room=has_room,
+        )
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def services(self) -> list[Service]:
+        return [self, self.sampler]
+
+    def load(self) -> None:
+        """Find the history of lag; before the first tick."""
+        self._lag.load()
+
+    def close(self) -> None:
+        """Let go of the files; nothing is timed or sampled any more."""
+        self._is_open = False
+        self._lag.close()
+
+    def tick(self) -> float:
+        """Enter a bounded part of what was counted."""
+        now_ms = self._clock.now_ms()
+        more = self._counting.settle(now_ms)
+        self._settle_sends(now_ms, SENDS_PER_STEP)
+        if more or self._sends:
+            return 0.0
+        self._books.sweep(now_ms)
+        return 1.0
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: its figures go."""
+        self._counting.settle_all(self._clock.now_ms())
+        self._books.forget_topic(topic)
+
+    def forget_group(self, group: str) -> None:
+        """A group was deleted: its figures go; its history of lag stays until it is too old."""
+        self._counting.settle_all(self._clock.now_ms())
+        self._books.forget_group(group)
+
+    # -- what the broker tells ---------------------------------------------------------------------
+
+    def sent(self, messages: Sequence[Message], began_s: float, flush_position: int) -> None:
+        """A send that began at `began_s` is stored; a `flush_position` above 0 is waited for."""
+        if not self._is_open:
+            return
+        took_s = self._clock.monotonic_s() - began_s
+        if len(self._sends) < SENDS_MAX:
+            count = len(messages)
+            self._turn += 1
+            size_bytes = len(messages[self._turn % count].body)  # one for all of them
+            self._sends.append((took_s, size_bytes, count))
+        if flush_position and len(self._flushing) < FLUSHING_MAX:
+            self._flushing[flush_position] = began_s
+
+    def timed(self, position: int, done: Flushed) -> Flushed:
+        """`done` for a flush up to `position`, which also takes the time of the send it is for."""
+        began_s = self._flushing.pop(position, None)
+        if began_s is None:
+            return done
+
+        def flushed(error: Exception | None) -> None:
+            if error is None:
+                took_s = self._clock.monotonic_s() - began_s
+                self._flushed.add(self._clock.now_ms(), round(took_s * 1e6))
+            done(error)
+
+        return flushed
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    def broker(self) -> BrokerFigures:
+        """All topics and groups together."""
+        now_ms = self._settled_ms()
+        account, counting = self._books.broker, self._counting
+        return BrokerFigures(
+            self.since_ms,
+            _traffic(account, now_ms),
+            account.rates(Metric.ACKED, now_ms),
+            account.rates(Metric.RETRIED, now_ms),
+            account.rates(Metric.DEAD, now_ms),
+            account.rates(Metric.REFUSED, now_ms),
+            dict(counting.refused_by_code),
+            counting.released,
+            counting.corrupt,
+            self.put_latency(),
+            self._sizes.recent(now_ms),
+            self._sizes.ever(),
+        )
+
+    def topic(self, name: str) -> TopicFigures:
+        """A topic's figures; zeros for one that saw no traffic since the start."""
+        now_ms = self._settled_ms()
+        account = self._books.topics.find(name)
+        queues = sorted(
+            (key[1], queue) for key, queue in self._books.queues.items() if key[0] == name
+        )
+        return TopicFigures(
+            name,
+            _traffic(account, now_ms),
+            _rates(account, Metric.REFUSED, now_ms),
+            [QueueFigures(number, _traffic(queue, now_ms)) for number, queue in queues],
+            [reader for reader in self._readers(now_ms) if reader.topic == name],
+        )
+
+    def queue(self, topic: str, queue: int) -> QueueFigures:
+        """One queue's figures."""
+        now_ms = self._settled_ms()
+        return QueueFigures(queue, _traffic(self._books.queues.find((topic, queue)), now_ms))
+
+    def group(self, name: str) -> GroupFigures:
+        """A group's figures; zeros for one that consumed nothing since the start."""
+        now_ms = self._settled_ms()
+        account = self._books.groups.find(name)
+        out, size, acked, retried, dead = (_rates(account, each, now_ms) for each in READING)
+        reasons = self._counting.dead_by_reason
+        return GroupFigures(
+            name,
+            out,
+            size,
+            acked,
+            retried,
+            dead,
+            {reason: count for (group, reason), count in reasons.items() if group == name},
+            [reader for reader in self._readers(now_ms) if reader.group == name],
+        )
+
+    def put_latency(self) -> PutLatency:
+        """How long sends took."""
+        now_ms = self._clock.now_ms()
+        self._settle_sends(now_ms, SENDS_MAX)
+        return PutLatency(self._stored.latency(now_ms), self._flushed.latency(now_ms))
+
+    def lag_history(
+        self,
+        group: str,
+        done: Callable[[LagHistoryPage], None],
+        *,
+        from_ms: int,
+        to_ms: int,
+        topic: str | None = None,
+        queue: int | None = None,
+        points_max: int = POINTS_DEFAULT,
+    ) -> None:
+        """A group's lag over time, of one topic or queue of it if named; `done` gets the points.
+
+        Points are `step_ms` apart, a multiple of the sampling interval, and at most `points_max`
+        (2,000); one without samples says so. The disk is read in the pool; `done` is called on
+        this thread. A group that is gone still has its history. Raises Invalid.
+        """
+        interval_ms = max(1, round(self.sampler.interval_s * 1000)) or TEN_SECONDS_MS
+        asked = query(group, topic, queue, from_ms, to_ms, points_max, interval_ms)
+        self._lag.read(asked, done)
+
+    def lag_keeping(self) -> LagKeeping:
+        """How the history of lag is kept."""
+        last, lag = self.sampler.recent(), self._lag
+        return LagKeeping(
+            self.sampler.interval_s,
+            self._days,
+            lag.oldest_ms,
+            lag.samples,
+            lag.size_bytes,
+            lag.bytes_max,
+            len(last.names) if last else 0,
+            lag.lost,
+            lag.failure,
+        )
+
+    # -- for lists and charts, cheaper than whole figures ------------------------------------------
+
+    def topic_rate(self, name: str) -> float:
+        """Messages accepted per second over the last minute; stays for ten seconds."""
+        return _minute(self._books.topics.find(name), Metric.MESSAGES_IN, self._settled_ms())
+
+    def group_rate(self, name: str) -> float:
+        """Messages acknowledged per second over the last minute; stays for ten seconds."""
+        return _minute(self._books.groups.find(name), Metric.ACKED, self._settled_ms())
+
+    def topic_history(self, name: str, buckets: int) -> list[int]:
+        """Messages accepted in each of the last whole ten seconds, oldest first; at most 90."""
+        now_ms = self._settled_ms()
+        account = self._books.topics.find(name)
+        if account is None:
+            return []
+        return account.history(Metric.MESSAGES_IN, now_ms, TEN_SECONDS_MS, buckets)
+
+    def broker_rate(self, metric: Metric) -> float:
+        """The whole broker's messages, or bytes, per second over the last whole ten seconds."""
+        return self._books.broker.steady_rate(metric, self._settled_ms(), TEN_SECONDS_MS)
+
+    def broker_history(self, metric: Metric, buckets: int) -> list[int]:
+        """The same for the whole broker; [] where nothing was counted yet."""
+        return self._books.broker.history(metric, self._settled_ms(), TEN_SECONDS_MS, buckets)
+
+    def topics(self) -> Iterator[tuple[str, Account]]:
+        """Every topic's account, and "other" for what was counted together."""
+        self._settled_ms()
+        yield from self._books.topics.items()
+        if self._books.topics.other is not None:
+            yield "other", self._books.topics.other
+
+    def groups(self) -> Iterator[tuple[str, Account]]:
+        """Every group's account, the same way."""
+        self._settled_ms()
+        yield from self._books.groups.items()
+        if self._books.groups.other is not None:
+            yield "other", self._books.groups.other
+
+    def readers(self) -> Iterator[tuple[tuple[str, str], Account]]:
+        """The accounts of what each group took from each topic, by topic and group."""
+        self._settled_ms()
+        yield from self._books.readers.items()
+        if self._books.readers.other is not None:
+            yield ("other", "other"), self._books.readers.other
+
+    def dead_letters(self) -> dict[tuple[str, str], int]:
+        """Messages given up since the start, by group and reason."""
+        return self._counting.dead_by_reason
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _settled_ms(self) -> int:
+        now_ms = self._clock.now_ms()
+        self._counting.settle_all(now_ms)
+        return now_ms
+
+    def _settle_sends(self, now_ms: int, count_max: int) -> None:
+        part, self._sends = self._sends[:count_max], self._sends[count_max:]
+        for took_s, size_bytes, count in part:
+            self._stored.add(now_ms, round(took_s * 1e6))
+            self._sizes.add(now_ms, size_bytes, count)
+
+    def _readers(self, now_ms: int) -> list[Reader]:
+        return sorted(
+            (
+                Reader(*key, *(account.rates(metric, now_ms) for metric in READING))
+                for key, account in self._books.readers.items()
+            ),
+            key=lambda reader: (reader.topic, reader.group),
+        )
+
+
+READING = (Metric.MESSAGES_OUT, Metric.BYTES_OUT, Metric.ACKED, Metric.RETRIED, Metric.DEAD)
+PASSING = (Metric.MESSAGES_IN, Metric.BYTES_IN, Metric.MESSAGES_OUT, Metric.BYTES_OUT)
+
+
+def _traffic(account: Account | None, now_ms: int) -> Traffic:
+    return Traffic(*(_rates(account, metric, now_ms) for metric in PASSING))
+
+
+def _rates(account: Account | None, metric: Metric, now_ms: int) -> Rates:
+    return NOTHING if account is None else account.rates(metric, now_ms)
+
+
+def _minute(account: Account | None, metric: Metric, now_ms: int) -> float:
+    if account is None:
+        return 0.0
+    return account.steady_rate(metric, now_ms, MINUTE_MS)

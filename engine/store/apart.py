@@ -1,0 +1,74 @@
+"""Reading records of the log on another thread than the owner's: what may be cold is read so.
+
+The owner says what to read and from which files; the job opens them itself, so that nothing which
+the owner closes meanwhile can be mistaken for them. What retention took in between is not found.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.message import StoredMessage
+from engine.store.files import File, Files
+from engine.store.record import decode_run
+
+SIZE_BYTES = 4  # a record begins with its size
+
+
+class Piece(NamedTuple):
+    """Records at `positions` of one file, whose first byte has the position `base`.
+
+    `size_bytes` covers them all from the first on; 0 means that there is one, whose size is not
+    known. `size_max` is the largest that it can have.
+    """
+
+    path: Path
+    base: int
+    positions: Sequence[int]
+    size_bytes: int
+    size_max: int = 0
+
+
+class ApartReader:
+    """A job for the pool: the messages of all pieces in order, None for what is not there."""
+
+    def __init__(self, files: Files, pieces: Sequence[Piece | None]) -> None:
+        """A piece of None stands for one record that is known to be gone."""
+        self._files = files
+        self._pieces = pieces
+
+    def __call__(self) -> list[StoredMessage | None]:
+        opened: dict[Path, File | None] = {}
+        try:
+            return [message for piece in self._pieces for message in self._read(piece, opened)]
+        finally:
+            for file in opened.values():
+                if file is not None:
+                    file.close()
+
+    def _read(
+        self, piece: Piece | None, opened: dict[Path, File | None]
+    ) -> Sequence[StoredMessage | None]:
+        if piece is None:
+            return (None,)
+        if piece.path not in opened:
+            opened[piece.path] = self._open(piece.path)
+        file = opened[piece.path]
+        if file is None:
+            return [None] * len(piece.positions)
+        start = piece.positions[0] - piece.base
+        size_bytes = piece.size_bytes or int.from_bytes(file.pread(SIZE_BYTES, start), "big")
+        if not piece.size_bytes and size_bytes > piece.size_max:
+            return (None,)
+        data = file.pread(size_bytes, start)
+        found = decode_run(data, [each - piece.positions[0] for each in piece.positions])
+        return [
+            message if isinstance(message, StoredMessage) and message.position == position else None
+            for message, position in zip(found, piece.positions, strict=True)
+        ]
+
+    def _open(self, path: Path) -> File | None:
+        try:
+            return self._files.open(path)
+        except FileNotFoundError:
+            return None

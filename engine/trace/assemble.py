@@ -1,0 +1,325 @@
+"""Puts a journey together: records of the log, trace rows, what clients told, how groups stand."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, StoredMessage
+from engine.topic.names import DEAD_LETTER_PREFIX, OP_TOPIC
+from engine.trace.client_traces import ClientTrace, ContextKind
+from engine.trace.deliveries import Deliveries, StandingOf
+from engine.trace.finder import Found, Told
+from engine.trace.journey import Branch, GroupState, Outcome, Source, Stage, StageName
+from engine.trace.origins import (
+    TRANSACTION_TOPICS,
+    WAITING_TOPICS,
+    Place,
+    bound_for,
+    group_of,
+    is_as_sent,
+    job_of,
+    place_of,
+    places_left,
+)
+from engine.trace.rows import Row, RowKind
+
+GROUPS_MAX = 100
+SENT = "sent"  # of a replayed message's outcomes
+DECISIONS = {
+    RowKind.RECALLED: Outcome.RECALLED,
+    RowKind.RESCHEDULED: Outcome.RESCHEDULED,
+    RowKind.COMMITTED: Outcome.COMMITTED,
+    RowKind.ROLLED_BACK: Outcome.ROLLED_BACK,
+    RowKind.CHECK_GIVEN_UP: Outcome.GIVEN_UP,
+}
+CLOCK_AHEAD = "the producer's clock is ahead of the broker's by {} ms"
+
+
+class Surroundings(NamedTuple):
+    """What assembling asks of the rest of the engine."""
+
+    groups_of: Callable[[str], Sequence[str]]  # that consume a topic
+    standing_of: StandingOf
+
+
+class Assembler:
+    """Makes the stages of one journey, in the order in which they began."""
+
+    def __init__(self, found: Found, around: Surroundings) -> None:
+        self._found = found
+        self._around = around
+        # Where a message left a place, the record that it went on as.
+        self._next: dict[Place, StoredMessage] = {
+            place: record for record in found.records for place in places_left(record)
+        }
+
+    def stages(self) -> list[Stage]:
+        """Everything, by time; what happened in the same millisecond in the order of the log."""
+        found = self._found
+        stages = [_refused(row) for row in found.unplaced if row.kind == RowKind.REFUSED]
+        for index, (record, rows) in enumerate(zip(found.records, found.rows, strict=True)):
+            if record.topic == OP_TOPIC:
+                continue
+            if index == 0:
+                stages.append(_produced(record))
+            stages += self._of_record(record, rows)
+        stages += _told(found.told)
+        return sorted(stages, key=lambda stage: stage.at_ms)
+
+    def _of_record(self, record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
+        if record.topic in WAITING_TOPICS or record.topic in TRANSACTION_TOPICS:
+            yield self._waited(record, rows)
+            yield from _checks(record, rows)
+            return
+        yield from _arrived(record)
+        yield from self._delivered(record, rows)
+        has_copy = place_of(record) in self._next
+        for row in rows:
+            if row.kind != RowKind.REPLAYED:
+                continue
+            if row.detail != SENT:
+                yield _moment(record, StageName.REPLAY, row, Outcome.LEFT_OUT)
+            elif not has_copy:  # which says so itself
+                yield _moment(record, StageName.REPLAY, row, Outcome.REPLAYED)
+
+    def _waited(self, record: StoredMessage, rows: Sequence[Row]) -> Stage:
+        """A wait for a time or a decision, and what ended it."""
+        is_half = record.topic in TRANSACTION_TOPICS
+        group = group_of(bound_for(record))
+        until_ms, outcome, detail = None, Outcome.WAITING, ""
+        after = self._next.get(place_of(record))
+        if after is not None:
+            until_ms = after.stored_ms
+            outcome = Outcome.COMMITTED if is_half else Outcome.RELEASED
+        for row in rows:
+            if row.kind in DECISIONS:
+                until_ms, outcome = row.at_ms, DECISIONS[RowKind(row.kind)]
+                detail = f"by {row.detail}" if row.detail else ""
+        name = StageName.RETRY_WAIT if group else StageName.DELAY
+        return _stage(
+            record,
+            StageName.TRANSACTION if is_half else name,
+            until_ms,
+            outcome,
+            group=group,
+            attempt=record.attempt if group else 0,
+            detail=detail,
+        )
+
+    def _delivered(self, record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
+        """Every group's hand-outs of one record."""
+        by_group: dict[str, list[Row]] = {}
+        for group in self._around.groups_of(record.topic)[:GROUPS_MAX]:
+            by_group[group] = []
+        for row in rows:
+            if row.group:
+                by_group.setdefault(row.group, []).append(row)
+        place = place_of(record)
+        for group, own in by_group.items():
+            standing = self._around.standing_of(group, *place)
+            deliveries = Deliveries(record, group, standing, goes_on=self._went_on(group, place))
+            deliveries.take(own)
+            deliveries.close()
+            yield from deliveries.stages
+
+    def _went_on(self, group: str, place: Place) -> bool:
+        """Whether a failure made another record, whose wait is a stage of its own."""
+        return any(
+            place in places_left(record) and group_of(bound_for(record)) == group
+            for record in self._found.records
+        )
+
+
+def branches(stages: Iterable[Stage]) -> list[Branch]:
+    """How each group stands in the end, by name; `stages` in order of time."""
+    last: dict[str, Stage] = {}
+    counts: dict[str, int] = {}
+    for stage in stages:
+        if not stage.group or stage.source is Source.CLIENT or stage.name in NO_BRANCH:
+            continue
+        last[stage.group] = stage
+        is_delivery = stage.name is StageName.DELIVERY
+        counts[stage.group] = counts.get(stage.group, 0) + is_delivery
+    return [
+        Branch(group, _state(stage), counts[group], stage.until_ms or stage.at_ms)
+        for group, stage in sorted(last.items())
+    ]
+
+
+NO_BRANCH = frozenset({StageName.TRANSACTION, StageName.CHECK, StageName.REPLAY})
+STATES = {
+    Outcome.INFLIGHT: GroupState.INFLIGHT,
+    Outcome.ACKED: GroupState.DONE,
+    Outcome.DEAD: GroupState.DEAD,
+    Outcome.PULLED: GroupState.PULLED,
+    Outcome.PASSED: GroupState.PASSED,
+}
+
+
+def _state(stage: Stage) -> GroupState:
+    if stage.name is StageName.DEAD_LETTER:
+        return GroupState.DEAD
+    if stage.name is StageName.RETRY_WAIT:
+        return GroupState.RETRY_WAITING
+    if stage.name is StageName.WAIT and stage.outcome is Outcome.WAITING:
+        return GroupState.WAITING
+    return STATES.get(stage.outcome, GroupState.UNKNOWN)
+
+
+def _produced(record: StoredMessage) -> Stage:
+    """From the producer's clock to the log: what is left of that where the first record is gone."""
+    ahead_ms = record.born_ms - record.stored_ms
+    return Stage(
+        name=StageName.PRODUCE,
+        at_ms=min(record.born_ms, record.stored_ms),
+        until_ms=record.stored_ms if is_as_sent(record) else None,
+        outcome=Outcome.STORED,
+        source=Source.LOG,
+        client=record.born_host,
+        detail=CLOCK_AHEAD.format(ahead_ms) if ahead_ms > 0 else "",
+        topic=record.origin_topic if not is_as_sent(record) else bound_for(record),
+    )
+
+
+def _refused(row: Row) -> Stage:
+    return Stage(
+        name=StageName.REFUSED,
+        at_ms=row.at_ms,
+        until_ms=row.at_ms,
+        outcome=Outcome.REFUSED,
+        source=Source.TRACE,
+        client=row.client,
+        detail=row.detail,
+        topic=row.topic,
+    )
+
+
+def _arrived(record: StoredMessage) -> Iterator[Stage]:
+    """What its coming into a topic means: stored, a dead letter, replayed; a retry was a wait."""
+    properties = record.properties
+    job = job_of(record)
+    if job:
+        (topic, queue, offset), *_ = places_left(record) or [("", -1, -1)]
+        detail = f"from {topic}, queue {queue}, offset {offset}"
+        yield _stage(record, StageName.REPLAY, None, Outcome.REPLAYED, client=job, detail=detail)
+    elif record.topic.startswith(DEAD_LETTER_PREFIX):
+        reason, error = properties.get(FAILED_REASON, ""), properties.get(FAILED_ERROR, "")
+        yield _stage(
+            record,
+            StageName.DEAD_LETTER,
+            None,
+            Outcome.DEAD,
+            group=group_of(record.topic),
+            client=properties.get(FAILED_CLIENT, ""),
+            attempt=record.attempt - 1,
+            detail=": ".join(filter(None, (reason, error))),
+        )
+    elif not group_of(record.topic):
+        yield _stage(record, StageName.STORE, record.stored_ms, Outcome.STORED)
+
+
+def _checks(record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
+    for row in rows:
+        if row.kind == RowKind.CHECKED:
+            is_asked = row.detail == "asked"
+            outcome = Outcome.ASKED if is_asked else Outcome.NOBODY_TO_ASK
+            yield _moment(record, StageName.CHECK, row, outcome)
+
+
+def _moment(record: StoredMessage, name: StageName, row: Row, outcome: Outcome) -> Stage:
+    stage = _stage(record, name, row.at_ms, outcome, group=row.group, client=row.client)
+    changes = {"at_ms": row.at_ms, "source": Source.TRACE, "attempt": row.attempt}
+    return msgspec.structs.replace(stage, detail=row.detail, **changes)
+
+
+def _stage(
+    record: StoredMessage,
+    name: StageName,
+    until_ms: int | None,
+    outcome: Outcome,
+    *,
+    group: str = "",
+    client: str = "",
+    attempt: int = 0,
+    detail: str = "",
+) -> Stage:
+    """A stage that begins with the record."""
+    return Stage(
+        name=name,
+        at_ms=record.stored_ms,
+        until_ms=until_ms,
+        outcome=outcome,
+        source=Source.LOG,
+        group=group,
+        client=client,
+        attempt=attempt,
+        detail=detail,
+        topic=record.topic,
+        queue=record.queue,
+        offset=record.offset,
+    )
+
+
+# -- what clients told ---------------------------------------------------------------------------
+
+CLIENT_STAGES = {
+    ContextKind.PUB: StageName.CLIENT_SEND,
+    ContextKind.END_TRANSACTION: StageName.CLIENT_TRANSACTION,
+    ContextKind.RECALL: StageName.CLIENT_RECALL,
+}
+
+
+def _told(told: Sequence[Told]) -> Iterator[Stage]:
+    """A stage for each context; what a consumer told before and after is one."""
+    afters = {
+        each.trace.request_id: each for each in told if each.trace.kind is ContextKind.SUB_AFTER
+    }
+    begun = {each.trace.request_id for each in told if each.trace.kind is ContextKind.SUB_BEFORE}
+    for each in told:
+        trace = each.trace
+        if trace.kind is ContextKind.SUB_BEFORE:
+            yield _consumed(trace, afters.get(trace.request_id), each.at_ms)
+        elif trace.kind is not ContextKind.SUB_AFTER:
+            outcome = Outcome.SUCCESS if trace.is_success else Outcome.FAILED
+            detail = trace.state or trace.code
+            name = CLIENT_STAGES[trace.kind]
+            yield _by_client(trace, name, trace.at_ms or each.at_ms, outcome, detail)
+        elif trace.request_id not in begun:
+            yield _consumed(trace, each, each.at_ms)
+
+
+def _consumed(begin: ClientTrace, after: Told | None, told_ms: int) -> Stage:
+    """`begin` is the context before, or the one after where that is all there is."""
+    end = None if after is None else after.trace
+    at_ms = begin.at_ms or told_ms
+    if end is not None and begin is end and end.duration_ms > 0:
+        at_ms -= end.duration_ms
+    outcome = Outcome.UNKNOWN
+    if end is not None:
+        outcome = Outcome.SUCCESS if end.is_success else Outcome.FAILED
+    merged = msgspec.structs.replace(
+        begin,
+        duration_ms=-1 if end is None else end.duration_ms,
+        group=begin.group or ("" if end is None else end.group),
+    )
+    code = "" if end is None else end.code
+    return _by_client(merged, StageName.CLIENT_CONSUME, at_ms, outcome, code)
+
+
+def _by_client(
+    trace: ClientTrace, name: StageName, at_ms: int, outcome: Outcome, detail: str
+) -> Stage:
+    is_consume = name is StageName.CLIENT_CONSUME
+    return Stage(
+        name=name,
+        at_ms=at_ms,
+        until_ms=at_ms + trace.duration_ms if trace.duration_ms >= 0 else None,
+        outcome=outcome,
+        source=Source.CLIENT,
+        group=trace.group,
+        client=trace.client,
+        attempt=trace.retry_times + 1 if is_consume else 0,
+        detail=detail,
+        topic=trace.topic,
+    )

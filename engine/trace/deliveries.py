@@ -1,0 +1,160 @@
+"""Hand-outs of one record to one group, as stages: trace rows in order, then how it stands now."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from engine.message import StoredMessage
+from engine.trace.journey import Outcome, Source, Stage, StageName
+from engine.trace.rows import Row, RowKind
+
+
+class Standing(Protocol):
+    """How a message stands with a group; `engine.delivery.standing` has it."""
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def client(self) -> str: ...
+
+    @property
+    def until_ms(self) -> int: ...
+
+
+StandingOf = Callable[[str, str, int, int], Standing]  # group, topic, queue, offset
+
+AHEAD, READY, INFLIGHT, WAITING, DONE = "ahead", "ready", "inflight", "waiting", "done"
+ENDS = {
+    RowKind.ACKED: Outcome.ACKED,
+    RowKind.FAILED: Outcome.FAILED,
+    RowKind.EXPIRED: Outcome.EXPIRED,
+    RowKind.DEAD: Outcome.DEAD,
+    RowKind.RETURNED: Outcome.RETURNED,
+}
+UNSEEN = "its hand-out was not recorded"
+PASSED = (
+    "the group is past it and no hand-out is recorded: its filter left it out, its place was set "
+    "past it, or it was handed out while nothing was traced"
+)
+
+
+class Deliveries:
+    """Takes the rows of one group in order; `stages` are its result."""
+
+    def __init__(
+        self, record: StoredMessage, group: str, standing: Standing, *, goes_on: bool
+    ) -> None:
+        """`goes_on` says that a failed hand-out went on as another record, which has the wait."""
+        self._record = record
+        self._group = group
+        self._standing = standing
+        self._goes_on = goes_on
+        self._open: Row | None = None
+        self._is_pulled = False
+        self._free_ms = record.stored_ms  # since when it waits to be handed out
+        self.stages: list[Stage] = []
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """All rows of the group about the record."""
+        for row in rows:
+            if row.kind == RowKind.DELIVERED:
+                self._begin(row)
+            elif row.kind == RowKind.PULLED:
+                self._is_pulled = True
+                self._add(row, row.at_ms, row.at_ms, Outcome.PULLED)
+            elif row.kind in ENDS:
+                self._end(row)
+
+    def close(self) -> None:
+        """No more rows: what is open is as the group's progress says."""
+        place = self._standing.place
+        if self._open is not None:
+            is_held = place == INFLIGHT
+            outcome = Outcome.INFLIGHT if is_held else Outcome.UNKNOWN
+            self._add(self._open, self._open.at_ms, None, outcome)
+        elif place == INFLIGHT:
+            self._say(StageName.DELIVERY, Outcome.INFLIGHT, self._standing.client, UNSEEN)
+        elif place in (AHEAD, READY) and not self._is_pulled:
+            self._say(StageName.WAIT, Outcome.WAITING)
+        elif place == DONE and not self.stages:
+            self._say(StageName.WAIT, Outcome.PASSED, detail=PASSED)
+
+    def _begin(self, row: Row) -> None:
+        if self._open is not None:  # its end was not recorded
+            self._add(self._open, self._open.at_ms, row.at_ms, Outcome.UNKNOWN)
+        elif row.at_ms >= self._free_ms:
+            self._wait(StageName.WAIT, self._free_ms, row.at_ms, Outcome.DELIVERED)
+        self._open = row
+
+    def _end(self, row: Row) -> None:
+        begin, self._open = self._open, None
+        outcome = ENDS[RowKind(row.kind)]
+        if begin is None:
+            self._add(row, row.at_ms, row.at_ms, outcome, row.detail or UNSEEN)
+        else:
+            self._add(begin, begin.at_ms, row.at_ms, outcome, row.detail)
+        self._free_ms = row.at_ms
+        if row.kind in (RowKind.FAILED, RowKind.EXPIRED) and not self._goes_on:
+            self._free_ms = row.at_ms + row.wait_ms
+            if row.wait_ms:
+                is_over = self._standing.place != WAITING
+                outcome = Outcome.RELEASED if is_over else Outcome.WAITING
+                self._wait(StageName.RETRY_WAIT, row.at_ms, self._free_ms, outcome, row.attempt + 1)
+
+    def _wait(
+        self, name: StageName, at_ms: int, until_ms: int, outcome: Outcome, attempt: int = 0
+    ) -> None:
+        self.stages.append(
+            self._stage(name, at_ms, until_ms, outcome, Source.TRACE, attempt=attempt)
+        )
+
+    def _say(self, name: StageName, outcome: Outcome, client: str = "", detail: str = "") -> None:
+        """What the group's progress says and no row does."""
+        at_ms = self._free_ms
+        self.stages.append(
+            self._stage(name, at_ms, None, outcome, Source.PROGRESS, client=client, detail=detail)
+        )
+
+    def _add(
+        self, row: Row, at_ms: int, until_ms: int | None, outcome: Outcome, detail: str = ""
+    ) -> None:
+        self.stages.append(
+            self._stage(
+                StageName.DELIVERY,
+                at_ms,
+                until_ms,
+                outcome,
+                Source.TRACE,
+                client=row.client,
+                attempt=row.attempt,
+                detail=detail,
+            )
+        )
+
+    def _stage(
+        self,
+        name: StageName,
+        at_ms: int,
+        until_ms: int | None,
+        outcome: Outcome,
+        source: Source,
+        *,
+        client: str = "",
+        attempt: int = 0,
+        detail: str = "",
+    ) -> Stage:
+        record = self._record
+        return Stage(
+            name=name,
+            at_ms=at_ms,
+            until_ms=until_ms,
+            outcome=outcome,
+            source=source,
+            group=self._group,
+            client=client,
+            attempt=attempt,
+            detail=detail,
+            topic=record.topic,
+            queue=record.queue,
+            offset=record.offset,
+        )

@@ -1,0 +1,129 @@
+"""Finds what there is about one message: its records, the trace rows about each, clients' traces.
+
+Everything goes through the key index, and reads are bounded: a journey costs a few milliseconds.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from engine.errors import Corrupt, MessageNotFound
+from engine.message import StoredMessage
+from engine.store.store import Store
+from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
+from engine.trace.client_traces import ClientTrace, traces_of
+from engine.trace.record import Columns, block_key, message_key, rows_about, rows_of_id
+from engine.trace.rows import Row
+
+READS_MAX = 100  # trace records read for one journey
+CLIENT_READS_MAX = 64  # clients' trace messages, as RocketMQ's own dashboard reads
+
+Records = Callable[[str], list[StoredMessage]]
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A context that a client sent, and when it arrived here."""
+
+    trace: ClientTrace
+    at_ms: int
+
+
+class Found(msgspec.Struct):
+    """All there is about a message; `rows` go with `records`."""
+
+    message_id: str
+    records: list[StoredMessage]
+    rows: list[list[Row]]
+    unplaced: list[Row]  # that name the message but no place, such as a refused send
+    told: list[Told]
+    is_complete: bool = True
+
+
+class Finder:
+    """Looks things up; `records_of` gives every record of a message, oldest first."""
+
+    def __init__(self, store: Store, records_of: Records) -> None:
+        self._store = store
+        self._records_of = records_of
+        self.bad_contexts = 0  # of clients' traces, as read up to now
+
+    def find(self, message_id: str) -> Found:
+        """What there is about the message with this id or offset id; empty lists where nothing."""
+        records = self._records_of(message_id)
+        if records:
+            message_id = records[0].message_id
+        reads = Reads(self._store)
+        rows = [reads.about(record) for record in records]
+        unplaced = reads.named(message_id)
+        told = self._told(message_id, records)
+        return Found(message_id, records, rows, unplaced, told, not reads.is_exhausted)
+
+    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> list[Told]:
+        names = {message_id, *(record.offset_id for record in records)}
+        places = self._store.positions_of_key(
+            CLIENT_TRACE_TOPIC, message_id, count_max=CLIENT_READS_MAX
+        )
+        told: list[Told] = []
+        for position in sorted(set(places)):
+            message = _read(self._store, position, CLIENT_TRACE_TOPIC)
+            if message is None:
+                continue
+            traces, bad = traces_of(message)
+            self.bad_contexts += bad
+            told += [Told(each, message.stored_ms) for each in traces if each.message_id in names]
+        return told
+
+
+class Reads:
+    """Reads of trace records for one journey, each record once and at most 100 of them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[int, Columns | None] = {}
+        self.is_exhausted = False
+
+    def about(self, record: StoredMessage) -> list[Row]:
+        """Rows about one record, in the order in which they happened."""
+        place = (record.topic, record.queue, record.offset)
+        rows: list[Row] = []
+        # What lies before the record speaks of an earlier topic of the same name.
+        for columns in self._columns((message_key(*place), block_key(*place)), record.position):
+            rows += rows_about(columns, *place)
+        return rows
+
+    def named(self, message_id: str) -> list[Row]:
+        """Rows without a place that name this message."""
+        found = self._columns((message_id,), 0)
+        return [row for columns in found for row in rows_of_id(columns, message_id)]
+
+    def _columns(self, keys: Sequence[str], after: int) -> list[Columns]:
+        places: set[int] = set()
+        count_max = READS_MAX + 1  # one more than may be read shows that there are more
+        for key in keys:
+            places.update(self._store.positions_of_key(TRACE_TOPIC, key, count_max=count_max))
+        found = (self._read(place) for place in sorted(places) if place >= after)
+        return [columns for columns in found if columns is not None]
+
+    def _read(self, position: int) -> Columns | None:
+        if position not in self._known:
+            if len(self._known) >= READS_MAX:
+                self.is_exhausted = True
+                return None
+            self._known[position] = self._decoded(position)
+        return self._known[position]
+
+    def _decoded(self, position: int) -> Columns | None:
+        message = _read(self._store, position, TRACE_TOPIC)
+        try:
+            return None if message is None else Columns(message.body)
+        except Corrupt:
+            return None
+
+
+def _read(store: Store, position: int, topic: str) -> StoredMessage | None:
+    """The record there, if it is one of this topic: another key may have the same hash."""
+    try:
+        message = store.read_at(position)
+    except MessageNotFound:
+        return None
+    return message if message.topic == topic else None

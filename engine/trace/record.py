@@ -1,0 +1,279 @@
+"""Trace records: many rows as the body of one message of the trace topic, and its keys.
+
+| field                | bytes | what                                                           |
+|----------------------|-------|----------------------------------------------------------------|
+| magic                | 4     | "KTR1"                                                         |
+| rows                 | 4     | how many                                                       |
+| base time            | 8     | ms since 1970 UTC, the earliest of the rows                    |
+| texts' bytes         | 4     | size of the next part but one, uncompressed                    |
+| zlib stream          | rest  | the texts (a msgpack array, the first is ""), then the columns |
+
+A column holds one field of all rows, big-endian, in the order of `COLUMNS`; a text is the number of
+its entry in the texts. So a reader may take whole columns (numpy's `frombuffer`).
+
+The keys say where to look: "topic@queue@offset" for each message where there are few of a block of
+1,024 offsets, "topic@queue+block" where there are more, and the message's id for a row that has no
+place.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from engine.errors import Corrupt
+from engine.message import Message
+from engine.topic.names import TRACE_TOPIC
+from engine.trace.rows import Row
+
+MAGIC = b"KTR1"
+HEAD = struct.Struct(">4sIqI")  # magic, rows, base time, texts' bytes
+assert HEAD.size == 20
+COLUMNS = (
+    ("kind", "B"),
+    ("at_ms", "I"),  # after the base time
+    ("group", "H"),
+    ("topic", "H"),
+    ("queue", "h"),
+    ("first", "q"),
+    ("message_count", "I"),
+    ("client", "H"),
+    ("attempt", "H"),
+    ("wait_ms", "I"),
+    ("born_ms", "q"),
+    ("stored_ms", "q"),
+    ("detail", "H"),
+    ("message_id", "H"),
+    ("sample", "H"),
+)
+assert tuple(name for name, _ in COLUMNS) == Row._fields
+CODES = dict(COLUMNS)
+TEXT_COLUMNS = 5
+ROW_BYTES = sum(struct.calcsize(f">{code}") for _, code in COLUMNS)
+U16_MAX = 0xFFFF
+U32_MAX = 0xFFFFFFFF
+BLOCK_SHIFT = 10
+NAMED_MAX = 32  # messages of one block that are keyed each by itself
+KEYS_BYTES_MAX = 16_000
+KEY_EXTRA_BYTES = 28  # of a key: all but the topic
+BODY_BYTES_MAX = 1024 * 1024  # uncompressed; what says that it is more is no record of ours
+LEVEL = 1
+
+
+class Builder:
+    """Collects rows until the record is as large as it may be."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """`bytes_max` bounds the record before it is compressed."""
+        self._bytes_max = bytes_max
+        self._rows: list[tuple[int, ...]] = []
+        self._texts: dict[str, int] = {"": 0}
+        self._blocks: dict[tuple[str, int, int], frozenset[int] | None] = {}
+        self._ids: set[str] = set()
+        self._base_ms = 0
+        self._size_bytes = HEAD.size
+        self._keys_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: Row) -> bool:
+        """Take a row; False where it needs a record of its own, and nothing is taken."""
+        if self._rows:
+            is_full = (
+                self._size_bytes + ROW_BYTES > self._bytes_max
+                or self._keys_bytes > KEYS_BYTES_MAX
+                or not 0 <= row.at_ms - self._base_ms <= U32_MAX
+                or len(self._texts) > U16_MAX - TEXT_COLUMNS
+            )
+            if is_full:
+                return False
+        else:
+            self._base_ms = row.at_ms
+        self._size_bytes += ROW_BYTES
+        text = self._text
+        self._rows.append(
+            (
+                row.kind,
+                row.at_ms - self._base_ms,
+                text(row.group),
+                text(row.topic),
+                row.queue,
+                row.first,
+                min(row.message_count, U32_MAX),
+                text(row.client),
+                min(row.attempt, U16_MAX),
+                min(row.wait_ms, U32_MAX),
+                row.born_ms,
+                row.stored_ms,
+                text(row.detail),
+                text(row.message_id),
+                row.sample,
+            )
+        )
+        self._add_keys(row)
+        return True
+
+    def message(self) -> Message:
+        """What to store."""
+        texts = msgspec.msgpack.encode(list(self._texts))
+        count = len(self._rows)
+        columns = [
+            struct.pack(f">{count}{code}", *column)
+            for (_, code), column in zip(COLUMNS, zip(*self._rows, strict=True), strict=True)
+        ]
+        head = HEAD.pack(MAGIC, count, self._base_ms, len(texts))
+        packed = zlib.compress(b"".join((texts, *columns)), LEVEL)
+        return Message(TRACE_TOPIC, head + packed, queue=0, keys=tuple(self._keys()))
+
+    def _text(self, text: str) -> int:
+        known = self._texts.get(text)
+        if known is None:
+            encoded = text.encode(errors="replace")
+            known = self._texts.setdefault(encoded.decode(), len(self._texts))
+            self._size_bytes += len(encoded) + 5
+        return known
+
+    def _add_keys(self, row: Row) -> None:
+        if row.first < 0:
+            if row.message_id and row.message_id not in self._ids:
+                self._ids.add(row.message_id)
+                self._keys_bytes += len(row.message_id) + 1
+            return
+        blocks, end, key_bytes = self._blocks, row.first + row.message_count, len(row.topic)
+        for number in range(row.first >> BLOCK_SHIFT, ((end - 1) >> BLOCK_SHIFT) + 1):
+            block = (row.topic, row.queue, number)
+            named = blocks.get(block, NOTHING)
+            if named is None:
+                continue
+            begin = number << BLOCK_SHIFT
+            offsets = range(max(begin, row.first), min(begin + (1 << BLOCK_SHIFT), end))
+            if len(named) + len(offsets) > NAMED_MAX:
+                blocks[block] = None
+                added = 1
+            else:
+                before = len(named)
+                blocks[block] = named = named.union(offsets)
+                added = len(named) - before
+            self._keys_bytes += added * (key_bytes + KEY_EXTRA_BYTES)
+
+    def _keys(self) -> Iterator[str]:
+        for (topic, queue, number), named in self._blocks.items():
+            if named is None:
+                yield block_key(topic, queue, number << BLOCK_SHIFT)
+            else:
+                for offset in named:
+                    yield message_key(topic, queue, offset)
+        yield from self._ids
+
+
+NOTHING: frozenset[int] = frozenset()
+
+
+def message_key(topic: str, queue: int, offset: int) -> str:
+    """The key of records that name this message."""
+    return f"{topic}@{queue}@{offset}"
+
+
+def block_key(topic: str, queue: int, offset: int) -> str:
+    """The key of records with many messages of the block in which this one lies."""
+    return f"{topic}@{queue}+{offset >> BLOCK_SHIFT}"
+
+
+class Columns:
+    """A record's rows by column, unpacked when asked for; Corrupt if it is no trace record."""
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            magic, self.count, self._base_ms, texts_bytes = HEAD.unpack_from(body)
+            if magic != MAGIC:
+                raise Corrupt(f"a trace record begins with {magic!r}")
+            unpacker = zlib.decompressobj()
+            self._data = unpacker.decompress(body[HEAD.size :], BODY_BYTES_MAX)
+            self.texts = msgspec.msgpack.decode(self._data[:texts_bytes], type=list[str])
+        except (struct.error, zlib.error, msgspec.DecodeError) as error:
+            raise Corrupt(f"a trace record cannot be read: {error}") from None
+        if texts_bytes + self.count * ROW_BYTES != len(self._data) or not unpacker.eof:
+            raise Corrupt(f"a trace record of {self.count} rows has {len(self._data)} bytes")
+        self._begins = dict(
+            zip(Row._fields, _begins(texts_bytes, self.count), strict=True),
+        )
+
+    def raw(self, name: str) -> tuple[int, ...]:
+        """A column as it is stored: texts by number, times after the base time."""
+        layout = f">{self.count}{CODES[name]}"
+        return struct.unpack_from(layout, self._data, self._begins[name])
+
+    def row(self, index: int) -> Row:
+        """One row; Corrupt where it names a text that is not there."""
+        values: list[int] = []
+        for name, code in COLUMNS:
+            size = struct.calcsize(f">{code}")
+            at = self._begins[name] + index * size
+            values.append(*struct.unpack_from(f">{code}", self._data, at))
+        try:
+            return self._meant(values)
+        except IndexError:
+            raise Corrupt("a trace record names a text that it does not have") from None
+
+    def _meant(self, values: Sequence[int]) -> Row:
+        texts = self.texts
+        kind, at_ms, group, topic, queue, first, count, client, *rest = values
+        attempt, wait_ms, born_ms, stored_ms, detail, message_id, sample = rest
+        return Row(
+            kind,
+            self._base_ms + at_ms,
+            texts[group],
+            texts[topic],
+            queue,
+            first,
+            count,
+            texts[client],
+            attempt,
+            wait_ms,
+            born_ms,
+            stored_ms,
+            texts[detail],
+            texts[message_id],
+            sample,
+        )
+
+
+def decode(body: bytes) -> list[Row]:
+    """The rows of a trace record in the order in which they happened; Corrupt if it is none."""
+    columns = Columns(body)
+    return [columns.row(index) for index in range(columns.count)]
+
+
+def rows_about(columns: Columns, topic: str, queue: int, offset: int) -> list[Row]:
+    """The rows that speak of one message."""
+    if topic not in columns.texts:
+        return []
+    number = columns.texts.index(topic)
+    topics, queues = columns.raw("topic"), columns.raw("queue")
+    spans = enumerate(zip(columns.raw("first"), columns.raw("message_count"), strict=True))
+    return [
+        columns.row(index)
+        for index, (first, count) in spans
+        if first <= offset < first + count and topics[index] == number and queues[index] == queue
+    ]
+
+
+def rows_of_id(columns: Columns, message_id: str) -> list[Row]:
+    """The rows that name a message by its id and lie nowhere."""
+    if message_id not in columns.texts:
+        return []
+    number = columns.texts.index(message_id)
+    firsts = columns.raw("first")
+    return [
+        columns.row(index)
+        for index, named in enumerate(columns.raw("message_id"))
+        if named == number and firsts[index] < 0
+    ]
+
+
+def _begins(begin: int, count: int) -> Iterator[int]:
+    for _, code in COLUMNS:
+        yield begin
+        begin += count * struct.calcsize(f">{code}")

@@ -1,0 +1,269 @@
+"""Events as rows: the one table that says which events a trace keeps, and as what.
+
+A row is one thing that happened to a run of neighbouring messages of one queue. What the log itself
+proves (a message was produced, moved, released) is not repeated here: a journey reads it there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from engine.events import (
+    Acked,
+    Checked,
+    CheckGivenUp,
+    CheckResumed,
+    Committed,
+    Dead,
+    Delivered,
+    Event,
+    Pulled,
+    Recalled,
+    Replayed,
+    Rescheduled,
+    Retried,
+    Returned,
+    RolledBack,
+    SendRefused,
+    TransactionEvent,
+)
+from engine.topic.names import HALF_TOPIC, is_system_topic
+
+ALL = 10_000  # of a row's `sample`
+DETAIL_CHARS_MAX = 200  # the record of the retry or the dead letter has the whole text
+NO_PLACE = -1
+HALF_QUEUE = 0
+DRY_RUN = "eligible"  # what a replay job says of what it would have sent
+
+
+class RowKind(IntEnum):
+    """What happened. The numbers are on disk: they are never used again for something else."""
+
+    DELIVERED = 1
+    ACKED = 2
+    FAILED = 3  # by its consumer's word; it comes back after `wait_ms`
+    EXPIRED = 4  # its time ran out; it comes back
+    DEAD = 5  # given up; `detail` is the reason
+    RETURNED = 6  # put back unused
+    PULLED = 7  # read by a group that keeps its own place, or passed over by that group's filter
+    REFUSED = 8  # a send, by `message_id`; `detail` is the code
+    RECALLED = 9
+    RESCHEDULED = 10  # to `wait_ms` from then on
+    COMMITTED = 11  # a transaction, at its half message; `detail` says by whom
+    ROLLED_BACK = 12  # the same
+    CHECKED = 13  # check number `attempt`; `detail` is "asked" or "nobody to ask"
+    CHECK_GIVEN_UP = 14  # after `attempt` checks
+    CHECK_RESUMED = 15
+    REPLAYED = 16  # by a job, which `client` names; `detail` is the outcome
+
+
+# Only these are sampled: what fails or is decided is why one looks, and is rare.
+SAMPLED = frozenset({RowKind.DELIVERED, RowKind.ACKED, RowKind.RETURNED, RowKind.PULLED})
+
+
+class Row(NamedTuple):
+    """`kind` happened at `at_ms` to the messages `first` to `first + message_count - 1` of a
+    queue.
+
+    What does not apply is empty or 0; `queue` and `first` are -1 where there is no place. Times are
+    ms since 1970 UTC. `sample` is the share of messages traced there, in ten-thousandths, so that a
+    count is scaled by ALL / sample.
+    """
+
+    kind: int
+    at_ms: int
+    group: str
+    topic: str
+    queue: int
+    first: int
+    message_count: int
+    client: str = ""
+    attempt: int = 0
+    wait_ms: int = 0
+    born_ms: int = 0
+    stored_ms: int = 0
+    detail: str = ""
+    message_id: str = ""
+    sample: int = ALL
+
+
+class Recipe(NamedTuple):
+    """How to make rows of one class of events, and how many messages one of them speaks of."""
+
+    weigh: Callable[[Any], int]
+    rows: Callable[[Any], Iterable[Row]]
+
+
+def is_always_kept(row: Row) -> bool:
+    """Whether a sample leaves it in: decisions, and all that happens to what failed before."""
+    return row.kind not in SAMPLED or is_system_topic(row.topic)
+
+
+def _delivered(event: Delivered) -> Iterator[Row]:
+    offsets = event.offsets
+    count = len(offsets)
+    first = (1,) * count
+    attempts, born, stored = (
+        column if len(column) == count else default
+        for column, default in (
+            (event.attempts, first),
+            (event.born_ms, (0,) * count),
+            (event.stored_ms, (0,) * count),
+        )
+    )
+    start = 0
+    for index in range(1, count + 1):
+        if (
+            index < count
+            and offsets[index] == offsets[index - 1] + 1
+            and stored[index] == stored[start]
+            and born[index] == born[start]
+            and attempts[index] == attempts[start]
+        ):
+            continue
+        yield Row(
+            RowKind.DELIVERED,
+            event.at_ms,
+            event.group,
+            event.topic,
+            event.queue,
+            offsets[start],
+            index - start,
+            event.client,
+            attempts[start],
+            born_ms=born[start],
+            stored_ms=stored[start],
+        )
+        start = index
+
+
+def _settled(kind: RowKind) -> Callable[[Acked | Returned], Iterator[Row]]:
+    def rows(event: Acked | Returned) -> Iterator[Row]:
+        for first, count in runs(event.offsets):
+            yield Row(kind, event.at_ms, event.group, event.topic, event.queue, first, count)
+
+    return rows
+
+
+def _retried(event: Retried) -> Iterator[Row]:
+    yield Row(
+        RowKind.EXPIRED if event.is_expired else RowKind.FAILED,
+        event.at_ms,
+        event.group,
+        event.topic,
+        event.queue,
+        event.offset,
+        1,
+        event.client,
+        event.attempt - 1,
+        event.delay_ms,
+        detail="" if event.is_expired else event.error[:DETAIL_CHARS_MAX],
+    )
+
+
+def _dead(event: Dead) -> Iterator[Row]:
+    place = (event.group, event.topic, event.queue, event.offset)
+    yield Row(RowKind.DEAD, event.at_ms, *place, 1, event.client, detail=event.reason)
+
+
+def _pulled(event: Pulled) -> Iterator[Row]:
+    place = (event.group, event.topic, event.queue, event.offset)
+    yield Row(RowKind.PULLED, event.at_ms, *place, event.next_offset - event.offset)
+
+
+def _refused(event: SendRefused) -> Iterator[Row]:
+    for message_id in event.message_ids:
+        if not (message_id.isascii() and message_id.isalnum()):
+            continue  # what it was refused for: no such id can be looked for
+        yield Row(
+            RowKind.REFUSED,
+            event.at_ms,
+            "",
+            event.topic[:255],
+            NO_PLACE,
+            NO_PLACE,
+            1,
+            event.client,
+            detail=event.code,
+            message_id=message_id[:DETAIL_CHARS_MAX],
+        )
+
+
+def _recalled(event: Recalled) -> Iterator[Row]:
+    yield Row(RowKind.RECALLED, event.at_ms, "", event.topic, event.queue, event.offset, 1)
+
+
+def _rescheduled(event: Rescheduled) -> Iterator[Row]:
+    place = ("", event.topic, event.queue, event.offset, 1)
+    wait_ms = max(0, event.due_ms - event.at_ms)
+    yield Row(RowKind.RESCHEDULED, event.at_ms, *place, wait_ms=wait_ms)
+
+
+def _decided(kind: RowKind) -> Callable[[Committed | RolledBack], Iterator[Row]]:
+    def rows(event: Committed | RolledBack) -> Iterator[Row]:
+        yield _of_half(kind, event, detail=event.by)
+
+    return rows
+
+
+def _checked(event: Checked) -> Iterator[Row]:
+    detail = "asked" if event.is_asked else "nobody to ask"
+    yield _of_half(RowKind.CHECKED, event, event.number, detail)
+
+
+def _given_up(event: CheckGivenUp) -> Iterator[Row]:
+    yield _of_half(RowKind.CHECK_GIVEN_UP, event, event.checks)
+
+
+def _resumed(event: CheckResumed) -> Iterator[Row]:
+    yield _of_half(RowKind.CHECK_RESUMED, event)
+
+
+def _of_half(kind: RowKind, event: TransactionEvent, attempt: int = 0, detail: str = "") -> Row:
+    place = (event.producer_group, HALF_TOPIC, HALF_QUEUE, event.half_offset, 1)
+    row = Row(kind, event.at_ms, *place, attempt=attempt, detail=detail)
+    return row._replace(message_id=event.message_id)
+
+
+def _replayed(event: Replayed) -> Iterator[Row]:
+    if event.outcome == DRY_RUN:
+        return  # nothing happened
+    place = ("", event.topic, event.queue, event.offset, 1)
+    row = Row(RowKind.REPLAYED, event.at_ms, *place, event.job, detail=event.outcome)
+    yield row._replace(message_id=event.message_id)
+
+
+def runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Stretches without a gap, as first offset and count."""
+    start = 0
+    for index in range(1, len(offsets) + 1):
+        if index == len(offsets) or offsets[index] != offsets[index - 1] + 1:
+            yield offsets[start], index - start
+            start = index
+
+
+def _one(_: Event) -> int:
+    return 1
+
+
+def _many(event: Delivered | Acked | Returned) -> int:
+    return len(event.offsets)
+
+
+RECIPES: dict[type[Event], Recipe] = {
+    Delivered: Recipe(_many, _delivered),
+    Acked: Recipe(_many, _settled(RowKind.ACKED)),
+    Returned: Recipe(_many, _settled(RowKind.RETURNED)),
+    Retried: Recipe(_one, _retried),
+    Dead: Recipe(_one, _dead),
+    Pulled: Recipe(lambda event: event.next_offset - event.offset, _pulled),
+    SendRefused: Recipe(lambda event: len(event.message_ids), _refused),
+    Recalled: Recipe(_one, _recalled),
+    Rescheduled: Recipe(_one, _rescheduled),
+    Committed: Recipe(_one, _decided(RowKind.COMMITTED)),
+    RolledBack: Recipe(_one, _decided(RowKind.ROLLED_BACK)),
+    Checked: Recipe(_one, _checked),
+    CheckGivenUp: Recipe(_one, _given_up),
+    CheckResumed: Recipe(_one, _resumed),
+    Replayed: Recipe(_one, _replayed),
+}

@@ -1,0 +1,140 @@
+"""Traces: what the engine saw of each message, told as its journey. `broker.traces`."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from engine.clock import Clock
+from engine.errors import Invalid
+from engine.events import Events
+from engine.service import Service
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
+from engine.trace.assemble import Assembler, Surroundings, branches
+from engine.trace.deliveries import StandingOf
+from engine.trace.finder import Finder, Found, Records
+from engine.trace.journey import Journey
+from engine.trace.origins import bound_for
+from engine.trace.reasons import TRACE_QUEUE, Reasons
+from engine.trace.recorder import Recorder
+from engine.trace.sampling import Sampler
+
+ID_CHARS_MAX = 255
+WRITES_MAX = 1_000_000
+JOURNEY_WRITES_MAX = 4  # what waits beyond them is not in the journey yet
+RECORDS_MAX = 64
+
+
+class TraceStatus(msgspec.Struct, frozen=True):
+    """How recording goes; counts are of messages' events since the start.
+
+    `sample` is the rate of topics that have none of their own. `recorded` were written,
+    `sampled_out` left out by a rate, `dropped` found no room, `waiting` are to be written.
+    `records`, `rows` and `bytes` are what was written to the log for them. `kept_records` of all
+    time are there, the first stored at `oldest_ms`. `bad_contexts` of clients' traces could not be
+    read when somebody asked. `refusal` says why nothing can be written; empty when it can.
+    """
+
+    sample: float
+    recorded: int
+    sampled_out: int
+    dropped: int
+    waiting: int
+    records: int
+    rows: int
+    bytes: int
+    kept_records: int
+    oldest_ms: int | None
+    bad_contexts: int
+    refusal: str
+
+
+class Traces:
+    """`start` it after recovery, tick its service, `settle` it before the store stops."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        clock: Clock,
+        events: Events,
+        *,
+        sample: float,
+        segment_bytes: int,
+        records_of: Records,
+        groups_of: Callable[[str], Sequence[str]],
+        standing_of: StandingOf,
+    ) -> None:
+        """Raises Invalid for a `sample` that is no share. The last three ask the other parts."""
+        self._store = store
+        self._catalog = catalog
+        self._events = events
+        self._groups_of = groups_of
+        self._standing_of = standing_of
+        self._sampler = Sampler(catalog, sample)
+        self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
+        self._finder = Finder(store, records_of)
+        self._reasons = Reasons(store, self._sampler, self._recorder)
+
+    def services(self) -> list[Service]:
+        """What has to be ticked."""
+        return [self._recorder]
+
+    def start(self) -> None:
+        """Have both topics, and listen from now on."""
+        self._catalog.ensure_system(TRACE_TOPIC)
+        self._catalog.ensure_system(CLIENT_TRACE_TOPIC)
+        self._events.subscribe(self._recorder.hear)
+
+    def settle(self, *, writes_max: int = WRITES_MAX) -> None:
+        """Write what was heard up to now, some 5 ms for each write; never raises."""
+        self._recorder.settle(writes_max)
+
+    def journey(self, message_id: str) -> Journey:
+        """What happened to the message with this id or offset id, up to this moment.
+
+        Reads at most 64 records of the message and 100 trace records, so it takes some
+        milliseconds. Nothing found is no error: then there are no stages, and `reasons_checked`
+        says what was looked at. Raises Invalid for an id of more than 255 characters.
+        """
+        if not 0 < len(message_id) <= ID_CHARS_MAX:
+            raise Invalid(
+                f"an id has 1 to {ID_CHARS_MAX} characters, this one {len(message_id)}",
+                field="id",
+                remedy="give the message id that the send returned",
+            )
+        self.settle(writes_max=JOURNEY_WRITES_MAX)
+        found = self._finder.find(message_id)
+        around = Surroundings(self._groups_of, self._standing_of)
+        stages = Assembler(found, around).stages()
+        return Journey(
+            message_id=found.message_id,
+            topic=_topic_of(found),
+            stages=stages,
+            groups=branches(stages),
+            reasons_checked=self._reasons.check(message_id, found),
+            is_complete=found.is_complete and len(found.records) < RECORDS_MAX,
+        )
+
+    def status(self) -> TraceStatus:
+        """How recording goes."""
+        recorded = self._recorder.recorded()
+        first, end = self._store.bounds(TRACE_TOPIC, TRACE_QUEUE)
+        oldest = self._store.entries(TRACE_TOPIC, TRACE_QUEUE, first, 1) if end > first else []
+        return TraceStatus(
+            sample=self._sampler.default,
+            kept_records=end - first,
+            oldest_ms=self._store.stored_ms_at(oldest[0]) if oldest else None,
+            bad_contexts=self._finder.bad_contexts,
+            **msgspec.structs.asdict(recorded),
+        )
+
+
+def _topic_of(found: Found) -> str:
+    """The topic that the producer named; empty where nobody knows."""
+    if found.records:
+        first = found.records[0]
+        return bound_for(first) if bound_for(first) != first.topic else first.origin_topic
+    told = (each.trace.topic for each in found.told if each.trace.topic)
+    return next(told, next((row.topic for row in found.unplaced), ""))

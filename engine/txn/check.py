@@ -1,0 +1,200 @@
+"""Check-back: asking producers what became of transactions that they never decided.
+
+A check is begun when it is due, whether somebody is there to ask or not; what nobody was asked for
+waits for whoever polls. After the last one, a transaction is given up. Where very many are due
+they are taken in turns, a bounded number in each tick.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from engine.clock import Clock
+from engine.errors import EngineError
+from engine.events import Checked, Events
+from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
+from engine.service import IDLE_WAIT_MAX_S, Service
+from engine.txn.board import Board
+from engine.txn.journal import HALVES
+from engine.txn.records import Records, identity_of
+from engine.txn.resolve import Resolver
+
+TICK_CHECKS_MAX = 100
+MORE_WAIT_S = 0.02  # where more are due: time for everything else in between
+POLL_COUNT_MAX = 32
+POLL_LOOKED_AT_MAX = 1000
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A question to a producer group: what became of this transaction?
+
+    `message` is as it would be delivered: of its real topic and queue. `number` counts from 1.
+    """
+
+    transaction_id: str
+    producer_group: str
+    number: int
+    half_offset: int
+    message: StoredMessage
+
+
+Asker = Callable[[Check], bool]  # whether somebody is asked now; must return at once
+
+
+class Checker(Service):
+    """At most 100 checks in a tick, and 1 MiB of half messages; woken by what is due earlier."""
+
+    name = "transaction checks"
+
+    def __init__(
+        self,
+        board: Board,
+        records: Records,
+        resolver: Resolver,
+        clock: Clock,
+        events: Events,
+        *,
+        check_max: int,
+    ) -> None:
+        super().__init__()
+        self._board = board
+        self._records = records
+        self._resolver = resolver
+        self._clock = clock
+        self._events = events
+        self._check_max = check_max
+        self._waiting: dict[str, OffsetQueue] = {}  # begun, but nobody asked, by producer group
+        self.askers: list[Asker] = []
+        board.on_earlier = self.wake
+
+    def tick(self) -> float:
+        """Begin what checks are due; seconds until the next is. DiskFull: none has begun."""
+        due = self._board.due(TICK_CHECKS_MAX)
+        if due:
+            self._begin(due)
+        wait_s = self._board.wait_s()
+        if wait_s is None:
+            return IDLE_WAIT_MAX_S
+        return max(wait_s, MORE_WAIT_S)
+
+    def poll(self, group: str, count_max: int) -> list[Check]:
+        """Checks of a group for which nobody was asked; the caller has until the next one is due.
+
+        At most 32, and a page may be short although there are more: 1,000 are looked at.
+        """
+        queue = self._waiting.get(group)
+        if queue is None:
+            return []
+        offsets: list[int] = []
+        looked_at = 0
+        count_max = max(1, min(count_max, POLL_COUNT_MAX))
+        while queue and len(offsets) < count_max and looked_at < POLL_LOOKED_AT_MAX:
+            looked_at += 1
+            offset = queue.pop()
+            if self._board.waits(offset):
+                offsets.append(offset)
+        read = self._records.read_halves(HALVES, offsets) if offsets else {}
+        found = [(offset, stored) for offset, stored in read.items() if stored is not None]
+        left = [offset for offset in offsets if offset not in read]
+        try:
+            if found:
+                self._lease([offset for offset, _ in found])
+        except EngineError:
+            left = offsets
+            raise
+        finally:
+            queue.put_back(left)
+            if not queue:
+                del self._waiting[group]
+        return [self._check(offset, stored) for offset, stored in found]
+
+    def _lease(self, offsets: Sequence[int]) -> None:
+        """They are in somebody's hands: the next check is a whole interval from now."""
+        entries = self._board.entries(HALVES, offsets)
+        self._board.begin_checks(entries, [self._board.checks(each.offset) for each in entries])
+        for offset in offsets:
+            self._board.set_waits(offset, False)
+
+    def _begin(self, due: Sequence[int]) -> None:
+        read = self._records.read_halves(HALVES, due)
+        lost = [offset for offset, stored in read.items() if stored is None]
+        if lost:
+            self._board.finish(halves=lost)
+        known = {offset: stored for offset, stored in read.items() if stored is not None}
+        ended = {offset for offset in known if self._board.checks(offset) >= self._check_max}
+        if ended:
+            self._resolver.give_up([known[offset] for offset in sorted(ended)])
+        asked = {offset: stored for offset, stored in known.items() if offset not in ended}
+        if asked:
+            entries = self._board.entries(HALVES, list(asked))
+            counts = [self._board.checks(each.offset) + 1 for each in entries]
+            self._board.begin_checks(entries, counts)
+            for offset, stored in asked.items():
+                self._ask(self._check(offset, stored))
+
+    def _ask(self, check: Check) -> None:
+        is_asked = any(asker(check) for asker in self.askers)
+        offset = check.half_offset
+        if self._board.is_finished(HALVES, offset):
+            return  # the one who was asked answered at once
+        if is_asked:
+            self._board.set_waits(offset, False)
+        elif not self._board.waits(offset):
+            self._board.set_waits(offset, True)
+            self._waiting.setdefault(check.producer_group, OffsetQueue()).put(offset)
+        if self._events.is_heard:
+            message = check.message
+            self._events.emit(
+                Checked(
+                    self._clock.now_ms(),
+                    check.producer_group,
+                    message.topic,
+                    message.queue,
+                    offset,
+                    check.transaction_id,
+                    check.number,
+                    is_asked,
+                )
+            )
+
+    def _check(self, offset: int, half: StoredMessage) -> Check:
+        identity = identity_of(half)
+        number = max(1, self._board.checks(offset))
+        return Check(identity.message_id, identity.group, number, offset, as_bound(half))
+
+
+class OffsetQueue:
+    """Offsets, first in, first out; eight bytes each."""
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._first = 0
+
+    def __len__(self) -> int:
+        return len(self._offsets) - self._first
+
+    def put(self, offset: int) -> None:
+        self._offsets.append(offset)
+
+    def put_back(self, offsets: Sequence[int]) -> None:
+        """These are the first again."""
+        if offsets:
+            self._offsets[: self._first] = array("q", offsets)
+            self._first = 0
+
+    def pop(self) -> int:
+        offset = self._offsets[self._first]
+        self._first += 1
+        if self._first >= 1024 and self._first * 2 >= len(self._offsets):
+            del self._offsets[: self._first]
+            self._first = 0
+        return offset
+
+
+def as_bound(half: StoredMessage) -> StoredMessage:
+    """A half message as it would be delivered: the topic and queue that it is bound for."""
+    properties = half.properties
+    text = properties.get(REAL_QID, "")
+    queue = int(text) if text.isdecimal() else 0
+    return msgspec.structs.replace(half, topic=properties.get(REAL_TOPIC, ""), queue=queue)

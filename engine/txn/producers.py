@@ -1,0 +1,106 @@
+"""Producer groups that want to be called when a transaction of theirs is checked.
+
+Only the address is kept here; who calls it is the application.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.errors import Busy, GroupNotFound, Invalid
+from engine.store.journal import Journal, JournalEntry
+from engine.topic.names import check_group_name
+
+CALLBACKS_MAX = 10_000
+URL_LENGTH_MAX = 2048
+TIMEOUT_MS_MAX = 30_000
+
+
+class Callback(msgspec.Struct, frozen=True, array_like=True):
+    """Where a producer group is asked, and how long an answer may take."""
+
+    group: str
+    url: str
+    timeout_ms: int = 5000
+
+
+class CallbackSet(JournalEntry, frozen=True, tag="callback_set", array_like=True):
+    """A group is to be asked here from now on."""
+
+    callback: Callback
+
+
+class CallbackDeleted(JournalEntry, frozen=True, tag="callback_deleted", array_like=True):
+    """A group is not to be called any more."""
+
+    group: str
+
+
+class Callbacks:
+    """By producer group; kept in the journal, at most 10,000."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._callbacks: dict[str, Callback] = {}
+        journal.register((CallbackSet, CallbackDeleted), self._apply, self._snapshot)
+
+    def find(self, group: str) -> Callback | None:
+        return self._callbacks.get(group)
+
+    def get(self, group: str) -> Callback:
+        """GroupNotFound where the group has none."""
+        callback = self._callbacks.get(group)
+        if callback is None:
+            raise GroupNotFound(
+                f"the producer group {group!r} has no callback",
+                field="group",
+                remedy="register one, or mend the name",
+            )
+        return callback
+
+    def all(self) -> list[Callback]:
+        """All of them, by group."""
+        return [self._callbacks[group] for group in sorted(self._callbacks)]
+
+    def set(self, callback: Callback) -> Callback:
+        """Register one, in the place of an older one. Raises Invalid, Busy, DiskFull."""
+        check_group_name(callback.group)
+        if not 0 < len(callback.url) <= URL_LENGTH_MAX:
+            raise Invalid(
+                f"an address of {len(callback.url)} characters, 1 to {URL_LENGTH_MAX} are allowed",
+                field="url",
+                remedy="give a shorter address",
+            )
+        if not 1 <= callback.timeout_ms <= TIMEOUT_MS_MAX:
+            raise Invalid(
+                f"{callback.timeout_ms} ms to answer, 1 to {TIMEOUT_MS_MAX} are allowed",
+                field="timeout_ms",
+                remedy="let a slow producer answer later, by a commit or a roll-back",
+            )
+        if callback.group not in self._callbacks and len(self._callbacks) >= CALLBACKS_MAX:
+            raise Busy(
+                f"{CALLBACKS_MAX} callbacks are the most",
+                field="group",
+                remedy="delete those that nobody needs",
+                retry_after_s=60.0,
+            )
+        entry = CallbackSet(callback)
+        self._journal.append(entry, is_lasting=True)
+        self._apply(entry)
+        return callback
+
+    def delete(self, group: str) -> None:
+        """Call a group no more; GroupNotFound where it has no callback."""
+        self.get(group)
+        entry = CallbackDeleted(group)
+        self._journal.append(entry, is_lasting=True)
+        self._apply(entry)
+
+    def _apply(self, entry: CallbackSet | CallbackDeleted) -> None:
+        if isinstance(entry, CallbackSet):
+            self._callbacks[entry.callback.group] = entry.callback
+        else:
+            self._callbacks.pop(entry.group, None)
+
+    def _snapshot(self) -> Iterable[CallbackSet]:
+        return map(CallbackSet, self._callbacks.values())

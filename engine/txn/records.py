@@ -1,0 +1,186 @@
+"""The records of a transaction: found by its id, without looking at any other's.
+
+A transaction is named by the id of its message, or by the offset id of its half message. A half
+message that its producer sent again, under the same id to the same topic, is the same transaction:
+one decision is about all of them, and one at most is delivered.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.errors import Conflict, MessageNotFound
+from engine.message import PGROUP, REAL_TOPIC, StoredMessage
+from engine.store.encode import position_of_id
+from engine.store.store import Store
+from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC
+from engine.txn.board import Board
+from engine.txn.half import COMMIT_BIT, TRANSACTION_BITS
+from engine.txn.journal import GIVEN_UP, HALVES
+
+RECORDS_MAX = 64
+READ_BYTES_MAX = 1024 * 1024
+
+
+class Identity(NamedTuple):
+    """What makes two half messages the same transaction."""
+
+    group: str
+    topic: str
+    message_id: str
+
+
+class Delivered(NamedTuple):
+    """Where the committed message lies; `flush_position` as in `Sent`, 0 where nothing waits."""
+
+    topic: str
+    queue: int
+    offset: int
+    flush_position: int = 0
+
+
+class Found(NamedTuple):
+    """A transaction's records, oldest first, by what became of them."""
+
+    identity: Identity
+    pending: list[StoredMessage]  # in the half topic, undecided
+    given_up: list[StoredMessage]  # given up, undecided
+    finished: list[StoredMessage]
+    delivered: Delivered | None
+
+    @property
+    def open(self) -> list[StoredMessage]:
+        """Those that wait for a decision."""
+        return [*self.pending, *self.given_up]
+
+
+class Records:
+    """Reads what the log and the board know; remembers what is not readable yet."""
+
+    def __init__(self, store: Store, board: Board) -> None:
+        self._store = store
+        self._board = board
+        self._unseen: dict[Identity, Delivered] = {}  # committed, but waiting for a flush
+
+    def find(self, name: str, group: str = "") -> Found:
+        """The transaction of this id, of this producer group if one is given.
+
+        Raises MessageNotFound where there is none; Conflict where the id names several, which the
+        offset ids of their half messages tell apart.
+        """
+        named = self._named(name)
+        message_id = name if named is None else named.message_id
+        halves = self._with_id(HALF_TOPIC, message_id)
+        if len(halves) == 1 and self._is_pending(halves[0]):  # mostly: nothing else to look for
+            identity = identity_of(halves[0])
+            if group in ("", identity.group) and named in (None, halves[0]):
+                return Found(identity, halves, [], [], None)
+        moved = self._with_id(GIVEN_UP_TOPIC, message_id)
+        found = [each for each in (*halves, *moved) if group in ("", identity_of(each).group)]
+        if named is not None:
+            found = [each for each in found if identity_of(each) == identity_of(named)]
+        if not found:
+            raise MessageNotFound(
+                f"there is no transaction {name!r}" + (f" of {group!r}" if group else ""),
+                field="id",
+                remedy="give the id that sending the half message answered, and its own group",
+                code="transaction_not_found",
+            )
+        identity = identity_of(found[-1])
+        if any(identity_of(each) != identity for each in found):
+            raise Conflict(
+                f"{name!r} names transactions of several groups or topics",
+                field="id",
+                remedy="give the offset id of the half message",
+                code="ambiguous_transaction",
+            )
+        return self._sorted(identity, found)
+
+    def _sorted(self, identity: Identity, found: Sequence[StoredMessage]) -> Found:
+        pending = [each for each in found if self._is_pending(each)]
+        given_up = [
+            each
+            for each in found
+            if each.topic == GIVEN_UP_TOPIC and not self._board.is_finished(GIVEN_UP, each.offset)
+        ]
+        done = [each for each in found if each not in pending and each not in given_up]
+        delivered = self._delivered(identity) if done or len(found) > 1 else None
+        return Found(identity, pending, given_up, done, delivered)
+
+    def committed(self, identity: Identity, delivered: Delivered) -> None:
+        """A transaction's message was just written; it may not be readable yet."""
+        if not self._is_readable(delivered):
+            self._unseen[identity] = delivered
+
+    def is_readable(self, delivered: Delivered) -> bool:
+        """Whether consumers can have it already."""
+        return self._is_readable(delivered)
+
+    def read_halves(self, kind: int, offsets: Sequence[int]) -> dict[int, StoredMessage | None]:
+        """Records by offset, as many as 1 MiB holds and at least one; None for a damaged one.
+
+        Those that retention took are None, too.
+        """
+        entries = {entry.offset: entry for entry in self._board.entries(kind, offsets)}
+        size_bytes = 0
+        chosen: list[int] = []
+        for offset in offsets:
+            entry = entries.get(offset)
+            size_bytes += entry.size_bytes if entry is not None and entry.has_record else 0
+            if chosen and size_bytes > READ_BYTES_MAX:
+                break
+            chosen.append(offset)
+        wanted = sorted(entries[offset] for offset in chosen if offset in entries)
+        read = dict(zip((e.offset for e in wanted), self._store.read_entries(wanted), strict=True))
+        return {offset: read.get(offset) for offset in chosen}
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> StoredMessage | None:
+        """The half message, or given-up one, whose offset id this is."""
+        position = position_of_id(name)
+        stored = None if position is None else self._read(position)
+        if stored is None or stored.offset_id != name.upper():
+            return None
+        return stored if stored.topic in (HALF_TOPIC, GIVEN_UP_TOPIC) else None
+
+    def _with_id(self, topic: str, message_id: str) -> list[StoredMessage]:
+        positions = self._store.positions_of_key(topic, message_id, count_max=RECORDS_MAX)
+        records = (self._read(position) for position in sorted(set(positions)))
+        return [
+            each
+            for each in records
+            if each is not None and (each.topic, each.message_id) == (topic, message_id)
+        ]
+
+    def _delivered(self, identity: Identity) -> Delivered | None:
+        """The committed message, which is known by the transaction bits of its system flag."""
+        while self._unseen:
+            oldest = next(iter(self._unseen))
+            if not self._is_readable(self._unseen[oldest]):
+                break
+            del self._unseen[oldest]
+        if identity in self._unseen:
+            return self._unseen[identity]
+        for each in self._with_id(identity.topic, identity.message_id):
+            is_committed = each.sys_flag & TRANSACTION_BITS == COMMIT_BIT
+            if is_committed and each.properties.get(PGROUP, "") == identity.group:
+                return Delivered(each.topic, each.queue, each.offset)
+        return None
+
+    def _is_pending(self, stored: StoredMessage) -> bool:
+        return stored.topic == HALF_TOPIC and not self._board.is_finished(HALVES, stored.offset)
+
+    def _is_readable(self, delivered: Delivered) -> bool:
+        return delivered.offset < self._store.bounds(delivered.topic, delivered.queue)[1]
+
+    def _read(self, position: int) -> StoredMessage | None:
+        try:
+            return self._store.read_at(position)
+        except MessageNotFound:
+            return None
+
+
+def identity_of(half: StoredMessage) -> Identity:
+    """Of a half message, or of one that was given up."""
+    properties = half.properties
+    return Identity(properties.get(PGROUP, ""), properties.get(REAL_TOPIC, ""), half.message_id)

@@ -1,0 +1,232 @@
+"""What becomes of a half message: delivered, dropped, given up, or checked again; each once.
+
+A record that takes a half message's place names it (SOURCE), which is the proof that that is
+finished: the journal is written after the log, and a crash in between is healed from the log. Each
+decision also leaves RocketMQ's op record, so that the directory can be carried there.
+"""
+
+import logging
+from collections.abc import Sequence
+from enum import StrEnum
+
+from engine.clock import Clock
+from engine.errors import Conflict, Invalid, TopicNotFound
+from engine.events import CheckGivenUp, CheckResumed, Committed, Events, RolledBack
+from engine.intake import Intake
+from engine.message import (
+    CHECK_TIMES,
+    REAL_QID,
+    REAL_TOPIC,
+    SOURCE,
+    Message,
+    Sent,
+    StoredMessage,
+    copy_of,
+)
+from engine.topic.catalog import Catalog
+from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
+from engine.txn.board import Board
+from engine.txn.half import COMMIT_BIT, QUEUE, TRANSACTION_BITS
+from engine.txn.proof import source_text
+from engine.txn.records import Delivered, Found, Identity, Records, identity_of
+
+log = logging.getLogger("kitemq.txn")
+
+OP_TAG = "d"
+
+
+class Decision(StrEnum):
+    """What a producer says of its transaction."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+
+
+class Decider(StrEnum):
+    """Who decided, for those who look at it later."""
+
+    PRODUCER = "producer"  # by itself
+    CHECK = "check"  # because it was asked
+    OPERATOR = "operator"
+
+
+class Resolver:
+    """Every change is kept when its verb returns (in the page cache, as a send is)."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        catalog: Catalog,
+        board: Board,
+        records: Records,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self._intake = intake
+        self._catalog = catalog
+        self._board = board
+        self._records = records
+        self._clock = clock
+        self._events = events
+
+    def commit(self, found: Found, by: Decider) -> Delivered:
+        """Deliver the message, once; where it lies.
+
+        Raises Conflict where it was rolled back, TopicNotFound where its topic is gone, DiskFull
+        or Corrupt where nothing can be written; then nothing has changed.
+        """
+        if found.delivered is not None:
+            self._drop(found.open)
+            return found.delivered
+        if not found.open:
+            raise _decided(found.identity, "rolled back")
+        first = found.open[0]
+        self._check_topic(first)
+        real = self._real(found)
+        sent = self._put([real, _op(found.pending)] if found.pending else [real])
+        self._finish(found.open, sent.flush_position)
+        delivered = Delivered(real.topic, real.queue, sent.offsets[0], sent.flush_position)
+        if self._records.is_readable(delivered):
+            delivered = delivered._replace(flush_position=0)
+        self._records.committed(found.identity, delivered)
+        if self._events.is_heard:
+            self._events.emit(Committed(*self._about(first), offset=delivered.offset, by=by.value))
+        return delivered
+
+    def roll_back(self, found: Found, by: Decider) -> None:
+        """See to it that the message is never delivered; nothing where it was rolled back before.
+
+        Raises Conflict where it was committed; DiskFull or Corrupt, and nothing has changed.
+        """
+        if found.delivered is not None:
+            self._drop(found.open)
+            raise _decided(found.identity, "committed")
+        if not found.open:
+            return
+        op = _op(found.pending or found.open)
+        op.properties = {SOURCE: source_text(found.open)}
+        sent = self._put([op])
+        self._finish(found.open, sent.flush_position)
+        if self._events.is_heard:
+            self._events.emit(RolledBack(*self._about(found.open[0]), by=by.value))
+
+    def give_up(self, halves: Sequence[StoredMessage]) -> None:
+        """Check these no more: they move to where an operator sees them and decides.
+
+        Raises DiskFull or Corrupt, and nothing has changed.
+        """
+        copies = []
+        for half in halves:
+            copy = copy_of(half)
+            copy.topic, copy.queue = GIVEN_UP_TOPIC, QUEUE
+            checks = self._board.checks(half.offset)
+            copy.properties |= {CHECK_TIMES: str(checks), SOURCE: source_text([half])}
+            copies.append(copy)
+        sent = self._put([*copies, _op(halves)])
+        offsets = [half.offset for half in halves]
+        events = [
+            CheckGivenUp(*self._about(half), checks=self._board.checks(half.offset))
+            for half in halves
+        ]
+        self._board.finish(halves=offsets, record_end=sent.flush_position)
+        log.warning(
+            "%d transactions got no answer, the first is %s of %s",
+            len(events),
+            events[0].message_id,
+            events[0].producer_group,
+        )
+        for event in events:
+            self._events.emit(event)
+
+    def resume(self, found: Found) -> None:
+        """Check a given-up transaction again, from the first check on. Conflict for any other."""
+        if found.pending or not found.given_up or found.delivered is not None:
+            raise Conflict(
+                f"the checks of {found.identity.message_id!r} were not given up",
+                field="id",
+                remedy="only what was given up and not decided can be checked again",
+            )
+        half = copy_of(found.given_up[0])
+        half.topic, half.queue = HALF_TOPIC, QUEUE
+        half.properties.pop(CHECK_TIMES, None)
+        half.properties[SOURCE] = source_text(found.given_up)
+        sent = self._put([half])
+        self._finish(found.given_up, sent.flush_position)
+        if self._events.is_heard:
+            self._events.emit(CheckResumed(*self._about(found.given_up[0])))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _put(self, messages: list[Message]) -> Sent:
+        try:
+            return self._intake.put(messages)
+        except Invalid:
+            # A half message from elsewhere may leave no room for the proof: it can do without.
+            stripped = [message for message in messages if message.properties.pop(SOURCE, "")]
+            if not stripped:
+                raise
+            return self._intake.put(messages)
+
+    def _real(self, found: Found) -> Message:
+        """The message as its consumers get it; RocketMQ's keep the same properties."""
+        half = found.open[0]
+        message = copy_of(half)
+        message.topic = found.identity.topic
+        message.queue = self._queue(message)
+        message.sys_flag = message.sys_flag & ~TRANSACTION_BITS | COMMIT_BIT
+        message.prepared_position = half.position
+        message.properties[SOURCE] = source_text(found.open)
+        return message
+
+    def _queue(self, message: Message) -> int:
+        """The queue that was chosen at first, unless the topic has shrunk meanwhile."""
+        topic = self._catalog.get(message.topic)
+        text = message.properties.get(REAL_QID, "")
+        queue = int(text) if text.isdecimal() else 0
+        return queue if queue < topic.read_queues else queue % topic.write_queues
+
+    def _check_topic(self, half: StoredMessage) -> None:
+        name = half.properties.get(REAL_TOPIC, "")
+        if not self._catalog.is_current(name, half.position):
+            raise TopicNotFound(
+                f"the topic {name!r} was deleted after the half message was sent",
+                field="topic",
+                remedy="roll the transaction back",
+            )
+
+    def _finish(self, left: Sequence[StoredMessage], record_end: int) -> None:
+        self._board.finish(
+            halves=[each.offset for each in left if each.topic == HALF_TOPIC],
+            given_up=[each.offset for each in left if each.topic == GIVEN_UP_TOPIC],
+            record_end=record_end,
+        )
+
+    def _drop(self, copies: Sequence[StoredMessage]) -> None:
+        """Half messages that were sent again, of a transaction that is decided."""
+        if copies:
+            self._finish(copies, record_end=0)
+
+    def _about(self, half: StoredMessage) -> tuple[int, str, str, int, int, str]:
+        """The fields that all events of transactions begin with."""
+        identity = identity_of(half)
+        text = half.properties.get(REAL_QID, "")
+        queue = int(text) if text.isdecimal() else 0
+        offset = half.offset if half.topic == HALF_TOPIC else -1
+        now_ms = self._clock.now_ms()
+        return now_ms, identity.group, identity.topic, queue, offset, identity.message_id
+
+
+def _op(halves: Sequence[StoredMessage]) -> Message:
+    """RocketMQ's note that half messages are finished: their offsets as a text."""
+    body = "".join(f"{half.offset}," for half in halves if half.topic == HALF_TOPIC)
+    return Message(OP_TOPIC, body.encode() or b",", tag=OP_TAG, queue=QUEUE)
+
+
+def _decided(identity: Identity, what: str) -> Conflict:
+    return Conflict(
+        f"the transaction {identity.message_id!r} was {what}",
+        field="id",
+        remedy="a decision is final: send a new message to say otherwise",
+        code=f"transaction_{what.replace(' ', '_')}",
+    )

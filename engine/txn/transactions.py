@@ -1,0 +1,281 @@
+"""What producers and operators may ask of transactions: `Broker.transactions`.
+
+A transaction begins with a half message: `Broker.send` of a `Message` that names its
+`transaction_group`. Its id is the message's id; the half message's offset id names it, too.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import msgspec
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.errors import Invalid
+from engine.events import Events
+from engine.intake import Intake
+from engine.message import CHECK_TIMES, StoredMessage
+from engine.service import Service
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import HALF_TOPIC
+from engine.txn.board import Board
+from engine.txn.check import POLL_COUNT_MAX, Asker, Check, Checker, as_bound
+from engine.txn.journal import GIVEN_UP, HALVES
+from engine.txn.producers import Callbacks
+from engine.txn.records import Delivered, Found, Records, identity_of
+from engine.txn.resolve import Decider, Decision, Resolver
+
+PAGE_COUNT_MAX = 200
+EXAMINED_MAX = 1000  # records looked at for one page
+
+
+class TransactionState(StrEnum):
+    """Where a transaction stands."""
+
+    PENDING = "pending"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    GIVEN_UP = "given_up"  # not checked any more, and still to be decided
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """One transaction. `message` is as it would be delivered, or was; its offset is the half's.
+
+    `checks` is how many were begun, `next_check_ms` when the next is due (None: none will be).
+    `offset` is where the committed message stands, in `queue` of `topic`. With `flush_position`
+    above 0 that is promised to be flushed, and is so once the log is on disk up to there.
+    """
+
+    transaction_id: str
+    producer_group: str
+    topic: str
+    queue: int
+    state: TransactionState
+    message: StoredMessage
+    checks: int = 0
+    next_check_ms: int | None = None
+    offset: int | None = None
+    flush_position: int = 0
+
+
+class TransactionPage(msgspec.Struct, frozen=True):
+    """Transactions, oldest first; `next` asks for those after them, None at the end.
+
+    `count` is how many there are of all groups together.
+    """
+
+    items: list[Transaction]
+    next: str | None
+    count: int
+
+
+class Transactions:
+    """The verbs. A decision is kept when its verb returns, and is final."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        board: Board,
+        store: Store,
+        intake: Intake,
+        catalog: Catalog,
+        clock: Clock,
+        events: Events,
+        check_running: Callable[[], None],
+    ) -> None:
+        """`check_running` raises Stopping where nothing may be changed any more."""
+        self._check_running = check_running
+        self._board = board
+        self._store = store
+        self._records = Records(store, board)
+        self._resolver = Resolver(intake, catalog, board, self._records, clock, events)
+        self._checker = Checker(
+            board,
+            self._records,
+            self._resolver,
+            clock,
+            events,
+            check_max=config.transaction_check_max,
+        )
+        self.callbacks = Callbacks(store.journal)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """After recovery."""
+        self._board.start()
+
+    def replayed(self, message: StoredMessage) -> None:
+        """Recovery found this record."""
+        self._board.replayed(message)
+
+    def services(self) -> list[Service]:
+        return [self._checker]
+
+    @property
+    def askers(self) -> list[Asker]:
+        """Who can ask a producer, in the order of asking: the first that says True has done it.
+
+        Called on the owner's thread, must return at once, and may not call back into the broker.
+        """
+        return self._checker.askers
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        transaction_id: str,
+        decision: Decision,
+        *,
+        group: str = "",
+        by: Decider = Decider.PRODUCER,
+    ) -> Transaction:
+        """Commit, roll back, or say that nothing is known yet; the same again answers the same.
+
+        `group` keeps to that producer group's. Raises MessageNotFound (`transaction_not_found`);
+        Conflict where the opposite was decided, or the id names several; TopicNotFound where the
+        topic is gone; DiskFull, and then nothing has changed.
+        """
+        self._check_running()
+        found = self._records.find(transaction_id, group)
+        if decision is Decision.COMMIT:
+            delivered = self._resolver.commit(found, by)
+            return self._shown(found, TransactionState.COMMITTED, delivered)
+        if decision is Decision.ROLLBACK:
+            self._resolver.roll_back(found, by)
+            return self._shown(found, TransactionState.ROLLED_BACK)
+        return self._standing(found)
+
+    def commit(
+        self, transaction_id: str, *, group: str = "", by: Decider = Decider.PRODUCER
+    ) -> Transaction:
+        """Deliver the message, once; see `decide`. After it was given up, too."""
+        return self.decide(transaction_id, Decision.COMMIT, group=group, by=by)
+
+    def rollback(
+        self, transaction_id: str, *, group: str = "", by: Decider = Decider.PRODUCER
+    ) -> Transaction:
+        """Never deliver the message; see `decide`."""
+        return self.decide(transaction_id, Decision.ROLLBACK, group=group, by=by)
+
+    def resume(self, transaction_id: str, *, group: str = "") -> Transaction:
+        """Check a given-up transaction again, from the first check on; Conflict for any other."""
+        self._check_running()
+        found = self._records.find(transaction_id, group)
+        self._resolver.resume(found)
+        return self._shown(found, TransactionState.PENDING)
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """How many transactions are undecided, without those that were given up."""
+        return self._board.count
+
+    def get(self, transaction_id: str, *, group: str = "") -> Transaction:
+        """Where a transaction stands; MessageNotFound, Conflict as in `decide`."""
+        return self._standing(self._records.find(transaction_id, group))
+
+    def pending(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
+        """Undecided transactions, oldest first, at most 200 of all groups or of one.
+
+        At most 1,000 are looked at, so a page may be short or empty although `next` says that
+        there is more. Invalid for a wrong `after`.
+        """
+        return self._page(HALVES, group, after, count_max)
+
+    def given_up(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
+        """Transactions whose checks were given up and that nobody has decided; as `pending`."""
+        return self._page(GIVEN_UP, group, after, count_max)
+
+    def checks(self, group: str, count_max: int = POLL_COUNT_MAX) -> list[Check]:
+        """Take up to 32 checks that nobody was asked for; they are the caller's for an interval.
+
+        It answers by `decide`. Raises DiskFull, and none was taken.
+        """
+        self._check_running()
+        return self._checker.poll(group, count_max)
+
+    def oldest_position(self) -> int | None:
+        """Where the oldest undecided half message lies; None when nothing is undecided."""
+        entries = self._board.entries(HALVES, self._board.undecided(HALVES, 0, 1))
+        return entries[0].position if entries and entries[0].has_record else None
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _standing(self, found: Found) -> Transaction:
+        if found.delivered is not None:
+            return self._shown(found, TransactionState.COMMITTED, found.delivered)
+        if found.pending:
+            return self._shown(found, TransactionState.PENDING)
+        if found.given_up:
+            return self._shown(found, TransactionState.GIVEN_UP)
+        return self._shown(found, TransactionState.ROLLED_BACK)
+
+    def _shown(
+        self, found: Found, state: TransactionState, delivered: Delivered | None = None
+    ) -> Transaction:
+        half = (*found.open, *found.finished)[0]
+        shown = self._transaction(half, state)
+        if delivered is None:
+            return shown
+        return msgspec.structs.replace(
+            shown,
+            queue=delivered.queue,
+            offset=delivered.offset,
+            flush_position=delivered.flush_position,
+        )
+
+    def _transaction(self, half: StoredMessage, state: TransactionState) -> Transaction:
+        identity, message = identity_of(half), as_bound(half)
+        is_checked = half.topic == HALF_TOPIC and state is TransactionState.PENDING
+        noted = half.properties.get(CHECK_TIMES, "")
+        checks = int(noted) if noted.isdecimal() else self._board.checks(half.offset)
+        return Transaction(
+            identity.message_id,
+            identity.group,
+            identity.topic,
+            message.queue,
+            state,
+            message,
+            checks,
+            self._board.due_ms(half.offset) if is_checked else None,
+        )
+
+    def _page(self, kind: int, group: str, after: str, count_max: int) -> TransactionPage:
+        state = TransactionState.PENDING if kind == HALVES else TransactionState.GIVEN_UP
+        start = _place(after)
+        count_max = max(1, min(count_max, PAGE_COUNT_MAX))
+        items: list[Transaction] = []
+        examined = 0
+        while len(items) < count_max and examined < EXAMINED_MAX:
+            offsets = self._board.undecided(kind, start, count_max)
+            if not offsets:
+                return TransactionPage(items, None, self._count(kind))
+            for offset, half in self._records.read_halves(kind, offsets).items():
+                start = offset + 1
+                examined += 1
+                if half is not None and group in ("", identity_of(half).group):
+                    items.append(self._transaction(half, state))
+                    if len(items) == count_max:
+                        break
+        has_more = bool(self._board.undecided(kind, start, 1))
+        return TransactionPage(items, str(start) if has_more else None, self._count(kind))
+
+    def _count(self, kind: int) -> int:
+        return self._board.count if kind == HALVES else self._board.count_given_up()
+
+
+def _place(after: str) -> int:
+    """The offset that a page's `next` names."""
+    if not after:
+        return 0
+    if not after.isdecimal() or len(after) > 18:
+        raise Invalid(
+            f"{after[:40]!r} is no place in the list",
+            field="after",
+            remedy="give a page's `next`",
+        )
+    return int(after)

@@ -1,0 +1,103 @@
+"""`kitemq dead`: a group's dead letters: list, show, count, redrive."""
+
+import argparse
+
+from kitemq.client import Client, Json
+from kitemq.commands.output import Exit, Output
+from kitemq.commands.replay import add_pace, add_target, finished, pace_of
+
+COLUMNS = ("offset", "reason", "error", "topic", "failures", "client", "redriven", "message_id")
+LIMIT_DEFAULT = 100
+
+
+def list_dead(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        found = client.dead_letters(
+            options.group,
+            reason=options.reason,
+            topic=options.topic,
+            filter=options.filter,
+            limit=options.limit,
+        )
+        output.rows(found if output.is_json else map(_row, found), COLUMNS)
+    return Exit.OK
+
+
+def show_dead(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        letter = client.dead_letter(options.group, options.offset)
+    output.row(letter if output.is_json else {**_row(letter), "body": letter["message"]["body"]})
+    return Exit.OK
+
+
+def count_dead(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        output.row(client.count_dead_letters(options.group, newest=options.newest))
+    return Exit.OK
+
+
+def redrive(options: argparse.Namespace, output: Output) -> int:
+    choice: Json = {
+        "to": options.to,
+        "to_name": options.to_name,
+        "filter": options.filter,
+        "reason": options.reason,
+        "topic": options.topic,
+        "fresh_only": options.fresh,
+        **pace_of(options),
+    }
+    with Client(options.server) as client:
+        job = client.redrive(options.group, options.offsets, **choice)
+        return finished(client, job, options, output)
+
+
+def _row(letter: Json) -> Json:
+    shown = {name: letter[name] for name in ("reason", "error", "failures", "client")}
+    redriven = ", ".join(letter["redriven_by"]) or "-"
+    if letter["times"]:
+        redriven += f" (came back, {letter['times']} x)"
+    message: Json = letter["message"]
+    return {
+        **shown,
+        "offset": message["offset"],
+        "message_id": message["message_id"],
+        "topic": letter["origin_topic"],
+        "redriven": redriven,
+    }
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", default="", help="attempts_exhausted, rejected …")
+    parser.add_argument("--topic", default="", help="only what was first sent to it")
+    parser.add_argument("--filter", default="*", help='tags "a || b", or "SQL92: a > 5"')
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `dead` and its words."""
+    parser = commands.add_parser("dead", help="dead letters of a group, and sending them again")
+    words = parser.add_subparsers(metavar="WORD", required=True)
+
+    listing = words.add_parser("list", help="dead letters with their cause, the newest first")
+    listing.add_argument("group")
+    _add_choice(listing)
+    listing.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
+    listing.set_defaults(run=list_dead)
+
+    showing = words.add_parser("show", help="one dead letter")
+    showing.add_argument("group")
+    showing.add_argument("offset", type=int)
+    showing.set_defaults(run=show_dead)
+
+    counting = words.add_parser("count", help="how many have which cause")
+    counting.add_argument("group")
+    counting.add_argument("--newest", type=int, default=1000, help="look at so many (10,000)")
+    counting.set_defaults(run=count_dead)
+
+    redriving = words.add_parser("redrive", help="send dead letters again")
+    redriving.add_argument("group")
+    redriving.add_argument("offsets", type=int, nargs="*", help="these; else all that match")
+    _add_choice(redriving)
+    add_target(redriving, "group")
+    redriving.add_argument("--fresh", action="store_true", help="not those sent again before")
+    add_pace(redriving)
+    redriving.set_defaults(run=redrive)

@@ -1,0 +1,106 @@
+"""`kitemq search`: one text in everything, or through a topic by time, filter and content."""
+
+import argparse
+from datetime import UTC, datetime
+
+from kitemq.client import Client, Json
+from kitemq.commands.consume import FILTER_HELP
+from kitemq.commands.output import Exit, Output, note
+from kitemq.commands.times import time_ms
+from kitemq.errors import Invalid
+
+COLUMNS = ("stored", "topic", "queue", "offset", "message_id", "tag", "keys", "body")
+BODY_CHARS_MAX = 60
+LIMIT_DEFAULT = 100
+PAGE = 200
+
+
+def search(options: argparse.Namespace, output: Output) -> int:
+    is_by_text = bool(options.text)
+    if is_by_text == bool(options.topic):
+        raise Invalid(
+            "give either a text or --topic", field="text", remedy="as in kitemq search order-17"
+        )
+    with Client(options.server) as client:
+        if is_by_text:
+            return _by_text(client, options.text, output)
+        if options.key:
+            return _by_key(client, options, output)
+        return _through(client, options, output)
+
+
+def _by_text(client: Client, text: str, output: Output) -> int:
+    found = client.find_anything(text)
+    if output.is_json:
+        output.row(found)
+        return Exit.OK
+    output.rows(map(_row, found["messages"]), COLUMNS)
+    for kind in ("topics", "groups"):
+        if found[kind]:
+            note(f"{kind} ({found[f'{kind}_total']}): {', '.join(found[kind])}")
+    if found["messages_cut"]:
+        note("there may be more messages with this key")
+    return Exit.OK
+
+
+def _by_key(client: Client, options: argparse.Namespace, output: Output) -> int:
+    times = _times(options)
+    found = client.find_by_key(options.topic, options.key, limit=min(options.limit, 64), **times)
+    output.rows(found if output.is_json else map(_row, found), COLUMNS)
+    return Exit.OK
+
+
+def _through(client: Client, options: argparse.Namespace, output: Output) -> int:
+    """Page by page, so that a person sees how far it is."""
+    times, cursor = _times(options), ""
+    found: list[Json] = []
+    while True:
+        page = client.search_page(
+            options.topic,
+            **times,
+            filter=options.filter,
+            contains=options.contains,
+            limit=min(PAGE, options.limit - len(found)),
+            cursor=cursor,
+        )
+        found += page["items"]
+        note(f"scanned {page['scanned']} of {page['total']}, found {page['matched']}")
+        cursor = page["next_cursor"] or ""
+        if not cursor or len(found) >= options.limit:
+            break
+    output.rows(found if output.is_json else map(_row, found), COLUMNS)
+    if cursor:
+        note(f"stopped at {options.limit}: give a higher --limit, or a later --from")
+    return Exit.OK
+
+
+def _times(options: argparse.Namespace) -> dict[str, int]:
+    given = {"begin_ms": options.begin, "end_ms": options.end}
+    flags = {"begin_ms": "--from", "end_ms": "--until"}
+    return {name: time_ms(text, flags[name]) for name, text in given.items() if text is not None}
+
+
+def _row(message: Json) -> Json:
+    stored = datetime.fromtimestamp(message["stored_ms"] / 1000, UTC)
+    return {
+        **message,
+        "stored": stored.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "keys": " ".join(message["keys"]),
+        "body": message["body"][:BODY_CHARS_MAX].replace("\n", " "),
+    }
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `search`."""
+    parser = commands.add_parser("search", help="find messages by id, key, time or content")
+    parser.add_argument(
+        "text", nargs="?", default="", help="an id, a key, or part of a topic's or group's name"
+    )
+    parser.add_argument("--topic", default="", help="look through this topic instead")
+    parser.add_argument("--key", default="", help="with --topic: by key, newest first")
+    parser.add_argument("--from", dest="begin", default=None, metavar="WHEN", help="stored since")
+    parser.add_argument("--until", dest="end", default=None, metavar="WHEN", help="stored before")
+    parser.add_argument("--filter", default="*", help=FILTER_HELP)
+    parser.add_argument("--contains", default="", help="a text that the body holds")
+    parser.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="messages at most (100)")
+    parser.set_defaults(run=search)

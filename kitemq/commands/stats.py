@@ -1,0 +1,121 @@
+"""`kitemq stats`: what goes through, how fast and how late; of the broker, a topic or a group."""
+
+import argparse
+import datetime
+
+from kitemq.client import Client, Json
+from kitemq.commands.output import Exit, Output
+
+RATE_COLUMNS = ("what", "total", "second", "minute", "ten_minutes", "day")
+TIME_COLUMNS = ("what", "count", "mean", "p50", "p95", "p99", "p999", "max")
+READER_COLUMNS = ("topic", "group", "handed_out", "acked", "retried", "dead")
+LAG_COLUMNS = (
+    "time",
+    "samples",
+    "count_max",
+    "count_avg",
+    "oldest_age_max_ms",
+    "inflight_max",
+    "retry_waiting_max",
+    "dead_max",
+)
+
+
+def show_broker(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        found = client.statistics()
+    if output.is_json:
+        output.row(found)
+        return Exit.OK
+    names = ("acked", "retried", "dead", "refused")
+    output.rows(_rates({**found["traffic"], **{name: found[name] for name in names}}), RATE_COLUMNS)
+    latency = found["put_latency"]
+    spreads = [
+        {"what": "stored us", **latency["stored"]["recent"]},
+        {"what": "flushed us", **latency["flushed"]["recent"]},
+        {"what": "body bytes", **found["message_size"]},
+    ]
+    output.rows(map(_rounded, spreads), TIME_COLUMNS)
+    return Exit.OK
+
+
+def show_topic(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        found = client.topic_statistics(options.name)
+    if output.is_json:
+        output.row(found)
+        return Exit.OK
+    output.rows(_rates({**found["traffic"], "refused": found["refused"]}), RATE_COLUMNS)
+    output.rows(map(_reader, found["readers"]), READER_COLUMNS)
+    return Exit.OK
+
+
+def show_group(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        found = client.group_statistics(options.name)
+    if output.is_json:
+        output.row(found)
+        return Exit.OK
+    names = ("messages_out", "bytes_out", "acked", "retried", "dead")
+    output.rows(_rates({name: found[name] for name in names}), RATE_COLUMNS)
+    output.rows(map(_reader, found["readers"]), READER_COLUMNS)
+    return Exit.OK
+
+
+def show_lag(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        found = client.lag_history(
+            options.name,
+            topic=options.topic,
+            queue=options.queue,
+            from_ms=-round(options.hours * 3_600_000),
+            points=options.points,
+        )
+    output.rows(
+        ({**_rounded(point), "time": _time(point["at_ms"])} for point in found["points"]),
+        LAG_COLUMNS,
+    )
+    return Exit.OK
+
+
+def _rates(rates: Json) -> list[Json]:
+    return [_rounded({"what": name.replace("_", " "), **each}) for name, each in rates.items()]
+
+
+def _reader(reader: Json) -> Json:
+    """The totals since the server started."""
+    totals = {name: reader[name]["total"] for name in ("acked", "retried", "dead")}
+    handed_out = reader["messages_out"]["total"]
+    return {"topic": reader["topic"], "group": reader["group"], "handed_out": handed_out, **totals}
+
+
+def _rounded(row: Json) -> Json:
+    return {
+        name: round(value, 2) if isinstance(value, float) else value for name, value in row.items()
+    }
+
+
+def _time(at_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat(timespec="seconds")
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `stats` and its words; without one it is about the broker."""
+    parser = commands.add_parser("stats", help="rates, totals and how long sends take")
+    parser.set_defaults(run=show_broker)
+    words = parser.add_subparsers(metavar="WORD")
+    for word, text, run in (
+        ("topic", "one topic and who reads it", show_topic),
+        ("group", "one consumer group and what it reads", show_group),
+    ):
+        showing = words.add_parser(word, help=text)
+        showing.add_argument("name")
+        showing.set_defaults(run=run)
+
+    lag = words.add_parser("lag", help="a group's lag over time")
+    lag.add_argument("name")
+    lag.add_argument("--topic", default="", help="this topic only")
+    lag.add_argument("--queue", type=int, default=None, help="this queue of it only")
+    lag.add_argument("--hours", type=float, default=1.0, help="so far back (default 1)")
+    lag.add_argument("--points", type=int, default=60, help="at most so many rows (default 60)")
+    lag.set_defaults(run=show_lag)

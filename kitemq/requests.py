@@ -1,0 +1,172 @@
+"""Request and reply: what is asked, what comes back, and the client's part over REST."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+
+from kitemq.connection import Connection
+from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
+from kitemq.message import Message, checked_bytes, checked_properties
+
+Json = dict[str, Any]
+
+TIMEOUT_S = 10.0
+TIMEOUT_MAX_S = 30.0
+ANSWER_EXTRA_S = 5.0  # beyond the request's time, before its answer counts as lost
+TIMEOUT_CODE = "timeout"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The reply to a request. `message_id` is its own; `late`: nobody waited when it came."""
+
+    body: bytes
+    correlation_id: str
+    message_id: str
+    tag: str
+    properties: dict[str, str]
+    stored_ms: int
+    late: bool = False
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8; raises UnicodeDecodeError where it is none."""
+        return self.body.decode()
+
+
+class Requesting:
+    """What a client can ask over a topic, and answer, without a connection."""
+
+    def request(
+        self,
+        topic: str,
+        message: Message | bytes | str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        correlation_id: str = "",
+    ) -> Reply:
+        """Send a message and wait up to `timeout_s` (30) for the reply to it.
+
+        Raises NoReply after that; its `correlation_id` finds a reply that comes later.
+        """
+        correlation_id = correlation_id or uuid4().hex
+        document = request_document(message, timeout_s, correlation_id)
+        path = f"/topics/{quote(topic, safe='')}/request"
+        try:
+            answer = self._call("POST", path, json=document, wait_s=timeout_s)
+        except KiteError as error:
+            raise failure_of(error, correlation_id) from None
+        return reply_of(correlation_id, answer["reply"])
+
+    def reply(
+        self,
+        body: bytes | str,
+        *,
+        correlation_id: str = "",
+        receipt: str = "",
+        tag: str = "",
+        properties: Mapping[str, str] | None = None,
+    ) -> str:
+        """Answer a request, named by its correlation id or by the receipt that it came with.
+
+        "delivered"; "late" where nobody waits any more: it is kept; "already" where the request
+        was answered before.
+        """
+        named = {"correlation_id": correlation_id, "receipt": receipt}
+        document = {**reply_document(body, tag, properties), **_given(named)}
+        return str(self._call("POST", "/replies", json=document)["result"])
+
+    def find_reply(self, correlation_id: str) -> Reply:
+        """The reply to a request, late or not, while it is kept; NotFound where there is none."""
+        path = f"/replies/{quote(correlation_id, safe='')}"
+        found = self._call("GET", path, params={"encoding": "base64"})
+        return reply_of(correlation_id, found["reply"], late=found["late"])
+
+    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
+        raise NotImplementedError
+
+
+async def ask(
+    connection: Connection, topic: str, message: Message | bytes | str, timeout_s: float
+) -> Reply:
+    """Send a request over an open connection and wait for its reply; raises NoReply."""
+    correlation_id = uuid4().hex
+    document = request_document(message, timeout_s, correlation_id)
+    path = f"/topics/{quote(topic, safe='')}/request"
+    try:
+        answer = await connection.call("POST", path, document, timeout_s=timeout_s + ANSWER_EXTRA_S)
+    except KiteError as error:
+        raise failure_of(error, correlation_id) from None
+    return reply_of(correlation_id, answer["reply"])
+
+
+def request_document(message: Message | bytes | str, timeout_s: float, correlation_id: str) -> Json:
+    """The body of POST /topics/{topic}/request; raises Invalid for what cannot be written."""
+    check_timeout(timeout_s)
+    given = message if isinstance(message, Message) else Message(body=message)
+    document = {
+        **_text_of(given.body),
+        "tag": given.tag,
+        "keys": list(given.keys),
+        "properties": checked_properties(given.properties),
+        "message_group": given.message_group,
+        "delay_level": given.delay_level,
+        "delay_ms": given.delay_ms,
+        "deliver_at_ms": given.deliver_at_ms,
+    }
+    if given.event_ms is not None:
+        document["event_ms"] = given.event_ms
+    timeout_ms = max(1, round(timeout_s * 1000))
+    return {"message": document, "timeout_ms": timeout_ms, "correlation_id": correlation_id}
+
+
+def check_timeout(timeout_s: float) -> None:
+    """Raise Invalid for a time that no request may take."""
+    if not 0 < timeout_s <= TIMEOUT_MAX_S:
+        raise Invalid(
+            f"timeout_s is {timeout_s}",
+            field="timeout_s",
+            remedy=f"more than 0 and at most {TIMEOUT_MAX_S:g} seconds",
+        )
+
+
+def reply_document(body: bytes | str, tag: str, properties: Mapping[str, str] | None) -> Json:
+    """The body of POST /replies but for the request's name; raises Invalid."""
+    return {**_text_of(body), "tag": tag, "properties": checked_properties(properties or {})}
+
+
+def reply_of(correlation_id: str, stored: Json, *, late: bool = False) -> Reply:
+    """The reply that a document of the REST interface shows."""
+    text = stored["body"]
+    body = base64.b64decode(text) if stored["encoding"] == "base64" else text.encode()
+    return Reply(
+        body,
+        correlation_id,
+        stored["message_id"],
+        stored["tag"],
+        stored["properties"],
+        stored["stored_ms"],
+        late,
+    )
+
+
+def failure_of(error: KiteError, correlation_id: str) -> KiteError:
+    """The error of a request: NoReply where it was, or may have been, sent."""
+    if error.code != TIMEOUT_CODE and not isinstance(error, Unreachable):
+        return error
+    return NoReply(error.detail, correlation_id)
+
+
+def _text_of(body: bytes | str) -> Json:
+    data = checked_bytes(body)
+    try:
+        return {"body": data.decode(), "encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(data).decode(), "encoding": "base64"}
+
+
+def _given(texts: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if text}

@@ -1,0 +1,46 @@
+"""Rates, totals and lag over time, over REST: a part of `kitemq.Client`."""
+
+from typing import Any
+from urllib.parse import quote
+
+Json = dict[str, Any]
+
+HOUR_MS = 3_600_000
+
+
+class Counting:
+    """What a client can ask of the server's statistics."""
+
+    def statistics(self) -> Json:
+        """What the whole broker does: totals, messages and bytes per second, time of sends."""
+        return self._call("GET", "/statistics")
+
+    def topic_statistics(self, topic: str) -> Json:
+        """What goes into a topic and is taken from it, by queue and by group."""
+        return self._call("GET", f"/topics/{quote(topic, safe='')}/statistics")
+
+    def group_statistics(self, group: str) -> Json:
+        """What a group takes, acknowledges, fails with and gives up, by topic."""
+        return self._call("GET", f"/groups/{quote(group, safe='')}/statistics")
+
+    def lag_history(
+        self,
+        group: str,
+        *,
+        topic: str = "",
+        queue: int | None = None,
+        from_ms: int = -HOUR_MS,
+        to_ms: int = 0,
+        points: int = 300,
+    ) -> Json:
+        """A group's lag over time in at most `points` (2,000); one without samples has nulls.
+
+        `to_ms` 0 is now; a `from_ms` below 1 is so long before `to_ms`.
+        """
+        params: Json = {"topic": topic, "from_ms": from_ms, "to_ms": to_ms, "points": points}
+        if queue is not None:
+            params["queue"] = queue
+        return self._call("GET", f"/groups/{quote(group, safe='')}/lag/history", params=params)
+
+    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
+        raise NotImplementedError

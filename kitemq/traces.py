@@ -1,0 +1,25 @@
+"""Journeys of messages over REST: a part of `kitemq.Client`."""
+
+from typing import Any
+from urllib.parse import quote
+
+Json = dict[str, Any]
+
+
+class Tracing:
+    """What a client can ask of traces."""
+
+    def journey(self, message_id: str) -> Json:
+        """What happened to the message with this id or offset id: its `stages` in order of time.
+
+        `groups` says how it stands with each group. Without stages nothing is known of it, and
+        `reasons_checked` says why that can be. Times are ms since 1970 UTC.
+        """
+        return self._call("GET", f"/messages/{quote(message_id, safe='')}/journey")
+
+    def traces_status(self) -> Json:
+        """How many events were recorded, left out by a sample, and dropped."""
+        return self._call("GET", "/traces/status")
+
+    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
+        raise NotImplementedError

@@ -1,0 +1,183 @@
+"""What a broker counts of its messages, with a clock by hand: exact rates, bounded memory."""
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.broker import Broker, GroupConfig
+from engine.clock import ManualClock
+from engine.errors import Invalid
+from engine.events import Appended
+from engine.message import Message, Promise, Sent
+from engine.statistics import books, counting
+from engine.statistics.accounts import CROWDED_IDLE_MS, SWEEP_MS, Book, Metric
+from engine.statistics.books import Books
+from engine.statistics.counting import Counting
+from engine.statistics.windows import DAY_MS, FINE
+from tests.engine.conftest import Engine
+
+Send = Callable[..., Sent]
+START_MS = 1_700_000_000_000
+
+
+def test_rates_by_topic_queue_and_group_are_exact(engine: Engine, broker: Broker) -> None:
+    for second in range(120):
+        broker.send([Message("orders", b"x" * 10, queue=second % 2) for _ in range(6)])
+        taken = broker.receive("billing", {"orders": "*"}, count_max=4, invisible_s=3600)
+        broker.ack("billing", [each.receipt for each in taken[:3]])
+        engine.tick(1)
+    found = broker.statistics.topic("orders")
+    assert found.traffic.messages_in.total == 720
+    assert found.traffic.messages_in.minute == pytest.approx(6)
+    size_bytes = broker.message("orders", 0, 0).size_bytes
+    assert found.traffic.bytes_in.minute == pytest.approx(6 * size_bytes)
+    assert found.traffic.messages_out.minute == pytest.approx(4)
+    assert [queue.traffic.messages_in.total for queue in found.queues] == [360, 360]
+    assert broker.statistics.queue("orders", 0).traffic.messages_in.minute == pytest.approx(3)
+    group = broker.statistics.group("billing")
+    assert group.messages_out.minute == pytest.approx(4)
+    assert group.acked.minute == pytest.approx(3)
+    assert group.bytes_out.total == 480 * size_bytes
+    assert [(each.topic, each.acked.total) for each in group.readers] == [("orders", 360)]
+    assert broker.statistics.broker().traffic.messages_in.minute == pytest.approx(6)
+
+
+def test_figures_are_up_to_date_without_a_tick(broker: Broker, send: Send) -> None:
+    send("a", "b")
+    assert broker.statistics.topic("orders").traffic.messages_in.total == 2
+
+
+def test_retries_dead_letters_and_refusals_are_counted(engine: Engine, broker: Broker) -> None:
+    broker.send([Message("orders", b"x", queue=0)])
+    broker.create_group(GroupConfig("billing", retry_max=1))
+    for _ in range(2):
+        assert broker.receive("billing", {"orders": "*"}, invisible_s=10)
+        engine.tick(11)
+        engine.tick(15)
+    with pytest.raises(Invalid):
+        broker.send([Message("orders", b"")])
+    group = broker.statistics.group("billing")
+    assert (group.retried.total, group.dead.total) == (1, 1)
+    assert sum(group.dead_by_reason.values()) == 1
+    assert broker.statistics.topic("orders").refused.total == 1
+    assert broker.statistics.broker().refused_by_code == {"invalid_size": 1}
+
+
+def test_a_retry_does_not_count_as_come_in_again(engine: Engine, broker: Broker) -> None:
+    broker.send([Message("orders", b"x", queue=0)])
+    broker.receive("billing", {"orders": "*"}, invisible_s=10)
+    engine.tick(11)
+    engine.tick(15)
+    assert broker.statistics.topic("%RETRY%billing").traffic.messages_in.total == 1
+    assert broker.statistics.broker().traffic.messages_in.total == 1
+
+
+def test_pulls_of_a_group_count_as_handed_out(broker: Broker, send: Send) -> None:
+    send("a", "b", "c")
+    broker.pull("orders", 0, 0, group="billing")
+    broker.pull("orders", 0, 0)  # somebody only looks
+    assert broker.statistics.group("billing").messages_out.total == 3
+    assert broker.statistics.topic("orders").traffic.messages_out.total == 3
+
+
+def test_a_deleted_topic_or_group_leaves_no_figures(broker: Broker, send: Send) -> None:
+    send("a")
+    broker.receive("billing", {"orders": "*"})
+    broker.delete_group("billing")
+    assert broker.statistics.group("billing").messages_out.total == 0
+    assert broker.statistics.topic("orders").readers == []
+    broker.delete_topic("orders")
+    assert broker.statistics.topic("orders").traffic.messages_in.total == 0
+
+
+def test_sends_are_timed_until_their_promise_is_kept(
+    engine: Engine, broker: Broker, clock: ManualClock
+) -> None:
+    sent = broker.send([Message("orders", b"x" * 100)] * 3, promise=Promise.FLUSHED)
+    clock.advance(0.25)
+    broker.when_flushed(sent.flush_position, lambda _: None)
+    broker.send([Message("orders", b"y" * 50)])
+    latency = broker.statistics.put_latency()
+    assert (latency.stored.recent.count, latency.flushed.recent.count) == (2, 1)
+    assert latency.flushed.recent.maximum == 250_000
+    size = broker.statistics.broker().message_size
+    assert (size.count, size.maximum, size.mean) == (4, 100, 87.5)
+
+
+def test_an_event_of_the_next_second_closes_the_one_before() -> None:
+    own = Books(START_MS)
+    counted = Counting(own, START_MS)
+    for ms in (0, 999, 1000, 1500, 2000):
+        counted.hear(Appended(START_MS + ms, "orders", 0, 0, 1, 10))
+    counted.settle_all(START_MS + 2000)
+    account = own.topics.find("orders")
+    assert account is not None
+    series = account._series[Metric.MESSAGES_IN]
+    assert series.rate(START_MS + 2999, 1000, 1000) == pytest.approx(3 * 1000 / 1999)
+    assert series.total == 5
+
+
+def test_what_waits_is_entered_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "ENTRIES_PER_STEP", 10)
+    own = Books(START_MS)
+    counted = Counting(own, START_MS)
+    for number in range(25):
+        counted.hear(Appended(START_MS, f"t{number}", 0, 0, 1, 10))
+    assert counted.settle(START_MS + 1000)
+    assert len(own.topics) == 10
+    assert counted.settle(START_MS + 1000)
+    assert not counted.settle(START_MS + 1000)
+    assert len(own.topics) == 25
+
+
+def test_a_calendar_that_is_set_back_begins_the_windows_anew(
+    engine: Engine, broker: Broker, clock: ManualClock, send: Send
+) -> None:
+    send("a", "b")
+    engine.tick(5)
+    clock.set_ms(clock.now_ms() - 3_600_000)
+    engine.tick(5)
+    send("c")
+    engine.tick(5)
+    rates = broker.statistics.topic("orders").traffic.messages_in
+    assert rates.total == 3
+    assert 0 < rates.minute <= 0.5
+
+
+def test_names_are_bounded_and_what_comes_beyond_is_counted_together() -> None:
+    book: Book[str] = Book(FINE, 2, START_MS)
+    for name in ("a", "b", "c", "d", "a"):
+        book.open(name, START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
+    assert len(book) == 2
+    assert book.other is not None
+    assert book.other.total(Metric.MESSAGES_IN) == 2
+
+
+def test_a_silent_name_makes_room_for_another() -> None:
+    book: Book[str] = Book(FINE, 2, START_MS)
+    book.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
+    later = START_MS + CROWDED_IDLE_MS + 1
+    book.open("b", later).add(Metric.MESSAGES_IN, later, 1)
+    book.open("c", later).add(Metric.MESSAGES_IN, later, 1)
+    assert sorted(name for name, _ in book.items()) == ["b", "c"]
+
+
+def test_who_is_silent_for_a_day_is_forgotten() -> None:
+    book: Book[str] = Book(FINE, 10, START_MS)
+    book.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
+    book.sweep(START_MS + DAY_MS)
+    assert len(book) == 1
+    book.sweep(START_MS + DAY_MS + SWEEP_MS + 1)
+    assert len(book) == 0
+
+
+def test_the_bound_on_names_holds_in_a_broker(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "NAMES_MAX", 3)
+    broker = engine.start()
+    for number in range(6):
+        broker.send([Message(f"t{number}", b"x")])
+    totals = {name: each.total(Metric.MESSAGES_IN) for name, each in broker.statistics.topics()}
+    assert len(totals) == 4
+    assert totals["other"] == 3

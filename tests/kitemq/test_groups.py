@@ -1,0 +1,125 @@
+"""Groups from Python and from the command line: pause, members, shares of queues, locks."""
+
+import pytest
+
+from kitemq import Client, Consumer, Producer
+from kitemq.errors import Invalid, Refused
+from tests.kitemq.test_cli import OK, REFUSED, documents, inside
+from tests.live import LiveServer
+
+
+def test_a_group_is_set_up_paused_and_resumed_by_command(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(server.url) as client:
+        client.create_topic("orders")
+    given = ["--retry", "exponential:1s,10m,1.5", "--strategy", "circle", "--mode", "clustering"]
+    code, out, _ = inside(server, capsys, "groups", "create", "g", "--start-at", "5", *given)
+    assert code == OK
+    [group] = documents(out)
+    assert (group["start"], group["start_at_ms"], group["strategy"]) == ("time", 5, "circle")
+    assert group["retry_policy"] == {
+        "kind": "exponential",
+        "initial_ms": 1000,
+        "max_ms": 600_000,
+        "multiplier": 1.5,
+    }
+    given = [
+        "--retry",
+        "steps:250ms,1m",
+        "--strategy",
+        "machine_room",
+        "--room",
+        "a",
+        "--room",
+        "b",
+    ]
+    _, out, _ = inside(server, capsys, "groups", "change", "g", *given)
+    assert documents(out)[0]["retry_policy"] == {"kind": "steps", "delays_ms": [250, 60_000]}
+    assert documents(out)[0]["rooms"] == ["a", "b"]
+    _, out, _ = inside(server, capsys, "groups", "pause", "g")
+    assert documents(out)[0]["paused"]
+    _, out, _ = inside(server, capsys, "groups", "pause", "g", "--topic", "orders")
+    assert documents(out)[0]["paused_topics"] == ["orders"]
+    inside(server, capsys, "groups", "resume", "g")
+    _, out, _ = inside(server, capsys, "groups", "resume", "g", "--topic", "orders")
+    assert (documents(out)[0]["paused"], documents(out)[0]["paused_topics"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["random", "steps", "steps:soon", "exponential:1s", "exponential:1s,2s,x", "ladder:1s"],
+)
+def test_a_policy_that_is_none_is_refused_with_an_example(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], policy: str
+) -> None:
+    code, _, error = inside(server, capsys, "groups", "create", "g", "--retry", policy)
+    assert code == REFUSED
+    assert "--retry" in error
+    with Client(server.url) as client:
+        assert list(client.groups()) == []
+
+
+def test_members_and_locks_are_listed_and_a_difference_is_noted(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Client(server.url) as client:
+        client.create_topic("orders")
+        client.heartbeat("g", "w1", topics={"orders": "a"}, version="1.2")
+        client.heartbeat("g", "w2", topics={"orders": "b"})
+        client.lock("g", "w1", "orders", [0, 1])
+    code, out, error = inside(server, capsys, "groups", "members", "g")
+    assert code == OK
+    assert [(row["client"], row["language"], row["version"]) for row in documents(out)] == [
+        ("w1", "PYTHON", "1.2"),
+        ("w2", "PYTHON", ""),
+    ]
+    assert "subscriptions_differ" in error
+    assert "w1 to orders (a); w2 to orders (b)" in error
+    _, out, _ = inside(server, capsys, "groups", "locks", "g", "--topic", "orders")
+    assert [(row["queue"], row["client"]) for row in documents(out)] == [(0, "w1"), (1, "w1")]
+
+
+def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) -> None:
+    with Client(server.url) as client:
+        client.create_topic("orders", read_queues=4, write_queues=4)
+        for name in ("w1", "w2"):
+            client.heartbeat("g", name, topics={"orders": "*"})
+        assert client.member_warnings("g") == []
+        assert client.assignment("g", "orders", "w1") == [0, 1]
+        assert client.assignment("g", "orders", "w2", strategy="circle") == [1, 3]
+        assert client.assignment("g", "orders", "w3") == []
+        assert client.lock("g", "w1", "orders", [0, 1]) == [0, 1]
+        assert client.lock("g", "w2", "orders", [1, 2]) == [2]
+        assert client.unlock("g", "w1", "orders", [0, 2]) == [0]
+        client.leave("g", "w1")
+        assert [each["client"] for each in client.members("g")] == ["w2"]
+        assert [each["queue"] for each in client.locks("g")] == [2]
+        assert client.assignment("g", "orders", "w2") == [0, 1, 2, 3]
+
+
+def test_a_broadcast_client_commits_and_reads_its_own_offsets(server: LiveServer) -> None:
+    with Client(server.url) as client:
+        client.create_topic("orders", read_queues=1, write_queues=1)
+        client.send("orders", [{"body": "a"}])
+        client.create_group("g", mode="broadcast")
+        client.commit_offset("g", "orders", 0, 1, client="w1")
+        assert client.offsets("g", "orders", client="w1")["queues"][0]["offset"] == "1"
+        assert client.offsets("g", "orders", client="w2")["queues"][0]["offset"] is None
+        with pytest.raises(Invalid):
+            client.commit_offset("g", "orders", 0, 1)
+
+
+def test_a_consumer_lives_through_a_pause(server: LiveServer) -> None:
+    with Client(server.url) as client, Producer(server.url) as producer:
+        client.create_topic("orders")
+        client.create_group("g")
+        client.pause("g")
+        with pytest.raises(Refused):
+            client.receive("g", "orders")
+        with Consumer("g", "orders", server=server.url) as consumer:
+            producer.send("orders", "a")
+            client.resume("g")
+            message = next(iter(consumer))
+            assert message.text == "a"
+            message.ack()
