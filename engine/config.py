@@ -51,7 +51,7 @@ class EngineConfig:
         90, "From this much of the disk in use on, sends are refused; 0 never refuses for it."
     )
     disk_enough_bytes: int = setting(
-        8192 * MIB, "While the disk has this much room, the three percentages do not count."
+        8192 * MIB, "While this much is free, the three percentages do not count; 0: never."
     )
     trace_sample: float = setting(
         1.0,

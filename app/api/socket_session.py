@@ -18,8 +18,8 @@ from app.api.socket_calls import Calls
 from app.api.socket_gate import Part, SendGate
 from app.api.socket_limits import SocketLimits
 from app.api.socket_outbox import Outbox
-from app.api.socket_push import Subscription
 from app.api.socket_producers import Producers
+from app.api.socket_push import Subscription
 from app.api.socket_shapes import (
     PROMISES,
     RESULT_CODES,

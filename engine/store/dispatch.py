@@ -47,6 +47,15 @@ class Dispatch:
         if batch.is_held or self._held or not self._show(batch):
             self._held.append(batch)
 
+    def positions_held(self, topic: str, key: str) -> list[int]:
+        """Where records with this key or id lie that the log has, but nobody can read yet."""
+        return [
+            position
+            for batch in self._held
+            for name, message_id, keys, position in batch.keyed
+            if name == topic and (message_id == key or key in keys)
+        ]
+
     def release(self, flushed: int) -> None:
         """The log is on disk up to `flushed`: show what waited for that."""
         held = self._held

@@ -322,10 +322,14 @@ class Store:
                     self._tell_damage(entry, message)
         return found
 
-    def read_at(self, position: int) -> StoredMessage:
-        """The record that begins at `position`; MessageNotFound when there is none."""
+    def read_at(self, position: int, *, held: bool = False) -> StoredMessage:
+        """The record that begins at `position`; MessageNotFound when there is none.
+
+        With `held` also one that is written and not to be seen yet: see `positions_held`.
+        """
         size = 0
-        if self._log.oldest <= position < self._dispatch.position:
+        end = self._log.written if held else self._dispatch.position
+        if self._log.oldest <= position < end:
             size = int.from_bytes(self._log.read(position, 4), "big")
         if RECORD_BYTES_MIN <= size <= self._log.segment_bytes:
             try:
@@ -353,6 +357,10 @@ class Store:
             )
             if position >= self._log.oldest
         ]
+
+    def positions_held(self, topic: str, key: str) -> list[int]:
+        """The same for records that wait for their flush, or for room, before they can be read."""
+        return self._dispatch.positions_held(topic, key)
 
     def places_of_key(
         self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62

@@ -84,7 +84,7 @@ class Board:
         soon_ms, latest_ms = now_ms + self._interval_ms, now_ms + IMMUNITY_MAX_S * 1000
         is_finished = self._stretches[HALVES].is_finished
         self._checks.reserve(self._store.bounds(HALF_TOPIC, QUEUE)[1])
-        for entry in self._kept():
+        for entry in self._kept(HALVES):
             if is_finished(entry.offset):
                 continue
             if not entry.has_record:
@@ -93,8 +93,10 @@ class Board:
             dues.append(self._checks.settle(entry.offset, entry.tag_code, soon_ms, latest_ms))
             offsets.append(entry.offset)
         self._agenda.load(dues, offsets)
-        if lost:
-            self.finish(halves=lost)
+        gone = [each.offset for each in self._kept(GIVEN_UP) if not each.has_record]
+        gone = [offset for offset in gone if not self.is_finished(GIVEN_UP, offset)]
+        if lost or gone:  # a power loss took them
+            self.finish(halves=lost, given_up=gone)
         self._store.on_visible.append(self._arrived)
 
     def replayed(self, message: StoredMessage) -> None:
@@ -198,6 +200,8 @@ class Board:
         before = self._agenda.first()
         ahead_ms = self.now_ms() - self._clock.now_ms()
         for offset, due_ms in enumerate(tag_codes, first_offset):
+            if self.is_finished(HALVES, offset):  # decided before it could be read
+                continue
             self._checks.set(offset, due_ms + ahead_ms, 0)
             self._agenda.add(self._pending(due_ms + ahead_ms, offset))
         if before != self._agenda.first():
@@ -228,11 +232,12 @@ class Board:
             self.finish(halves=list(halves), given_up=list(given_up), record_end=end)
         self._proofs = []
 
-    def _kept(self) -> Iterator[Entry]:
-        """Entries of the half queue from the floor to the end."""
-        offset, end = self._stretches[HALVES].floor, self._store.bounds(HALF_TOPIC, QUEUE)[1]
+    def _kept(self, kind: int) -> Iterator[Entry]:
+        """Entries of a queue from the floor to the end."""
+        topic, offset = TOPICS[kind], self._stretches[kind].floor
+        end = self._store.bounds(topic, QUEUE)[1]
         while offset < end:
-            entries = self._store.entries(HALF_TOPIC, QUEUE, offset, LOAD_ENTRIES)
+            entries = self._store.entries(topic, QUEUE, offset, LOAD_ENTRIES)
             yield from entries
             offset = entries[-1].offset + 1 if entries else end
 

@@ -8,7 +8,7 @@ one decision is about all of them, and one at most is delivered.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.errors import Conflict, MessageNotFound
+from engine.errors import Busy, Conflict, MessageNotFound
 from engine.message import PGROUP, REAL_TOPIC, StoredMessage
 from engine.store.encode import position_of_id
 from engine.store.store import Store
@@ -19,6 +19,7 @@ from engine.txn.journal import GIVEN_UP, HALVES
 
 RECORDS_MAX = 64
 READ_BYTES_MAX = 1024 * 1024
+FLUSH_WAIT_S = 0.5
 
 
 class Identity(NamedTuple):
@@ -59,13 +60,15 @@ class Records:
     def __init__(self, store: Store, board: Board) -> None:
         self._store = store
         self._board = board
-        self._unseen: dict[Identity, Delivered] = {}  # committed, but waiting for a flush
+        # Committed, given up or resumed, but not readable before a flush; oldest first.
+        self._unseen: dict[Identity, Delivered] = {}
 
     def find(self, name: str, group: str = "") -> Found:
         """The transaction of this id, of this producer group if one is given.
 
         Raises MessageNotFound where there is none; Conflict where the id names several, which the
-        offset ids of their half messages tell apart.
+        offset ids of their half messages tell apart; Busy while it is being moved and that waits
+        for a flush.
         """
         named = self._named(name)
         message_id = name if named is None else named.message_id
@@ -104,12 +107,19 @@ class Records:
         ]
         done = [each for each in found if each not in pending and each not in given_up]
         delivered = self._delivered(identity) if done or len(found) > 1 else None
+        is_open = pending or given_up or delivered is not None
+        if not is_open and self._find_unseen(identity) is not None:
+            raise Busy(
+                f"the transaction {identity.message_id!r} is being given up, or resumed",
+                retry_after_s=FLUSH_WAIT_S,
+            )
         return Found(identity, pending, given_up, done, delivered)
 
-    def committed(self, identity: Identity, delivered: Delivered) -> None:
-        """A transaction's message was just written; it may not be readable yet."""
-        if not self._is_readable(delivered):
-            self._unseen[identity] = delivered
+    def moved(self, identity: Identity, place: Delivered) -> None:
+        """A transaction's record was just written, wherever; it may not be readable yet."""
+        self._unseen.pop(identity, None)
+        if not self._is_readable(place):
+            self._unseen[identity] = place
 
     def is_readable(self, delivered: Delivered) -> bool:
         """Whether consumers can have it already."""
@@ -145,6 +155,8 @@ class Records:
 
     def _with_id(self, topic: str, message_id: str) -> list[StoredMessage]:
         positions = self._store.positions_of_key(topic, message_id, count_max=RECORDS_MAX)
+        # A decision must not have to wait for a flush that another message asked for.
+        positions += self._store.positions_held(topic, message_id)
         records = (self._read(position) for position in sorted(set(positions)))
         return [
             each
@@ -154,18 +166,24 @@ class Records:
 
     def _delivered(self, identity: Identity) -> Delivered | None:
         """The committed message, which is known by the transaction bits of its system flag."""
-        while self._unseen:
-            oldest = next(iter(self._unseen))
-            if not self._is_readable(self._unseen[oldest]):
-                break
-            del self._unseen[oldest]
-        if identity in self._unseen:
-            return self._unseen[identity]
+        unseen = self._find_unseen(identity)
+        if unseen is not None and unseen.topic == identity.topic:
+            return unseen
         for each in self._with_id(identity.topic, identity.message_id):
             is_committed = each.sys_flag & TRANSACTION_BITS == COMMIT_BIT
             if is_committed and each.properties.get(PGROUP, "") == identity.group:
                 return Delivered(each.topic, each.queue, each.offset)
         return None
+
+    def _find_unseen(self, identity: Identity) -> Delivered | None:
+        """The newest record of a transaction while it cannot be read."""
+        while self._unseen:
+            oldest = next(iter(self._unseen))
+            if not self._is_readable(self._unseen[oldest]):
+                break
+            del self._unseen[oldest]
+        place = self._unseen.get(identity)
+        return None if place is None or self._is_readable(place) else place
 
     def _is_pending(self, stored: StoredMessage) -> bool:
         return stored.topic == HALF_TOPIC and not self._board.is_finished(HALVES, stored.offset)
@@ -175,7 +193,7 @@ class Records:
 
     def _read(self, position: int) -> StoredMessage | None:
         try:
-            return self._store.read_at(position)
+            return self._store.read_at(position, held=True)
         except MessageNotFound:
             return None
 

@@ -16,7 +16,8 @@ SEGMENT_BYTES = 1 << 20
 
 @pytest.fixture
 def server(small_disk: Path) -> Iterator[ServerProcess]:
-    process = ServerProcess(small_disk / "data", segment_bytes=SEGMENT_BYTES)
+    # Retention would make room on so small a disk: here it is to be really full.
+    process = ServerProcess(small_disk / "data", segment_bytes=SEGMENT_BYTES, disk_enough_bytes=0)
     try:
         yield process
     finally:

@@ -1,7 +1,15 @@
 import pytest
 
 from engine.broker import Decider, Decision, TransactionState
-from engine.errors import Conflict, DiskFull, Invalid, MessageNotFound, Stopping, TopicNotFound
+from engine.errors import (
+    Busy,
+    Conflict,
+    DiskFull,
+    Invalid,
+    MessageNotFound,
+    Stopping,
+    TopicNotFound,
+)
 from engine.events import CheckGivenUp, CheckResumed, Committed, RolledBack
 from engine.message import Message, Promise
 from engine.topic.catalog import TopicConfig, TopicType
@@ -324,6 +332,28 @@ def test_a_commit_into_a_flushed_topic_says_what_to_wait_for(engine, half, txn, 
     engine.tick(1)
     assert bodies() == ["a"]
     assert txn.commit(name).flush_position == 0
+
+
+def test_what_is_moved_while_nothing_can_be_flushed_is_busy_and_not_taken_for_rolled_back(
+    engine, half, txn, bodies
+):
+    name = half("a")
+    for _ in range(15):
+        engine.tick(30)
+    engine.clock.advance(30)
+    flusher = engine.broker._store._flusher
+    engine.broker.change_topic("t", promise=Promise.FLUSHED)
+    engine.broker._intake._promise = Promise.FLUSHED
+    for verb in (txn.services()[0].tick, lambda: txn.resume(name)):
+        flusher.request = lambda *_: None
+        verb()
+        for asked in (txn.get, txn.commit, txn.rollback):
+            with pytest.raises(Busy):
+                asked(name)
+        del flusher.request
+        engine.broker._store._dispatch.release(engine.broker._store.written)
+        assert txn.get(name).state in (PENDING, TransactionState.GIVEN_UP)
+    txn.commit(name)
 
 
 def test_the_oldest_undecided_half_message_holds_the_log_back(engine, broker, txn, half):

@@ -1,0 +1,277 @@
+"""Which dead letters are wanted, and what those have in common. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from app.ui.dead_index import DeadRow
+from engine.errors import Invalid
+
+TEXT_MAX = 512
+OFFSETS_MAX = 10_000
+FACET_VALUES_MAX = 8
+NONE = "(none)"
+HOUR_MS = 3_600_000
+# Name, what people read, from this age on, below this age: every dead letter is in one of them.
+AGES: tuple[tuple[str, str, int, int | None], ...] = (
+    ("hour", "up to 1 hour", 0, HOUR_MS),
+    ("day", "1 to 24 hours", HOUR_MS, 24 * HOUR_MS),
+    ("week", "1 to 7 days", 24 * HOUR_MS, 168 * HOUR_MS),
+    ("older", "over 7 days", 168 * HOUR_MS, None),
+)
+FACETS = ("reason", "topic", "tag", "client", "age")
+LABELS = {
+    "reason": "Reason",
+    "topic": "Sent to topic",
+    "tag": "Tag",
+    "client": "Last tried by",
+    "age": "Age",
+}
+NOTHING = {
+    "reason": "no reason recorded",
+    "topic": "origin not recorded",
+    "tag": "no tag",
+    "client": "client not recorded",
+}
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """Conditions on dead letters, "" for any; times in ms, 0 for any, from one on, before one.
+
+    `offsets` are those that were ticked, and then nothing else counts.
+    """
+
+    reason: str = ""
+    topic: str = ""
+    tag: str = ""
+    client: str = ""
+    age: str = ""
+    from_ms: int = 0
+    until_ms: int = 0
+    id: str = ""
+    key: str = ""
+    offsets: tuple[int, ...] = ()
+
+    @property
+    def is_any(self) -> bool:
+        """Whether every dead letter meets them."""
+        return self == Criteria()
+
+    def settled(self, now_ms: int) -> "Criteria":
+        """The same with the age as times, so that it means the same a minute later."""
+        begin, end = self.from_ms, self.until_ms
+        for name, _, low, high in AGES:
+            if name == self.age:
+                end = min(end or now_ms, now_ms - low) if low else end
+                begin = begin if high is None else max(begin, now_ms - high + 1)
+        return Criteria(
+            self.reason, self.topic, self.tag, self.client, "", begin, end,
+            self.id, self.key, self.offsets,
+        )  # fmt: skip
+
+    def query(self) -> dict[str, str]:
+        """The criteria as an address says them; nothing for what is left open."""
+        values = {
+            "reason": self.reason,
+            "topic": self.topic,
+            "tag": self.tag,
+            "client": self.client,
+            "age": self.age,
+            "from": str(self.from_ms or ""),
+            "until": str(self.until_ms or ""),
+            "id": self.id,
+            "key": self.key,
+            "offsets": ",".join(map(str, self.offsets)),
+        }
+        return {name: value for name, value in values.items() if value}
+
+    def words(self) -> list[str]:
+        """The criteria as a person reads them; empty where all are meant."""
+        if self.offsets:
+            return []
+        said = [
+            f"{label} {value if value != NONE else 'none'}"
+            for label, value in (
+                ("reason", self.reason),
+                ("sent to", self.topic),
+                ("tag", self.tag),
+                ("last tried by", self.client),
+                ("message id", self.id),
+                ("key", self.key),
+            )
+            if value
+        ]
+        said += [text for name, text, _, _ in AGES if name == self.age]
+        said += [f"from {_moment(self.from_ms)}"] if self.from_ms else []
+        return said + ([f"before {_moment(self.until_ms)}"] if self.until_ms else [])
+
+
+@dataclass(frozen=True)
+class FacetValue:
+    value: str
+    label: str
+    count: int
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One way to divide dead letters: the commonest values, and how many have `others`."""
+
+    name: str
+    label: str
+    values: list[FacetValue]
+    others: int
+    others_count: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The offsets that meet the criteria, newest first, and the facets beside them."""
+
+    offsets: list[int]
+    returned: int
+    facets: list[Facet]
+
+
+def parse(values: Mapping[str, str]) -> Criteria:
+    """Read criteria from an address or a form.
+
+    Raises Invalid for what cannot be meant: a condition left out would choose too much.
+    """
+    text = {name: values.get(name, "").strip()[:TEXT_MAX] for name in (*FACETS, "id", "key")}
+    if text["age"] and text["age"] not in [name for name, *_ in AGES]:
+        raise Invalid(
+            f"{text['age'][:40]!r} is no age",
+            field="age",
+            remedy=f"choose {', '.join(name for name, *_ in AGES)}",
+        )
+    return Criteria(
+        **text,
+        from_ms=_time(values.get("from", ""), "from"),
+        until_ms=_time(values.get("until", ""), "until"),
+        offsets=_offsets(values.get("offsets", "")),
+    )
+
+
+def select(
+    rows: Sequence[DeadRow], criteria: Criteria, now_ms: int, found: Iterable[int] | None
+) -> Selection:
+    """The rows that meet all criteria; `found` are the offsets that an id or a key has, if asked.
+
+    A facet counts what meets all the other criteria, so that it says what choosing it would show.
+    """
+    wanted = [getattr(criteria, name) for name in FACETS]
+    among = None if found is None else frozenset(found)
+    counts = {name: Counter[str]() for name in FACETS}
+    offsets: list[int] = []
+    returned = 0
+    for row in reversed(rows):
+        if among is not None and row.offset not in among:
+            continue
+        if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
+            continue
+        values = _values(row, now_ms)
+        missed = [n for n, want in enumerate(wanted) if want and want != values[n]]
+        if not missed:
+            offsets.append(row.offset)
+            returned += row.is_back
+            for name, value in zip(FACETS, values, strict=True):
+                counts[name][value] += 1
+        elif len(missed) == 1:
+            counts[FACETS[missed[0]]][values[missed[0]]] += 1
+    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, wanted, strict=True)]
+    return Selection(offsets, returned, facets)
+
+
+def meets(row: DeadRow, criteria: Criteria, now_ms: int) -> bool:
+    """Whether one dead letter meets the criteria, ids and keys apart."""
+    if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
+        return False
+    pairs = zip(FACETS, _values(row, now_ms), strict=True)
+    return all(getattr(criteria, name) in ("", value) for name, value in pairs)
+
+
+def _values(row: DeadRow, now_ms: int) -> tuple[str, str, str, str, str]:
+    return (
+        row.reason or NONE, row.topic or NONE, row.tag or NONE, row.client or NONE,
+        _age(now_ms - row.died_ms),
+    )  # fmt: skip
+
+
+def _age(age_ms: int) -> str:
+    return next(name for name, _, _, high in AGES if high is None or age_ms < high)
+
+
+def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
+    if name == "age":
+        pairs = [(age, counts[age]) for age, *_ in AGES if counts[age] or age == chosen]
+    else:
+        pairs = sorted(counts.items(), key=lambda pair: (pair[0] != chosen, -pair[1], pair[0]))
+        if chosen and chosen not in counts:
+            pairs.insert(0, (chosen, 0))
+    shown, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
+    words = {age: text for age, text, _, _ in AGES} if name == "age" else {}
+    return Facet(
+        name=name,
+        label=LABELS[name],
+        values=[
+            FacetValue(
+                value,
+                words.get(value) or (NOTHING[name] if value == NONE else value),
+                count,
+                value == chosen,
+            )
+            for value, count in shown
+        ],
+        others=len(rest),
+        others_count=sum(count for _, count in rest),
+    )
+
+
+def _time(text: str, field: str) -> int:
+    """Milliseconds from a number or from what a date field sends, which is meant as UTC."""
+    text = text.strip()
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return max(0, round(moment.timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise Invalid(
+            f"{text[:40]!r} is no time", field=field, remedy="write it as 2026-01-31T09:00"
+        ) from None
+
+
+def field_text(at_ms: int) -> str:
+    """A time as a date field wants it, "" for none."""
+    return _moment(at_ms).replace(" ", "T").removesuffix("TUTC") if at_ms else ""
+
+
+def _moment(at_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms since 1970"
+
+
+def _offsets(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        raise Invalid(
+            "the ticked dead letters are not named by their offsets",
+            field="offsets",
+            remedy="tick them in the list again",
+        )
+    if len(parts) > OFFSETS_MAX:
+        raise Invalid(
+            f"{len(parts)} dead letters are named, {OFFSETS_MAX} is the most",
+            field="offsets",
+            remedy="choose them by reason, topic, tag or time",
+        )
+    return tuple(sorted({int(part) for part in parts}))
