@@ -24,6 +24,7 @@ from app.host import EngineHost
 from app.security.gate import Gate
 from app.security.load import Load
 from app.services.audit import Audit
+from app.services.connections import Connections
 from app.services.groups import Groups
 from app.services.replays import Replays
 from app.services.requests import Requests
@@ -114,6 +115,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.started_ms = host.clock.now_ms()
         state.sends = SendGate(host)
         state.heartbeat = Heartbeat()
+        state.connections = Connections()
         state.database = DatabaseWorker(settings.database)
         state.audit = Audit(state.database, host.clock)
         state.topics = Topics(host, state.audit)

@@ -70,7 +70,7 @@ from engine.retention.keeper import Holder, Keeper
 from engine.retention.purge import Purge, PurgedQueue
 from engine.retention.retention import Retention, RetentionStatus
 from engine.schedule.delay import DelayRule
-from engine.schedule.deliver import Deliverer
+from engine.schedule.deliver import Deliverer, LevelWaiting
 from engine.schedule.levels import Levels
 from engine.schedule.timer import TimerRule, due_ms_of
 from engine.schedule.timer_agenda import Agenda, Pending
@@ -150,6 +150,7 @@ __all__ = [
     "LagKeeping",
     "LagPoint",
     "Latency",
+    "LevelWaiting",
     "LockAnswer",
     "Lookup",
     "Member",
@@ -694,6 +695,17 @@ class Broker:
         return self._timers.scheduled(
             topic=topic, from_ms=from_ms, after=after, count_max=count_max
         )
+
+    def scheduled_counts(self, times_ms: Sequence[int]) -> list[int]:
+        """How many of them, of all topics, are due before each of these times; costs next to none.
+
+        The last message that waits is due within a year.
+        """
+        return self._timer_deliverer.counts_before(times_ms)
+
+    def delay_levels(self) -> list[LevelWaiting]:
+        """Each delay level with how many messages wait in it, retries included."""
+        return self._deliverer.levels()
 
     def recall(self, message_id: str) -> TimerAnswer:
         """See to it that a waiting message is never delivered."""

@@ -35,7 +35,10 @@ class SocketDoor:
             limits = SocketLimits(frame_bytes_max=state.settings.request_bytes_max)
             hub = self._hubs[host] = Hub(host, limits)
         await send({"type": "websocket.accept"})
-        await Session(hub, _address(scope), scope).run(receive, send)
+        address = _address(scope)
+        session = Session(hub, address, scope)
+        with state.connections.opened(lambda: session.client, address, host.clock.now_ms()):
+            await session.run(receive, send)
 
 
 def _address(scope: Scope) -> str:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import queries
 from app.db.migrate import ensure_schema
-from app.db.rows import AuditEntry, DatabaseError
+from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 
 BUSY_TIMEOUT_MS = 5000
 SQLITE_PRAGMAS = (
@@ -43,17 +43,16 @@ class Database:
             queries.finish_audit(connection, entry_id, after_json=after_json, result=result)
 
     def list_audit(
-        self, limit: int, before_id: int | None, object_kind: str, object_name: str
+        self, limit: int, before_id: int | None, wanted: AuditFilter
     ) -> list[AuditEntry]:
         """The newest entries; see `queries.list_audit`."""
         with self._transaction() as connection:
-            return queries.list_audit(
-                connection,
-                limit=limit,
-                before_id=before_id,
-                object_kind=object_kind,
-                object_name=object_name,
-            )
+            return queries.list_audit(connection, limit=limit, before_id=before_id, wanted=wanted)
+
+    def tally_audit(self) -> AuditTally:
+        """What the newest entries have in common."""
+        with self._transaction() as connection:
+            return queries.tally_audit(connection)
 
     def close(self) -> None:
         """Close every connection."""

@@ -1,11 +1,14 @@
 """Every statement of the application, each on a connection whose transaction the caller owns."""
 
-from sqlalchemy import Connection, insert, select, update
+from collections import Counter
 
-from app.db.rows import AuditEntry
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+
+from app.db.rows import AuditEntry, AuditFilter, AuditTally
 from app.db.tables import audit
 
 PAGE_MAX = 200
+TALLY_MAX = 100_000
 
 
 def insert_audit(connection: Connection, entry: AuditEntry) -> int:
@@ -38,15 +41,50 @@ def list_audit(
     *,
     limit: int,
     before_id: int | None = None,
-    object_kind: str = "",
-    object_name: str = "",
+    wanted: AuditFilter,
 ) -> list[AuditEntry]:
-    """At most `limit` (and 200) entries, the newest first, older than `before_id`."""
-    statement = select(audit).order_by(audit.c.id.desc()).limit(min(limit, PAGE_MAX))
+    """At most `limit` (and 200) entries that are wanted, the newest first, older than `before_id`."""
+    statement = select(audit).where(*_conditions(wanted)).order_by(audit.c.id.desc())
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)
-    if object_kind:
-        statement = statement.where(audit.c.object_kind == object_kind)
-    if object_name:
-        statement = statement.where(audit.c.object_name == object_name)
-    return [AuditEntry(**row) for row in connection.execute(statement).mappings()]
+    rows = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
+    return [AuditEntry(**row) for row in rows]
+
+
+def tally_audit(connection: Connection) -> AuditTally:
+    """Which actions, kinds and results the newest 100,000 entries have, and how often."""
+    newest = (
+        select(audit.c.action, audit.c.object_kind, audit.c.result)
+        .order_by(audit.c.id.desc())
+        .limit(TALLY_MAX)
+        .subquery()
+    )
+    columns = (newest.c.action, newest.c.object_kind, newest.c.result)
+    statement = select(*columns, func.count()).group_by(*columns)
+    actions, kinds, results = Counter[str](), Counter[str](), Counter[str]()
+    for action, kind, result, count in connection.execute(statement):
+        actions[action] += count
+        kinds[kind] += count
+        results[result] += count
+    return AuditTally(examined=actions.total(), actions=actions, kinds=kinds, results=results)
+
+
+def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
+    """What an entry has to fulfil; parts of names are compared as they are, "%" included."""
+    columns = audit.c
+    same = (
+        (columns.object_kind, wanted.object_kind),
+        (columns.object_name, wanted.object_name),
+        (columns.action, wanted.action),
+        (columns.actor, wanted.actor),
+        (columns.result, wanted.result),
+        (columns.request_id, wanted.request_id),
+    )
+    found = [column == value for column, value in same if value]
+    if wanted.name_part:
+        found.append(columns.object_name.contains(wanted.name_part, autoescape=True))
+    if wanted.from_ms is not None:
+        found.append(columns.at_ms >= wanted.from_ms)
+    if wanted.to_ms is not None:
+        found.append(columns.at_ms < wanted.to_ms)
+    return found

@@ -1,6 +1,7 @@
 """What the database hands out and takes in, and its one error; without SQLAlchemy, which is slow
 to load and not needed to be ready."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -22,3 +23,32 @@ class AuditEntry:
     after_json: str
     result: str
     request_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditFilter:
+    """Which entries are wanted; what is empty or None does not matter.
+
+    `name_part` may stand anywhere in the object's name; `from_ms` is the first moment that counts,
+    `to_ms` the first that does not.
+    """
+
+    object_kind: str = ""
+    object_name: str = ""
+    name_part: str = ""
+    action: str = ""
+    actor: str = ""
+    result: str = ""
+    request_id: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditTally:
+    """What the newest `examined` entries have in common, by field and value."""
+
+    examined: int
+    actions: Mapping[str, int]
+    kinds: Mapping[str, int]
+    results: Mapping[str, int]

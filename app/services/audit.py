@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from app.db.rows import AuditEntry, DatabaseError
+from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.worker import DatabaseWorker
 from engine.clock import Clock
 from engine.errors import Busy, EngineError
@@ -72,11 +72,21 @@ class Audit:
         await self._finish(entry_id, _json(change.after), DONE)
 
     async def entries(
-        self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
+        self, *, limit: int, before_id: int | None = None, wanted: AuditFilter
     ) -> list[AuditEntry]:
-        """The newest entries, at most `limit`, those of one kind or object where asked."""
+        """The newest entries that are wanted, at most `limit`, those before `before_id` if given.
+
+        Raises Busy (`audit_unavailable`).
+        """
         try:
-            return await self._database.run(lambda db: db.list_audit(limit, before_id, kind, name))
+            return await self._database.run(lambda db: db.list_audit(limit, before_id, wanted))
+        except DatabaseError as error:
+            raise _unavailable("the audit trail cannot be read") from error
+
+    async def tally(self) -> AuditTally:
+        """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
+        try:
+            return await self._database.run(lambda db: db.tally_audit())
         except DatabaseError as error:
             raise _unavailable("the audit trail cannot be read") from error
 

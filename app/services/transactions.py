@@ -39,6 +39,10 @@ class LiveProducers:
         """How many connections of a group can be asked."""
         return len(self._asks.get(group, ()))
 
+    def groups(self) -> dict[str, int]:
+        """Every group that can be asked, with its connections."""
+        return {group: len(asks) for group, asks in self._asks.items()}
+
     def ask(self, check: Check) -> bool:
         """Ask the next one in turn who takes it; False where nobody does."""
         asks = self._asks.get(check.producer_group, [])

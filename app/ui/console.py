@@ -15,11 +15,14 @@ from app.ui.assets import Assets
 from app.ui.meter import Meter
 from app.ui.sampler import Sampler
 from app.ui.templating import Templates
+from app.ui.turns import Turns
 from engine.broker import Broker
 
 T = TypeVar("T")
 
 UNNAMED = "kitemq"
+EXPORTS_MAX = 4
+TAILS_MAX = 32
 
 
 class Console:
@@ -35,6 +38,9 @@ class Console:
         self.templates = Templates(self.assets)
         self.meter = Meter(lambda: host.broker.statistics, self.now_ms)
         self.sampler = Sampler(host.broker, self.meter, self.now_ms)
+
+        self.exports = Turns(EXPORTS_MAX, "exports of messages")
+        self.tails = Turns(TAILS_MAX, "live tails")
 
         # One thread: pages queue up behind each other, never before the broker's own work.
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="kitemq-pages")

@@ -64,7 +64,7 @@ class Criteria:
         begin, end = self.from_ms, self.until_ms
         for name, _, low, high in AGES:
             if name == self.age:
-                end = min(end or now_ms, now_ms - low) if low else end
+                end = min(end or now_ms, now_ms - low + 1) if low else end
                 begin = begin if high is None else max(begin, now_ms - high + 1)
         return Criteria(
             self.reason, self.topic, self.tag, self.client, "", begin, end,
@@ -250,7 +250,7 @@ def _time(text: str, field: str) -> int:
 
 def field_text(at_ms: int) -> str:
     """A time as a date field wants it, "" for none."""
-    return _moment(at_ms).replace(" ", "T").removesuffix("TUTC") if at_ms else ""
+    return _moment(at_ms).removesuffix(" UTC").replace(" ", "T") if at_ms else ""
 
 
 def _moment(at_ms: int) -> str:

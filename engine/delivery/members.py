@@ -6,7 +6,7 @@ heartbeats, as pulling consumers do; who only receives takes from every queue an
 Source: reference "rocketmq-semantics", sections 6.3 and 6.4.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from engine.clock import Clock
 from engine.delivery.group import GroupCatalog, GroupConfig, Mode
@@ -196,6 +196,15 @@ class Members(Service):
             for client in sorted(entries)
             if self._is_alive(entries[client])
         ]
+
+    def everyone(self) -> Iterator[tuple[str, Member]]:
+        """The live members of all groups with their group, each read when it is asked for.
+
+        Who comes while somebody walks is left out.
+        """
+        for (group, client), entry in list(self._order.items()):
+            if self._is_alive(entry):
+                yield group, self._shown(client, entry)
 
     def count(self, group: str) -> int:
         """How many members a group has."""

@@ -53,6 +53,14 @@ class LevelPassed(JournalEntry, frozen=True, tag="level_passed"):
         return self.record_end
 
 
+class LevelWaiting(msgspec.Struct, frozen=True):
+    """A delay level, how long it waits, and how many messages wait in it."""
+
+    level: int
+    delay_ms: int
+    count: int
+
+
 class Head(msgspec.Struct):
     """The next message of a level, and when it is due by the steady clock."""
 
@@ -135,6 +143,13 @@ class Deliverer(Service):
     def waiting(self) -> list[int]:
         """How many messages wait, by level from the first on."""
         return [end - offset for offset, end in map(self._span, range(self._levels.count))]
+
+    def levels(self) -> list[LevelWaiting]:
+        """The same with the levels' numbers and waits."""
+        return [
+            LevelWaiting(level, self._levels.delay_ms(level), count)
+            for level, count in enumerate(self.waiting(), 1)
+        ]
 
     def oldest_position(self) -> int | None:
         """Where the oldest message that waits in any level lies; None when none does."""

@@ -7,6 +7,8 @@ second or over the whole year; nothing is ever scanned or spread out.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 BLOCK_COUNT_MAX = 1024
@@ -98,6 +100,16 @@ class Agenda:
             end = at + count_max - len(found)
             found += map(Pending, dues[at:end], offsets[at:end])
             block += 1
+        return found
+
+    def counts_before(self, times_ms: Sequence[int]) -> list[int]:
+        """How many are due before each of these times."""
+        before = list(accumulate(map(len, self._dues), initial=0))
+        found: list[int] = []
+        for time_ms in times_ms:
+            block = max(0, bisect_right(self._firsts, Pending(time_ms, -1)) - 1)
+            dues = self._dues[block] if self._dues else ()
+            found.append(before[block] + bisect_left(dues, time_ms))
         return found
 
     def _split(self, block: int) -> None:

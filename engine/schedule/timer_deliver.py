@@ -120,6 +120,11 @@ class TimerDeliverer(Service):
         """What is due after `place`, in order of time."""
         return self._agenda.after(place, count_max)
 
+    def counts_before(self, times_ms: Sequence[int]) -> list[int]:
+        """How many are due before each of these times of the machine's calendar."""
+        ahead_ms = self._calendar.now_ms() - self._clock.now_ms()
+        return self._agenda.counts_before([time_ms + ahead_ms for time_ms in times_ms])
+
     def due_ms(self, pending: Pending) -> int:
         """When it is due by the calendar that it was sent by."""
         return self._calendar.due_ms(pending)

@@ -263,6 +263,10 @@ class Statistics(Service):
         """Messages accepted per second over the last minute; stays for ten seconds."""
         return _minute(self._books.topics.find(name), Metric.MESSAGES_IN, self._settled_ms())
 
+    def topic_bytes_rate(self, name: str) -> float:
+        """Bytes of records accepted per second over the last minute; stays for ten seconds."""
+        return _minute(self._books.topics.find(name), Metric.BYTES_IN, self._settled_ms())
+
     def group_rate(self, name: str) -> float:
         """Messages acknowledged per second over the last minute; stays for ten seconds."""
         return _minute(self._books.groups.find(name), Metric.ACKED, self._settled_ms())

@@ -8,7 +8,7 @@ one decision is about all of them, and one at most is delivered.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.errors import Busy, Conflict, MessageNotFound
+from engine.errors import Conflict, MessageNotFound
 from engine.message import PGROUP, REAL_TOPIC, StoredMessage
 from engine.store.encode import position_of_id
 from engine.store.store import Store
@@ -19,7 +19,6 @@ from engine.txn.journal import GIVEN_UP, HALVES
 
 RECORDS_MAX = 64
 READ_BYTES_MAX = 1024 * 1024
-FLUSH_WAIT_S = 0.5
 
 
 class Identity(NamedTuple):
@@ -55,20 +54,17 @@ class Found(NamedTuple):
 
 
 class Records:
-    """Reads what the log and the board know; remembers what is not readable yet."""
+    """Reads what the log and the board know, also what waits for a flush before others see it."""
 
     def __init__(self, store: Store, board: Board) -> None:
         self._store = store
         self._board = board
-        # Committed, given up or resumed, but not readable before a flush; oldest first.
-        self._unseen: dict[Identity, Delivered] = {}
 
     def find(self, name: str, group: str = "") -> Found:
         """The transaction of this id, of this producer group if one is given.
 
         Raises MessageNotFound where there is none; Conflict where the id names several, which the
-        offset ids of their half messages tell apart; Busy while it is being moved and that waits
-        for a flush.
+        offset ids of their half messages tell apart.
         """
         named = self._named(name)
         message_id = name if named is None else named.message_id
@@ -107,23 +103,11 @@ class Records:
         ]
         done = [each for each in found if each not in pending and each not in given_up]
         delivered = self._delivered(identity) if done or len(found) > 1 else None
-        is_open = pending or given_up or delivered is not None
-        if not is_open and self._find_unseen(identity) is not None:
-            raise Busy(
-                f"the transaction {identity.message_id!r} is being given up, or resumed",
-                retry_after_s=FLUSH_WAIT_S,
-            )
         return Found(identity, pending, given_up, done, delivered)
-
-    def moved(self, identity: Identity, place: Delivered) -> None:
-        """A transaction's record was just written, wherever; it may not be readable yet."""
-        self._unseen.pop(identity, None)
-        if not self._is_readable(place):
-            self._unseen[identity] = place
 
     def is_readable(self, delivered: Delivered) -> bool:
         """Whether consumers can have it already."""
-        return self._is_readable(delivered)
+        return delivered.offset < self._store.bounds(delivered.topic, delivered.queue)[1]
 
     def read_halves(self, kind: int, offsets: Sequence[int]) -> dict[int, StoredMessage | None]:
         """Records by offset, as many as 1 MiB holds and at least one; None for a damaged one.
@@ -166,30 +150,17 @@ class Records:
 
     def _delivered(self, identity: Identity) -> Delivered | None:
         """The committed message, which is known by the transaction bits of its system flag."""
-        unseen = self._find_unseen(identity)
-        if unseen is not None and unseen.topic == identity.topic:
-            return unseen
         for each in self._with_id(identity.topic, identity.message_id):
             is_committed = each.sys_flag & TRANSACTION_BITS == COMMIT_BIT
             if is_committed and each.properties.get(PGROUP, "") == identity.group:
-                return Delivered(each.topic, each.queue, each.offset)
+                delivered = Delivered(each.topic, each.queue, each.offset)
+                is_flushed = self.is_readable(delivered)
+                end = each.position + each.size_bytes
+                return delivered if is_flushed else delivered._replace(flush_position=end)
         return None
-
-    def _find_unseen(self, identity: Identity) -> Delivered | None:
-        """The newest record of a transaction while it cannot be read."""
-        while self._unseen:
-            oldest = next(iter(self._unseen))
-            if not self._is_readable(self._unseen[oldest]):
-                break
-            del self._unseen[oldest]
-        place = self._unseen.get(identity)
-        return None if place is None or self._is_readable(place) else place
 
     def _is_pending(self, stored: StoredMessage) -> bool:
         return stored.topic == HALF_TOPIC and not self._board.is_finished(HALVES, stored.offset)
-
-    def _is_readable(self, delivered: Delivered) -> bool:
-        return delivered.offset < self._store.bounds(delivered.topic, delivered.queue)[1]
 
     def _read(self, position: int) -> StoredMessage | None:
         try:

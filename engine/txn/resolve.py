@@ -89,7 +89,6 @@ class Resolver:
         delivered = Delivered(real.topic, real.queue, sent.offsets[0], sent.flush_position)
         if self._records.is_readable(delivered):
             delivered = delivered._replace(flush_position=0)
-        self._records.moved(found.identity, delivered)
         if self._events.is_heard:
             self._events.emit(Committed(*self._about(first), offset=delivered.offset, by=by.value))
         return delivered
@@ -130,8 +129,6 @@ class Resolver:
             for half in halves
         ]
         self._board.finish(halves=offsets, record_end=sent.flush_position)
-        for half, offset in zip(halves, sent.offsets, strict=False):  # the last is the op record's
-            self._records.moved(identity_of(half), Delivered(GIVEN_UP_TOPIC, QUEUE, offset))
         log.warning(
             "%d transactions got no answer, the first is %s of %s",
             len(events),
@@ -155,7 +152,6 @@ class Resolver:
         half.properties[SOURCE] = source_text(found.given_up)
         sent = self._put([half])
         self._finish(found.given_up, sent.flush_position)
-        self._records.moved(found.identity, Delivered(HALF_TOPIC, QUEUE, sent.offsets[0]))
         if self._events.is_heard:
             self._events.emit(CheckResumed(*self._about(found.given_up[0])))
 

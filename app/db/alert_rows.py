@@ -1,0 +1,104 @@
+"""What the database keeps of alerts: rules, where each stands, what changed, whom it was told."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleRow:
+    """A rule as a person wrote it; what its fields mean is `services/alerts/rules.py`'s."""
+
+    id: int = 0
+    name: str
+    kind: str
+    group_pattern: str = "*"
+    topic_pattern: str = "*"
+    threshold: int = 0
+    window_s: int = 0
+    for_s: int = 0
+    severity: str = "warning"
+    is_enabled: bool = True
+    created_ms: int = 0
+    changed_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateRow:
+    """Where a rule stands for one subject, unless that is "ok".
+
+    `event_id` is that of the transition which led here; `is_told` says whether the webhooks were
+    given it.
+    """
+
+    rule_id: int
+    subject: str
+    state: str
+    since_ms: int
+    value: int | None
+    detail: str
+    event_id: str
+    is_told: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransitionRow:
+    """One change of state."""
+
+    id: int = 0
+    event_id: str
+    at_ms: int
+    rule_id: int
+    rule_name: str
+    severity: str
+    subject: str
+    before: str
+    after: str
+    value: int | None
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryRow:
+    """One event for one address: `result` is waiting, delivered, failed or dropped."""
+
+    id: int = 0
+    event_id: str
+    event: str
+    url: str
+    rule_name: str
+    subject: str
+    body_json: str
+    result: str
+    attempts: int = 0
+    status: int | None = None
+    error: str = ""
+    at_ms: int
+    last_ms: int | None = None
+    next_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SilenceRow:
+    """Nothing is told of a rule (0: of any), or of one of its subjects, until a time."""
+
+    id: int = 0
+    rule_id: int
+    subject: str
+    until_ms: int
+    note: str
+    actor: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class StateChanges:
+    """What one evaluation changes; it is written all or not at all."""
+
+    states: tuple[StateRow, ...] = ()
+    # Rule and subject of states that are "ok" again.
+    ended: tuple[tuple[int, str], ...] = ()
+    transitions: tuple[TransitionRow, ...] = ()
+    deliveries: tuple[DeliveryRow, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.states or self.ended or self.transitions or self.deliveries)

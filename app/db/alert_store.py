@@ -1,0 +1,196 @@
+"""Every statement about alerts, each call one transaction."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from app.db.alert_rows import (
+    DeliveryRow,
+    RuleRow,
+    SilenceRow,
+    StateChanges,
+    StateRow,
+    TransitionRow,
+)
+from app.db.tables import (
+    alert_deliveries,
+    alert_rules,
+    alert_silences,
+    alert_states,
+    alert_transitions,
+)
+
+HISTORY_MAX = 10_000  # transitions, and deliveries, that are kept
+WAITING_MAX = 1_000  # deliveries that wait for one address
+WAITING = "waiting"
+DROPPED = "dropped"
+PAGE_MAX = 200
+
+Transaction = Callable[[], AbstractContextManager[Connection]]
+
+
+class AlertStore:
+    """Part of an open database; every method raises DatabaseError."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    # -- rules ------------------------------------------------------------------------------------
+
+    def rules(self) -> list[RuleRow]:
+        """All rules by name."""
+        with self._transaction() as connection:
+            found = connection.execute(select(alert_rules).order_by(alert_rules.c.name))
+            return [RuleRow(**row) for row in found.mappings()]
+
+    def insert_rule(self, rule: RuleRow) -> RuleRow:
+        """Keep a new rule; the same with its id."""
+        with self._transaction() as connection:
+            return replace(rule, id=_insert(connection, alert_rules, rule))
+
+    def update_rule(self, rule: RuleRow) -> None:
+        """Write a rule as it is now."""
+        values = _values(rule)
+        with self._transaction() as connection:
+            connection.execute(
+                update(alert_rules).where(alert_rules.c.id == rule.id).values(**values)
+            )
+
+    def delete_rule(self, rule_id: int, changes: StateChanges) -> None:
+        """Take a rule away with its silences; `changes` end its states."""
+        with self._transaction() as connection:
+            _apply(connection, changes)
+            for table in (alert_states, alert_silences):
+                connection.execute(delete(table).where(table.c.rule_id == rule_id))
+            connection.execute(delete(alert_rules).where(alert_rules.c.id == rule_id))
+
+    # -- states -----------------------------------------------------------------------------------
+
+    def states(self) -> list[StateRow]:
+        """Every state but "ok"."""
+        with self._transaction() as connection:
+            return [StateRow(**row) for row in connection.execute(select(alert_states)).mappings()]
+
+    def apply(self, changes: StateChanges) -> None:
+        """Write what an evaluation changed."""
+        with self._transaction() as connection:
+            _apply(connection, changes)
+
+    def transitions(self, limit: int) -> list[TransitionRow]:
+        """The newest changes of state, at most 200."""
+        table = alert_transitions
+        statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
+        with self._transaction() as connection:
+            return [TransitionRow(**row) for row in connection.execute(statement).mappings()]
+
+    # -- deliveries -------------------------------------------------------------------------------
+
+    def deliveries(self, limit: int, before_id: int | None = None) -> list[DeliveryRow]:
+        """The newest deliveries, at most 200, older than `before_id`."""
+        table = alert_deliveries
+        statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
+        if before_id is not None:
+            statement = statement.where(table.c.id < before_id)
+        with self._transaction() as connection:
+            return [DeliveryRow(**row) for row in connection.execute(statement).mappings()]
+
+    def next_waiting(self, url: str) -> DeliveryRow | None:
+        """The oldest delivery that waits for an address."""
+        table = alert_deliveries
+        statement = (
+            select(table)
+            .where(table.c.url == url, table.c.result == WAITING)
+            .order_by(table.c.id)
+            .limit(1)
+        )
+        with self._transaction() as connection:
+            row = connection.execute(statement).mappings().first()
+            return DeliveryRow(**row) if row is not None else None
+
+    def settle(self, delivery: DeliveryRow) -> None:
+        """Write what became of an attempt."""
+        with self._transaction() as connection:
+            connection.execute(
+                update(alert_deliveries)
+                .where(alert_deliveries.c.id == delivery.id)
+                .values(**_values(delivery))
+            )
+
+    def abandon(self, urls: tuple[str, ...], result: str, error: str) -> None:
+        """End what waits for addresses other than these."""
+        table = alert_deliveries
+        with self._transaction() as connection:
+            connection.execute(
+                update(table)
+                .where(table.c.result == WAITING, table.c.url.not_in(urls))
+                .values(result=result, error=error)
+            )
+
+    # -- silences ---------------------------------------------------------------------------------
+
+    def silences(self, now_ms: int) -> list[SilenceRow]:
+        """Those that are in force; the others are taken away."""
+        table = alert_silences
+        with self._transaction() as connection:
+            connection.execute(delete(table).where(table.c.until_ms <= now_ms))
+            found = connection.execute(select(table).order_by(table.c.until_ms))
+            return [SilenceRow(**row) for row in found.mappings()]
+
+    def insert_silence(self, silence: SilenceRow) -> SilenceRow:
+        """Keep a new silence; the same with its id."""
+        with self._transaction() as connection:
+            return replace(silence, id=_insert(connection, alert_silences, silence))
+
+    def delete_silence(self, silence_id: int) -> None:
+        """End a silence."""
+        with self._transaction() as connection:
+            connection.execute(delete(alert_silences).where(alert_silences.c.id == silence_id))
+
+
+def _apply(connection: Connection, changes: StateChanges) -> None:
+    states = alert_states
+    for rule_id, subject in [*changes.ended, *((s.rule_id, s.subject) for s in changes.states)]:
+        connection.execute(
+            delete(states).where(states.c.rule_id == rule_id, states.c.subject == subject)
+        )
+    for state in changes.states:
+        connection.execute(insert(states).values(**asdict(state)))
+    for transition in changes.transitions:
+        _insert(connection, alert_transitions, transition)
+    for delivery in changes.deliveries:
+        _insert(connection, alert_deliveries, _bounded(connection, delivery))
+    if changes.transitions:
+        _trim(connection, alert_transitions)
+    if changes.deliveries:
+        _trim(connection, alert_deliveries)
+
+
+def _bounded(connection: Connection, delivery: DeliveryRow) -> DeliveryRow:
+    """The delivery, dropped at once where too many wait for its address."""
+    table = alert_deliveries
+    waiting = connection.execute(
+        select(func.count()).where(table.c.url == delivery.url, table.c.result == WAITING)
+    ).scalar_one()
+    if waiting < WAITING_MAX:
+        return delivery
+    return replace(delivery, result=DROPPED, error=f"{WAITING_MAX} deliveries waited already")
+
+
+def _trim(connection: Connection, table: Table[Any]) -> None:
+    newest = connection.execute(select(func.max(table.c.id))).scalar_one()
+    connection.execute(delete(table).where(table.c.id <= newest - HISTORY_MAX))
+
+
+def _insert(connection: Connection, table: Table[Any], row: Any) -> int:
+    key = connection.execute(insert(table).values(**_values(row))).inserted_primary_key
+    assert key is not None, "the database numbers every row"
+    return int(key[0])
+
+
+def _values(row: Any) -> dict[str, Any]:
+    values = asdict(row)
+    del values["id"]
+    return values

@@ -1,0 +1,253 @@
+"""Following topics as messages are stored, for people who watch; no group, no hand-out.
+
+A tail remembers an offset for every queue. `mark` is all of them as a text: who comes back with it
+goes on exactly there, so that nothing is missed and nothing comes twice. It reads at most
+COUNT_MAX messages and works for some milliseconds at a stretch; who falls behind by more than
+BEHIND_MAX messages is taken forward, and told how many were passed over.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from engine.broker import Broker, Parked, PullResult, PullStatus
+from engine.errors import Invalid
+from engine.message import StoredMessage
+
+TOPICS_MAX = 8
+QUEUES_MAX = 128
+COUNT_MAX = 400
+PULL_MAX = 160
+READ_S = 0.008
+READ_BYTES_MAX = 1024 * 1024
+BEHIND_MAX = 20_000
+KEPT_WHEN_BEHIND = 2_000
+MARK_CHARS_MAX = 8_000
+
+Queue = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Messages in the order of storing, and what there was besides.
+
+    `looked` messages were looked at, `skipped` passed over as the reader was too far behind,
+    `gone` taken by retention or a purge before they were read. `mark` stands after all of it.
+    """
+
+    messages: list[StoredMessage]
+    looked: int
+    skipped: int
+    gone: int
+    is_behind: bool
+    mark: str
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self.messages or self.skipped or self.gone)
+
+
+@dataclass
+class _Read:
+    """What came of one queue; `is_more`: there is more of it at once."""
+
+    messages: list[StoredMessage] = field(default_factory=list)
+    begin: int = 0
+    following: int = 0
+    end: int = 0
+    gone: int = 0
+    is_more: bool = False
+
+
+class _Places:
+    """Waits on several queues as one."""
+
+    def __init__(self) -> None:
+        self.parked: list[Parked] = []
+
+    def cancel(self) -> None:
+        for parked in self.parked:
+            parked.cancel()
+
+
+class Tail:
+    """A reader of up to TOPICS_MAX topics, from now on or from a mark."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        topics: Sequence[str],
+        filter: str = "*",
+        *,
+        mark: str = "",
+        lookback: int = 0,
+    ) -> None:
+        """Begin at `mark`, or `lookback` messages before the end of every queue.
+
+        Raises TopicNotFound, Forbidden (closed for reading), Invalid (filter, mark, too many).
+        """
+        self._broker = broker
+        self._topics = list(dict.fromkeys(topics))
+        self._filter = filter
+        if not 1 <= len(self._topics) <= TOPICS_MAX:
+            raise Invalid(
+                f"{len(self._topics)} topics to follow",
+                field="topic",
+                remedy=f"name 1 to {TOPICS_MAX} of them",
+            )
+        known = _parse_mark(mark, self._topics)
+        self._offsets: dict[Queue, int] = {}
+        for topic in self._topics:
+            for stats in broker.topic_stats(topic).queues[: broker.topic(topic).read_queues]:
+                begin = max(stats.min_offset, stats.max_offset - lookback)
+                # A queue that the mark does not know was added after it was made.
+                new = stats.min_offset if known else begin
+                self._offsets[(topic, stats.queue)] = known.get((topic, stats.queue), new)
+        if len(self._offsets) > QUEUES_MAX:
+            raise Invalid(
+                f"these topics have {len(self._offsets)} queues, a tail follows {QUEUES_MAX}",
+                field="topic",
+                remedy="follow fewer topics",
+            )
+        for topic in self._topics:
+            broker.pull(topic, 0, 0, count_max=1, filter=filter)
+        self._first = 0
+
+    @property
+    def queue_count(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def mark(self) -> str:
+        """Where it stands."""
+        numbers = {topic: number for number, topic in enumerate(self._topics)}
+        return ".".join(
+            f"{numbers[topic]}-{queue}-{offset}"
+            for (topic, queue), offset in self._offsets.items()
+        )
+
+    def read(self) -> Batch:
+        """What came since, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
+        self._find_queues()
+        until_s = time.perf_counter() + READ_S
+        share = max(4, COUNT_MAX // len(self._offsets))
+        reads: dict[Queue, _Read] = {}
+        for queue in self._turned():
+            is_late = time.perf_counter() >= until_s
+            reads[queue] = self._read(queue, 1 if is_late else share, until_s)
+        looked = sum(read.following - read.begin - read.gone for read in reads.values())
+        messages = self._in_order(reads)
+        skipped = self._catch_up(reads)
+        return Batch(
+            messages=messages,
+            looked=looked,
+            skipped=skipped,
+            gone=sum(read.gone for read in reads.values()),
+            is_behind=any(self._offsets[queue] < read.end for queue, read in reads.items()),
+            mark=self.mark,
+        )
+
+    def park(self, wake: Callable[[], None]) -> _Places:
+        """Call `wake`, perhaps more than once, when there may be something to read; Busy."""
+        places = _Places()
+        try:
+            for (topic, queue), offset in self._offsets.items():
+                places.parked.append(
+                    self._broker.park_pull(topic, queue, offset, self._filter, wake)
+                )
+        except Exception:
+            places.cancel()
+            raise
+        return places
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _find_queues(self) -> None:
+        """Topics may get more queues while they are followed, or fewer."""
+        for topic in self._topics:
+            count = self._broker.topic(topic).read_queues
+            for queue in range(count):
+                if len(self._offsets) < QUEUES_MAX:
+                    self._offsets.setdefault((topic, queue), 0)
+            for queue in [q for name, q in self._offsets if name == topic and q >= count]:
+                del self._offsets[(topic, queue)]
+
+    def _turned(self) -> list[Queue]:
+        """All queues, each time beginning with another one: no busy queue starves the others."""
+        queues = list(self._offsets)
+        self._first = (self._first + 1) % len(queues)
+        return queues[self._first :] + queues[: self._first]
+
+    def _read(self, queue: Queue, count_max: int, until_s: float) -> _Read:
+        """Read one queue, at least one pull of it."""
+        offset = self._offsets[queue]
+        read = _Read(begin=offset, following=offset)
+        room = READ_BYTES_MAX // len(self._offsets) + 1
+        while True:
+            want = min(PULL_MAX, count_max - len(read.messages))
+            result = self._broker.pull(
+                *queue, read.following, count_max=want, bytes_max=room, filter=self._filter
+            )
+            read.end = result.max_offset
+            self._take(read, result)
+            room -= sum(message.size_bytes for message in result.messages)
+            read.is_more = read.following < read.end
+            is_full = len(read.messages) >= count_max or room <= 0
+            if not read.is_more or is_full or time.perf_counter() >= until_s:
+                return read
+
+    def _take(self, read: _Read, result: PullResult) -> None:
+        if result.status is PullStatus.OFFSET_TOO_SMALL:
+            read.gone += result.next_offset - read.following
+            read.following = result.next_offset
+        elif result.status is PullStatus.OFFSET_OVERFLOW_BADLY or not result.max_offset:
+            # The topic was deleted and made anew: it begins at its beginning.
+            read.begin = read.following = result.min_offset
+        else:
+            read.messages += result.messages
+            read.following = result.next_offset
+
+    def _in_order(self, reads: dict[Queue, _Read]) -> list[StoredMessage]:
+        """What was read, by position; what lies behind something unread waits for the next time."""
+        lasts = [read.messages[-1].position for read in reads.values() if _is_cut(read)]
+        until = min(lasts, default=None)
+        taken: list[StoredMessage] = []
+        for queue, read in reads.items():
+            chosen = [m for m in read.messages if until is None or m.position <= until]
+            taken += chosen
+            is_held_back = len(chosen) < len(read.messages)
+            following = read.messages[len(chosen)].offset if is_held_back else read.following
+            self._offsets[queue] = following
+        taken.sort(key=lambda message: message.position)
+        return taken
+
+    def _catch_up(self, reads: dict[Queue, _Read]) -> int:
+        """Go forward where too much is unread; how many messages that passes over."""
+        unread = sum(read.end - self._offsets[queue] for queue, read in reads.items())
+        if unread <= BEHIND_MAX:
+            return 0
+        kept = max(1, KEPT_WHEN_BEHIND // len(reads))
+        skipped = 0
+        for queue, read in reads.items():
+            offset = max(self._offsets[queue], read.end - kept)
+            skipped += offset - self._offsets[queue]
+            self._offsets[queue] = offset
+        return skipped
+
+
+def _is_cut(read: _Read) -> bool:
+    return read.is_more and bool(read.messages)
+
+
+def _parse_mark(text: str, topics: Sequence[str]) -> dict[Queue, int]:
+    """The offsets in a mark; Invalid for what is none."""
+    if not text:
+        return {}
+    try:
+        parts = [tuple(map(int, item.split("-"))) for item in text[:MARK_CHARS_MAX].split(".")]
+        known = {(topics[number], queue): offset for number, queue, offset in parts}
+    except (ValueError, IndexError):
+        known = {("", -1): -1}
+    if any(queue < 0 or not 0 <= offset < 1 << 62 for (_, queue), offset in known.items()):
+        raise Invalid("that is no mark of a tail", field="from", remedy="begin at the newest")
+    return known

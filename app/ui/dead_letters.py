@@ -1,0 +1,296 @@
+"""Dead letters: which groups have some, and those of one group by reason, topic, tag, client, age.
+
+Lists count over everything that `dead_index` keeps in mind, and say so where that is not all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui import dead_filter, dead_index, pages, tables
+from app.ui.console import Console, search_of
+from app.ui.dead_filter import Criteria, Facet, Selection
+from app.ui.dead_index import Known
+from app.ui.kinds import DEAD_LETTER_PREFIX
+from app.ui.pause import Pause
+from app.ui.tables import Cut, Query
+from engine.broker import DeadLetter, ReplayJob
+from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
+
+SORTS = ("dead", "group", "newest")
+TALLIED_MAX = 200
+REASONS_MAX = 3
+BUDGET_S = 0.4
+FOUND_MAX = 1000
+JOBS_MAX = 5
+LINE_CHARS_MAX = 200
+
+
+@dataclass(frozen=True)
+class DeadGroup:
+    """A group's line; what it says of reasons is counted over the newest `examined`."""
+
+    group: str
+    is_gone: bool
+    count: int
+    oldest_ms: int | None
+    newest_ms: int | None
+    examined: int
+    reasons: list[tuple[str, int]]
+    reasons_left: int
+    redriven: int
+    returned: int
+
+
+@dataclass(frozen=True)
+class DeadGroups:
+    """The context of `dlq.html`; `total` is over all groups."""
+
+    cut: Cut[DeadGroup]
+    query: Query
+    total: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class DeadLine:
+    """A dead letter in the list; `error` is the first line of what its consumer said."""
+
+    offset: int
+    died_ms: int
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    origin_topic: str
+    failures: int
+    reason: str
+    error: str
+    client: str
+    redriven_by: list[str]
+    returned_from: str
+    times: int
+
+
+@dataclass(frozen=True)
+class DeadPage:
+    """The context of `dlq_group.html`: counted over the newest `examined` of `total`."""
+
+    group: str
+    is_gone: bool
+    total: int
+    examined: int
+    unreadable: int
+    returned: int
+    redriven: int
+    tallied: int
+    criteria: Criteria
+    criteria_query: Mapping[str, str]
+    from_text: str
+    until_text: str
+    facets: list[Facet]
+    cut: Cut[DeadLine]
+    note: str
+    jobs: list[ReplayJob]
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of a group's dead letters, and which of them meet the criteria."""
+
+    known: Known
+    selection: Selection
+    note: str
+
+
+async def show(request: Request) -> Response:
+    """GET /dlq"""
+    console = pages.console_of(request)
+    query = tables.parse_query(request.query_params, SORTS, "-newest")
+    found = await _counts(console)
+    context = await _groups(console, query, found)
+    return await pages.respond(
+        request, "dlq.html", context, title="Dead letters", section="dlq", is_live=True
+    )
+
+
+async def _counts(console: Console) -> list[tuple[str, int, int | None]]:
+    """Every group that has dead letters: how many, and when the last came."""
+    broker = console.broker
+    found: list[tuple[str, int, int | None]] = []
+    pause = Pause()
+    for topic in broker.topics(system=True):
+        if not topic.name.startswith(DEAD_LETTER_PREFIX):
+            continue
+        stats = broker.topic_stats(topic.name)
+        if stats.messages:
+            newest = max((q.last_stored_ms or 0 for q in stats.queues), default=0)
+            group = topic.name.removeprefix(DEAD_LETTER_PREFIX)
+            found.append((group, stats.messages, newest or None))
+        await pause.when_due()
+    return found
+
+
+async def _groups(
+    console: Console, query: Query, found: list[tuple[str, int, int | None]]
+) -> DeadGroups:
+    words = query.text.lower().split()
+    chosen = [one for one in found if all(word in one[0].lower() for word in words)]
+    place = {"dead": 1, "group": 0, "newest": 2}[query.sort]
+    tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
+    page = tables.cut(chosen, query)
+    rows: list[DeadGroup] = []
+    pause = Pause()
+    for group, count, newest_ms in page.rows:
+        rows.append(_group(console, group, count, newest_ms))
+        await pause.when_due()
+    return DeadGroups(
+        cut=Cut(rows, page.total, page.first, page.last, page.page, page.pages, page.size),
+        query=query,
+        total=sum(count for _, count, _ in found),
+        groups=len(found),
+    )
+
+
+def _group(console: Console, group: str, count: int, newest_ms: int | None) -> DeadGroup:
+    broker = console.broker
+    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX)
+    reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    return DeadGroup(
+        group=group,
+        is_gone=not has_group(console, group),
+        count=count,
+        oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
+        newest_ms=newest_ms,
+        examined=tally.examined,
+        reasons=reasons[:REASONS_MAX],
+        reasons_left=len(reasons[REASONS_MAX:]),
+        redriven=tally.redriven,
+        returned=tally.returned,
+    )
+
+
+def has_group(console: Console, group: str) -> bool:
+    """Whether the group still is: its dead letters outlive it."""
+    try:
+        console.broker.group(group)
+    except NotFound:
+        return False
+    return True
+
+
+async def detail(request: Request) -> Response:
+    """GET /dlq/{group}"""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    criteria = criteria_of(request)
+    now_ms = console.now_ms()
+    view = await view_of(request, group, criteria, now_ms, BUDGET_S)
+    query = tables.parse_query(request.query_params, ("newest",), "-newest")
+    cut = tables.cut(view.selection.offsets, query)
+    lines = await _lines(console, group, list(cut.rows))
+    tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
+    source = DEAD_LETTER_PREFIX + group
+    context = DeadPage(
+        group=group,
+        is_gone=not has_group(console, group),
+        total=view.known.total,
+        examined=view.known.examined,
+        unreadable=view.known.unreadable,
+        returned=view.selection.returned,
+        redriven=tally.redriven,
+        tallied=tally.examined,
+        criteria=criteria,
+        criteria_query=criteria.query(),
+        from_text=dead_filter.field_text(criteria.from_ms),
+        until_text=dead_filter.field_text(criteria.until_ms),
+        facets=view.selection.facets,
+        cut=Cut(lines, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size),
+        note=view.note,
+        jobs=console.broker.replays.list(source=source, count_max=JOBS_MAX),
+    )
+    title = f"Dead letters of {group}"
+    return await pages.respond(
+        request, "dlq_group.html", context, title=title, section="dlq", is_live=True
+    )
+
+
+def criteria_of(request: Request) -> Criteria:
+    """The criteria in an address; ticked ones come as `offset` each, or together."""
+    values = dict(request.query_params)
+    ticked = request.query_params.getlist("offset")
+    if ticked:
+        values["offsets"] = ",".join([*ticked, values.get("offsets", "")])
+    return dead_filter.parse(values)
+
+
+async def view_of(
+    request: Request, group: str, criteria: Criteria, now_ms: int, budget_s: float
+) -> View:
+    """Which dead letters meet the criteria, after about `budget_s` of reading; GroupNotFound."""
+    console = pages.console_of(request)
+    known = await console.dead_index.known(group, budget_s)
+    found, note = await _found(request, group, criteria) if known.total else (None, "")
+    selection = await console.render(
+        lambda: dead_filter.select(known.rows, criteria, now_ms, found)
+    )
+    return View(known, selection, note)
+
+
+async def _found(
+    request: Request, group: str, criteria: Criteria
+) -> tuple[set[int] | None, str]:
+    """The offsets that an id, a key or a tick names; None where none is asked for."""
+    topic = DEAD_LETTER_PREFIX + group
+    found: set[int] | None = set(criteria.offsets) if criteria.offsets else None
+    note = ""
+    if criteria.id:
+        records = await search_of(request).by_id(criteria.id)
+        here = {record.offset for record in records if record.topic == topic}
+        found = here if found is None else found & here
+    if criteria.key:
+        try:
+            keyed = await search_of(request).by_key(topic, criteria.key, count_max=FOUND_MAX)
+        except TopicNotFound:  # deleted meanwhile
+            keyed = []
+        if len(keyed) >= FOUND_MAX:
+            note = f"Only the newest {FOUND_MAX:,} with this key were looked at."
+        here = {record.offset for record in keyed}
+        found = here if found is None else found & here
+    return found, note
+
+
+async def _lines(console: Console, group: str, offsets: list[int]) -> list[DeadLine]:
+    """The rows of a page, those that can still be read."""
+    lines: list[DeadLine] = []
+    pause = Pause()
+    for offset in offsets:
+        try:
+            lines.append(line_of(console.broker.dead_letters.get(group, offset)))
+        except (MessageNotFound, GroupNotFound):  # retention took it since it was counted
+            continue
+        await pause.when_due()
+    return lines
+
+
+def line_of(letter: DeadLetter) -> DeadLine:
+    """A dead letter as one line."""
+    first, _, more = letter.error.strip().partition("\n")
+    is_cut = bool(more.strip()) or len(first) > LINE_CHARS_MAX
+    message = letter.message
+    return DeadLine(
+        offset=message.offset,
+        died_ms=message.stored_ms,
+        message_id=message.message_id,
+        tag=message.tag,
+        keys=message.keys,
+        origin_topic=letter.origin_topic,
+        failures=letter.failures,
+        reason=letter.reason,
+        error=first[:LINE_CHARS_MAX].rstrip() + (" …" if is_cut else ""),
+        client=letter.client,
+        redriven_by=letter.redriven_by,
+        returned_from=letter.returned_from,
+        times=letter.times,
+    )

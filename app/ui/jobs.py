@@ -1,0 +1,312 @@
+"""Replay jobs: what was chosen, what a dry run found, how far it is, what became of each message."""
+
+import asyncio
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.services.audit import Actor, actor_at
+from app.services.replays import Replays
+from app.ui import forms, pages
+from app.ui.console import client_of, search_of
+from app.ui.forms import Form
+from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from app.ui.message import address
+from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo
+from engine.errors import Conflict, Invalid, MessageNotFound
+from engine.message import REDRIVEN_JOB
+
+PAGE_SIZE = 50
+TEXT_MAX = 300
+RATE_MAX = 1_000_000
+PATIENCE_S = 0.5
+# What is said of an outcome: in the table, and its tone.
+OUTCOMES = {
+    "sent": ("sent", "ok"),
+    "eligible": ("can be sent", "ok"),
+    "filtered": ("not chosen: the conditions leave it out", ""),
+    "sent_before": ("not chosen: sent by another job already", ""),
+    "expired": ("expired: the record is no longer kept", "bad"),
+    "unreadable": ("unreadable: the record is damaged", "bad"),
+    "no_origin": ("the record does not say where it came from", "bad"),
+    "topic_gone": ("the topic it would go to is gone", "bad"),
+    "group_gone": ("the group it would go to is gone", "bad"),
+    "not_writable": ("the topic is not open for writing", "bad"),
+    "refused": ("the topic refuses it", "bad"),
+    "pending": ("not looked at yet", ""),
+    "stopped": ("never looked at: the job was stopped", "warn"),
+}
+STATES = tuple(state.value for state in ReplayState)
+ACTIONS = ("begin", "pause", "resume", "stop")
+DONE = {"begin": "begun", "pause": "paused", "resume": "resumed", "stop": "stopped"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as pages show it; `group` where its source are a group's dead letters."""
+
+    job: ReplayJob
+    group: str
+    good: int
+    bad: int
+    left_out: int
+    share: float
+    is_over: bool
+
+    @property
+    def word(self) -> str:
+        """Where it stands, in two words at most."""
+        if self.job.state is ReplayState.FINISHED and self.job.dry_run:
+            return "dry run"
+        return "dry run" if self.job.dry_run and not self.is_over else self.job.state.value
+
+    @property
+    def tone(self) -> str:
+        state = self.job.state
+        if state is ReplayState.FINISHED and not self.job.dry_run:
+            return "warn" if self.bad or not self.good else "ok"
+        return "warn" if state is not ReplayState.RUNNING and not self.job.dry_run else ""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The context of `jobs.html`; the newest first."""
+
+    jobs: list[Job]
+    state: str
+    source: str
+    next_cursor: str
+    is_first: bool
+    states: tuple[str, ...] = STATES
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many messages ended one way."""
+
+    outcome: str
+    text: str
+    tone: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one message."""
+
+    queue: int
+    offset: int
+    outcome: str
+    text: str
+    tone: str
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    to_topic: str
+    to_group: str
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """The context of `job.html`."""
+
+    shown: Job
+    totals: list[Total]
+    outcome: str
+    rows: list[Outcome]
+    next_cursor: str
+    is_first: bool
+    form: Form
+
+
+def replays_of(request: Request) -> Replays:
+    """The audited changes of jobs."""
+    replays: Replays = request.app.state.replays
+    return replays
+
+
+def actor_of(request: Request) -> Actor:
+    """Who orders a job."""
+    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
+
+
+async def index(request: Request) -> Response:
+    """GET /jobs"""
+    broker = pages.console_of(request).broker
+    values = request.query_params
+    state = values.get("state", "")
+    source = values.get("source", "").strip()[:TEXT_MAX]
+    cursor = values.get("cursor", "")[:TEXT_MAX]
+    found = broker.replays.list(
+        source=source, state=state if state in STATES else "", after=cursor, count_max=PAGE_SIZE
+    )
+    context = Jobs(
+        jobs=[job_of(job) for job in found],
+        state=state if state in STATES else "",
+        source=source,
+        next_cursor=found[-1].id if len(found) == PAGE_SIZE else "",
+        is_first=not cursor,
+    )
+    return await pages.respond(
+        request, "jobs.html", context, title="Replay jobs", section="jobs", is_live=not cursor
+    )
+
+
+def job_of(job: ReplayJob) -> Job:
+    """A job with the sums that its page says."""
+    by_tone = {"ok": 0, "bad": 0, "": 0, "warn": 0}
+    for outcome, count in job.totals.items():
+        by_tone[OUTCOMES[outcome][1]] += count
+    source = job.source
+    return Job(
+        job=job,
+        group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
+        good=by_tone["ok"],
+        bad=by_tone["bad"],
+        left_out=job.totals.get("filtered", 0) + job.totals.get("sent_before", 0),
+        share=job.examined / job.selected if job.selected else 1.0,
+        is_over=job.state in (ReplayState.STOPPED, ReplayState.FINISHED),
+    )
+
+
+async def show(request: Request) -> Response:
+    """GET /jobs/{id}"""
+    job = pages.console_of(request).broker.replays.get(request.path_params["id"])
+    return await _page(request, Form({"rate": _rate_text(job)}))
+
+
+async def _page(request: Request, form: Form, status: int = 200) -> Response:
+    replays = pages.console_of(request).broker.replays
+    job = replays.get(request.path_params["id"])
+    outcome = request.query_params.get("outcome", "")
+    outcome = outcome if outcome in OUTCOMES else ""
+    cursor = request.query_params.get("cursor", "")
+    after = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 9 else -1
+    page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
+    shown = job_of(job)
+    context = JobPage(
+        shown=shown,
+        totals=[
+            Total(name, *OUTCOMES[name], count, count / max(1, job.selected))
+            for name, count in job.totals.items()
+        ],
+        outcome=outcome,
+        rows=[_outcome(row) for row in page.items],
+        next_cursor="" if page.next is None else str(page.next),
+        is_first=after < 0,
+        form=form,
+    )
+    return await pages.respond(
+        request,
+        "job.html",
+        context,
+        title=job.name or f"Job {job.id}",
+        section="jobs",
+        status=status,
+        is_live=not shown.is_over and after < 0,
+    )
+
+
+def _outcome(row: OutcomeRow) -> Outcome:
+    group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
+    text, tone = OUTCOMES[row.outcome]
+    return Outcome(
+        row.queue, row.offset, row.outcome, text, tone,
+        row.message_id, row.tag, row.keys, row.to_topic, group,
+    )  # fmt: skip
+
+
+def _rate_text(job: ReplayJob) -> str:
+    return f"{job.per_s:g}"
+
+
+async def act(request: Request) -> Response:
+    """POST /jobs/{id}/{action}: begin, pause, resume or stop it."""
+    job_id, action = request.path_params["id"], request.path_params["action"]
+    await forms.read(request)
+    replays, actor = replays_of(request), actor_of(request)
+    acts = {
+        "begin": replays.begin,
+        "pause": replays.pause,
+        "resume": replays.resume,
+        "stop": replays.stop,
+    }
+    try:
+        job = await acts[action](actor, job_id)
+    except Conflict as error:
+        return await _refused(request, job_id, error)
+    if action in ("begin", "resume"):
+        await settle(request, job.id)
+    return forms.go(request, f"/jobs/{job_id}?done={DONE[action]}")
+
+
+async def change_rate(request: Request) -> Response:
+    """POST /jobs/{id}/rate"""
+    job_id = request.path_params["id"]
+    form = forms.fill(await forms.read(request), ("rate",))
+    rate = rate_of(form)
+    if form.is_wrong:
+        return await _page(request, form, status=422)
+    try:
+        await replays_of(request).change_rate(actor_of(request), job_id, rate)
+    except Invalid as error:
+        form.blame(error, {"per_s": "rate"})
+        return await _page(request, form, status=422)
+    except Conflict as error:
+        return await _refused(request, job_id, error)
+    return forms.go(request, f"/jobs/{job_id}?done=changed")
+
+
+async def _refused(request: Request, job_id: str, error: Conflict) -> Response:
+    """The job as it stands now, with the reason why it was not changed."""
+    job = pages.console_of(request).broker.replays.get(job_id)
+    form = Form({"rate": _rate_text(job)})
+    form.blame(error)
+    return await _page(request, form, status=409)
+
+
+def rate_of(form: Form) -> float:
+    """Messages a second, as typed; an error at the field if it is no rate."""
+    text = form.values.get("rate", "").strip()
+    whole, _, part = text.partition(".")
+    digits = whole + part
+    if digits.isascii() and digits.isdigit() and len(digits) < 12 and float(text) <= RATE_MAX:
+        return float(text)
+    form.refuse("rate", f"The rate must be a number from 0 to {RATE_MAX:,}; 0 sets no limit.")
+    return 0.0
+
+
+async def settle(request: Request, job_id: str) -> None:
+    """Give a small job the moment that it takes, so that its result stands on the page at once."""
+    replays = pages.console_of(request).broker.replays
+    end_s = asyncio.get_running_loop().time() + PATIENCE_S
+    while replays.get(job_id).state is ReplayState.RUNNING:
+        if asyncio.get_running_loop().time() >= end_s:
+            return
+        await asyncio.sleep(0.02)
+
+
+async def copy(request: Request) -> Response:
+    """GET /jobs/{id}/copies/{message}: on to the record that the job wrote."""
+    job_id, message_id = request.path_params["id"], request.path_params["message"]
+    job = pages.console_of(request).broker.replays.get(job_id)
+    for record in await search_of(request).by_id(message_id):
+        # What came back dead still names the job that sent it: that is not the copy.
+        is_source = record.topic.startswith(DEAD_LETTER_PREFIX)
+        if record.properties.get(REDRIVEN_JOB) == job.id and not is_source:
+            place = address(record.topic, record.queue, record.offset)
+            return RedirectResponse(place, status_code=302)
+    raise MessageNotFound(
+        f"the copy of message {message_id} that the job {job.id} wrote is not found",
+        field="message",
+        remedy="it may be older than what its topic keeps, or too new for the index of ids",
+    )
+
+
+TARGETS = {
+    ReplayTo.GROUP: "one group alone",
+    ReplayTo.ORIGIN: "the topic each was first sent to",
+    ReplayTo.TOPIC: "a topic",
+}
