@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, Raw, encode, operation
 from app.api.topics import PAGE_DEFAULT, Limit
-from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.audit import Audit
@@ -138,8 +137,9 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     query = call.query
     audit: Audit = call.state.audit
     before_id = _id_of(query.cursor) if query.cursor else None
-    wanted = AuditFilter(object_kind=query.object_kind, object_name=query.object_name)
-    entries = await audit.entries(limit=query.limit, before_id=before_id, wanted=wanted)
+    entries = await audit.entries(
+        limit=query.limit, before_id=before_id, kind=query.object_kind, name=query.object_name
+    )
     items = [
         AuditItem(
             str(entry.id),

@@ -43,7 +43,7 @@ def list_audit(
     before_id: int | None = None,
     wanted: AuditFilter,
 ) -> list[AuditEntry]:
-    """At most `limit` (and 200) entries that are wanted, the newest first, older than `before_id`."""
+    """At most `limit` (and 200) wanted entries, the newest first, older than `before_id`."""
     statement = select(audit).where(*_conditions(wanted)).order_by(audit.c.id.desc())
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)

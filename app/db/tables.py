@@ -5,6 +5,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Index,
     Integer,
     MetaData,
@@ -54,3 +55,96 @@ audit = Table(
     Index("ix_audit_at_ms", "at_ms"),
     Index("ix_audit_object_kind_object_name", "object_kind", "object_name"),
 )
+
+
+class AlertRuleColumns(TypedColumns):
+    """What somebody wants to be told of."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    name: Named[str] = C(String(128), nullable=False)
+    kind: Named[str] = C(String(32), nullable=False)
+    group_pattern: Named[str] = C(String(255), nullable=False)
+    topic_pattern: Named[str] = C(String(255), nullable=False)
+    threshold: Named[int] = C(BigInteger, nullable=False)
+    window_s: Named[int] = C(BigInteger, nullable=False)
+    for_s: Named[int] = C(BigInteger, nullable=False)
+    severity: Named[str] = C(String(16), nullable=False)
+    is_enabled: Named[bool] = C(Boolean, nullable=False)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+    changed_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+class AlertStateColumns(TypedColumns):
+    """Where rules stand that are not "ok", by subject."""
+
+    rule_id: Named[int] = C(BigInteger, primary_key=True, autoincrement=False)
+    subject: Named[str] = C(String(255), primary_key=True)
+    state: Named[str] = C(String(16), nullable=False)
+    since_ms: Named[int] = C(BigInteger, nullable=False)
+    value: Named[int | None] = C(BigInteger, nullable=True)
+    detail: Named[str] = C(Text, nullable=False)
+    event_id: Named[str] = C(String(64), nullable=False)
+    is_told: Named[bool] = C(Boolean, nullable=False)
+
+
+class AlertTransitionColumns(TypedColumns):
+    """Every change of state; a rule's name is kept, as the rule itself may go."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    event_id: Named[str] = C(String(64), nullable=False)
+    at_ms: Named[int] = C(BigInteger, nullable=False)
+    rule_id: Named[int] = C(BigInteger, nullable=False)
+    rule_name: Named[str] = C(String(128), nullable=False)
+    severity: Named[str] = C(String(16), nullable=False)
+    subject: Named[str] = C(String(255), nullable=False)
+    before: Named[str] = C(String(16), nullable=False)
+    after: Named[str] = C(String(16), nullable=False)
+    value: Named[int | None] = C(BigInteger, nullable=True)
+    detail: Named[str] = C(Text, nullable=False)
+
+
+class AlertDeliveryColumns(TypedColumns):
+    """What webhooks were told or are yet to be told: an outbox, written with the transition."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    event_id: Named[str] = C(String(64), nullable=False)
+    event: Named[str] = C(String(16), nullable=False)
+    url: Named[str] = C(String(2048), nullable=False)
+    rule_name: Named[str] = C(String(128), nullable=False)
+    subject: Named[str] = C(String(255), nullable=False)
+    body_json: Named[str] = C(Text, nullable=False)
+    result: Named[str] = C(String(16), nullable=False)
+    attempts: Named[int] = C(BigInteger, nullable=False)
+    status: Named[int | None] = C(BigInteger, nullable=True)
+    error: Named[str] = C(Text, nullable=False)
+    at_ms: Named[int] = C(BigInteger, nullable=False)
+    last_ms: Named[int | None] = C(BigInteger, nullable=True)
+    next_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+class AlertSilenceColumns(TypedColumns):
+    """For how long nothing is told of a rule, or of one of its subjects."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    rule_id: Named[int] = C(BigInteger, nullable=False)
+    subject: Named[str] = C(String(255), nullable=False)
+    until_ms: Named[int] = C(BigInteger, nullable=False)
+    note: Named[str] = C(String(512), nullable=False)
+    actor: Named[str] = C(String(255), nullable=False)
+    at_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+alert_rules = Table(
+    "alert_rules", metadata, AlertRuleColumns, Index("uq_alert_rules_name", "name", unique=True)
+)
+alert_states = Table("alert_states", metadata, AlertStateColumns)
+alert_transitions = Table("alert_transitions", metadata, AlertTransitionColumns)
+alert_deliveries = Table(
+    "alert_deliveries",
+    metadata,
+    AlertDeliveryColumns,
+    # An event is told to an address once.
+    Index("uq_alert_deliveries_event_id_url", "event_id", "url", unique=True),
+    Index("ix_alert_deliveries_result", "result"),
+)
+alert_silences = Table("alert_silences", metadata, AlertSilenceColumns)

@@ -72,9 +72,16 @@ class Audit:
         await self._finish(entry_id, _json(change.after), DONE)
 
     async def entries(
-        self, *, limit: int, before_id: int | None = None, wanted: AuditFilter
+        self, *, limit: int, before_id: int | None = None, kind: str = "", name: str = ""
     ) -> list[AuditEntry]:
-        """The newest entries that are wanted, at most `limit`, those before `before_id` if given.
+        """The newest entries, at most `limit`, those of one kind or object where asked."""
+        wanted = AuditFilter(object_kind=kind, object_name=name)
+        return await self.find(wanted, limit=limit, before_id=before_id)
+
+    async def find(
+        self, wanted: AuditFilter, *, limit: int, before_id: int | None = None
+    ) -> list[AuditEntry]:
+        """The newest entries that are wanted, at most `limit`, older than `before_id` if given.
 
         Raises Busy (`audit_unavailable`).
         """

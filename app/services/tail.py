@@ -135,14 +135,15 @@ class Tail:
         for queue in self._turned():
             is_late = time.perf_counter() >= until_s
             reads[queue] = self._read(queue, 1 if is_late else share, until_s)
-        looked = sum(read.following - read.begin - read.gone for read in reads.values())
         messages = self._in_order(reads)
+        gone = sum(read.gone for read in reads.values())
+        looked = sum(self._offsets[queue] - read.begin for queue, read in reads.items()) - gone
         skipped = self._catch_up(reads)
         return Batch(
             messages=messages,
             looked=looked,
             skipped=skipped,
-            gone=sum(read.gone for read in reads.values()),
+            gone=gone,
             is_behind=any(self._offsets[queue] < read.end for queue, read in reads.items()),
             mark=self.mark,
         )

@@ -12,6 +12,8 @@ from app.host import EngineHost
 from app.services.search import Search
 from app.services.topics import Topics
 from app.ui.assets import Assets
+from app.ui.dead_index import DeadIndex
+from app.ui.lag_reader import LagReader
 from app.ui.meter import Meter
 from app.ui.sampler import Sampler
 from app.ui.templating import Templates
@@ -38,6 +40,8 @@ class Console:
         self.templates = Templates(self.assets)
         self.meter = Meter(lambda: host.broker.statistics, self.now_ms)
         self.sampler = Sampler(host.broker, self.meter, self.now_ms)
+        self.dead_index = DeadIndex(host.broker)
+        self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
 
         self.exports = Turns(EXPORTS_MAX, "exports of messages")
         self.tails = Turns(TAILS_MAX, "live tails")

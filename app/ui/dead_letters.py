@@ -180,6 +180,15 @@ def has_group(console: Console, group: str) -> bool:
     return True
 
 
+def has_topic(console: Console, name: str) -> bool:
+    """Whether there is a topic of this name."""
+    try:
+        console.broker.topic(name)
+    except NotFound:
+        return False
+    return True
+
+
 async def detail(request: Request) -> Response:
     """GET /dlq/{group}"""
     console = pages.console_of(request)

@@ -13,7 +13,7 @@ from app.ui.console import client_of, search_of
 from app.ui.forms import Form
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from app.ui.message import address
-from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo
+from engine.broker import OutcomeRow, ReplayJob, ReplayState
 from engine.errors import Conflict, Invalid, MessageNotFound
 from engine.message import REDRIVEN_JOB
 
@@ -219,7 +219,7 @@ def _outcome(row: OutcomeRow) -> Outcome:
 
 
 def _rate_text(job: ReplayJob) -> str:
-    return f"{job.per_s:g}"
+    return str(int(job.per_s)) if job.per_s.is_integer() else str(job.per_s)
 
 
 async def act(request: Request) -> Response:
@@ -303,10 +303,3 @@ async def copy(request: Request) -> Response:
         field="message",
         remedy="it may be older than what its topic keeps, or too new for the index of ids",
     )
-
-
-TARGETS = {
-    ReplayTo.GROUP: "one group alone",
-    ReplayTo.ORIGIN: "the topic each was first sent to",
-    ReplayTo.TOPIC: "a topic",
-}

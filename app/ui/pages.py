@@ -23,12 +23,19 @@ if TYPE_CHECKING:
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie"
 # Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
-AS_TEXT = frozenset({"offset", "position", "min_offset", "max_offset", "next_offset", "cursor"})
+AS_TEXT = frozenset({"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"})
 # What a page may say after a redirect: the address carries the word, never the sentence.
 NOTICES = {
     "created": "Created.",
     "changed": "Saved.",
     "deleted": "Deleted.",
+    "begun": "Begun: what the dry run found is being sent.",
+    "paused": "Paused. Nothing is sent until it is resumed.",
+    "resumed": "Resumed.",
+    "stopped": "Stopped. What was not sent stays where it is.",
+    "paused": "Paused.",
+    "resumed": "Resumed.",
+    "left": "Removed.",
 }
 
 
@@ -48,6 +55,7 @@ class Frame:
     notice: str
     is_live: bool
     ptag: str
+    dead: int
 
     @property
     def here(self) -> str:
@@ -156,4 +164,5 @@ def _frame(request: Request, context: Any, *, title: str, section: str, is_live:
         notice=NOTICES.get(request.query_params.get("done", ""), ""),
         is_live=is_live,
         ptag=tag.hexdigest(),
+        dead=console.sampler.snapshot.dead,
     )

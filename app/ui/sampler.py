@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from app.ui.forecast import UNKNOWN, Forecast, forecast
 from app.ui.kinds import kind_of
 from app.ui.meter import Meter
 from app.ui.pause import Pause
@@ -64,6 +65,12 @@ class Snapshot:
     lags: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     # Groups whose lag grows, and by how much.
     growth: Mapping[str, int] = field(default_factory=dict)
+    # When each group will have caught up, as it looks.
+    forecasts: Mapping[str, Forecast] = field(default_factory=dict)
+
+    def forecast(self, group: str) -> Forecast:
+        """Unknown for a group that is newer than the walk."""
+        return self.forecasts.get(group, UNKNOWN)
 
     def readers(self, topic: str) -> Mapping[str, int]:
         """The groups that read a topic, and how many messages each has still to read."""
@@ -109,6 +116,10 @@ class History:
 
     def lags(self) -> list[int]:
         return [lag for _, lag in self._values]
+
+    def forecast(self, now_ms: int, lag: int) -> Forecast:
+        """When the lag will be gone if things go on like this."""
+        return forecast([*self._values, (now_ms, lag)])
 
     def growth(self, now_ms: int, lag: int) -> int:
         """By how much it grew over the kept time; 0 unless it did so clearly and for a while."""
@@ -172,6 +183,7 @@ class Sampler:
         groups = await self._walk_groups(pause)
         lags: dict[str, dict[str, int]] = {}
         growth: dict[str, int] = {}
+        forecasts: dict[str, Forecast] = {}
         histories: dict[str, History] = {}
         taken_ms = self._now_ms()
         for name, figures in groups.items():
@@ -179,12 +191,13 @@ class Sampler:
                 lags.setdefault(topic, {})[name] = count
             history = histories[name] = self._histories.get(name) or History()
             history.add(taken_ms, figures.lag)
+            forecasts[name] = history.forecast(taken_ms, figures.lag)
             grown = history.growth(taken_ms, figures.lag)
             if grown:
                 growth[name] = grown
             await pause.when_due()
         self._histories = histories
-        self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth)
+        self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth, forecasts)
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
         found: dict[str, TopicFigures] = {}

@@ -73,11 +73,12 @@ class Purger:
             if begin > (first := self._store.bounds(topic, queue)[0])
         ]
         count = sum(queue.count for queue in queues)
-        if queues and not dry_run:
-            self._trims.trim(
-                topic, {queue.queue: queue.to_offset for queue in queues}, is_lasting=True
-            )
-            if self._events.is_heard:
+        kept = self._trims.begins_of(topic)
+        # Also what retention has just taken: a crash before its files are gone brings that back.
+        later = {queue: begin for queue, begin in begins.items() if begin > kept.get(queue, 0)}
+        if later and not dry_run:
+            self._trims.trim(topic, later, is_lasting=True)
+            if queues and self._events.is_heard:
                 self._events.emit(Expired(self._clock.now_ms(), Cause.PURGE, topic, count, 0))
         return Purge(topic, queues, count, dry_run)
 

@@ -59,6 +59,12 @@ class Trims:
         for queue, offset in begins.items():
             self._store.trim(topic, queue, offset)
 
+    def begins_of(self, topic: str) -> Mapping[int, int]:
+        """What was kept of a topic's queues: number to first offset."""
+        kept = self._kept.get(topic)
+        is_current = kept is not None and kept.since == self._catalog.get(topic).since_position
+        return kept.begins if kept is not None and is_current else {}
+
     def _keep(self, trim: Trimmed, *, is_lasting: bool = False) -> None:
         self._store.journal.append(trim, is_lasting=is_lasting)
         self._apply(trim)

@@ -1,14 +1,16 @@
-"""Finds what there is about one message: its records, the trace rows about each, clients' traces.
+"""Finds what there is about the records of one message: the trace rows about each, clients' traces.
 
-Everything goes through the key index, and reads are bounded: a journey costs a few milliseconds.
+Everything goes through the key index, in steps of one record; a journey has a few of them mostly,
+and some hundred at most.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from engine.errors import Corrupt, MessageNotFound
-from engine.message import StoredMessage
+from engine.message import CORRELATION_ID, StoredMessage
 from engine.store.store import Store
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.client_traces import ClientTrace, traces_of
@@ -17,8 +19,6 @@ from engine.trace.rows import Row
 
 READS_MAX = 100  # trace records read for one journey
 CLIENT_READS_MAX = 64  # clients' trace messages, as RocketMQ's own dashboard reads
-
-Records = Callable[[str], list[StoredMessage]]
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -35,36 +35,49 @@ class Found(msgspec.Struct):
     records: list[StoredMessage]
     rows: list[list[Row]]
     unplaced: list[Row]  # that name the message but no place, such as a refused send
+    correlated: list[Row]  # about the request that it is, or replies to
     told: list[Told]
     is_complete: bool = True
 
 
-class Finder:
-    """Looks things up; `records_of` gives every record of a message, oldest first."""
+T = TypeVar("T")
+Steps = Generator[None, None, T]  # each step reads one record at most
 
-    def __init__(self, store: Store, records_of: Records) -> None:
+
+class Finder:
+    """Looks things up about the records of one message."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._records_of = records_of
         self.bad_contexts = 0  # of clients' traces, as read up to now
 
-    def find(self, message_id: str) -> Found:
-        """What there is about the message with this id or offset id; empty lists where nothing."""
-        records = self._records_of(message_id)
+    def find(self, message_id: str, records: list[StoredMessage]) -> Steps[Found]:
+        """What there is about the message with this id or offset id, whose records these are.
+
+        Empty lists where there is nothing.
+        """
         if records:
             message_id = records[0].message_id
         reads = Reads(self._store)
-        rows = [reads.about(record) for record in records]
-        unplaced = reads.named(message_id)
-        told = self._told(message_id, records)
-        return Found(message_id, records, rows, unplaced, told, not reads.is_exhausted)
+        rows = []
+        for record in records:
+            rows.append((yield from reads.about(record)))
+        unplaced = yield from reads.named(message_id)
+        correlation_id = records[0].properties.get(CORRELATION_ID, "") if records else ""
+        correlated = (yield from reads.named(correlation_id)) if correlation_id else []
+        told = yield from self._told(message_id, records)
+        return Found(
+            message_id, records, rows, unplaced, correlated, told, not reads.is_exhausted
+        )
 
-    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> list[Told]:
+    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> Steps[list[Told]]:
         names = {message_id, *(record.offset_id for record in records)}
         places = self._store.positions_of_key(
             CLIENT_TRACE_TOPIC, message_id, count_max=CLIENT_READS_MAX
         )
         told: list[Told] = []
         for position in sorted(set(places)):
+            yield
             message = _read(self._store, position, CLIENT_TRACE_TOPIC)
             if message is None:
                 continue
@@ -82,27 +95,33 @@ class Reads:
         self._known: dict[int, Columns | None] = {}
         self.is_exhausted = False
 
-    def about(self, record: StoredMessage) -> list[Row]:
+    def about(self, record: StoredMessage) -> Steps[list[Row]]:
         """Rows about one record, in the order in which they happened."""
         place = (record.topic, record.queue, record.offset)
-        rows: list[Row] = []
         # What lies before the record speaks of an earlier topic of the same name.
-        for columns in self._columns((message_key(*place), block_key(*place)), record.position):
-            rows += rows_about(columns, *place)
-        return rows
+        found = yield from self._columns((message_key(*place), block_key(*place)), record.position)
+        return [row for columns in found for row in rows_about(columns, *place)]
 
-    def named(self, message_id: str) -> list[Row]:
-        """Rows without a place that name this message."""
-        found = self._columns((message_id,), 0)
+    def named(self, message_id: str) -> Steps[list[Row]]:
+        """Rows without a place that name this message, or this correlation id."""
+        found = yield from self._columns((message_id,), 0)
         return [row for columns in found for row in rows_of_id(columns, message_id)]
 
-    def _columns(self, keys: Sequence[str], after: int) -> list[Columns]:
+    def _columns(self, keys: Sequence[str], after: int) -> Steps[list[Columns]]:
         places: set[int] = set()
         count_max = READS_MAX + 1  # one more than may be read shows that there are more
         for key in keys:
             places.update(self._store.positions_of_key(TRACE_TOPIC, key, count_max=count_max))
-        found = (self._read(place) for place in sorted(places) if place >= after)
-        return [columns for columns in found if columns is not None]
+        found: list[Columns] = []
+        for place in sorted(places):
+            if place < after:
+                continue
+            if place not in self._known:
+                yield
+            columns = self._read(place)
+            if columns is not None:
+                found.append(columns)
+        return found
 
     def _read(self, position: int) -> Columns | None:
         if position not in self._known:

@@ -19,6 +19,8 @@ class StageName(StrEnum):
     RETRY_WAIT = "retry_wait"
     DEAD_LETTER = "dead_letter"
     REPLAY = "replay"
+    REQUEST = "request"  # its producer waits for a reply; `detail` is the request's message id
+    REPLY = "reply"  # `detail` is the message id of the reply
     CLIENT_SEND = "client_send"
     CLIENT_CONSUME = "client_consume"
     CLIENT_TRANSACTION = "client_transaction"
@@ -49,6 +51,8 @@ class Outcome(StrEnum):
     PULLED = "pulled"  # read by a group that keeps its own place
     PASSED = "passed"  # the group went past it without a hand-out
     REPLAYED = "replayed"
+    REPLIED = "replied"
+    LATE = "late"  # a reply that nobody waited for any more
     LEFT_OUT = "left_out"  # a replay job did not send it; `detail` says why
     SUCCESS = "success"
     UNKNOWN = "unknown"
@@ -129,6 +133,21 @@ class Reason(msgspec.Struct, frozen=True):
     code: ReasonCode
     applies: bool
     detail: str
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """Something that was traced lately, and where its record lies; `is_failure` where it went wrong.
+
+    `outcome` is how the hand-out ended, or that it began.
+    """
+
+    at_ms: int
+    outcome: Outcome
+    is_failure: bool
+    group: str
+    topic: str
+    queue: int
+    offset: int
 
 
 class Journey(msgspec.Struct, frozen=True):

@@ -20,6 +20,9 @@ from engine.events import (
     Pulled,
     Recalled,
     Replayed,
+    Replied,
+    Requested,
+    RequestExpired,
     Rescheduled,
     Retried,
     Returned,
@@ -55,6 +58,10 @@ class RowKind(IntEnum):
     CHECK_GIVEN_UP = 14  # after `attempt` checks
     CHECK_RESUMED = 15
     REPLAYED = 16  # by a job, which `client` names; `detail` is the outcome
+    REQUESTED = 17  # by its correlation id; `client` waits up to `wait_ms`, `detail` is the message
+    REPLIED = 18  # the same; `client` replied with the message `detail`
+    REPLIED_LATE = 19  # the same when nobody waited any more
+    REQUEST_EXPIRED = 20  # by its correlation id: nothing came in time
 
 
 # Only these are sampled: what fails or is decided is why one looks, and is rare.
@@ -65,8 +72,9 @@ class Row(NamedTuple):
     """`kind` happened at `at_ms` to the messages `first` to `first + message_count - 1` of a
     queue.
 
-    What does not apply is empty or 0; `queue` and `first` are -1 where there is no place. Times are
-    ms since 1970 UTC. `sample` is the share of messages traced there, in ten-thousandths, so that a
+    What does not apply is empty or 0; `queue` and `first` are -1 where there is no place, and then
+    `message_id` (of requests: the correlation id) says what it is about. Times are ms since 1970
+    UTC. `sample` is the share of messages traced there, in ten-thousandths, so that a
     count is scaled by ALL / sample.
     """
 
@@ -233,6 +241,27 @@ def _replayed(event: Replayed) -> Iterator[Row]:
     yield row._replace(message_id=event.message_id)
 
 
+def _requested(event: Requested) -> Iterable[Row]:
+    yield _of_request(RowKind.REQUESTED, event, wait_ms=event.timeout_ms)
+
+
+def _replied(event: Replied) -> Iterable[Row]:
+    yield _of_request(RowKind.REPLIED_LATE if event.is_late else RowKind.REPLIED, event)
+
+
+def _request_expired(event: RequestExpired) -> Iterable[Row]:
+    yield _of_request(RowKind.REQUEST_EXPIRED, event)
+
+
+def _of_request(
+    kind: RowKind, event: Requested | Replied | RequestExpired, wait_ms: int = 0
+) -> Row:
+    """By the correlation id, which the request and its reply both carry."""
+    place = ("", event.topic, NO_PLACE, NO_PLACE, 1)
+    row = Row(kind, event.at_ms, *place, event.client, wait_ms=wait_ms, detail=event.message_id)
+    return row._replace(message_id=event.correlation_id)
+
+
 def runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Stretches without a gap, as first offset and count."""
     start = 0
@@ -266,4 +295,7 @@ RECIPES: dict[type[Event], Recipe] = {
     CheckGivenUp: Recipe(_one, _given_up),
     CheckResumed: Recipe(_one, _resumed),
     Replayed: Recipe(_one, _replayed),
+    Requested: Recipe(_one, _requested),
+    Replied: Recipe(_one, _replied),
+    RequestExpired: Recipe(_one, _request_expired),
 }

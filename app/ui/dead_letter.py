@@ -1,0 +1,188 @@
+"""One dead letter: why, every attempt that is known, its body, and what was done about it."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui import bodies, dead_index, pages
+from app.ui.bodies import Body
+from app.ui.console import Console
+from app.ui.dead_letters import has_group, has_topic
+from app.ui.jobs import Job, job_of
+from app.ui.kinds import DEAD_LETTER_PREFIX
+from app.ui.message import Property
+from app.ui.resend import offset_of
+from engine.broker import DeadLetter
+from engine.errors import EngineError, NotFound
+from engine.message import RESERVED
+
+# Stages of a journey that tell how it came to this, with the words for them.
+STAGES = {
+    "delivery": "delivered",
+    "retry_wait": "waited to be retried",
+    "dead_letter": "became a dead letter",
+    "replay": "sent again",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happened to the message in this group."""
+
+    word: str
+    attempt: int
+    at_ms: int
+    until_ms: int | None
+    outcome: str
+    client: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class LetterPage:
+    """The context of `dlq_letter.html`; `why_no_steps` says why none is known."""
+
+    group: str
+    is_gone: bool
+    offset: int
+    message_id: str
+    reason: str
+    error: str
+    client: str
+    failures: int
+    died_ms: int
+    born_ms: int
+    born_host: str
+    origin_topic: str
+    origin_id: str
+    has_origin: bool
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    properties: list[Property]
+    body: Body
+    jobs: list[Job]
+    forgotten: list[str]
+    returned_from: str
+    times: int
+    steps: list[Step]
+    why_no_steps: str
+    min_offset: int
+    max_offset: int
+
+
+async def show(request: Request) -> Response:
+    """GET /dlq/{group}/{offset}"""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    letter = console.broker.dead_letters.get(group, offset_of(request))
+    steps, why = _steps(console, group, letter)
+    context = _context(console, request, group, letter, steps, why)
+    title = f"Dead letter {letter.message.offset} of {group}"
+    return await pages.respond(request, "dlq_letter.html", context, title=title, section="dlq")
+
+
+async def download(request: Request) -> Response:
+    """GET /dlq/{group}/{offset}/raw: the body's bytes as a file."""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    letter = console.broker.dead_letters.get(group, offset_of(request))
+    name = quote(f"{group}-dead-{letter.message.offset}.bin", safe="-_.%")
+    return Response(
+        letter.message.body,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def _context(
+    console: Console,
+    request: Request,
+    group: str,
+    letter: DeadLetter,
+    steps: list[Step],
+    why_no_steps: str,
+) -> LetterPage:
+    message = letter.message
+    jobs, forgotten = _jobs(console, letter.redriven_by)
+    low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
+    return LetterPage(
+        group=group,
+        is_gone=not has_group(console, group),
+        offset=message.offset,
+        message_id=message.message_id,
+        reason=letter.reason,
+        error=letter.error,
+        client=letter.client,
+        failures=letter.failures,
+        died_ms=message.stored_ms,
+        born_ms=message.born_ms,
+        born_host=message.born_host,
+        origin_topic=letter.origin_topic,
+        origin_id=letter.origin_id,
+        has_origin=bool(letter.origin_topic) and has_topic(console, letter.origin_topic),
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        properties=[
+            Property(name, value, name in RESERVED)
+            for name, value in sorted(
+                message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0])
+            )
+        ],
+        body=bodies.decode(
+            message.body,
+            view=request.query_params.get("view", ""),
+            is_all=request.query_params.get("body") == "all",
+        ),
+        jobs=jobs,
+        forgotten=forgotten,
+        returned_from=letter.returned_from,
+        times=letter.times,
+        steps=steps,
+        why_no_steps=why_no_steps,
+        min_offset=low,
+        max_offset=end,
+    )
+
+
+def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:
+    """The jobs that sent it again, and the ids of those that are no longer kept."""
+    found: list[Job] = []
+    forgotten: list[str] = []
+    for job_id in ids:
+        try:
+            found.append(job_of(console.broker.replays.get(job_id)))
+        except NotFound:
+            forgotten.append(job_id)
+    return found, forgotten
+
+
+def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
+    """What traces tell of the message in this group, oldest first; or why they tell nothing."""
+    try:
+        journey = console.broker.traces.journey(letter.message.message_id)
+    except EngineError as error:
+        return [], error.detail
+    steps = [
+        Step(
+            STAGES[stage.name],
+            stage.attempt,
+            stage.at_ms,
+            stage.until_ms,
+            stage.outcome.replace("_", " "),
+            stage.client,
+            stage.detail,
+        )
+        for stage in journey.stages
+        if stage.name in STAGES and stage.group in (group, "")
+    ]
+    applying = [reason.detail for reason in journey.reasons_checked if reason.applies]
+    is_told = any(step.word == STAGES["delivery"] for step in steps)
+    why = "" if is_told else "; ".join(applying) or "nothing was traced of its deliveries"
+    return steps, why

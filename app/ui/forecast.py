@@ -1,0 +1,48 @@
+"""When a group will have caught up, judged by how its lag moved lately. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+WINDOW_MS = 300_000
+SPAN_MIN_MS = 60_000
+TOO_YOUNG = "less than a minute of samples since the server or the group began"
+
+
+class Outlook(StrEnum):
+    """What is to be expected of a lag."""
+
+    CLEAR = "clear"  # nothing is unread
+    SHRINKING = "shrinking"
+    NOT_SHRINKING = "not_shrinking"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`clears_at_ms` only while it shrinks, by `per_s` messages a second; `reason` if unknown."""
+
+    outlook: Outlook
+    clears_at_ms: int | None = None
+    per_s: float | None = None
+    reason: str = ""
+
+
+UNKNOWN = Forecast(Outlook.UNKNOWN, reason=TOO_YOUNG)
+
+
+def forecast(samples: Sequence[tuple[int, int]], window_ms: int = WINDOW_MS) -> Forecast:
+    """The outlook after `samples` (time in ms, lag; oldest first), by those of the window."""
+    if not samples:
+        return UNKNOWN
+    last_ms, lag = samples[-1]
+    if lag == 0:
+        return Forecast(Outlook.CLEAR)
+    first_ms, before = next(each for each in samples if last_ms - each[0] <= window_ms)
+    span_ms = last_ms - first_ms
+    if span_ms < SPAN_MIN_MS:
+        return UNKNOWN
+    per_ms = (before - lag) / span_ms
+    if per_ms <= 0:
+        return Forecast(Outlook.NOT_SHRINKING, per_s=per_ms * 1000)
+    return Forecast(Outlook.SHRINKING, last_ms + round(lag / per_ms), per_ms * 1000)

@@ -1,0 +1,141 @@
+// Live tail: one stream of events, a bounded table, pause and count. Bodies are set as text only.
+(() => {
+  "use strict";
+  const tail = document.getElementById("tail");
+  if (!tail || !window.EventSource) return;
+  const part = (name) => tail.querySelector(`[data-tail-${name}]`);
+  const body = document.getElementById("tail-rows");
+  const model = document.getElementById("tail-row").content.firstElementChild;
+  const cap = Number(tail.dataset.rows);
+  const RATE_S = 5;
+  const AGAIN_MS = 5000;
+  const number = (value) => value.toLocaleString("en");
+
+  let mark = tail.dataset.mark;
+  let source = null;
+  let again = 0;
+  let isPaused = false;
+  let isOver = false;
+  let held = [];
+  let heldCount = 0;
+  let received = 0;
+  let dropped = 0;
+  let arrivals = []; // [when, how many], of the last seconds
+
+  function rowOf(message) {
+    const row = model.cloneNode(true);
+    const time = row.querySelector("time");
+    time.dateTime = message.at;
+    time.textContent = message.clock;
+    const link = row.querySelector("a");
+    link.href = message.href;
+    link.textContent = message.place;
+    row.querySelectorAll("[data-f]").forEach((cell) => {
+      cell.textContent = message[cell.dataset.f];
+      if (cell.matches(".badge") && !cell.textContent) cell.remove();
+    });
+    return row;
+  }
+
+  // Newest on top; of more than fit only the newest are made into rows at all.
+  function add(messages) {
+    const rows = document.createDocumentFragment();
+    messages.slice(-cap).reverse().forEach((message) => rows.append(rowOf(message)));
+    body.prepend(rows);
+    while (body.rows.length > cap) body.lastElementChild.remove();
+  }
+
+  function hold(messages) {
+    heldCount += messages.length;
+    held = held.concat(messages).slice(-cap);
+  }
+
+  function tell() {
+    const now = performance.now();
+    arrivals = arrivals.filter(([when]) => now - when < RATE_S * 1000);
+    const rate = arrivals.reduce((sum, [, count]) => sum + count, 0) / RATE_S;
+    part("rate").textContent = `${rate >= 100 ? number(Math.round(rate)) : rate.toFixed(1)} / s`;
+    part("received").textContent = number(received);
+    part("dropped").textContent = number(dropped);
+    part("dropped").classList.toggle("tone-warn", dropped > 0);
+    part("pause").textContent = isPaused ? `Resume (${number(heldCount)} new)` : "Pause";
+  }
+
+  function state(text, tone) {
+    const place = part("state");
+    if (place.textContent !== text) place.textContent = text;
+    place.dataset.tone = tone;
+  }
+  function tellState() {
+    if (isOver) state("Ended", "bad");
+    else if (source?.readyState !== EventSource.OPEN) state("Connecting again", "warn");
+    else if (isPaused) state("Paused", "warn");
+    else state("Following", "ok");
+  }
+
+  function taken(event) {
+    mark = event.lastEventId || mark;
+    const batch = JSON.parse(event.data);
+    received += batch.rows.length;
+    dropped += batch.skipped + batch.gone;
+    arrivals.push([performance.now(), batch.rows.length]);
+    if (isPaused) hold(batch.rows);
+    else add(batch.rows);
+    tell();
+  }
+
+  function over(event) {
+    const reason = JSON.parse(event.data);
+    isOver = true;
+    close();
+    const place = part("over");
+    place.hidden = false;
+    place.querySelector("span").textContent = `The tail ended: ${[reason.detail, reason.remedy].filter(Boolean).join("; ")}.`;
+    tellState();
+  }
+
+  function open() {
+    if (source || isOver) return;
+    const address = new URL(tail.dataset.stream, location.href);
+    address.searchParams.set("from", mark);
+    source = new EventSource(address);
+    source.addEventListener("open", tellState);
+    source.addEventListener("rows", taken);
+    source.addEventListener("over", over);
+    source.addEventListener("error", () => {
+      // The browser connects again by itself, unless it was refused: then we do, from our mark.
+      if (source?.readyState === EventSource.CLOSED) {
+        close();
+        again = setTimeout(open, AGAIN_MS);
+      }
+      tellState();
+    });
+  }
+  function close() {
+    clearTimeout(again);
+    source?.close();
+    source = null;
+  }
+
+  part("pause").addEventListener("click", () => {
+    isPaused = !isPaused;
+    if (!isPaused) {
+      dropped += heldCount - held.length;
+      add(held);
+      held = [];
+      heldCount = 0;
+    }
+    tell();
+    tellState();
+  });
+  part("clear").addEventListener("click", () => body.replaceChildren());
+  addEventListener("pagehide", close);
+  addEventListener("pageshow", (event) => { if (event.persisted) open(); });
+
+  part("pause").hidden = false;
+  part("clear").hidden = false;
+  setInterval(tell, 1000);
+  tell();
+  tellState();
+  open();
+})();

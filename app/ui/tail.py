@@ -1,0 +1,203 @@
+"""Live tail: messages of several topics as they are stored, by Server-Sent Events.
+
+The page shows the newest ones by itself; the stream goes on exactly where the page ends, and after
+a break where the last event ended, as an event's id says where every queue stands.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from app.services.tail import TOPICS_MAX, Batch, Tail
+from app.ui import formats, pages
+from app.ui.console import Console
+from app.ui.forms import Form
+from app.ui.message import address
+from app.ui.pause import Pause
+from app.ui.topic_messages import MessageRow, row_of
+from engine.errors import EngineError, NotFound
+from engine.message import StoredMessage
+
+ROWS = (50, 100, 200, 500, 1000, 2000)
+ROWS_DEFAULT = 200
+FIRST_ROWS = 50
+FIRST_READS_MAX = 20
+KEYS_SHOWN = 3
+TICK_S = 0.2
+HEARTBEAT_S = 5.0
+RETRY_MS = 1000
+TEXT_MAX = 4200
+SUGGESTED_MAX = 200
+SUGGESTED_LINKS = 12
+SEPARATORS = re.compile(r"[\s,]+")
+
+
+@dataclass(frozen=True)
+class TailPage:
+    """The context of `tail.html`; without topics there is nothing to follow yet."""
+
+    form: Form
+    topics: list[str]
+    rows_max: int
+    rows: list[MessageRow]
+    mark: str
+    stream: str
+    suggested: list[str]
+    choices: tuple[int, ...] = ROWS
+    topics_max: int = TOPICS_MAX
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address asks for."""
+
+    topics: list[str]
+    filter: str
+
+
+async def show(request: Request) -> Response:
+    """GET /tail?topic=a,b&filter=…&rows=…; several `topic` lead to the one that lists them."""
+    console = pages.console_of(request)
+    values = request.query_params
+    asked = _asked(request)
+    if len(values.getlist("topic")) > 1 or values.get("add"):
+        kept = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
+        return RedirectResponse(_link("/tail", asked.topics, kept), status_code=302)
+    form = Form({"topic": ", ".join(asked.topics), "filter": values.get("filter", "").strip()})
+    rows: list[StoredMessage] = []
+    mark = ""
+    if asked.topics:
+        try:
+            rows, mark = await _newest(console, asked)
+        except EngineError as error:
+            _blame(form, error)
+    names = [topic.name for topic in console.broker.topics()]
+    context = TailPage(
+        form=form,
+        topics=asked.topics if mark else [],
+        rows_max=next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT),
+        rows=[row_of(message) for message in reversed(rows)],
+        mark=mark,
+        stream=_link("/tail/stream", asked.topics, {"filter": asked.filter}),
+        suggested=names[:SUGGESTED_MAX],
+    )
+    return await pages.respond(
+        request,
+        "tail.html",
+        context,
+        title="Live tail",
+        section="tail",
+        status=422 if form.is_wrong else 200,
+    )
+
+
+async def stream(request: Request) -> Response:
+    """GET /tail/stream?topic=…&filter=…&from=…: events from `Last-Event-ID`, else from `from`."""
+    console = pages.console_of(request)
+    asked = _asked(request)
+    mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
+    console.tails.check()
+    tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
+    return StreamingResponse(
+        _events(console, tail),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _events(console: Console, tail: Tail) -> AsyncIterator[bytes]:
+    """Batches as they come, a sign of life otherwise; over when the server stops."""
+    with console.tails.taken():
+        yield b"retry: %d\n\n" % RETRY_MS
+        while console.host.is_ready:
+            try:
+                batch = tail.read()
+                if batch.has_news:
+                    yield await console.render(partial(_event, batch))
+                if batch.has_news or batch.is_behind:
+                    await console.host.wait(_Nothing, TICK_S)
+                elif not await console.host.wait(tail.park, HEARTBEAT_S):
+                    yield f": nothing new\nid: {tail.mark}\n\n".encode()
+            except EngineError as error:
+                # Asking again would end the same way: the page says why instead.
+                text = msgspec.json.encode({"detail": error.detail, "remedy": error.remedy})
+                yield b"event: over\ndata: " + text + b"\n\n"
+                return
+
+
+class _Nothing:
+    """What is waited for to let time pass; stopping ends that wait as well."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` is never called."""
+
+    def cancel(self) -> None:
+        """There is nothing to give up."""
+
+
+def _event(batch: Batch) -> bytes:
+    """A batch as one event; pure, as another thread does it."""
+    data: dict[str, Any] = {
+        "rows": [_row(message) for message in batch.messages],
+        "looked": batch.looked,
+        "skipped": batch.skipped,
+        "gone": batch.gone,
+    }
+    return b"id: %s\nevent: rows\ndata: %s\n\n" % (batch.mark.encode(), msgspec.json.encode(data))
+
+
+def _row(message: StoredMessage) -> dict[str, Any]:
+    row = row_of(message)
+    at = formats.iso(row.stored_ms)
+    return {
+        "topic": row.topic,
+        "place": f"{row.queue}:{row.offset}",
+        "href": address(row.topic, row.queue, row.offset),
+        "at": at,
+        "clock": at[11:23],
+        "tag": row.tag,
+        "keys": " ".join(row.keys[:KEYS_SHOWN]),
+        "attempt": row.attempt,
+        "body": row.preview,
+        "size": formats.size(row.size_bytes),
+    }
+
+
+async def _newest(console: Console, asked: Asked) -> tuple[list[StoredMessage], str]:
+    """The newest messages, oldest first, and the mark behind them."""
+    tail = Tail(console.broker, asked.topics, asked.filter, lookback=FIRST_ROWS)
+    found: list[StoredMessage] = []
+    pause = Pause()
+    for _ in range(FIRST_READS_MAX):
+        batch = tail.read()
+        found += batch.messages
+        if not batch.is_behind:
+            break
+        await pause.when_due()
+    return found[-FIRST_ROWS:], tail.mark
+
+
+def _asked(request: Request) -> Asked:
+    values = request.query_params
+    text = " ".join([*values.getlist("topic"), values.get("add", "")])[:TEXT_MAX]
+    names = [name for name in SEPARATORS.split(text) if name]
+    return Asked(list(dict.fromkeys(names)), values.get("filter", "").strip()[:TEXT_MAX] or "*")
+
+
+def _blame(form: Form, error: EngineError) -> None:
+    if isinstance(error, NotFound):
+        form.refuse("topic", f"Not found: {error.detail}.")
+    else:
+        form.blame(error, {"expression": "filter"})
+
+
+def _link(path: str, topics: list[str], values: dict[str, str]) -> str:
+    kept = {name: value for name, value in values.items() if value not in ("", "*")}
+    return f"{path}?{urlencode({'topic': ','.join(topics), **kept}, safe=',')}"
