@@ -26,6 +26,7 @@ from app.security.load import Load
 from app.services.audit import Audit
 from app.services.connections import Connections
 from app.services.groups import Groups
+from app.services.journeys import Journeys
 from app.services.replays import Replays
 from app.services.requests import Requests
 from app.services.resets import Resets
@@ -123,6 +124,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.groups = Groups(host, state.audit)
         state.resets = Resets(host, state.audit)
         state.search = Search(host)
+        state.journeys = Journeys(host, state.search)
         state.replays = Replays(host, state.audit)
         state.requests = Requests(host)
         state.scheduled = ScheduledMessages(host, state.audit)

@@ -69,6 +69,9 @@ from engine.reply.waiting import Request
 from engine.retention.keeper import Holder, Keeper
 from engine.retention.purge import Purge, PurgedQueue
 from engine.retention.retention import Retention, RetentionStatus
+from engine.retention.keeper import Holder, Keeper
+from engine.retention.purge import Purge, PurgedQueue
+from engine.retention.retention import Retention, RetentionStatus
 from engine.schedule.delay import DelayRule
 from engine.schedule.deliver import Deliverer, LevelWaiting
 from engine.schedule.levels import Levels
@@ -104,7 +107,16 @@ from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
 from engine.topic.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
 from engine.topic.route import Router
-from engine.trace.journey import Branch, Journey, Reason, Stage
+from engine.trace.journey import (
+    Branch,
+    GroupState,
+    Journey,
+    Reason,
+    Recent,
+    Stage,
+    StageName,
+)
+from engine.trace.journey import Outcome as StageOutcome
 from engine.trace.traces import Traces, TraceStatus
 from engine.txn.board import Board
 from engine.txn.check import Check
@@ -142,6 +154,7 @@ __all__ = [
     "GroupConfig",
     "GroupFigures",
     "GroupLag",
+    "GroupState",
     "Health",
     "Holder",
     "Journey",
@@ -179,6 +192,7 @@ __all__ = [
     "Reader",
     "Reason",
     "Receipt",
+    "Recent",
     "ReplayJob",
     "ReplayState",
     "ReplayTo",
@@ -195,6 +209,7 @@ __all__ = [
     "ResetTo",
     "Resets",
     "RetentionStatus",
+    "RetentionStatus",
     "RetryPolicy",
     "Scan",
     "ScanPage",
@@ -203,6 +218,8 @@ __all__ = [
     "ScheduledPage",
     "Spread",
     "Stage",
+    "StageName",
+    "StageOutcome",
     "StartAt",
     "Statistics",
     "Steps",
@@ -427,6 +444,22 @@ class Broker:
             groups_of=self._desk.groups_of,
             standing_of=partial(standing_of, self._desk.ledger),
         )
+        self.retention = Retention(
+            config,
+            store=self._store,
+            catalog=self._catalog,
+            clock=clock,
+            events=self.events,
+            keepers=(
+                Keeper(
+                    "messages with a time of delivery",
+                    self._timer_deliverer.oldest_position,
+                    self._timer_deliverer.move_before,
+                ),
+                Keeper("messages in a delay level", self._deliverer.oldest_position),
+            ),
+        )
+        self.retention.on_moved = self._desk.overtaker.ask
         # Time first, so that what falls due is there for the receives woken in the same round;
         # upkeep of the store last.
         services = [
@@ -460,6 +493,7 @@ class Broker:
         self._catalog.settle()
         self._catalog.ensure_system(SCHEDULE_TOPIC)
         self._catalog.ensure_system(TIMER_TOPIC)
+        self.retention.start()  # before anybody asks where queues begin
         self.retention.start()  # before anybody asks where queues begin
         self._deliverer.start()
         self._timer_deliverer.start()
@@ -695,6 +729,10 @@ class Broker:
         return self._timers.scheduled(
             topic=topic, from_ms=from_ms, after=after, count_max=count_max
         )
+
+    def find_scheduled(self, message_id: str) -> Scheduled | None:
+        """The message with this message id or offset id, while it waits for its time."""
+        return self._timers.find(message_id)
 
     def scheduled_counts(self, times_ms: Sequence[int]) -> list[int]:
         """How many of them, of all topics, are due before each of these times; costs next to none.

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, operation
 from app.api.topics import Milliseconds
+from app.services.journeys import Journeys
 from engine import broker as engine
 
 TAG = "traces"
@@ -15,8 +16,8 @@ Name = Annotated[
     str,
     Meta(
         description="produce, refused, delay, transaction, check, store, wait, delivery, "
-        "retry_wait, dead_letter, replay; what clients tell themselves: client_send, "
-        "client_consume, client_transaction, client_recall."
+        "retry_wait, dead_letter, replay, request, reply; what clients tell themselves: "
+        "client_send, client_consume, client_transaction, client_recall."
     ),
 ]
 Outcome = Annotated[
@@ -24,7 +25,8 @@ Outcome = Annotated[
     Meta(
         description="How it ended (stored, delivered, acked, failed, expired, dead, returned, "
         "pulled, released, recalled, committed …), or that it goes on: waiting, inflight. passed: "
-        "the group went past it without a hand-out; unknown: its end is not recorded."
+        "the group went past it without a hand-out; unknown: its end is not recorded. late: a "
+        "reply that nobody waited for any more."
     ),
 ]
 Source = Annotated[
@@ -129,7 +131,7 @@ def _stage_out(stage: engine.Stage) -> Stage:
     f"{API}/messages/{{id}}/journey",
     tag=TAG,
     answer=Journey,
-    errors=(422,),
+    errors=(422, 503),
     example="curl $URL/api/v1/messages/7F00000100001F900000000000000000/journey",
 )
 async def get_journey(call: Call[None, None]) -> Journey:
@@ -139,7 +141,8 @@ async def get_journey(call: Call[None, None]) -> Journey:
     what was traced, from the groups' progress and from traces that clients send themselves. Where
     nothing is found `stages` is empty and `reasons_checked` says why that can be.
     """
-    journey = call.host.broker.traces.journey(call.path("id"))
+    journeys: Journeys = call.state.journeys
+    journey = await journeys.find(call.path("id"))
     return Journey(
         journey.message_id,
         journey.topic,

@@ -13,7 +13,9 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import queries
+from app.db.alert_store import AlertStore
 from app.db.migrate import ensure_schema
+from app.db.people import PeopleStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 
 BUSY_TIMEOUT_MS = 5000
@@ -31,6 +33,8 @@ class Database:
     def __init__(self, url: str) -> None:
         with _mapped():
             self._engine = open_engine(url)
+        self.alerts = AlertStore(self._transaction)
+        self.people = PeopleStore(self._transaction)
 
     def insert_audit(self, entry: AuditEntry) -> int:
         """Write a new entry; the id it got."""

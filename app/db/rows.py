@@ -2,7 +2,7 @@
 to load and not needed to be ready."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class DatabaseError(Exception):
@@ -52,3 +52,75 @@ class AuditTally:
     actions: Mapping[str, int]
     kinds: Mapping[str, int]
     results: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserRow:
+    """Who may log in, with which role, how far."""
+
+    id: int = 0
+    name: str
+    password_hash: str = field(repr=False)
+    role: str
+    patterns: tuple[str, ...] = ()
+    disabled: bool = False
+    created_ms: int
+
+    def described(self) -> dict[str, object]:
+        """As the trail keeps it: without the hash."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "patterns": self.patterns,
+            "disabled": self.disabled,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenRow:
+    """A program's key to the server; `user_id` owns it."""
+
+    id: int = 0
+    name: str
+    prefix: str
+    secret_hash: str = field(repr=False)
+    user_id: int
+    role: str
+    patterns: tuple[str, ...] = ()
+    created_ms: int
+    expires_ms: int | None = None
+    used_ms: int | None = None
+
+    def described(self) -> dict[str, object]:
+        """As the trail keeps it: without the hash."""
+        return {
+            "name": self.name,
+            "prefix": self.prefix,
+            "role": self.role,
+            "patterns": self.patterns,
+            "expires_ms": self.expires_ms,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionRow:
+    """One login of a user, in one browser."""
+
+    id: int = 0
+    secret_hash: str = field(repr=False)
+    user_id: int
+    created_ms: int
+    seen_ms: int
+    expires_ms: int
+    address: str
+    user_agent: str
+
+
+@dataclass(frozen=True)
+class PeopleRows:
+    """Everybody at one moment."""
+
+    version: int
+    users: list[UserRow]
+    tokens: list[TokenRow]
+    sessions: list[SessionRow]

@@ -6,6 +6,7 @@
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    ForeignKey,
     Index,
     Integer,
     MetaData,
@@ -14,10 +15,11 @@ from sqlalchemy import (
     Table,
     Text,
     TypedColumns,
+    UniqueConstraint,
 )
 from sqlalchemy import Column as C
 
-HEAD = "20261120_audit"
+HEAD = "20261121_people"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -148,3 +150,68 @@ alert_deliveries = Table(
     Index("ix_alert_deliveries_result", "result"),
 )
 alert_silences = Table("alert_silences", metadata, AlertSilenceColumns)
+
+
+class UserColumns(TypedColumns):
+    """Who may log in."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    name: Named[str] = C(String(64), nullable=False)
+    password_hash: Named[str] = C(String(255), nullable=False)
+    role: Named[str] = C(String(16), nullable=False)
+    patterns_json: Named[str] = C(Text, nullable=False)
+    disabled: Named[bool] = C(Boolean, nullable=False)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+class TokenColumns(TypedColumns):
+    """What programs show instead of a password; only its hash is kept."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    name: Named[str] = C(String(64), nullable=False)
+    prefix: Named[str] = C(String(16), nullable=False)
+    secret_hash: Named[str] = C(String(64), nullable=False)
+    user_id = C(ROW_ID, ForeignKey("users.id", ondelete="CASCADE"), nullable=False)
+    role: Named[str] = C(String(16), nullable=False)
+    patterns_json: Named[str] = C(Text, nullable=False)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+    expires_ms: Named[int | None] = C(BigInteger, nullable=True)
+    used_ms: Named[int | None] = C(BigInteger, nullable=True)
+
+
+class SessionColumns(TypedColumns):
+    """Who is logged in, and from where."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    secret_hash: Named[str] = C(String(64), nullable=False)
+    user_id = C(ROW_ID, ForeignKey("users.id", ondelete="CASCADE"), nullable=False)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+    seen_ms: Named[int] = C(BigInteger, nullable=False)
+    expires_ms: Named[int] = C(BigInteger, nullable=False)
+    address: Named[str] = C(String(64), nullable=False)
+    user_agent: Named[str] = C(String(255), nullable=False)
+
+
+class PeopleVersionColumns(TypedColumns):
+    """One row: how often people were changed, so that a running server sees that they were."""
+
+    id: Named[int] = C(Integer, primary_key=True, autoincrement=False)
+    version: Named[int] = C(BigInteger, nullable=False)
+
+
+users = Table("users", metadata, UserColumns, UniqueConstraint("name"))
+tokens = Table(
+    "tokens",
+    metadata,
+    TokenColumns,
+    UniqueConstraint("secret_hash"),
+    Index("ix_tokens_user_id", "user_id"),
+)
+sessions = Table(
+    "sessions",
+    metadata,
+    SessionColumns,
+    UniqueConstraint("secret_hash"),
+    Index("ix_sessions_user_id", "user_id"),
+)
+people_version = Table("people_version", metadata, PeopleVersionColumns)

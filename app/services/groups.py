@@ -62,6 +62,15 @@ class Groups:
             change.after = resumed = self._host.broker.resume_group(name, topic)
         return resumed
 
+    async def leave(self, actor: Actor, name: str, client: str) -> bool:
+        """Take a member out, as if it had said goodbye; whether it was one. GroupNotFound."""
+        members = self._host.broker.members
+        before = {"client": client, "members": members.count(name)}
+        async with self._audit.change(actor, "group.leave", KIND, name, before=before) as change:
+            was_member = members.leave(name, client)
+            change.after = {"members": members.count(name), "was_member": was_member}
+        return was_member
+
     async def delete(self, actor: Actor, name: str) -> None:
         """Delete a group with its progress; GroupNotFound where there is no such group."""
         before = self._host.broker.group(name)

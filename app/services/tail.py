@@ -122,8 +122,7 @@ class Tail:
         """Where it stands."""
         numbers = {topic: number for number, topic in enumerate(self._topics)}
         return ".".join(
-            f"{numbers[topic]}-{queue}-{offset}"
-            for (topic, queue), offset in self._offsets.items()
+            f"{numbers[topic]}-{queue}-{offset}" for (topic, queue), offset in self._offsets.items()
         )
 
     def read(self) -> Batch:

@@ -2,19 +2,33 @@
 
 import json
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+
+from app.ui import avro, protobuf
+from app.ui.avro import NotAvro
+from app.ui.protobuf import NotProtobuf
+from app.ui.trees import Node, Tree
+from app.ui.unpack import Unpacked, unpack
 
 SHOWN_BYTES_MAX = 64 * 1024
 ALL_BYTES_MAX = 1024 * 1024
 HEX_BYTES_MAX = 8 * 1024
-JSON_BYTES_MAX = 256 * 1024
-TREE_NODES_MAX = 1000
-TREE_DEPTH_OPEN = 3
+TREE_BYTES_MAX = 256 * 1024
+GUESS_BYTES_MAX = 64 * 1024
 PREVIEW_CHARS = 160
 HEX_ROW = 16
-VIEWS = ("json", "text", "hex")
+# The first that fits is shown first: what states its own form goes before what is guessed.
+VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
+ORDER = ("text", "json", "avro", "msgpack", "protobuf")
+CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
+
+
+class NotThis(Exception):
+    """Why a decoder cannot read the bytes."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +40,6 @@ class Tried:
     detail: str
 
 
-@dataclass
-class Node:
-    """One value of a JSON document; `children` of objects and arrays, in their order."""
-
-    label: str
-    kind: str
-    text: str
-    is_open: bool = False
-    children: list["Node"] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class HexRow:
     offset: str
@@ -46,12 +49,17 @@ class HexRow:
 
 @dataclass(frozen=True)
 class Body:
-    """What the page shows: one of the `views` that fit, and what was tried."""
+    """What the page shows: one of the `views` that fit, and what was tried.
+
+    `stored_bytes` is what lies in the log, `size_bytes` what it is unpacked, where it is.
+    """
 
     view: str
     views: tuple[str, ...]
     size_bytes: int
+    stored_bytes: int
     shown_bytes: int
+    packing: str
     text: str
     tree: Node | None
     tree_cut: bool
@@ -63,33 +71,59 @@ class Body:
         return self.shown_bytes < self.size_bytes
 
 
-def decode(body: bytes, *, view: str = "", is_all: bool = False) -> Body:
+@dataclass(frozen=True)
+class _Decoded:
+    """What a decoder made of the bytes: a document for a tree, or a text."""
+
+    detail: str
+    document: Any = None
+    is_cut: bool = False
+
+
+def decode(body: bytes, *, view: str = "", is_all: bool = False, sys_flag: int = 0) -> Body:
     """Decode a body for `view`, or for the best view that fits; never raises.
 
     At most SHOWN_BYTES_MAX bytes are turned into text, ALL_BYTES_MAX when `is_all`;
-    the rest is for the download.
+    the rest is for the download. `sys_flag` is the record's: it says whether and how the producer
+    compressed the body.
     """
-    tried: list[Tried] = []
-    text = _text(body, tried)
-    document, is_json = _json(body, text, tried)
-    tried.append(Tried("hex", True, "shows any bytes"))
-    views = (
-        ("json", "text", "hex") if is_json else ("text", "hex") if text is not None else ("hex",)
-    )
+    stored = len(body)
+    packed = unpack(body, sys_flag)
+    body = packed.body
+    decoded, tried = _try_all(body, packed)
+    views = tuple(name for name in VIEWS if name in decoded or name == "hex")
     chosen = view if view in views else views[0]
-    tree = _Tree() if chosen == "json" else None
+    found = decoded.get(chosen)
+    tree = Tree() if found is not None and chosen != "text" else None
     limit = _limit(chosen, is_all)
     return Body(
         view=chosen,
         views=views,
         size_bytes=len(body),
-        shown_bytes=len(body) if chosen == "json" else min(len(body), limit),
+        stored_bytes=stored,
+        shown_bytes=len(body) if tree else min(len(body), limit),
+        packing=packed.kind if packed.is_unpacked else "",
         text=body[:limit].decode("utf-8", "ignore") if chosen == "text" else "",
-        tree=tree.build("", document, 0) if tree else None,
-        tree_cut=tree.is_cut if tree else False,
+        tree=tree.build("", found.document) if tree and found else None,
+        tree_cut=bool(tree and found and (tree.is_cut or found.is_cut)),
         rows=list(_hex_rows(body[:limit])) if chosen == "hex" else [],
         tried=tried,
     )
+
+
+def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[Tried]]:
+    """What each decoder made of the bytes, and the account of it."""
+    tried = [Tried("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
+    decoded: dict[str, _Decoded] = {}
+    for name in ORDER:
+        try:
+            decoded[name] = DECODERS[name](body, "text" in decoded)
+        except (NotThis, NotAvro, NotProtobuf) as error:
+            tried.append(Tried(name, False, str(error)))
+        else:
+            tried.append(Tried(name, True, decoded[name].detail))
+    tried.append(Tried("hex", True, "shows any bytes"))
+    return decoded, tried
 
 
 def preview(body: bytes) -> str:
@@ -113,77 +147,64 @@ def _limit(view: str, is_all: bool) -> int:
     return ALL_BYTES_MAX if is_all else SHOWN_BYTES_MAX
 
 
-def _text(body: bytes, tried: list[Tried]) -> str | None:
+def _text(body: bytes, _: bool) -> _Decoded:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        tried.append(
-            Tried("text", False, f"byte {error.start} (0x{body[error.start]:02x}) is not UTF-8")
-        )
-        return None
+        raise NotThis(f"byte {error.start} (0x{body[error.start]:02x}) is not UTF-8") from None
     strange = _unprintable(text[:SHOWN_BYTES_MAX])
     if strange:
         name = unicodedata.name(strange, f"U+{ord(strange):04X}")
-        tried.append(Tried("text", False, f"UTF-8, but holds the control character {name}"))
-        return None
-    tried.append(Tried("text", True, "valid UTF-8" if text else "empty"))
-    return text
+        raise NotThis(f"UTF-8, but holds the control character {name}")
+    return _Decoded("valid UTF-8" if text else "empty")
 
 
-def _json(body: bytes, text: str | None, tried: list[Tried]) -> tuple[Any, bool]:
-    if text is None or not text.lstrip()[:1] or text.lstrip()[0] not in "{[":
-        tried.append(Tried("json", False, "does not begin with { or ["))
-        return None, False
-    if len(body) > JSON_BYTES_MAX:
-        tried.append(Tried("json", False, f"larger than {JSON_BYTES_MAX // 1024} KiB"))
-        return None, False
+def _json(body: bytes, is_text: bool) -> _Decoded:
+    if not is_text or body.lstrip()[:1] not in (b"{", b"["):
+        raise NotThis("does not begin with { or [")
+    _check_size(body, TREE_BYTES_MAX)
     try:
-        document = json.loads(text)
+        return _Decoded("valid JSON", json.loads(body))
     except (ValueError, RecursionError) as error:
-        tried.append(Tried("json", False, str(error) or "nested too deeply"))
-        return None, False
-    tried.append(Tried("json", True, "valid JSON"))
-    return document, True
+        raise NotThis(str(error) or "nested too deeply") from None
+
+
+def _avro(body: bytes, is_text: bool) -> _Decoded:
+    if is_text:
+        raise NotThis("not tried, as the body is text")
+    _check_size(body, TREE_BYTES_MAX)
+    document, is_cut = avro.decode(body)
+    return _Decoded("an object container file with its schema", document, is_cut)
+
+
+def _msgpack(body: bytes, is_text: bool) -> _Decoded:
+    if is_text:
+        raise NotThis("not tried, as the body is text")
+    if not body or body[0] not in CONTAINERS:
+        raise NotThis("does not begin with a map or an array")
+    _check_size(body, TREE_BYTES_MAX)
+    try:
+        return _Decoded("one MessagePack value, to the last byte", msgspec.msgpack.decode(body))
+    except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
+        raise NotThis(str(error) or "nested too deeply") from None
+
+
+def _protobuf(body: bytes, is_text: bool) -> _Decoded:
+    if is_text:
+        raise NotThis("not tried, as the body is text")
+    _check_size(body, GUESS_BYTES_MAX)
+    document = protobuf.decode(body)
+    return _Decoded("fits the wire format; names and exact types are in its schema only", document)
+
+
+def _check_size(body: bytes, limit: int) -> None:
+    if len(body) > limit:
+        raise NotThis(f"larger than {limit // 1024} KiB")
 
 
 def _unprintable(text: str) -> str:
     """The first control character that no text file holds, or ""."""
     return next((c for c in text if c < " " and c not in "\t\n\r\f\x1b"), "")
-
-
-class _Tree:
-    """Builds the nodes of a JSON document, TREE_NODES_MAX of them at most."""
-
-    def __init__(self) -> None:
-        self._left = TREE_NODES_MAX
-        self.is_cut = False
-
-    def build(self, label: str, value: Any, depth: int) -> Node:
-        self._left -= 1
-        if isinstance(value, dict):
-            noun = "key" if len(value) == 1 else "keys"
-            node = Node(label, "object", f"{len(value)} {noun}", depth < TREE_DEPTH_OPEN)
-            self._fill(node, ((str(key), child) for key, child in value.items()), depth)
-        elif isinstance(value, list):
-            noun = "item" if len(value) == 1 else "items"
-            node = Node(label, "array", f"{len(value)} {noun}", depth < TREE_DEPTH_OPEN)
-            self._fill(node, ((str(index), child) for index, child in enumerate(value)), depth)
-        else:
-            node = Node(label, _kind(value), json.dumps(value, ensure_ascii=False))
-        return node
-
-    def _fill(self, node: Node, children: Iterator[tuple[str, Any]], depth: int) -> None:
-        for label, child in children:
-            if self._left <= 0 or depth > 60:
-                self.is_cut = True
-                return
-            node.children.append(self.build(label, child, depth + 1))
-
-
-def _kind(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return "word"
-    return "string" if isinstance(value, str) else "number"
 
 
 def _hex_rows(body: bytes) -> Iterator[HexRow]:
@@ -192,3 +213,12 @@ def _hex_rows(body: bytes) -> Iterator[HexRow]:
         octets = f"{row[:8].hex(' '):<23}  {row[8:].hex(' ')}".rstrip()
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         yield HexRow(f"{start:08x}", octets, text)
+
+
+DECODERS: dict[str, Callable[[bytes, bool], _Decoded]] = {
+    "text": _text,
+    "json": _json,
+    "avro": _avro,
+    "msgpack": _msgpack,
+    "protobuf": _protobuf,
+}

@@ -27,6 +27,21 @@ class Forecast:
     per_s: float | None = None
     reason: str = ""
 
+    @property
+    def rank(self) -> float | None:
+        """For sorting: done first, then soonest, then never; None for unknown."""
+        if self.outlook is Outlook.UNKNOWN:
+            return None
+        if self.outlook is Outlook.NOT_SHRINKING:
+            return float("inf")
+        return self.clears_at_ms or 0
+
+    def of_lag(self, lag: int) -> "Forecast":
+        """The same for a lag that was read later: nothing unread needs no forecast."""
+        if not lag:
+            return Forecast(Outlook.CLEAR)
+        return UNKNOWN if self.outlook is Outlook.CLEAR else self
+
 
 UNKNOWN = Forecast(Outlook.UNKNOWN, reason=TOO_YOUNG)
 

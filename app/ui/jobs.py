@@ -224,7 +224,8 @@ def _rate_text(job: ReplayJob) -> str:
 
 async def act(request: Request) -> Response:
     """POST /jobs/{id}/{action}: begin, pause, resume or stop it."""
-    job_id, action = request.path_params["id"], request.path_params["action"]
+    job_id = request.path_params["id"]
+    action = request.url.path.rpartition("/")[2]
     await forms.read(request)
     replays, actor = replays_of(request), actor_of(request)
     acts = {

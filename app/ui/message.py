@@ -1,5 +1,6 @@
 """One message: everything its record says, its body readable, and where else it went."""
 
+import contextlib
 import shlex
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -13,7 +14,9 @@ from app.ui.console import Console, search_of
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
 from app.ui.templating import segment
 from app.ui.topic_messages import MessageRow, row_of
+from engine.broker import QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
+from engine.host import pack_host
 from engine.message import (
     DLQ_ORIGIN_MESSAGE_ID,
     FAILED_CLIENT,
@@ -25,6 +28,7 @@ from engine.message import (
 )
 
 COPIES_MAX = 50
+ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position
 CLI_BODY_MAX = 2048
 
 
@@ -78,11 +82,31 @@ class MessagePage:
     cli: str
 
 
+@dataclass(frozen=True)
+class Gone:
+    """The context of `message_gone.html`; the queue begins at `min_offset` now.
+
+    Without a topic it is a message by its id, and `begins_ms` is when the log begins.
+    """
+
+    topic: str
+    queue: int
+    offset: int
+    min_offset: int
+    max_offset: int
+    begins_ms: int | None
+    id: str = ""
+
+
 async def show(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
     console = pages.console_of(request)
-    message = _message(console, request)
-    context = _context(console, request, message, await _copies(request, message))
+    message = _find(console, request)
+    if message is None:
+        return await _show_gone(request)
+    # Decoding takes milliseconds of a large body: not on the loop.
+    body = await console.render(lambda: _body(request, message))
+    context = _context(console, request, message, body, await _copies(request, message))
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
 
@@ -92,18 +116,21 @@ async def by_id(request: Request) -> Response:
     text = request.path_params["id"]
     found = await search_of(request).by_id(text)
     if not found:
+        gone = await _show_gone_id(request, text)
+        if gone is not None:
+            return gone
         raise MessageNotFound(
             f"no message has the id {text}",
             field="id",
             remedy="ids are compared exactly; the message may be older than what is kept",
         )
     first = min(found, key=lambda m: (bool(group_of(m.topic)), m.position))
-    return RedirectResponse(address(first.topic, first.queue, first.offset), status_code=302)
+    return _go(first)
 
 
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = _message(pages.console_of(request), request)
+    message = pages.console_of(request).broker.message(*_place(request))
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
     return Response(
         message.body,
@@ -120,21 +147,91 @@ def address(topic: str, queue: int, offset: int) -> str:
     return f"/messages/{segment(topic)}/{queue}/{offset}"
 
 
-def _message(console: Console, request: Request) -> StoredMessage:
-    topic = request.path_params["topic"]
+def _body(request: Request, message: StoredMessage) -> Body:
+    return bodies.decode(
+        message.body,
+        view=request.query_params.get("view", ""),
+        is_all=request.query_params.get("body") == "all",
+        sys_flag=message.sys_flag,
+    )
+
+
+def _place(request: Request) -> tuple[str, int, int]:
     numbers = (request.path_params["queue"], request.path_params["offset"])
     if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
         raise NotFound("a message is addressed as topic, queue number and offset")
     queue, offset = (int(text) for text in numbers)
-    return console.broker.message(topic, queue, offset)
+    return request.path_params["topic"], queue, offset
+
+
+def _find(console: Console, request: Request) -> StoredMessage | None:
+    """The message of a permalink, None where it was there and is gone; MessageNotFound."""
+    topic, queue, offset = _place(request)
+    try:
+        return console.broker.message(topic, queue, offset)
+    except MessageNotFound:
+        stats = _queue_of(console, topic, queue)
+        if stats is not None and offset < stats.min_offset:
+            return None
+        raise
+
+
+def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
+    found = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
+    return next(found, None)
+
+
+async def _show_gone(request: Request) -> Response:
+    """410: the queue begins later now; since which message, and when that was stored."""
+    console = pages.console_of(request)
+    topic, queue, offset = _place(request)
+    stats = _queue_of(console, topic, queue)
+    begin = stats.min_offset if stats else 0
+    begins_ms = None
+    with contextlib.suppress(MessageNotFound):
+        begins_ms = console.broker.message(topic, queue, begin).stored_ms
+    context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
+    return await pages.respond(
+        request, "message_gone.html", context, title="Gone", section="topics", status=410
+    )
+
+
+async def _show_gone_id(request: Request, text: str) -> Response | None:
+    """410 for an id made by this broker whose record retention or a purge took; else None."""
+    console = pages.console_of(request)
+    purged = console.broker.search.purged(text)
+    if purged is not None:
+        return _go(purged)
+    host = pack_host(console.host.config.store_host)[:4].hex().upper()
+    if not (len(text) == ID_DIGITS and text.upper().startswith(host)):
+        return None
+    try:
+        position = int(text[ID_DIGITS // 2 :], 16)
+    except ValueError:
+        return None
+    status = console.broker.retention.status()
+    if position >= status.oldest_position:
+        return None
+    context = Gone("", 0, 0, 0, 0, status.oldest_ms, id=text)
+    return await pages.respond(
+        request, "message_gone.html", context, title="Gone", section="topics", status=410
+    )
+
+
+def _go(message: StoredMessage) -> Response:
+    place = address(message.topic, message.queue, message.offset)
+    return RedirectResponse(place, status_code=302)
 
 
 def _context(
-    console: Console, request: Request, message: StoredMessage, copies: list[MessageRow]
+    console: Console,
+    request: Request,
+    message: StoredMessage,
+    body: Body,
+    copies: list[MessageRow],
 ) -> MessagePage:
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
-    queues = {queue.queue: queue for queue in console.broker.topic_stats(message.topic).queues}
-    stats = queues.get(message.queue)
+    stats = _queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
     return MessagePage(
         topic=message.topic,
@@ -163,11 +260,7 @@ def _context(
             )
         ],
         failure=_failure(message),
-        body=bodies.decode(
-            message.body,
-            view=request.query_params.get("view", ""),
-            is_all=request.query_params.get("body") == "all",
-        ),
+        body=body,
         copies=copies,
         min_offset=stats.min_offset if stats else message.offset,
         max_offset=stats.max_offset if stats else message.offset + 1,

@@ -41,6 +41,16 @@ class SentMessage:
 
 
 @dataclass(frozen=True)
+class Source:
+    """The stored message that the form was filled from; `is_text` if its body could be."""
+
+    topic: str
+    queue: int
+    offset: int
+    is_text: bool
+
+
+@dataclass(frozen=True)
 class Publish:
     """The context of `topic_produce.html`."""
 
@@ -50,6 +60,7 @@ class Publish:
     queues: list[tuple[str, str]]
     sent: list[SentMessage]
     sent_total: int
+    source: Source | None = None
     delays: tuple[tuple[str, str], ...] = DELAY_CHOICES
 
 
@@ -57,7 +68,31 @@ async def show(request: Request) -> Response:
     """GET /topics/{topic}/produce"""
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
     values = dict.fromkeys(FIELDS, "") | {"delay_level": "0", "count": "1"}
-    return await _page(request, config, Form(values), _sent_before(request))
+    source = _filled(request, values)
+    return await _page(request, config, Form(values), _sent_before(request), source=source)
+
+
+def _filled(request: Request, values: dict[str, str]) -> Source | None:
+    """Fill the form from the stored message that the address names as "topic:queue:offset"."""
+    name = request.query_params.get("from", "")
+    if not name:
+        return None
+    topic, queue, offset = ([*name.rsplit(":", 2), "", ""])[:3]
+    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in (queue, offset)):
+        raise Invalid(
+            f"{name[:60]!r} names no message", field="from", remedy="write it as topic:queue:offset"
+        )
+    message = pages.console_of(request).broker.message(topic, int(queue), int(offset))
+    try:
+        values["body"], is_text = message.body.decode(), True
+    except UnicodeDecodeError:
+        is_text = False
+    own = [(name, value) for name, value in message.properties.items() if name not in RESERVED]
+    values["tag"] = message.tag
+    values["keys"] = " ".join(message.keys)
+    values["message_group"] = message.message_group
+    values["properties"] = "\n".join(f"{name}: {value}" for name, value in own)
+    return Source(message.topic, message.queue, message.offset, is_text)
 
 
 async def send(request: Request) -> Response:
@@ -121,7 +156,13 @@ def _properties(form: Form) -> dict[str, str]:
 
 
 async def _page(
-    request: Request, config: TopicConfig, form: Form, stored: list[Stored], *, status: int = 200
+    request: Request,
+    config: TopicConfig,
+    form: Form,
+    stored: list[Stored],
+    *,
+    status: int = 200,
+    source: Source | None = None,
 ) -> Response:
     console = pages.console_of(request)
     context = Publish(
@@ -140,6 +181,7 @@ async def _page(
             for one in stored[:SHOWN_MAX]
         ],
         sent_total=len(stored),
+        source=source,
     )
     return await pages.respond(
         request, "topic_produce.html", context, title=config.name, section="topics", status=status

@@ -7,6 +7,7 @@ sorted by what it found, and say how old that is; the rows that are shown are re
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections import deque
@@ -71,6 +72,11 @@ class Snapshot:
     def forecast(self, group: str) -> Forecast:
         """Unknown for a group that is newer than the walk."""
         return self.forecasts.get(group, UNKNOWN)
+
+    @functools.cached_property
+    def dead(self) -> int:
+        """How many dead letters are kept, also of groups that are gone."""
+        return sum(figures.messages for figures in self.topics.values() if figures.kind == "DLQ")
 
     def readers(self, topic: str) -> Mapping[str, int]:
         """The groups that read a topic, and how many messages each has still to read."""

@@ -115,6 +115,14 @@ class Timers:
         has_more = bool(self._deliverer.after(place, 1))
         return ScheduledPage(items, _place_text(place) if has_more else None, self.count)
 
+    def find(self, message_id: str) -> Scheduled | None:
+        """A message that waits, by its message id or offset id; None where it does not.
+
+        Of several with one id the oldest. Raises Busy where it is not readable yet.
+        """
+        waiting = self._find(message_id).waiting
+        return self._shown(waiting[0]) if waiting else None
+
     def recall(self, message_id: str) -> TimerAnswer:
         """See to it that a waiting message is never delivered; RECALLED is a promise.
 

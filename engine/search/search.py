@@ -77,6 +77,21 @@ class Search:
         places = self._store.places_of_key(topic, key, begin_ms=begin_ms, end_ms=end_ms)
         return Lookup(places, is_it, count_max)
 
+    def purged(self, message_id: str) -> StoredMessage | None:
+        """The record of an id made here that the log still has, while no queue leads to it.
+
+        A purge took it, or an age of its topic's own. None where it can be read, or never was.
+        """
+        position = position_of_id(message_id)
+        message = None if position is None else self._at(position)
+        names = () if message is None else (message.offset_id, message.message_id.upper())
+        if message is None or message_id.upper() not in names:
+            return None
+        if not self._catalog.is_current(message.topic, message.position):
+            return None
+        is_kept = message.offset >= self._store.bounds(message.topic, message.queue)[0]
+        return None if is_kept else message
+
     def any_lookup(self, text: str, *, count_max: int = FOUND_MAX) -> Lookup:
         """Messages in any topic whose id or one of whose keys is `text`."""
 

@@ -41,6 +41,7 @@ class Surroundings(NamedTuple):
 
     groups_of: Callable[[str], Sequence[str]]  # that consume a topic
     standing_of: StandingOf
+    now_ms: int
 
 
 class Assembler:
@@ -64,6 +65,7 @@ class Assembler:
             if index == 0:
                 stages.append(_produced(record))
             stages += self._of_record(record, rows)
+        stages += _asked(found.correlated, self._around.now_ms)
         stages += _told(found.told)
         return sorted(stages, key=lambda stage: stage.at_ms)
 
@@ -188,6 +190,42 @@ def _refused(row: Row) -> Stage:
         at_ms=row.at_ms,
         until_ms=row.at_ms,
         outcome=Outcome.REFUSED,
+        source=Source.TRACE,
+        client=row.client,
+        detail=row.detail,
+        topic=row.topic,
+    )
+
+
+def _asked(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
+    """A request's wait for its reply, and what came; `rows` are those of its correlation id."""
+    for row in rows:
+        if row.kind == RowKind.REQUESTED:
+            ends = (each for each in rows if each.kind in ENDS_OF_REQUEST)
+            end = next(ends, None)
+            outcome = Outcome.WAITING if end is None else ENDS_OF_REQUEST[RowKind(end.kind)]
+            if end is None and now_ms > row.at_ms + row.wait_ms + REQUEST_GRACE_MS:
+                outcome = Outcome.UNKNOWN  # who asked went away, which nothing records
+            until_ms = None if end is None else end.at_ms
+            yield _of_request(row, StageName.REQUEST, until_ms, outcome)
+        elif row.kind in (RowKind.REPLIED, RowKind.REPLIED_LATE):
+            outcome = Outcome.REPLIED if row.kind == RowKind.REPLIED else Outcome.LATE
+            yield _of_request(row, StageName.REPLY, row.at_ms, outcome)
+
+
+REQUEST_GRACE_MS = 1000
+ENDS_OF_REQUEST = {
+    RowKind.REPLIED: Outcome.REPLIED,
+    RowKind.REQUEST_EXPIRED: Outcome.EXPIRED,
+}
+
+
+def _of_request(row: Row, name: StageName, until_ms: int | None, outcome: Outcome) -> Stage:
+    return Stage(
+        name=name,
+        at_ms=row.at_ms,
+        until_ms=until_ms,
+        outcome=outcome,
         source=Source.TRACE,
         client=row.client,
         detail=row.detail,

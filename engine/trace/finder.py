@@ -10,13 +10,14 @@ from typing import TypeVar
 import msgspec
 
 from engine.errors import Corrupt, MessageNotFound
-from engine.message import CORRELATION_ID, StoredMessage
+from engine.message import StoredMessage
 from engine.store.store import Store
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.client_traces import ClientTrace, traces_of
 from engine.trace.record import Columns, block_key, message_key, rows_about, rows_of_id
 from engine.trace.rows import Row
 
+CORRELATION_ID = "CORRELATION_ID"  # a property of a request and of its reply
 READS_MAX = 100  # trace records read for one journey
 CLIENT_READS_MAX = 64  # clients' trace messages, as RocketMQ's own dashboard reads
 
@@ -66,9 +67,7 @@ class Finder:
         correlation_id = records[0].properties.get(CORRELATION_ID, "") if records else ""
         correlated = (yield from reads.named(correlation_id)) if correlation_id else []
         told = yield from self._told(message_id, records)
-        return Found(
-            message_id, records, rows, unplaced, correlated, told, not reads.is_exhausted
-        )
+        return Found(message_id, records, rows, unplaced, correlated, told, not reads.is_exhausted)
 
     def _told(self, message_id: str, records: Sequence[StoredMessage]) -> Steps[list[Told]]:
         names = {message_id, *(record.offset_id for record in records)}

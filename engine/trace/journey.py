@@ -136,9 +136,9 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Recent(msgspec.Struct, frozen=True):
-    """Something that was traced lately, and where its record lies; `is_failure` where it went wrong.
+    """Something that was traced lately, and where its record lies.
 
-    `outcome` is how the hand-out ended, or that it began.
+    `outcome` is how a hand-out ended, or that it began; `is_failure` where it ended badly.
     """
 
     at_ms: int

@@ -7,16 +7,18 @@ import msgspec
 from engine.clock import Clock
 from engine.errors import Invalid
 from engine.events import Events
+from engine.message import StoredMessage
 from engine.service import Service
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.assemble import Assembler, Surroundings, branches
 from engine.trace.deliveries import StandingOf
-from engine.trace.finder import Finder, Found, Records
-from engine.trace.journey import Journey
+from engine.trace.finder import Finder, Found, Steps
+from engine.trace.journey import Journey, Recent
 from engine.trace.origins import bound_for
 from engine.trace.reasons import TRACE_QUEUE, Reasons
+from engine.trace.recent import find_recent
 from engine.trace.recorder import Recorder
 from engine.trace.sampling import Sampler
 
@@ -24,6 +26,9 @@ ID_CHARS_MAX = 255
 WRITES_MAX = 1_000_000
 JOURNEY_WRITES_MAX = 4  # what waits beyond them is not in the journey yet
 RECORDS_MAX = 64
+RECENT_READS = 4  # trace records
+
+Records = Callable[[str], list[StoredMessage]]
 
 
 class TraceStatus(msgspec.Struct, frozen=True):
@@ -66,7 +71,10 @@ class Traces:
         groups_of: Callable[[str], Sequence[str]],
         standing_of: StandingOf,
     ) -> None:
-        """Raises Invalid for a `sample` that is no share. The last three ask the other parts."""
+        """Raises Invalid for a `sample` that is no share. The last three ask the other parts.
+
+        `records_of` gives every record of a message, oldest first.
+        """
         self._store = store
         self._catalog = catalog
         self._events = events
@@ -74,7 +82,9 @@ class Traces:
         self._standing_of = standing_of
         self._sampler = Sampler(catalog, sample)
         self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
-        self._finder = Finder(store, records_of)
+        self._finder = Finder(store)
+        self._records_of = records_of
+        self._clock = clock
         self._reasons = Reasons(store, self._sampler, self._recorder)
 
     def services(self) -> list[Service]:
@@ -95,18 +105,29 @@ class Traces:
         """What happened to the message with this id or offset id, up to this moment.
 
         Reads at most 64 records of the message and 100 trace records, so it takes some
-        milliseconds. Nothing found is no error: then there are no stages, and `reasons_checked`
-        says what was looked at. Raises Invalid for an id of more than 255 characters.
+        milliseconds where there are few topics. Nothing found is no error: then there are no
+        stages, and `reasons_checked` says what was looked at. Raises Invalid for an id of more
+        than 255 characters.
         """
-        if not 0 < len(message_id) <= ID_CHARS_MAX:
-            raise Invalid(
-                f"an id has 1 to {ID_CHARS_MAX} characters, this one {len(message_id)}",
-                field="id",
-                remedy="give the message id that the send returned",
-            )
-        self.settle(writes_max=JOURNEY_WRITES_MAX)
-        found = self._finder.find(message_id)
-        around = Surroundings(self._groups_of, self._standing_of)
+        _check_id(message_id)
+        steps = self.journey_steps(message_id, self._records_of(message_id))
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                journey: Journey = end.value
+                return journey
+
+    def journey_steps(self, message_id: str, records: list[StoredMessage]) -> Steps[Journey]:
+        """The same, from its records (oldest first) on, in short steps: the journey is what it
+        returns. Others may work in between.
+        """
+        _check_id(message_id)
+        for _ in range(JOURNEY_WRITES_MAX):
+            self.settle(writes_max=1)
+            yield
+        found = yield from self._finder.find(message_id, records)
+        around = Surroundings(self._groups_of, self._standing_of, self._clock.now_ms())
         stages = Assembler(found, around).stages()
         return Journey(
             message_id=found.message_id,
@@ -116,6 +137,15 @@ class Traces:
             reasons_checked=self._reasons.check(message_id, found),
             is_complete=found.is_complete and len(found.records) < RECORDS_MAX,
         )
+
+    def recent(self, count_max: int) -> list[Recent]:
+        """What was traced last, of each message the newest; failures and the others, as many of
+        each. Reads four trace records at most.
+        """
+        first, end = self._store.bounds(TRACE_TOPIC, TRACE_QUEUE)
+        begin = max(first, end - RECENT_READS)
+        entries = self._store.entries(TRACE_TOPIC, TRACE_QUEUE, begin, end - begin)
+        return find_recent(self._store, [entry.position for entry in entries], count_max)
 
     def status(self) -> TraceStatus:
         """How recording goes."""
@@ -128,6 +158,15 @@ class Traces:
             oldest_ms=self._store.stored_ms_at(oldest[0]) if oldest else None,
             bad_contexts=self._finder.bad_contexts,
             **msgspec.structs.asdict(recorded),
+        )
+
+
+def _check_id(message_id: str) -> None:
+    if not 0 < len(message_id) <= ID_CHARS_MAX:
+        raise Invalid(
+            f"an id has 1 to {ID_CHARS_MAX} characters, this one {len(message_id)}",
+            field="id",
+            remedy="give the message id that the send returned",
         )
 
 

@@ -34,7 +34,8 @@ class Reminders:
             self.world.chance.choice((self.recall, self.hurry, self.move, self.move))(sent)
         except Busy:
             shares = [share for share in self.world.shares.values() if share.sent is sent]
-            assert not any(share.delivered for share in shares), f"{sent.body!r}: it was readable"
+            was_read = any(share.delivered and not share.has_lost_power for share in shares)
+            assert not was_read, f"{sent.body!r}: it was readable"
             self.world.doing()
 
     def recall(self, sent: Sent) -> None:

@@ -1,0 +1,238 @@
+"""Users, tokens and sessions in SQL: each change is one transaction with its audit entry.
+
+Every change counts `people_version` up, so that a server notices what the command line changed.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from app.db.queries import insert_audit
+from app.db.rows import AuditEntry, PeopleRows, SessionRow, TokenRow, UserRow
+from app.db.tables import people_version, sessions, tokens, users
+from engine.errors import Conflict, NotFound
+
+Transaction = Callable[[], AbstractContextManager[Connection]]
+R = TypeVar("R", UserRow, TokenRow, SessionRow)
+
+ADMIN = "admin"
+ONLY_VERSION = 1
+
+
+class PeopleStore:
+    """Every method is one transaction, and raises DatabaseError like those of `Database`."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def version(self) -> int:
+        """How often people were changed."""
+        with self._transaction() as connection:
+            return _version(connection)
+
+    def load(self) -> PeopleRows:
+        """Everybody, as of one version."""
+        with self._transaction() as connection:
+            return PeopleRows(
+                _version(connection),
+                _rows(connection, users, UserRow),
+                _rows(connection, tokens, TokenRow),
+                _rows(connection, sessions, SessionRow),
+            )
+
+    def add_user(self, user: UserRow, entry: AuditEntry, *, only_first: bool = False) -> UserRow:
+        """Add a user; Conflict where the name is taken, or `only_first` and there are others."""
+        with self._transaction() as connection:
+            if only_first and _count(connection, users):
+                raise Conflict("there is a user already", remedy="log in")
+            if _find_user(connection, user.name) is not None:
+                raise Conflict(
+                    f"there is a user {user.name!r} already", field="name", remedy="choose another"
+                )
+            added = replace(user, id=_insert(connection, users, user))
+            _audit(connection, entry, None, added.described())
+            _changed(connection)
+        return added
+
+    def change_user(self, name: str, changes: Mapping[str, Any], entry: AuditEntry) -> UserRow:
+        """Change fields of a user; NotFound, or Conflict where no admin would be left.
+
+        A new password, and being disabled, end all the user's sessions.
+        """
+        with self._transaction() as connection:
+            before = _get_user(connection, name)
+            after = replace(before, **changes)
+            _keep_an_admin(connection, before, after)
+            connection.execute(update(users).where(users.c.id == before.id).values(_values(after)))
+            if after.disabled or after.password_hash != before.password_hash:
+                connection.execute(delete(sessions).where(sessions.c.user_id == before.id))
+            told = {"password": "changed"} if "password_hash" in changes else {}
+            _audit(connection, entry, before.described(), {**after.described(), **told})
+            _changed(connection)
+        return after
+
+    def delete_user(self, name: str, entry: AuditEntry) -> None:
+        """Delete a user with tokens and sessions; as `change_user` refuses."""
+        with self._transaction() as connection:
+            before = _get_user(connection, name)
+            _keep_an_admin(connection, before, None)
+            for table in (tokens, sessions):
+                connection.execute(delete(table).where(table.c.user_id == before.id))
+            connection.execute(delete(users).where(users.c.id == before.id))
+            _audit(connection, entry, before.described(), None)
+            _changed(connection)
+
+    def add_token(self, token: TokenRow, entry: AuditEntry, *, count_max: int) -> TokenRow:
+        """Add a token; Conflict where its owner has `count_max` or one of that name."""
+        with self._transaction() as connection:
+            owned = tokens.c.user_id == token.user_id
+            names = connection.execute(select(tokens.c.name).where(owned)).scalars().all()
+            if token.name in names:
+                raise Conflict(
+                    f"there is a token {token.name!r} already",
+                    field="name",
+                    remedy="choose another name, or revoke that one",
+                )
+            if len(names) >= count_max:
+                raise Conflict(f"one user has at most {count_max} tokens", remedy="revoke some")
+            added = replace(token, id=_insert(connection, tokens, token))
+            _audit(connection, entry, None, added.described())
+            _changed(connection)
+        return added
+
+    def delete_token(self, token_id: int, entry: AuditEntry) -> None:
+        """Revoke a token; NotFound where there is none."""
+        with self._transaction() as connection:
+            found = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
+            row = found.first()
+            if row is None:
+                raise NotFound(f"there is no token {token_id}", field="id")
+            connection.execute(delete(tokens).where(tokens.c.id == token_id))
+            _audit(connection, entry, _row(row, TokenRow).described(), None)
+            _changed(connection)
+
+    def add_session(
+        self, session: SessionRow, entry: AuditEntry, *, instead_of: str, count_max: int
+    ) -> SessionRow:
+        """Log in: the session that the browser had before ends, and the user's oldest too many."""
+        with self._transaction() as connection:
+            connection.execute(delete(sessions).where(sessions.c.secret_hash == instead_of))
+            added = replace(session, id=_insert(connection, sessions, session))
+            theirs = select(sessions.c.id).where(sessions.c.user_id == session.user_id)
+            newest_first = theirs.order_by(sessions.c.id.desc()).offset(count_max)
+            # PostgreSQL and SQLite both want a limit of its own kind beside an offset: read first.
+            too_old = connection.execute(newest_first.limit(1_000)).scalars().all()
+            connection.execute(delete(sessions).where(sessions.c.id.in_(too_old)))
+            insert_audit(connection, entry)
+            _changed(connection)
+        return added
+
+    def end_sessions(self, ids: list[int], entry: AuditEntry) -> int:
+        """End sessions; how many of them there were."""
+        with self._transaction() as connection:
+            ended = connection.execute(delete(sessions).where(sessions.c.id.in_(ids))).rowcount
+            if ended:
+                insert_audit(connection, entry)
+                _changed(connection)
+        return ended
+
+    def touch(
+        self, used_ms: Mapping[int, int], seen_ms: Mapping[int, int], *, over_ms: tuple[int, int]
+    ) -> None:
+        """Write when tokens were used and sessions seen, and drop the sessions that are over.
+
+        `over_ms` is now, and the time since which a session must have been seen.
+        """
+        now_ms, idle_ms = over_ms
+        with self._transaction() as connection:
+            for token_id, at_ms in used_ms.items():
+                statement = update(tokens).where(tokens.c.id == token_id)
+                connection.execute(statement.values(used_ms=at_ms))
+            for session_id, at_ms in seen_ms.items():
+                renewed = update(sessions).where(sessions.c.id == session_id)
+                connection.execute(renewed.values(seen_ms=at_ms))
+            is_over = (sessions.c.expires_ms <= now_ms) | (sessions.c.seen_ms <= idle_ms)
+            connection.execute(delete(sessions).where(is_over))
+
+
+def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | None) -> None:
+    """Without an admin nobody could ever change people again; without users all would be open."""
+    is_one = after is not None and after.role == ADMIN and not after.disabled
+    if before.role != ADMIN or before.disabled or is_one:
+        return
+    others = (users.c.role == ADMIN) & (users.c.disabled.is_(False)) & (users.c.id != before.id)
+    if not connection.execute(select(func.count()).select_from(users).where(others)).scalar():
+        raise Conflict(
+            f"{before.name!r} is the last admin",
+            field="role",
+            remedy="make somebody else an admin first",
+            code="last_admin",
+        )
+
+
+def _version(connection: Connection) -> int:
+    found = connection.execute(select(people_version.c.version)).scalar()
+    return int(found) if found is not None else 0
+
+
+def _changed(connection: Connection) -> None:
+    one_more = update(people_version).values(version=people_version.c.version + 1)
+    if not connection.execute(one_more).rowcount:
+        connection.execute(insert(people_version).values(id=ONLY_VERSION, version=1))
+
+
+def _count(connection: Connection, table: Table) -> int:
+    return int(connection.execute(select(func.count()).select_from(table)).scalar() or 0)
+
+
+def _find_user(connection: Connection, name: str) -> UserRow | None:
+    row = connection.execute(select(users).where(users.c.name == name)).mappings().first()
+    return None if row is None else _row(row, UserRow)
+
+
+def _get_user(connection: Connection, name: str) -> UserRow:
+    found = _find_user(connection, name)
+    if found is None:
+        raise NotFound(
+            f"there is no user {name!r}", field="name", remedy="check the name", code="no_such_user"
+        )
+    return found
+
+
+def _rows(connection: Connection, table: Table, kind: type[R]) -> list[R]:
+    found = connection.execute(select(table).order_by(table.c.id)).mappings()
+    return [_row(row, kind) for row in found]
+
+
+def _row(row: Mapping[Any, Any], kind: type[R]) -> R:
+    values = dict(row)
+    if "patterns_json" in values:
+        values["patterns"] = tuple(msgspec.json.decode(values.pop("patterns_json")))
+    return kind(**values)
+
+
+def _values(row: UserRow | TokenRow | SessionRow) -> dict[str, Any]:
+    values = {item.name: getattr(row, item.name) for item in fields(row) if item.name != "id"}
+    if "patterns" in values:
+        values["patterns_json"] = msgspec.json.encode(values.pop("patterns")).decode()
+    return values
+
+
+def _insert(connection: Connection, table: Table, row: UserRow | TokenRow | SessionRow) -> int:
+    key = connection.execute(insert(table).values(_values(row))).inserted_primary_key
+    assert key is not None, "the database numbers every row"
+    return int(key[0])
+
+
+def _audit(connection: Connection, entry: AuditEntry, before: object, after: object) -> None:
+    """The entry of a change, in the change's own transaction."""
+    told = replace(entry, before_json=_json(before), after_json=_json(after))
+    insert_audit(connection, told)
+
+
+def _json(value: object) -> str:
+    return "" if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,386 @@
+"""Alerts as people and programs use them: rules, where they stand, silences, who was told.
+
+Every ten seconds the rules are evaluated, in small steps beside the traffic. What changes is
+written in one transaction with what is to be told of it, and only then taken as true: a crash
+neither loses a change nor tells it twice.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from app.db.alert_rows import (
+    DeliveryRow,
+    RuleRow,
+    SilenceRow,
+    StateChanges,
+    StateRow,
+    TransitionRow,
+)
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+from app.services.alerts import evaluation
+from app.services.alerts.events import FAILED, Teller
+from app.services.alerts.machine import State
+from app.services.alerts.readings import Readings
+from app.services.alerts.rules import RULES_MAX, checked
+from app.services.alerts.webhook import BACKOFF_S, Webhooks
+from app.services.audit import Actor, Audit
+from engine.broker import GroupLag
+from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
+
+if TYPE_CHECKING:
+    from app.db.alert_store import AlertStore
+
+log = logging.getLogger("kitemq.alerts")
+
+T = TypeVar("T")
+
+INTERVAL_S = 10.0
+FIRST_S = 2.0
+SHARE_MAX = 0.1  # of the loop's time, however many rules and groups there are
+SILENCES_MAX = 500
+SILENCE_MAX_MS = 366 * 24 * 3600 * 1000
+NOTE_CHARS_MAX = 512
+KIND = "alert_rule"
+ORDER = (State.FIRING, State.PENDING, State.NO_DATA, State.OK)
+NOT_CONFIGURED = "the address is no longer among the settings"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A rule and where it stands; `at_ms` is its last evaluation, 0 before the first."""
+
+    rule: RuleRow
+    state: State
+    states: tuple[StateRow, ...] = ()
+    checked: int = 0
+    left_out: int = 0
+    at_ms: int = 0
+
+
+@dataclass
+class _Kept:
+    """What is remembered of one rule."""
+
+    rule: RuleRow
+    states: Mapping[str, StateRow] = field(default_factory=dict)
+    checked: int = 0
+    left_out: int = 0
+    at_ms: int = 0
+
+    def standing(self) -> Standing:
+        states = sorted(
+            self.states.values(), key=lambda s: (ORDER.index(State(s.state)), s.subject)
+        )
+        worst = State(states[0].state) if states else State.OK
+        return Standing(self.rule, worst, tuple(states), self.checked, self.left_out, self.at_ms)
+
+
+class Alerts:
+    """Between `start` and `stop` it evaluates by itself; `evaluate` does so at once."""
+
+    def __init__(
+        self,
+        host: EngineHost,
+        audit: Audit,
+        database: DatabaseWorker,
+        *,
+        urls: Sequence[str] = (),
+        secret: str = "",
+        environment: str = "",
+        backoff_s: Sequence[float] = BACKOFF_S,
+    ) -> None:
+        """Whatever fires is told to `urls`, signed with `secret` where there is one."""
+        self._host = host
+        self._audit = audit
+        self._database = database
+        self._teller = Teller(tuple(urls), environment)
+        self._webhooks = Webhooks(
+            database, host.clock, urls=urls, secret=secret, backoff_s=backoff_s
+        )
+        self._readings = Readings(host, host.config.data)
+        self._kept: dict[int, _Kept] = {}
+        self._silences: list[SilenceRow] = []
+        self._is_loaded = False
+        # Evaluations and changes follow one another, so that none works with what another changes.
+        self._turn = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self.failure = ""  # why the last evaluation could not be kept; empty when it was
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Evaluate from now on, and tell what waits to be told."""
+        self._task = asyncio.create_task(self._run())
+        self._webhooks.start()
+
+    async def stop(self) -> None:
+        """Leave off; what was written goes on after the next start."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await self._webhooks.stop()
+
+    async def _run(self) -> None:
+        await asyncio.sleep(FIRST_S)
+        while True:
+            began_s = time.monotonic()
+            try:
+                await self.evaluate()
+            except Exception:
+                log.exception("the alert rules could not be evaluated")
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(max(INTERVAL_S, took_s / SHARE_MAX))
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    @property
+    def webhooks(self) -> tuple[str, ...]:
+        """The addresses that are told."""
+        return self._teller.urls
+
+    async def standings(self) -> list[Standing]:
+        """Every rule and where it stands: what fires first, then by name."""
+        async with self._turn:
+            await self._load()
+        found = [kept.standing() for kept in self._kept.values()]
+        return sorted(found, key=lambda s: (ORDER.index(s.state), s.rule.name))
+
+    def firing(self) -> list[Standing]:
+        """Rules that fire now, without waiting for the database."""
+        found = [kept.standing() for kept in self._kept.values()]
+        return [standing for standing in found if standing.state is State.FIRING]
+
+    async def standing(self, rule_id: int) -> Standing:
+        """One rule; NotFound."""
+        async with self._turn:
+            await self._load()
+            return self._find(rule_id).standing()
+
+    async def silences(self) -> list[SilenceRow]:
+        """Those in force, the one that ends first at the top."""
+        async with self._turn:
+            await self._load()
+        now_ms = self._host.clock.now_ms()
+        return [silence for silence in self._silences if silence.until_ms > now_ms]
+
+    async def transitions(self, limit: int) -> list[TransitionRow]:
+        """The newest changes of state."""
+        return await self._ask(lambda store: store.transitions(limit))
+
+    async def deliveries(self, limit: int, before_id: int | None = None) -> list[DeliveryRow]:
+        """What was told or is to be told, the newest first."""
+        return await self._ask(lambda store: store.deliveries(limit, before_id))
+
+    def is_silent(self, rule_id: int, subject: str) -> bool:
+        """Whether nothing is told of a rule and a subject now."""
+        now_ms = self._host.clock.now_ms()
+        return any(
+            silence.rule_id in (0, rule_id)
+            and silence.subject in ("", subject)
+            and silence.until_ms > now_ms
+            for silence in self._silences
+        )
+
+    # -- evaluating -------------------------------------------------------------------------------
+
+    async def evaluate(self) -> None:
+        """Evaluate every enabled rule now; what the database refuses is tried at the next time."""
+        async with self._turn:
+            try:
+                await self._load()
+                await self._evaluate()
+            except Busy as error:
+                if not self.failure:
+                    log.error("alerts: %s", error.detail)
+                self.failure = error.detail
+            else:
+                self.failure = ""
+
+    async def _evaluate(self) -> None:
+        lags: dict[str, GroupLag | None] = {}
+        for kept in list(self._kept.values()):
+            if not kept.rule.is_enabled:
+                continue
+            readings = await self._readings.read(kept.rule, lags)
+            now_ms = self._host.clock.now_ms()
+            rule_id = kept.rule.id
+            found = evaluation.evaluate(
+                kept.rule,
+                readings,
+                kept.states,
+                now_ms=now_ms,
+                is_silent=lambda subject, rule_id=rule_id: self.is_silent(rule_id, subject),
+                teller=self._teller,
+            )
+            await self._apply(found.changes)
+            kept.states = found.states
+            kept.checked, kept.left_out, kept.at_ms = found.checked, found.left_out, now_ms
+
+    async def _apply(self, changes: StateChanges) -> None:
+        if changes.is_empty:
+            return
+        await self._ask(lambda store: store.apply(changes))
+        if changes.deliveries:
+            self._webhooks.wake()
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    async def create(self, actor: Actor, rule: RuleRow) -> RuleRow:
+        """Add a rule. Raises Invalid, Conflict where its name is taken, Refused beyond 200."""
+        now_ms = self._host.clock.now_ms()
+        rule = replace(checked(rule), id=0, created_ms=now_ms, changed_ms=now_ms)
+        async with self._turn:
+            await self._load()
+            self._check_name(rule)
+            if len(self._kept) >= RULES_MAX:
+                raise Refused(f"there are {RULES_MAX} rules already", remedy="delete one first")
+            async with self._audit.change(actor, "alert_rule.create", KIND, rule.name) as change:
+                change.after = rule = await self._ask(lambda store: store.insert_rule(rule))
+            self._kept[rule.id] = _Kept(rule)
+        return rule
+
+    async def change(self, actor: Actor, rule: RuleRow) -> RuleRow:
+        """Put a rule in the place of the one with its id. Raises NotFound, Invalid, Conflict."""
+        async with self._turn:
+            await self._load()
+            kept = self._find(rule.id)
+            before, now_ms = kept.rule, self._host.clock.now_ms()
+            rule = replace(checked(rule), created_ms=before.created_ms, changed_ms=now_ms)
+            self._check_name(rule)
+            async with self._audit.change(
+                actor, "alert_rule.change", KIND, before.name, before=before
+            ) as change:
+                await self._ask(lambda store: store.update_rule(rule))
+                change.after = kept.rule = rule
+                if not rule.is_enabled:
+                    await self._apply(self._ended(kept, "the rule was switched off"))
+                    kept.states = {}
+            self._readings.forget(rule.id)
+        return rule
+
+    async def delete(self, actor: Actor, rule_id: int) -> None:
+        """Take a rule away with its silences; what fired is told to be resolved."""
+        async with self._turn:
+            await self._load()
+            kept = self._find(rule_id)
+            name = kept.rule.name
+            async with self._audit.change(actor, "alert_rule.delete", KIND, name, before=kept.rule):
+                changes = self._ended(kept, "the rule was deleted")
+                await self._ask(lambda store: store.delete_rule(rule_id, changes))
+            del self._kept[rule_id]
+            self._silences = [s for s in self._silences if s.rule_id != rule_id]
+            self._readings.forget(rule_id)
+        self._webhooks.wake()
+
+    async def silence(
+        self, actor: Actor, rule_id: int, subject: str, until_ms: int, note: str
+    ) -> SilenceRow:
+        """Tell nothing of a rule (0: of any), or of one subject, until a time."""
+        now_ms = self._host.clock.now_ms()
+        if not now_ms < until_ms <= now_ms + SILENCE_MAX_MS:
+            raise Invalid(
+                "a silence ends in the future, within a year",
+                field="until_ms",
+                remedy="give a later time",
+            )
+        if len(note) > NOTE_CHARS_MAX or len(subject) > evaluation.SUBJECT_CHARS_MAX:
+            raise Invalid("the note or the subject is too long", field="note", remedy="shorten it")
+        silence = SilenceRow(
+            rule_id=rule_id,
+            subject=subject,
+            until_ms=until_ms,
+            note=note,
+            actor=actor.name,
+            at_ms=now_ms,
+        )
+        async with self._turn:
+            await self._load()
+            name = self._find(rule_id).rule.name if rule_id else "every rule"
+            if len(self._silences) >= SILENCES_MAX:
+                raise Refused(f"there are {SILENCES_MAX} silences", remedy="end one first")
+            async with self._audit.change(actor, "alert.silence", KIND, name) as change:
+                change.after = kept = await self._ask(lambda store: store.insert_silence(silence))
+            self._silences.append(kept)
+        return kept
+
+    async def end_silence(self, actor: Actor, silence_id: int) -> None:
+        """Tell again; what still fires is told at the next evaluation."""
+        async with self._turn:
+            await self._load()
+            found = next((s for s in self._silences if s.id == silence_id), None)
+            if found is None:
+                raise NotFound(f"there is no silence {silence_id}", field="id")
+            name = str(found.rule_id)
+            async with self._audit.change(actor, "alert.end_silence", KIND, name, before=found):
+                await self._ask(lambda store: store.delete_silence(silence_id))
+            self._silences.remove(found)
+
+    async def test(self, actor: Actor) -> str:
+        """Send every address an event that says it is a test; the event's id."""
+        if not self._teller.urls:
+            raise Refused(
+                "no webhook is configured",
+                remedy="set alert_webhooks to an address and restart the server",
+            )
+        event_id = uuid4().hex
+        rows = self._teller.test(event_id, self._host.clock.now_ms())
+        async with self._audit.change(actor, "alert.test", "alert_webhook", "") as change:
+            await self._apply(StateChanges(deliveries=rows))
+            change.after = {"event": event_id}
+        return event_id
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        """Read what the last process left, once; the caller has the turn."""
+        if self._is_loaded:
+            return
+        now_ms = self._host.clock.now_ms()
+        rules = await self._ask(lambda store: store.rules())
+        states = await self._ask(lambda store: store.states())
+        self._silences = await self._ask(lambda store: store.silences(now_ms))
+        await self._ask(lambda store: store.abandon(self._teller.urls, FAILED, NOT_CONFIGURED))
+        self._kept = {rule.id: _Kept(rule) for rule in rules}
+        for state in states:
+            kept = self._kept.get(state.rule_id)
+            if kept is not None:
+                kept.states = {**kept.states, state.subject: state}
+        self._is_loaded = True
+
+    async def _ask(self, work: "Callable[[AlertStore], T]") -> T:
+        try:
+            return await self._database.run(lambda database: work(database.alerts))
+        except DatabaseError as error:
+            raise Busy(
+                f"the alerts cannot be read or written: {error}",
+                remedy="see the server's log about its database, then try again",
+            ) from error
+
+    def _find(self, rule_id: int) -> _Kept:
+        if rule_id not in self._kept:
+            raise NotFound(f"there is no alert rule {rule_id}", field="id")
+        return self._kept[rule_id]
+
+    def _check_name(self, rule: RuleRow) -> None:
+        for kept in self._kept.values():
+            if kept.rule.name == rule.name and kept.rule.id != rule.id:
+                raise Conflict(
+                    f"a rule named {rule.name!r} exists already",
+                    field="name",
+                    remedy="choose another name",
+                )
+
+    def _ended(self, kept: _Kept, detail: str) -> StateChanges:
+        now_ms = self._host.clock.now_ms()
+        return evaluation.ended(
+            kept.rule, kept.states, now_ms=now_ms, detail=detail, teller=self._teller
+        )

@@ -1,0 +1,154 @@
+"""One rule against what was read for it: its states afterwards, and what is to be written. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
+
+from app.db.alert_rows import DeliveryRow, RuleRow, StateChanges, StateRow, TransitionRow
+from app.services.alerts.events import FIRING, RESOLVED, Teller
+from app.services.alerts.machine import Reading, State, event_of, move
+
+SUBJECTS_MAX = 500  # of one rule
+SUBJECT_CHARS_MAX = 255
+GONE = "no longer there"
+
+# Whether a subject is silenced now.
+IsSilent = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """`states` by subject, without those that are "ok"; `left_out` subjects were too many."""
+
+    states: Mapping[str, StateRow]
+    changes: StateChanges
+    checked: int
+    left_out: int = 0
+
+
+@dataclass
+class _Draft:
+    """What is written of one rule, as it comes up."""
+
+    rule: RuleRow
+    teller: Teller
+    now_ms: int
+    is_silent: IsSilent
+    states: dict[str, StateRow] = field(default_factory=dict)
+    written: list[StateRow] = field(default_factory=list)
+    ended: list[tuple[int, str]] = field(default_factory=list)
+    transitions: list[TransitionRow] = field(default_factory=list)
+    deliveries: list[DeliveryRow] = field(default_factory=list)
+
+    def take(self, before: StateRow | None, reading: Reading) -> None:
+        """Move one subject."""
+        state = State(before.state) if before else State.OK
+        since_ms = before.since_ms if before else self.now_ms
+        event = event_of(reading, state, since_ms, self.now_ms, self.rule.for_s)
+        after = move(state, event)
+        if after is State.OK:
+            if before is not None:
+                self.end(before, reading.value, reading.detail)
+            return
+        if before is not None and after is state:
+            row = replace(before, value=reading.value, detail=reading.detail)
+        else:
+            row = self._enter(before, after, reading)
+        told = self._tell(row)
+        self.states[row.subject] = told
+        if before is None or after is not state or told.is_told is not row.is_told:
+            self.written.append(told)
+
+    def end(self, before: StateRow, value: int | None, detail: str) -> None:
+        """A subject is "ok" again, or no longer there."""
+        event_id = uuid4().hex
+        ended = replace(before, value=value, detail=detail, event_id=event_id)
+        self.ended.append((before.rule_id, before.subject))
+        self._note(before.state, State.OK, ended)
+        if before.is_told:
+            rows = self.teller.event(RESOLVED, event_id, self.rule, ended, self.now_ms)
+            self.deliveries.extend(rows)
+
+    def finished(self) -> StateChanges:
+        return StateChanges(
+            tuple(self.written), tuple(self.ended), tuple(self.transitions), tuple(self.deliveries)
+        )
+
+    def _enter(self, before: StateRow | None, after: State, reading: Reading) -> StateRow:
+        row = StateRow(
+            rule_id=self.rule.id,
+            subject=reading.subject,
+            state=after,
+            since_ms=self.now_ms,
+            value=reading.value,
+            detail=reading.detail,
+            event_id=uuid4().hex,
+        )
+        self._note(before.state if before else State.OK, after, row)
+        return row
+
+    def _tell(self, row: StateRow) -> StateRow:
+        """Tell of a firing that nobody was told of, unless it is silenced."""
+        if row.state != State.FIRING or row.is_told or not self.teller.urls:
+            return row
+        if self.is_silent(row.subject):
+            return row
+        self.deliveries.extend(
+            self.teller.event(FIRING, row.event_id, self.rule, row, row.since_ms)
+        )
+        return replace(row, is_told=True)
+
+    def _note(self, before: str, after: str, row: StateRow) -> None:
+        self.transitions.append(
+            TransitionRow(
+                event_id=row.event_id,
+                at_ms=self.now_ms,
+                rule_id=self.rule.id,
+                rule_name=self.rule.name,
+                severity=self.rule.severity,
+                subject=row.subject,
+                before=before,
+                after=after,
+                value=row.value,
+                detail=row.detail,
+            )
+        )
+
+
+def evaluate(
+    rule: RuleRow,
+    readings: Sequence[Reading],
+    known: Mapping[str, StateRow],
+    *,
+    now_ms: int,
+    is_silent: IsSilent,
+    teller: Teller,
+) -> Evaluated:
+    """Where the rule stands after `readings`, when it stood as `known`."""
+    draft = _Draft(rule, teller, now_ms, is_silent)
+    chosen = _chosen(readings, known)
+    for reading in chosen:
+        draft.take(known.get(reading.subject), reading)
+    read = {reading.subject for reading in readings}
+    for subject, before in known.items():
+        if subject not in read:
+            draft.end(before, None, GONE)
+    return Evaluated(draft.states, draft.finished(), len(readings), len(readings) - len(chosen))
+
+
+def ended(
+    rule: RuleRow, known: Mapping[str, StateRow], *, now_ms: int, detail: str, teller: Teller
+) -> StateChanges:
+    """What is written when a rule ends, whatever it stood for."""
+    draft = _Draft(rule, teller, now_ms, lambda _: False)
+    for before in known.values():
+        draft.end(before, None, detail)
+    return draft.finished()
+
+
+def _chosen(readings: Sequence[Reading], known: Mapping[str, StateRow]) -> Sequence[Reading]:
+    """All of them; of too many those that stand for something, then those over the threshold."""
+    if len(readings) <= SUBJECTS_MAX:
+        return readings
+    ranked = sorted(readings, key=lambda r: (r.subject not in known, not r.is_over, r.subject))
+    return ranked[:SUBJECTS_MAX]

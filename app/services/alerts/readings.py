@@ -1,0 +1,184 @@
+"""Figures for rules, read from the broker a few names at a time; nothing is kept but growth."""
+
+import asyncio
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.db.alert_rows import RuleRow
+from app.host import EngineHost
+from app.services.alerts.machine import Reading
+from app.services.alerts.rules import Kind, is_exact, matches
+from engine.broker import GroupLag, TopicStats
+from engine.errors import EngineError
+
+SLICE_S = 0.002
+GROWTH_STEPS = 12  # of a window
+
+
+class Turn:
+    """Lets others run whenever two milliseconds were used."""
+
+    def __init__(self) -> None:
+        self._began_s = time.perf_counter()
+
+    async def when_due(self) -> None:
+        if time.perf_counter() - self._began_s >= SLICE_S:
+            await asyncio.sleep(0)
+            self._began_s = time.perf_counter()
+
+
+class Growth:
+    """How much a count rose within a window; what it fell by is not taken off."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._rises: deque[tuple[int, int]] = deque()
+
+    def add(self, at_ms: int, count: int, window_s: int) -> int:
+        """Take a count; by how much it rose since the window began."""
+        rise = 0 if self._last is None else max(0, count - self._last)
+        self._last = count
+        step_ms = max(1, window_s * 1000 // GROWTH_STEPS)
+        if self._rises and at_ms - self._rises[-1][0] < step_ms:
+            begun_ms, known = self._rises[-1]
+            self._rises[-1] = (begun_ms, known + rise)
+        elif rise:
+            self._rises.append((at_ms, rise))
+        while self._rises and self._rises[0][0] <= at_ms - window_s * 1000:
+            self._rises.popleft()
+        return sum(rise for _, rise in self._rises)
+
+
+class Readings:
+    """Asks the broker for what a rule looks at; call `forget` when a rule is gone or changed."""
+
+    def __init__(self, host: EngineHost, data: Path) -> None:
+        self._host = host
+        self._data = data
+        self._growth: dict[int, dict[str, Growth]] = {}
+
+    async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
+        """What the rule finds now; `lags` keeps what was read for rules before it."""
+        kind = Kind(rule.kind)
+        if kind is Kind.DISK:
+            return [await self._disk(rule)]
+        if kind is Kind.ENGINE:
+            return list(self._engine())
+        if kind is Kind.NO_DATA:
+            return await self._topics(rule)
+        return await self._groups(rule, kind, lags)
+
+    def forget(self, rule_id: int) -> None:
+        """Let go of what was counted for a rule."""
+        self._growth.pop(rule_id, None)
+
+    # -- groups -----------------------------------------------------------------------------------
+
+    async def _groups(
+        self, rule: RuleRow, kind: Kind, lags: dict[str, GroupLag | None]
+    ) -> list[Reading]:
+        read = {
+            Kind.LAG: self._lag,
+            Kind.LAG_AGE: self._lag_age,
+            Kind.DEAD_LETTERS: self._dead_letters,
+        }[kind]
+        found: list[Reading] = []
+        turn = Turn()
+        for group in self._host.broker.groups():
+            if matches(rule.group_pattern, group.name):
+                if group.name not in lags:
+                    lags[group.name] = self._lag_of(group.name)
+                lag = lags[group.name]
+                if lag is not None:
+                    found.append(read(rule, group.name, lag))
+            await turn.when_due()
+        if kind is Kind.DEAD_LETTERS:
+            known = self._growth.get(rule.id, {})
+            for gone in known.keys() - {reading.subject for reading in found}:
+                del known[gone]
+        return found or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
+
+    def _lag_of(self, group: str) -> GroupLag | None:
+        try:
+            return self._host.broker.lag(group)
+        except EngineError:
+            return None  # deleted since the names were listed
+
+    def _lag(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
+        queues = [queue for queue in lag.queues if matches(rule.topic_pattern, queue.topic)]
+        if not queues:
+            return Reading(group, None, None, f"reads no topic like {rule.topic_pattern}")
+        count = sum(queue.count for queue in queues)
+        return Reading(group, count, count > rule.threshold, f"{count:,} unread")
+
+    def _lag_age(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
+        queues = [queue for queue in lag.queues if matches(rule.topic_pattern, queue.topic)]
+        if not queues:
+            return Reading(group, None, None, f"reads no topic like {rule.topic_pattern}")
+        oldest_ms = min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None)
+        if oldest_ms is None:
+            return Reading(group, 0, False, "nothing is unread")
+        age_s = max(0, self._host.clock.now_ms() - oldest_ms) // 1000
+        return Reading(
+            group, age_s, age_s > rule.threshold, f"the oldest unread is {age_s:,} s old"
+        )
+
+    def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
+        growth = self._growth.setdefault(rule.id, {}).setdefault(group, Growth())
+        grown = growth.add(self._host.clock.now_ms(), lag.dead, rule.window_s)
+        detail = f"{grown:,} new dead letters within {rule.window_s:,} s, {lag.dead:,} in all"
+        return Reading(group, grown, grown > rule.threshold, detail)
+
+    # -- topics -----------------------------------------------------------------------------------
+
+    async def _topics(self, rule: RuleRow) -> list[Reading]:
+        found: list[Reading] = []
+        turn = Turn()
+        for name in self._topic_names(rule.topic_pattern):
+            stats = self._stats_of(name)
+            if stats is not None:
+                found.append(self._silence(rule, name, stats))
+            await turn.when_due()
+        return found or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
+
+    def _topic_names(self, pattern: str) -> list[str]:
+        if is_exact(pattern):
+            return [pattern]
+        topics = self._host.broker.topics()
+        return [topic.name for topic in topics if matches(pattern, topic.name)]
+
+    def _stats_of(self, topic: str) -> TopicStats | None:
+        try:
+            return self._host.broker.topic_stats(topic)
+        except EngineError:
+            return None
+
+    def _silence(self, rule: RuleRow, name: str, stats: TopicStats) -> Reading:
+        last_ms = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
+        # Of a topic that never got anything nothing is missed before the rule itself is old enough.
+        since_ms = last_ms or rule.created_ms
+        age_s = max(0, self._host.clock.now_ms() - since_ms) // 1000
+        detail = f"the last message is {age_s:,} s old" if last_ms else "holds no message"
+        return Reading(name, age_s, age_s > rule.threshold, detail)
+
+    # -- the server -------------------------------------------------------------------------------
+
+    async def _disk(self, rule: RuleRow) -> Reading:
+        try:
+            usage = await asyncio.to_thread(shutil.disk_usage, self._data)
+        except OSError as error:
+            return Reading("disk", None, None, f"the disk could not be asked: {error}")
+        percent = round(100 * usage.used / max(1, usage.used + usage.free))
+        detail = f"{percent} % used, {usage.free / 2**30:,.1f} GiB free"
+        return Reading("disk", percent, percent > rule.threshold, detail)
+
+    def _engine(self) -> Iterator[Reading]:
+        health = self._host.broker.health()
+        for name, text in {**health.warnings, **health.failures}.items():
+            yield Reading(name, 1, True, text)
+        if health.damages:
+            count = len(health.damages)
+            yield Reading("log", count, True, f"the log is damaged in {count} places")

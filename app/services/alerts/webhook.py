@@ -1,0 +1,180 @@
+"""Posting what waits in the database to its addresses: in order, again after failures, not for ever.
+
+The rows are the queue, so a restart goes on where it stopped. An event whose answer was lost is
+posted again with the same id; what can never be accepted (most of 4xx) is given up at once.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from app.db.alert_rows import DeliveryRow
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from app.services.alerts.events import DELIVERED, FAILED, signature
+from engine.clock import Clock
+
+if TYPE_CHECKING:
+    import httpx
+
+log = logging.getLogger("kitemq.alerts")
+
+BACKOFF_S = (5.0, 30.0, 120.0, 600.0)  # after the first, second … failure; then it is given up
+TIMEOUT_S = 10.0
+DATABASE_WAIT_S = 5.0
+ERROR_CHARS_MAX = 300
+TRY_AGAIN = frozenset({408, 425, 429})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended; `error` is empty where it was accepted."""
+
+    status: int | None
+    error: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would be refused again."""
+        status = self.status
+        return status is not None and 300 <= status < 500 and status not in TRY_AGAIN
+
+
+class Webhooks:
+    """Between `start` and `stop` one task for each address; `wake` them when rows were added."""
+
+    def __init__(
+        self,
+        database: DatabaseWorker,
+        clock: Clock,
+        *,
+        urls: Sequence[str],
+        secret: str,
+        backoff_s: Sequence[float] = BACKOFF_S,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._secret = secret
+        self._backoff_s = tuple(backoff_s)
+        self._wakes = {url: asyncio.Event() for url in urls}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._client: httpx.AsyncClient | None = None
+
+    def start(self) -> None:
+        """Begin with what waits already."""
+        self._tasks = [asyncio.create_task(self._run(url)) for url in self._wakes]
+
+    async def stop(self) -> None:
+        """Cancel what is under way; it is posted again after the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+    def wake(self) -> None:
+        """Look at once whether something waits."""
+        for wake in self._wakes.values():
+            wake.set()
+
+    async def _run(self, url: str) -> None:
+        wake = self._wakes[url]
+        while True:
+            wake.clear()
+            try:
+                row = await self._database.run(lambda db: db.alerts.next_waiting(url))
+            except DatabaseError:
+                await asyncio.sleep(DATABASE_WAIT_S)
+                continue
+            wait_s = None if row is None else (row.next_ms - self._clock.now_ms()) / 1000
+            if row is None or (wait_s is not None and wait_s > 0):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), wait_s)
+                continue
+            await self._deliver(row)
+
+    async def _deliver(self, row: DeliveryRow) -> None:
+        outcome = await self._post(row)
+        settled = settle(row, outcome, self._clock.now_ms(), self._backoff_s)
+        if settled.result == FAILED:
+            log.error(
+                "alert %s was not delivered to %s: %s",
+                row.event_id,
+                host_of(row.url),
+                settled.error,
+            )
+        while True:  # posting it again would tell it twice
+            try:
+                await self._database.run(lambda db: db.alerts.settle(settled))
+            except DatabaseError:
+                await asyncio.sleep(DATABASE_WAIT_S)
+            else:
+                return
+
+    async def _post(self, row: DeliveryRow) -> Outcome:
+        client = await self._opened()
+        import httpx  # loaded by now
+
+        body = row.body_json.encode()
+        timestamp = str(self._clock.now_ms() // 1000)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "KiteMQ",
+            "KiteMQ-Event": row.event,
+            "KiteMQ-Delivery": row.event_id,
+            "KiteMQ-Timestamp": timestamp,
+        }
+        if self._secret:
+            headers["KiteMQ-Signature"] = signature(self._secret, timestamp, body)
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                # Only the status matters: the body may be as long as it likes.
+                async with client.stream("POST", row.url, content=body, headers=headers) as answer:
+                    status = answer.status_code
+        except TimeoutError:
+            return Outcome(None, f"no answer within {TIMEOUT_S:.0f} s")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            return Outcome(None, f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
+        return Outcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
+
+    async def _opened(self) -> "httpx.AsyncClient":
+        """The client; loading it takes longer than a turn of the event loop may."""
+        if "httpx" not in sys.modules:
+            await asyncio.to_thread(import_module, "httpx")
+        if self._client is None:
+            import httpx
+
+            self._client = httpx.AsyncClient(
+                trust_env=False, follow_redirects=False, timeout=TIMEOUT_S
+            )
+        return self._client
+
+
+def settle(
+    row: DeliveryRow, outcome: Outcome, now_ms: int, backoff_s: Sequence[float]
+) -> DeliveryRow:
+    """The delivery after an attempt: delivered, given up, or waiting for the next. Pure."""
+    attempts = row.attempts + 1
+    tried = replace(
+        row, attempts=attempts, status=outcome.status, error=outcome.error, last_ms=now_ms
+    )
+    if not outcome.error:
+        return replace(tried, result=DELIVERED)
+    if outcome.is_final or attempts > len(backoff_s):
+        return replace(tried, result=FAILED)
+    return replace(tried, next_ms=now_ms + round(backoff_s[attempts - 1] * 1000))
+
+
+def host_of(url: str) -> str:
+    """An address without its path and query, which often hold a secret."""
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+    except ValueError:
+        return "an address that cannot be read"

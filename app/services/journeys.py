@@ -1,0 +1,44 @@
+"""Journeys of messages without holding the loop: found, then told, in short steps."""
+
+import asyncio
+
+from app.host import EngineHost
+from app.services.search import Search
+from engine.broker import GroupState, Journey
+from engine.message import StoredMessage
+
+MOVED_ON = frozenset({GroupState.RETRY_WAITING, GroupState.DEAD})
+
+
+class Journeys:
+    """Finds the records of a message, and has the engine tell what happened to them."""
+
+    def __init__(self, host: EngineHost, search: Search) -> None:
+        self._host = host
+        self._search = search
+
+    async def find(self, message_id: str) -> Journey:
+        """What happened to the message with this id or offset id.
+
+        Nothing found is no error: `reasons_checked` says what was looked at. Raises Invalid for an
+        id of more than 255 characters, Busy when too many search.
+        """
+        records = await self._search.by_id(message_id)
+        journey = await self.of(message_id, records)
+        if any(branch.state in MOVED_ON for branch in journey.groups):
+            # It may have gone on as another record while its trace was read.
+            again = await self._search.by_id(message_id)
+            if len(again) != len(records):
+                journey = await self.of(message_id, again)
+        return journey
+
+    async def of(self, message_id: str, records: list[StoredMessage]) -> Journey:
+        """The same for records, oldest first, that are at hand already."""
+        steps = self._host.broker.traces.journey_steps(message_id, records)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                journey: Journey = end.value
+                return journey
+            await asyncio.sleep(0)
