@@ -21,8 +21,12 @@ from app.db.worker import DatabaseWorker
 from app.errors import problem_answer
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.security.accounts import Accounts
+from app.security.doorman import Doorman
 from app.security.gate import Gate
 from app.security.load import Load
+from app.security.people import People
+from app.services.alerts.alerts import Alerts
 from app.services.audit import Audit
 from app.services.connections import Connections
 from app.services.groups import Groups
@@ -55,9 +59,10 @@ class Application(FastAPI):
         scope["app"] = self
         await self.gate(scope, receive, send)
 
-    def set_gate(self, settings: Settings, load: Load) -> None:
+    def set_gate(self, settings: Settings, load: Load, doorman: Doorman) -> None:
         """Build what every request passes first."""
-        self.gate = Gate(FastLane(super().__call__, operations=HOT), settings=settings, load=load)
+        lane = FastLane(super().__call__, operations=HOT)
+        self.gate = Gate(lane, settings=settings, load=load, doorman=doorman)
 
 
 def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
@@ -94,7 +99,13 @@ def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
     app.router.routes += socket.routes
     app.router.routes += docs.routes(document, OPERATIONS)
     app.router.routes += console.routes
-    app.set_gate(settings, load)
+    database = DatabaseWorker(settings.database)
+    people = People(database, clock, settings)
+    app.state.database = database
+    app.state.people = people
+    app.state.doorman = Doorman(people)
+    app.state.accounts = Accounts(database, people, clock, settings)
+    app.set_gate(settings, load, app.state.doorman)
     return app
 
 
@@ -117,8 +128,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.sends = SendGate(host)
         state.heartbeat = Heartbeat()
         state.connections = Connections()
-        state.database = DatabaseWorker(settings.database)
         state.audit = Audit(state.database, host.clock)
+        state.alerts = Alerts(
+            host,
+            state.audit,
+            state.database,
+            urls=settings.alert_webhooks,
+            secret=settings.alert_webhook_secret,
+            environment=settings.environment,
+        )
         state.topics = Topics(host, state.audit)
         state.purges = Purges(host, state.audit)
         state.groups = Groups(host, state.audit)
@@ -134,10 +152,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.heartbeat.start()
             state.database.start()
             state.transactions.start()
+            state.alerts.start()
             try:
+                await state.people.start()
+                await state.accounts.bootstrap(settings.admin_name, settings.admin_password)
                 yield
             finally:
                 state.heartbeat.stop()
+                state.accounts.close()
+                await state.people.stop()
+                await state.alerts.stop()
                 await state.transactions.stop()
                 await state.database.close()
     finally:

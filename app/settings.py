@@ -13,7 +13,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,8 @@ from engine.config import MIB, EngineConfig, setting
 PREFIX = "KITEMQ_"
 CONFIG_NAME = "config"
 # Names of the SDK and the command line, which may share the server's environment.
-CLIENT_NAMES = frozenset({"server"})
+CLIENT_NAMES = frozenset({"server", "token"})
+ENVIRONMENT_COLORS = ("", "green", "blue", "violet", "amber", "red")
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 
@@ -37,7 +38,10 @@ class SettingsError(ValueError):
 class Settings(EngineConfig):
     """What the server can be told, the engine's settings included."""
 
-    host: str = setting("127.0.0.1", "Address to listen on; only loopback, as there are no users.")
+    host: str = setting(
+        "127.0.0.1",
+        "Address to listen on; only loopback while there are no users, unless `allow_open`.",
+    )
     port: int = setting(8080, "TCP port to listen on; 0 takes a free one.")
     database_url: str = setting(
         "",
@@ -47,6 +51,26 @@ class Settings(EngineConfig):
     environment: str = setting("", "Name of this installation, shown on every console page.")
     cluster_name: str = setting("DefaultCluster", "Cluster label of the metrics.")
     broker_name: str = setting("kitemq", "Broker label of the metrics.")
+    allow_open: bool = setting(
+        False,
+        "Listen on other than loopback addresses although there are no users, so that anybody who "
+        "reaches the server may do everything.",
+    )
+    read_only: bool = setting(
+        False, "Refuse every change, whoever asks; reading, logging in and out go on."
+    )
+    admin_name: str = setting("admin", "Name of the admin that `admin_password` makes.")
+    admin_password: str = field(
+        default="",
+        repr=False,
+        metadata={
+            "help": "Makes an admin with this password at a start without users; better given as "
+            "`KITEMQ_ADMIN_PASSWORD` than in a file, and not needed after the first start.",
+            "is_secret": True,
+        },
+    )
+    session_idle_s: float = setting(8 * 3600.0, "A login that is not used for so long ends.")
+    session_max_s: float = setting(7 * 24 * 3600.0, "A login ends after this, used or not.")
     allowed_hosts: tuple[str, ...] = setting(
         (),
         "Further names under which clients may reach the server (the Host header), besides "
@@ -56,6 +80,19 @@ class Settings(EngineConfig):
         (),
         "Web origins of other sites whose pages may send changes, as `https://app.example.org`; "
         "separated by commas.",
+    )
+    alert_webhooks: tuple[str, ...] = setting(
+        (),
+        "Addresses that are told of alerts by POST, as `https://hooks.example.org/kitemq`; "
+        "separated by commas.",
+    )
+    alert_webhook_secret: str = setting(
+        "", "Key of the HMAC-SHA256 that signs what webhooks are sent; empty signs nothing."
+    )
+    environment_color: str = setting(
+        "",
+        "Colour of the strip that marks this installation on every console page: green, blue, "
+        "violet, amber or red; empty for none.",
     )
     request_bytes_max: int = setting(8 * MIB, "Largest body of one request; more is a 413.")
     inflight_bytes_max: int = setting(
@@ -205,6 +242,14 @@ def _checked(settings: Settings) -> Settings:
         raise SettingsError(
             f"setting 'log_level' is {settings.log_level!r}; expected debug, info, warning or error"
         )
+    if settings.environment_color not in ENVIRONMENT_COLORS:
+        known = ", ".join(ENVIRONMENT_COLORS[1:])
+        raise SettingsError(
+            f"setting 'environment_color' is {settings.environment_color!r}; expected {known}"
+        )
+    for url in settings.alert_webhooks:
+        if not url.startswith(("http://", "https://")) or " " in url or not url.isascii():
+            raise SettingsError("setting 'alert_webhooks' holds what is no http or https address")
     for item in fields(settings):
         value = getattr(settings, item.name)
         if isinstance(value, (int, float)) and value < 0:

@@ -6,6 +6,7 @@
 import sys
 
 from app.api import (
+    alerts,
     dead_letters,
     groups,
     members,
@@ -49,6 +50,7 @@ OPERATIONS = (
     *requests.OPERATIONS,
     *transactions.OPERATIONS,
     *statistics.OPERATIONS,
+    *alerts.OPERATIONS,
     *system.OPERATIONS,
     *metrics.OPERATIONS,
 )

@@ -32,6 +32,7 @@ TAGS = {
     "transactions": "What a producer may still commit or roll back.",
     "traces": "What happened to a message.",
     "statistics": "How much, how fast, how long; and lag over time.",
+    "alerts": "What to be told of, where it stands, and who was told.",
     "system": "The server itself.",
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.

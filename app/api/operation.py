@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.errors import DoorError, Headers, problem_answer
 from app.host import EngineHost
+from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
 from app.settings import Settings
 from engine.errors import Invalid
 
@@ -79,6 +80,17 @@ class Call(Generic[Q, B]):
             return ""
         return f"[{client[0]}]:{client[1]}" if ":" in client[0] else f"{client[0]}:{client[1]}"
 
+    @property
+    def who(self) -> Principal:
+        """The one who asks."""
+        return who_of(self.scope)
+
+    def require(self, action: Action, kind: Kind, name: str) -> None:
+        """Raise RightMissing unless the one who asks may do this to what the body names."""
+        who = self.who
+        if not who.is_open:
+            require(who, action, kind, name)
+
     def path(self, name: str) -> str:
         """A parameter of the path."""
         return str(self.scope["path_params"][name])
@@ -122,6 +134,7 @@ class Operation:
     headers: tuple[Parameter, ...] = ()
     media_type: str = "application/json"
     example: str = ""
+    needs: Needs | None = None  # the right; without one it is the admins', and a test fails
 
     @property
     def name(self) -> str:
@@ -162,6 +175,7 @@ class _Endpoint:
         self._status = operation.status
         self._query = operation.query
         self._raw_body = operation.raw_body
+        self._needs = operation.needs or ADMINISTER_SERVER
         decodes = operation.body is not None and not operation.raw_body
         self._decoder = msgspec.json.Decoder(operation.body) if decodes else None
 
@@ -177,6 +191,7 @@ class _Endpoint:
 
     async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, Headers, bytes]:
         call: Call[Any, Any] = Call(scope, receive)
+        self._needs.check(scope)
         if self._query is not None:
             call.query = decode_query(scope["query_string"], self._query)
         if self._raw_body:

@@ -127,7 +127,7 @@ def topic_out(config: TopicConfig) -> Topic:
 
 def actor_of(call: Call[Any, Any]) -> Actor:
     """Who makes this call, for the audit trail."""
-    return actor_at(call.client, call.header(b"x-request-id"))
+    return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 @operation(

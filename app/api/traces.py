@@ -78,7 +78,7 @@ class Reason(msgspec.Struct):
     code: Annotated[
         str,
         Meta(
-            description="tracing_off, sampled_out, retention, kind_of_id, not_found, dropped or "
+            description="tracing_off, sampled_out, retention, kind_of_id, not_indexed, dropped or "
             "too_much."
         ),
     ]
@@ -131,7 +131,7 @@ def _stage_out(stage: engine.Stage) -> Stage:
     f"{API}/messages/{{id}}/journey",
     tag=TAG,
     answer=Journey,
-    errors=(422, 503),
+    errors=(422,),
     example="curl $URL/api/v1/messages/7F00000100001F900000000000000000/journey",
 )
 async def get_journey(call: Call[None, None]) -> Journey:

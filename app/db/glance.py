@@ -17,7 +17,7 @@ def has_users(url: str) -> bool | None:
     path = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
     if path is None or "?" in url or str(path) in (".", ":memory:"):
         return None
-    if not path.exists():
+    if not path.is_file():
         return False
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:

@@ -1,7 +1,7 @@
 """The gate in front of every route: one pass over the headers, then the checks, in pure ASGI.
 
 In order: how much is under way, the Host, the Origin of what changes something (and of every
-WebSocket handshake), the size of the body. Every answer leaves with the security headers, also
+WebSocket handshake), who asks, the size of the body. Every answer leaves with the security headers, also
 that of a route which failed.
 """
 
@@ -10,6 +10,8 @@ import logging
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import DoorError, problem_answer
+from app.security.access import WHO
+from app.security.doorman import Doorman
 from app.security.headers import secured
 from app.security.hosts import check_host, our_names
 from app.security.load import Load
@@ -25,8 +27,11 @@ WANTED = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-length", b"
 class Gate:
     """ASGI callable around the application."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, load: Load) -> None:
+    def __init__(
+        self, app: ASGIApp, *, settings: Settings, load: Load, doorman: Doorman
+    ) -> None:
         self._app = app
+        self._doorman = doorman
         self._load = load
         self._names = our_names(settings.host, settings.allowed_hosts)
         self._origins = frozenset(
@@ -87,6 +92,8 @@ class Gate:
             check_origin(
                 found.get(b"origin", b""), found.get(b"sec-fetch-site", b""), host, self._origins
             )
+        doorman = self._doorman
+        scope[WHO] = doorman.everybody if doorman.is_open else doorman.identify(scope)
         return found
 
 

@@ -32,6 +32,10 @@ CHUNK_BYTES = 64 * 1024
 XLSX_ROWS_MAX = 50_000
 SPOOL_BYTES_MAX = 4 * 1024 * 1024
 WHOLE_S = 20.0
+CUT_NOTE = (
+    f"Cut here: the workbook holds {XLSX_ROWS_MAX} dead letters, there are more."
+    " Choose fewer, or export as CSV or NDJSON, which are whole."
+)
 # Cells that a spreadsheet would run.
 RISKY = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = (
@@ -78,7 +82,6 @@ def _file_name(group: str, kind: str) -> str:
 
 async def _chosen(request: Request, console: Console, group: str, criteria: Criteria) -> Letters:
     """The dead letters that are meant, newest first; those that came later are not in it."""
-    offsets: Sequence[int]
     if criteria.offsets or criteria.id or criteria.key:
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
         return _letters(console, group, view.selection.offsets, Criteria())
@@ -206,9 +209,7 @@ async def _workbook(
     return StreamingResponse(_sent(console, file), media_type=MEDIA_TYPES["xlsx"], headers=headers)
 
 
-async def _fill(
-    console: Console, book: Workbook, group: str, letters: Letters
-) -> tuple[int, bool]:
+async def _fill(console: Console, book: Workbook, group: str, letters: Letters) -> tuple[int, bool]:
     """Write the rows; how many, and whether there were more than a workbook here may have."""
     await console.render(lambda: book.add([[*COLUMNS, "cut"]]))
     rows = 0
@@ -217,11 +218,7 @@ async def _fill(
         rows += len(taken)
         await console.render(partial(_add, book, group, taken))
         if len(taken) < len(found):
-            note = (
-                f"Cut here: the workbook holds {XLSX_ROWS_MAX} dead letters, there are more."
-                " Choose fewer, or export as CSV or NDJSON, which are whole."
-            )
-            await console.render(lambda: book.add([[note]]))
+            await console.render(lambda: book.add([[CUT_NOTE]]))
             return rows, True
     return rows, False
 

@@ -247,9 +247,7 @@ async def view_of(
     return View(known, selection, note)
 
 
-async def _found(
-    request: Request, group: str, criteria: Criteria
-) -> tuple[set[int] | None, str]:
+async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[int] | None, str]:
     """The offsets that an id, a key or a tick names; None where none is asked for."""
     topic = DEAD_LETTER_PREFIX + group
     found: set[int] | None = set(criteria.offsets) if criteria.offsets else None

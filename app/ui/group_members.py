@@ -13,7 +13,7 @@ from app.ui.console import Console, client_of
 from app.ui.group_confirm import Confirmation, ask
 from app.ui.group_head import GroupHead, groups_of, head_of
 from app.ui.pause import Pause
-from app.ui.tables import Cut, Query
+from app.ui.tables import Cut, Query, Row
 from engine.broker import GroupConfig, Member
 from engine.errors import NotFound
 
@@ -217,7 +217,7 @@ def _client(console: Console, group: str, member: Member, locks: int) -> ClientR
     )
 
 
-def _cut[Row](members: Cut[Member], rows: list[Row]) -> Cut[Row]:
+def _cut(members: Cut[Member], rows: list[Row]) -> Cut[Row]:
     """The same page with other rows."""
     return Cut(
         rows,

@@ -1,4 +1,4 @@
-"""Replay jobs: what was chosen, what a dry run found, how far it is, what became of each message."""
+"""Replay jobs: the choice, what a dry run found, how far it is, what became of each message."""
 
 import asyncio
 from dataclasses import dataclass

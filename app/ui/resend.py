@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -116,7 +117,6 @@ async def create(request: Request) -> Response:
         return await _page(request, form, criteria, 422)
     try:
         new = NewReplay(
-            **await _choice(request, group, criteria),
             source=DEAD_LETTER_PREFIX + group,
             to=to,
             to_name=form.values[to_name].strip() if to_name else "",
@@ -125,6 +125,7 @@ async def create(request: Request) -> Response:
             per_s=rate,
             dry_run=True,
         )
+        new = await _choosing(request, group, criteria, new)
         job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         _blame(form, error, group, to_name)
@@ -149,22 +150,23 @@ def no_dead_letters(group: str) -> NotFound:
     )
 
 
-async def _choice(request: Request, group: str, criteria: Criteria) -> dict[str, object]:
-    """The criteria as a job takes them: its own conditions where it has them, else by name."""
+async def _choosing(request: Request, group: str, criteria: Criteria, new: NewReplay) -> NewReplay:
+    """The job with its choice: by its own conditions where it has them, else one by one."""
     if criteria.offsets:
-        return {"places": [(QUEUE, offset) for offset in criteria.offsets]}
+        return replace(new, places=[(QUEUE, offset) for offset in criteria.offsets])
     if _is_expressible(criteria):
-        return {
-            "from_ms": criteria.from_ms,
-            "to_ms": criteria.until_ms,
-            "reason": criteria.reason,
-            "origin_topic": criteria.topic,
-            "filter": criteria.tag or "*",
-        }
+        return replace(
+            new,
+            from_ms=criteria.from_ms,
+            to_ms=criteria.until_ms,
+            reason=criteria.reason,
+            origin_topic=criteria.topic,
+            filter=criteria.tag or "*",
+        )
     now_ms = pages.console_of(request).now_ms()
     view = await view_of(request, group, criteria, now_ms, WHOLE_S)
     _check_named(view)
-    return {"places": [(QUEUE, offset) for offset in view.selection.offsets]}
+    return replace(new, places=[(QUEUE, offset) for offset in view.selection.offsets])
 
 
 def _is_expressible(criteria: Criteria) -> bool:
@@ -194,7 +196,7 @@ def _check_named(view: View) -> None:
 
 
 async def one(request: Request) -> Response:
-    """POST /dlq/{group}/{offset}/resend: this one at once; the job's page says what became of it."""
+    """POST /dlq/{group}/{offset}/resend: this one at once; the job's page has the result."""
     group = request.path_params["group"]
     form = forms.fill(await forms.read(request), ("to",))
     to = ReplayTo(form.choice("to", "Where to", ("group", "origin")))

@@ -122,7 +122,7 @@ class ReasonCode(StrEnum):
     SAMPLED_OUT = "sampled_out"
     RETENTION = "retention"
     KIND_OF_ID = "kind_of_id"
-    NOT_FOUND = "not_found"
+    NOT_INDEXED = "not_indexed"
     DROPPED = "dropped"
     TOO_MUCH = "too_much"
 

@@ -25,7 +25,8 @@ class Reasons(NamedTuple):
     def check(self, asked: str, found: Found) -> list[Reason]:
         """For the message that was `asked` for."""
         if not found.records:
-            return [self._retention(asked), _kind(asked), self._tracing(), self._dropped()]
+            found_nothing = [self._retention(asked), _kind(asked), self._not_indexed()]
+            return [*found_nothing, self._tracing(), self._dropped()]
         home = next((each for each in found.records if not is_waiting(each)), found.records[0])
         checked = [self._off(home), self._sampled_out(home), self._gone(home), self._dropped()]
         if not found.is_complete:
@@ -42,6 +43,12 @@ class Reasons(NamedTuple):
         return Reason(
             ReasonCode.RETENTION, position < oldest, f"the id names position {position}; {kept}"
         )
+
+    def _not_indexed(self) -> Reason:
+        """Whether records wait for their flush: until then nobody can read or find them."""
+        readable, written = self.store.readable, self.store.written
+        detail = f"the log is indexed up to position {readable} of {written}"
+        return Reason(ReasonCode.NOT_INDEXED, readable < written, detail)
 
     def _tracing(self) -> Reason:
         share = self.sampler.default

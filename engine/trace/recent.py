@@ -7,7 +7,7 @@ from engine.store.store import Store
 from engine.topic.names import TRACE_TOPIC
 from engine.trace.journey import Outcome, Recent
 from engine.trace.record import Columns
-from engine.trace.rows import RowKind
+from engine.trace.rows import Row, RowKind
 
 OUTCOMES = {
     RowKind.DELIVERED: Outcome.INFLIGHT,
@@ -16,6 +16,9 @@ OUTCOMES = {
     RowKind.EXPIRED: Outcome.EXPIRED,
     RowKind.DEAD: Outcome.DEAD,
 }
+ROWS_MAX = 200  # unpacked
+
+Place = tuple[str, int, int]  # topic, queue, offset
 FAILURES = frozenset({RowKind.FAILED, RowKind.EXPIRED, RowKind.DEAD})
 
 
@@ -24,33 +27,41 @@ def find_recent(store: Store, positions: Sequence[int], count_max: int) -> list[
 
     `positions` are those of trace records, oldest first. A place is named once.
     """
-    failures: dict[tuple[str, int, int], Recent] = {}
-    others: dict[tuple[str, int, int], Recent] = {}
-    for each in _iter_newest(store, positions):
-        place = (each.topic, each.queue, each.offset)
-        kept = failures if each.is_failure else others
-        if place not in failures and place not in others and len(kept) < count_max:
-            kept[place] = each
-        if len(failures) == len(others) == count_max:
+    failures: dict[Place, Recent] = {}
+    others: dict[Place, Recent] = {}
+    unpacked = 0
+    for columns, index, kind in _newest(store, positions):
+        kept = failures if kind in FAILURES else others
+        if len(kept) >= count_max:
+            continue
+        if unpacked >= ROWS_MAX:
             break
+        unpacked += 1
+        each = _recent(columns.row(index))
+        place = (each.topic, each.queue, each.offset)
+        if place not in failures and place not in others:
+            kept[place] = each
     return [*failures.values(), *others.values()]
 
 
-def _iter_newest(store: Store, positions: Sequence[int]) -> Iterator[Recent]:
+def _newest(store: Store, positions: Sequence[int]) -> Iterator[tuple[Columns, int, RowKind]]:
+    """Rows of hand-outs, by their number and kind only: most are never unpacked."""
     for position in reversed(positions):
         columns = _columns(store, position)
         if columns is None:
             continue
-        kinds, firsts = columns.raw("kind"), columns.raw("first")
+        kinds = columns.raw("kind")
         for index in range(columns.count - 1, -1, -1):
-            if kinds[index] not in OUTCOMES or firsts[index] < 0:
-                continue
-            row = columns.row(index)
-            kind = RowKind(row.kind)
-            offset = row.first + row.message_count - 1
-            yield Recent(
-                row.at_ms, OUTCOMES[kind], kind in FAILURES, row.group, row.topic, row.queue, offset
-            )
+            if kinds[index] in OUTCOMES:
+                yield columns, index, RowKind(kinds[index])
+
+
+def _recent(row: Row) -> Recent:
+    kind = RowKind(row.kind)
+    offset = row.first + row.message_count - 1
+    return Recent(
+        row.at_ms, OUTCOMES[kind], kind in FAILURES, row.group, row.topic, row.queue, offset
+    )
 
 
 def _columns(store: Store, position: int) -> Columns | None:

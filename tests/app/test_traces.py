@@ -39,6 +39,7 @@ async def test_what_is_not_known_is_an_empty_journey_with_its_reasons(running: A
     assert {each["code"] for each in journey["reasons_checked"]} == {
         "retention",
         "kind_of_id",
+        "not_indexed",
         "tracing_off",
         "dropped",
     }

@@ -30,6 +30,7 @@ from tests.simulation.payments import Payments
 from tests.simulation.pool import SeededPool
 from tests.simulation.reminders import Reminders
 from tests.simulation.shares import Sent, Share
+from tests.simulation.turning import Turning
 
 ROOT = Path("/data")
 PLAIN, LATER, LINE, PAID = "orders", "reminders", "steps", payments.TOPIC
@@ -86,7 +87,10 @@ class BrokerWorld:
         self.cut_off = dict.fromkeys((group.name for group in GROUPS), 0)
         self.number = 0
         self.doing: Callable[[], None] = lambda: None  # what a crash now leaves open
-        self.reminders, self.payments = Reminders(self), Payments(self)
+        self.groups = GROUPS
+        self.reminders, self.payments, self.turning = Reminders(self), Payments(self), Turning(self)
+        # In every other life, so that in the rest every hand-out is strictly checked.
+        self.turns = self.chance.random() < 0.5
         self.config = EngineConfig(
             data=ROOT,
             segment_bytes=self.chance.choice((8192, 16384, 65536)),
@@ -139,6 +143,7 @@ class BrokerWorld:
             (self.empty_disk, 3),
             *self.reminders.actions(),
             *self.payments.actions(),
+            *(self.turning.actions() if self.turns else ()),
         )
         verbs, weights = [verb for verb, _ in actions], [weight for _, weight in actions]
         for _ in range(steps):
@@ -236,7 +241,7 @@ class BrokerWorld:
         assert share is not None, f"{message_id} is not for {group.name}"
         was_recalled = share.sent.is_recalled and not share.has_lost_power
         assert not was_recalled, f"{message_id} came although it was recalled"
-        if share.sent.topic == LINE and not share.has_lost_power:
+        if share.sent.topic == LINE and not share.has_lost_power and not share.is_turned:
             self.check_lane(group, share)
         share.deliver(delivery, client, self.clock.now_ms())
 
@@ -431,6 +436,7 @@ class BrokerWorld:
         """Every message came to exactly one end with every group, and each lies in the log once."""
         self.settle_recalls()
         self.payments.count()
+        self.turning.count()
         for group in GROUPS:
             dead = self.bodies(dead_letter_topic(group.name), 1)
             for (name, _), share in self.shares.items():
@@ -441,6 +447,9 @@ class BrokerWorld:
             for sent in self.sent.values():
                 if sent.topic == topic and sent.is_sure and not self.power:
                     count = bodies.count(sent.body)
+                    if sent.may_be_purged:
+                        assert count <= 1, f"{sent.body!r}: {count}"
+                        continue
                     assert count == (not sent.is_recalled), f"{sent.body!r}: {count}"
 
     def settle_recalls(self) -> None:
@@ -458,6 +467,9 @@ class BrokerWorld:
             was_seen = share.is_done or share.may_be_done or dead > 0
             assert was_seen or not share.sent.is_flushed, f"{what}: flushed, yet lost"
             return
+        if share.is_turned:
+            assert not share.awaits, f"{what}: turned back, and never came"
+            return
         assert dead <= 1, what
         if share.is_done:
             assert not dead, f"{what}: acknowledged, too"
@@ -469,8 +481,11 @@ class BrokerWorld:
         else:
             assert share.may_be_done, f"{what}: lost"
 
+    def has_topic(self, name: str) -> bool:
+        return name in {config.name for config in self.broker.topics(system=True)}
+
     def bodies(self, topic: str, queues: int) -> list[bytes]:
-        if topic not in {config.name for config in self.broker.topics(system=True)}:
+        if not self.has_topic(topic):
             return []
         found: list[bytes] = []
         for queue in range(queues):

@@ -27,6 +27,7 @@ class Sent:
     is_sure: bool = True  # False: its send was cut off by the crash
     is_recalled: bool = False  # it must never be delivered
     may_be_recalled: bool = False
+    may_be_purged: bool = False
 
     @classmethod
     def of(cls, message: Message, due_ms: int) -> "Sent":
@@ -66,6 +67,8 @@ class Share:
     may_be_done: bool = False
     may_be_dead: bool = False
     has_lost_power: bool = False
+    is_turned: bool = False  # a reset, a replay or a purge: how often it comes is open
+    awaits: bool = False  # ... but it must come once more
     delivered: list[int] = field(default_factory=list)
 
     @property
@@ -78,16 +81,17 @@ class Share:
         is_exhausted = held is not None and held.attempt > self.retry_max
         if held is not None and is_exhausted and now_ms >= held.deadline_ms:
             return True
-        return self.is_over or self.may_be_done or self.may_be_dead
+        return self.is_over or self.may_be_done or self.may_be_dead or self.is_turned
 
     def deliver(self, delivery: Delivery, client: str, now_ms: int) -> None:
         """Check a hand-out and take note of it."""
         what = f"{self.sent.body!r} attempt {delivery.attempt} after {self.delivered}"
         assert delivery.message.body == self.sent.body, what
-        if not self.has_lost_power:
+        if not self.has_lost_power and not self.is_turned:
             self._check(delivery, now_ms, what)
         assert delivery.attempt <= self.retry_max + 1, f"{what}: more than allowed"
         self.delivered.append(delivery.attempt)
+        self.awaits = False
         self.attempts = (delivery.attempt, delivery.attempt)
         self.may_be_done = self.may_be_dead = False
         self.is_done = self.is_dead = False
@@ -142,9 +146,15 @@ class Share:
         self.attempts = (low, high + 1)
         self.may_be_dead = self.may_be_dead or high > self.retry_max
 
+    def turn(self, *, comes: bool) -> None:
+        """It was turned back, and `comes` again; or it may be skipped from now on."""
+        self.is_turned, self.awaits, self.held = True, comes, None
+        self.may_be_done = self.may_be_done or not comes
+
     def lose_power(self) -> None:
         """Progress is only in the page cache: anything may be as it was earlier."""
         self.has_lost_power = True
+        self.awaits = False
         self.may_be_done, self.is_done = self.may_be_done or self.is_done, False
         # A failure that was taken back, say by a release, counts again if that was lost.
         self.may_be_dead, self.is_dead = self.may_be_dead or bool(self.delivered), False

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
@@ -149,8 +150,7 @@ class Alerts:
 
     async def standings(self) -> list[Standing]:
         """Every rule and where it stands: what fires first, then by name."""
-        async with self._turn:
-            await self._load()
+        await self._loaded()
         found = [kept.standing() for kept in self._kept.values()]
         return sorted(found, key=lambda s: (ORDER.index(s.state), s.rule.name))
 
@@ -161,16 +161,13 @@ class Alerts:
 
     async def standing(self, rule_id: int) -> Standing:
         """One rule; NotFound."""
-        async with self._turn:
-            await self._load()
-            return self._find(rule_id).standing()
+        await self._loaded()
+        return self._find(rule_id).standing()
 
     async def silences(self) -> list[SilenceRow]:
         """Those in force, the one that ends first at the top."""
-        async with self._turn:
-            await self._load()
-        now_ms = self._host.clock.now_ms()
-        return [silence for silence in self._silences if silence.until_ms > now_ms]
+        await self._loaded()
+        return self._in_force()
 
     async def transitions(self, limit: int) -> list[TransitionRow]:
         """The newest changes of state."""
@@ -209,16 +206,16 @@ class Alerts:
         lags: dict[str, GroupLag | None] = {}
         for kept in list(self._kept.values()):
             if not kept.rule.is_enabled:
+                await self._switch_off(kept)
                 continue
             readings = await self._readings.read(kept.rule, lags)
             now_ms = self._host.clock.now_ms()
-            rule_id = kept.rule.id
             found = evaluation.evaluate(
                 kept.rule,
                 readings,
                 kept.states,
                 now_ms=now_ms,
-                is_silent=lambda subject, rule_id=rule_id: self.is_silent(rule_id, subject),
+                is_silent=partial(self.is_silent, kept.rule.id),
                 teller=self._teller,
             )
             await self._apply(found.changes)
@@ -262,8 +259,7 @@ class Alerts:
                 await self._ask(lambda store: store.update_rule(rule))
                 change.after = kept.rule = rule
                 if not rule.is_enabled:
-                    await self._apply(self._ended(kept, "the rule was switched off"))
-                    kept.states = {}
+                    await self._switch_off(kept)
             self._readings.forget(rule.id)
         return rule
 
@@ -305,6 +301,7 @@ class Alerts:
         async with self._turn:
             await self._load()
             name = self._find(rule_id).rule.name if rule_id else "every rule"
+            self._silences = self._in_force()
             if len(self._silences) >= SILENCES_MAX:
                 raise Refused(f"there are {SILENCES_MAX} silences", remedy="end one first")
             async with self._audit.change(actor, "alert.silence", KIND, name) as change:
@@ -339,6 +336,17 @@ class Alerts:
         return event_id
 
     # -- inside -----------------------------------------------------------------------------------
+
+    def _in_force(self) -> list[SilenceRow]:
+        now_ms = self._host.clock.now_ms()
+        found = (silence for silence in self._silences if silence.until_ms > now_ms)
+        return sorted(found, key=lambda silence: silence.until_ms)
+
+    async def _loaded(self) -> None:
+        """Whoever only looks need not wait for an evaluation."""
+        if not self._is_loaded:
+            async with self._turn:
+                await self._load()
 
     async def _load(self) -> None:
         """Read what the last process left, once; the caller has the turn."""
@@ -378,6 +386,10 @@ class Alerts:
                     field="name",
                     remedy="choose another name",
                 )
+
+    async def _switch_off(self, kept: _Kept) -> None:
+        await self._apply(self._ended(kept, "the rule was switched off"))
+        kept.states = {}
 
     def _ended(self, kept: _Kept, detail: str) -> StateChanges:
         now_ms = self._host.clock.now_ms()

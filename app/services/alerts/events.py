@@ -1,4 +1,4 @@
-"""What others are told: the body of a webhook, its signature, and the row that waits for it. Pure."""
+"""What others are told: a webhook's body, its signature, the row that waits for it. Pure."""
 
 import hashlib
 import hmac

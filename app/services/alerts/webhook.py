@@ -1,4 +1,4 @@
-"""Posting what waits in the database to its addresses: in order, again after failures, not for ever.
+"""Posting what waits in the database to its addresses: in order, again after failures, bounded.
 
 The rows are the queue, so a restart goes on where it stopped. An event whose answer was lost is
 posted again with the same id; what can never be accepted (most of 4xx) is given up at once.

@@ -256,7 +256,7 @@ def test_an_empty_journey_says_what_was_looked_at(engine, broker):
         journey = broker.traces.journey(asked)
         assert (journey.stages, journey.groups, journey.topic) == ([], [], "")
         codes = [reason.code for reason in journey.reasons_checked]
-        assert codes == ["retention", "kind_of_id", "tracing_off", "dropped"]
+        assert codes == ["retention", "kind_of_id", "not_indexed", "tracing_off", "dropped"]
         assert all(reason.detail for reason in journey.reasons_checked)
     with pytest.raises(Invalid) as refused:
         broker.traces.journey("x" * 300)

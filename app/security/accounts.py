@@ -1,0 +1,377 @@
+"""Changes of people: users, tokens, sessions and logins, each in one transaction with its entry.
+
+What is decided about rights happens before, at the doors; here only what a change itself must
+not do is refused: the first user is an admin, somebody stays admin, a token gives no more than
+its owner has (`access.py` looks at both).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
+from app.db.worker import DatabaseWorker
+from app.errors import DoorError
+from app.security.access import Role, parse_patterns
+from app.security.attempts import ADDRESS_WAIT_MAX_S, NAME_WAIT_MAX_S, Attempts
+from app.security.passwords import (
+    PREFIX_CHARS,
+    Passwords,
+    check_password,
+    hash_secret,
+    new_session,
+    new_token,
+)
+from app.security.people import People
+from app.settings import Settings
+from engine.clock import Clock
+from engine.errors import Busy, Invalid, NotFound
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+T = TypeVar("T")
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}\Z")
+TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@ -]{0,63}\Z")
+TOKENS_MAX = 100  # of one user
+SESSIONS_MAX = 50  # of one user; the oldest ends
+EVERYWHERE = ("*:*:*",)
+DAY_MS = 24 * 3600 * 1000
+DAYS_MAX = 3650
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class By:
+    """Who changes something, for the trail."""
+
+    name: str
+    request_id: str = ""
+
+
+@dataclass(frozen=True)
+class NewUser:
+    """A user to be added, as it was typed."""
+
+    name: str
+    password: str
+    role: str = Role.VIEWER
+    patterns: tuple[str, ...] | None = None  # None: everywhere
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token to be made; without a role it has its owner's."""
+
+    name: str
+    owner: str
+    role: str = ""
+    patterns: tuple[str, ...] | None = None
+    days: int | None = None  # None: for good
+
+
+@dataclass(frozen=True)
+class Browser:
+    """Where a login comes from."""
+
+    address: str
+    user_agent: str = ""
+    session: str = ""  # the cookie it had before
+
+
+class Accounts:
+    """Makes the changes, and lets `people` know."""
+
+    def __init__(
+        self, database: DatabaseWorker, people: People, clock: Clock, settings: Settings
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._session_ms = round(settings.session_max_s * 1000)
+        self._by_name = Attempts(NAME_WAIT_MAX_S)
+        self._by_address = Attempts(ADDRESS_WAIT_MAX_S)
+        self._passwords = Passwords()
+        self.people = people
+
+    async def bootstrap(self, name: str, password: str) -> None:
+        """Make the admin that the settings name, if there is nobody yet."""
+        if not password or not self.people.is_open:
+            return
+        new = NewUser(name, password, Role.ADMIN)
+        await self.add_user(By("settings"), new, is_first=True)
+
+    def close(self) -> None:
+        self._passwords.close()
+
+    # -- users ----------------------------------------------------------------------------------
+
+    async def add_user(self, by: By, new: NewUser, *, is_first: bool = False) -> UserRow:
+        """Add a user; Conflict where the name is taken, Invalid names what is wrong.
+
+        `is_first`: only while there is nobody, and only an admin.
+        """
+        name = checked_name(new.name)
+        role = checked_role(new.role)
+        check_password(new.password)
+        if self.people.is_open and role is not Role.ADMIN:
+            raise Invalid("the first user must be an admin", field="role", remedy="choose admin")
+        user = UserRow(
+            name=name,
+            password_hash=await self._passwords.hash(new.password),
+            role=role,
+            patterns=patterns_for(role, new.patterns),
+            created_ms=self._clock.now_ms(),
+        )
+        entry = self._entry(by, "user.create", "user", name)
+        added = await self._run(lambda db: db.people.add_user(user, entry, only_first=is_first))
+        await self._reload()
+        return added
+
+    async def change_user(
+        self,
+        by: By,
+        name: str,
+        *,
+        role: str | None = None,
+        patterns: tuple[str, ...] | None = None,
+        disabled: bool | None = None,
+    ) -> UserRow:
+        """Change what is given; NotFound, or Conflict where no admin would be left."""
+        changes: dict[str, Any] = {}
+        if role is not None:
+            changes["role"] = checked_role(role)
+        if patterns is not None:
+            changes["patterns"] = parse_patterns(patterns)
+        if disabled is not None:
+            changes["disabled"] = disabled
+        entry = self._entry(by, "user.change", "user", name)
+        changed = await self._run(lambda db: db.people.change_user(name, changes, entry))
+        await self._reload()
+        return changed
+
+    async def set_password(self, by: By, name: str, password: str) -> None:
+        """Give a user another password; all the user's sessions end."""
+        check_password(password)
+        changes = {"password_hash": await self._passwords.hash(password)}
+        entry = self._entry(by, "user.password", "user", name)
+        await self._run(lambda db: db.people.change_user(name, changes, entry))
+        await self._reload()
+
+    async def change_password(
+        self, by: By, name: str, old: str, new: str, *, browser: Browser
+    ) -> None:
+        """Change one's own password, which `old` proves to be one's own; ends all sessions."""
+        user = self.people.user(name)
+        if user is None:
+            raise NotFound(f"there is no user {name!r}", field="name")
+        await self._prove(name, browser.address, old, user.password_hash, field="old")
+        await self.set_password(by, name, new)
+
+    async def delete_user(self, by: By, name: str) -> None:
+        """Delete a user with tokens and sessions; NotFound, Conflict for the last admin."""
+        entry = self._entry(by, "user.delete", "user", name)
+        await self._run(lambda db: db.people.delete_user(name, entry))
+        await self._reload()
+
+    # -- tokens ---------------------------------------------------------------------------------
+
+    async def add_token(self, by: By, new: NewToken) -> tuple[TokenRow, str]:
+        """Make a token; the row, and the secret that nobody can be shown again."""
+        if TOKEN_NAME.match(new.name) is None:
+            raise Invalid(
+                f"{new.name[:80]!r} is no name for a token",
+                field="name",
+                remedy="letters, digits, space and . _ @ -, at most 64",
+            )
+        owner = self.people.user(new.owner)
+        if owner is None:
+            raise NotFound(f"there is no user {new.owner!r}", field="owner", code="no_such_user")
+        if new.days is not None and not 1 <= new.days <= DAYS_MAX:
+            raise Invalid(f"days is {new.days}", field="days", remedy=f"1 to {DAYS_MAX}")
+        secret, now_ms = new_token(), self._clock.now_ms()
+        role = checked_role(new.role or owner.role)
+        # Its owner's patterns bind it as well, also those that come later.
+        patterns = EVERYWHERE if new.patterns is None else parse_patterns(new.patterns)
+        token = TokenRow(
+            name=new.name,
+            prefix=secret[:PREFIX_CHARS],
+            secret_hash=hash_secret(secret),
+            user_id=owner.id,
+            role=role,
+            patterns=patterns if role is Role.OPERATOR else (),
+            created_ms=now_ms,
+            expires_ms=None if new.days is None else now_ms + new.days * DAY_MS,
+        )
+        entry = self._entry(by, "token.create", "token", f"{owner.name}/{new.name}")
+        added = await self._run(lambda db: db.people.add_token(token, entry, count_max=TOKENS_MAX))
+        await self._reload()
+        return added, secret
+
+    async def revoke_token(self, by: By, token_id: int) -> None:
+        """Make a token useless; NotFound where there is none."""
+        found = next((token for token in self.people.tokens() if token.id == token_id), None)
+        if found is None:
+            raise NotFound(f"there is no token {token_id}", field="id", code="no_such_token")
+        name = f"{self.people.name_of(found.user_id)}/{found.name}"
+        entry = self._entry(by, "token.revoke", "token", name)
+        await self._run(lambda db: db.people.delete_token(token_id, entry))
+        await self._reload()
+
+    # -- logging in and out ---------------------------------------------------------------------
+
+    async def log_in(self, name: str, password: str, browser: Browser) -> tuple[str, int]:
+        """The secret of a new session and when it ends at the latest, in ms.
+
+        Raises DoorError: 401 for what does not fit, 429 after too many failures.
+        """
+        name = name.strip().lower()
+        user = self.people.user(name)
+        kept = user.password_hash if user is not None else ""
+        await self._prove(name, browser.address, password, kept)
+        if user is None or user.disabled:
+            await self._failed(name, browser.address)
+            raise _wrong("password")
+        secret, now_ms = new_session(), self._clock.now_ms()
+        session = SessionRow(
+            secret_hash=hash_secret(secret),
+            user_id=user.id,
+            created_ms=now_ms,
+            seen_ms=now_ms,
+            expires_ms=now_ms + self._session_ms,
+            address=browser.address[:64],
+            user_agent=browser.user_agent[:255],
+        )
+        before = hash_secret(browser.session) if browser.session else ""
+        entry = self._entry(By(name), "login", "user", name, after=f'"{browser.address}"')
+        await self._run(
+            lambda db: db.people.add_session(
+                session, entry, instead_of=before, count_max=SESSIONS_MAX
+            )
+        )
+        await self._reload()
+        self._by_name.succeeded(name)
+        return secret, session.expires_ms
+
+    async def log_out(self, by: By, session_id: int) -> None:
+        """End one's own session."""
+        await self._end(by, "logout", "user", by.name, [session_id])
+
+    async def end_session(self, by: By, session_id: int) -> None:
+        """End somebody's session; NotFound where it is over already."""
+        found = [s for s in self.people.sessions() if s.id == session_id]
+        owner = self.people.name_of(found[0].user_id) if found else ""
+        if not found or not await self._end(by, "session.end", "user", owner, [session_id]):
+            raise NotFound(f"there is no session {session_id}", field="id", code="no_such_session")
+
+    async def _end(self, by: By, action: str, kind: str, name: str, ids: list[int]) -> int:
+        entry = self._entry(by, action, kind, name)
+        ended = await self._run(lambda db: db.people.end_sessions(ids, entry))
+        await self._reload()
+        return ended
+
+    async def _prove(
+        self, name: str, address: str, password: str, kept: str, field: str = "password"
+    ) -> None:
+        """Return if the password fits; slower with each failure of that name or address."""
+        now_s = self._clock.monotonic_s()
+        wait_s = max(self._by_name.wait_s(name, now_s), self._by_address.wait_s(address, now_s))
+        if wait_s > 0:
+            raise DoorError(
+                429,
+                "login_limited",
+                "too many logins failed",
+                field=field,
+                remedy=f"try again in {round(wait_s + 0.5)} s",
+                retry_after_s=wait_s,
+            )
+        if not await self._passwords.matches(password, kept) or not kept:
+            await self._failed(name, address)
+            raise _wrong(field)
+
+    async def _failed(self, name: str, address: str) -> None:
+        now_s = self._clock.monotonic_s()
+        is_limited = self._by_name.failed(name, now_s)
+        is_limited = self._by_address.failed(address, now_s) or is_limited
+        entry = self._entry(
+            By(f"anonymous@{address}"[:255]),
+            "login",
+            "user",
+            name[:64],
+            result="login_limited" if is_limited else "login_failed",
+        )
+        await self._run(lambda db: db.insert_audit(entry))
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def _entry(
+        self, by: By, action: str, kind: str, name: str, *, after: str = "", result: str = DONE
+    ) -> AuditEntry:
+        return AuditEntry(
+            at_ms=self._clock.now_ms(),
+            actor=by.name[:255],
+            action=action,
+            object_kind=kind,
+            object_name=name[:512],
+            before_json="",
+            after_json=after,
+            result=result,
+            request_id=by.request_id[:64],
+        )
+
+    async def _run(self, work: "Callable[[Database], T]") -> T:
+        try:
+            return await self._database.run(work)
+        except DatabaseError as error:
+            raise _unavailable() from error
+
+    async def _reload(self) -> None:
+        try:
+            await self.people.reload()
+        except DatabaseError as error:
+            raise _unavailable() from error
+
+
+def checked_name(text: str) -> str:
+    """A user's name as it is kept: lower case. Invalid for what is none."""
+    name = text.strip().lower()
+    if NAME.match(name) is None:
+        raise Invalid(
+            f"{text[:80]!r} is no name for a user",
+            field="name",
+            remedy="letters, digits and . _ @ -, at most 64, a letter or digit first",
+        )
+    return name
+
+
+def checked_role(text: str) -> Role:
+    if text not in set(Role):
+        raise Invalid(f"{text[:40]!r} is no role", field="role", remedy=f"one of {', '.join(Role)}")
+    return Role(text)
+
+
+def patterns_for(role: Role, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The patterns to keep: an operator's, who has all of them where none are named."""
+    if role is not Role.OPERATOR:
+        return parse_patterns(patterns or ())
+    return EVERYWHERE if patterns is None else parse_patterns(patterns)
+
+
+def _wrong(field: str) -> DoorError:
+    return DoorError(
+        401,
+        "login_failed",
+        "name and password do not fit together",
+        field=field,
+        remedy="check both; an admin can set another password",
+    )
+
+
+def _unavailable() -> Busy:
+    busy = Busy(
+        "the database of users does not answer, nothing was changed",
+        remedy="see the server's log, then try again",
+    )
+    busy.code = "people_unavailable"
+    return busy

@@ -1,0 +1,194 @@
+"""Everybody in memory: who a token or a session belongs to is looked up at every request.
+
+The database is the truth. What this server changes it takes over at once; what the command line
+changes is noticed within `POLL_S`. When tokens were used and sessions seen is written now and then.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+
+from app.db.glance import has_users
+from app.db.rows import DatabaseError, PeopleRows, SessionRow, TokenRow, UserRow
+from app.db.worker import DatabaseWorker
+from app.security.access import Grant, Principal, Role
+from app.security.passwords import hash_secret
+from app.settings import Settings
+from engine.clock import Clock
+
+log = logging.getLogger("kitemq.people")
+
+POLL_S = 2.0
+TOUCH_EVERY_MS = 60_000
+
+
+class People:
+    """The users, tokens and sessions; `start` before the first request, on the loop's thread."""
+
+    def __init__(self, database: DatabaseWorker, clock: Clock, settings: Settings) -> None:
+        self._database = database
+        self._clock = clock
+        self._url = settings.database
+        self._idle_ms = round(settings.session_idle_s * 1000)
+        self._is_read_only = settings.read_only
+        self._version = -1
+        self._users: dict[int, UserRow] = {}
+        self._names: dict[str, UserRow] = {}
+        self._tokens: dict[str, TokenRow] = {}
+        self._sessions: dict[str, SessionRow] = {}
+        self._used_ms: dict[int, int] = {}
+        self._seen_ms: dict[int, int] = {}
+        self._touched_ms = clock.now_ms()
+        self._polling: asyncio.Task[None] | None = None
+        self.is_known = False  # False until it is certain whether there are users
+        self.everybody = Principal(
+            "", (Grant(Role.ADMIN),), is_open=True, is_read_only=settings.read_only
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no user, so that nobody is asked who he is."""
+        return self.is_known and not self._users
+
+    async def start(self) -> None:
+        """Find out whether there are users, and who they are; then keep looking."""
+        if has_users(self._url) is False:
+            self.is_known = True
+        else:
+            await self._look()
+        self._polling = asyncio.create_task(self._poll())
+
+    async def stop(self) -> None:
+        """Stop looking, and write what was not written."""
+        if self._polling is not None:
+            self._polling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._polling
+        with contextlib.suppress(DatabaseError):
+            await self._touch()
+
+    async def reload(self) -> None:
+        """Take over everything from the database; raises DatabaseError."""
+        self._take(await self._database.run(lambda database: database.people.load()))
+
+    # -- who is it ------------------------------------------------------------------------------
+
+    def of_token(self, secret: str) -> Principal | None:
+        """Who shows this token; None where it is unknown, expired, or its owner is disabled."""
+        token = self._tokens.get(hash_secret(secret))
+        now_ms = self._clock.now_ms()
+        if token is None or (token.expires_ms is not None and token.expires_ms <= now_ms):
+            return None
+        user = self._users.get(token.user_id)
+        if user is None or user.disabled:
+            return None
+        self._used_ms[token.id] = now_ms
+        own = Grant(Role(token.role), token.patterns)
+        return Principal(
+            user.name, (own, _grant(user)), token=token.name, is_read_only=self._is_read_only
+        )
+
+    def of_session(self, secret: str) -> Principal | None:
+        """Who is logged in with this cookie; None where the session is unknown or over."""
+        found = self.session(secret)
+        user = None if found is None else self._users.get(found.user_id)
+        if found is None or user is None or user.disabled:
+            return None
+        self._seen_ms[found.id] = self._clock.now_ms()
+        return Principal(
+            user.name, (_grant(user),), session_id=found.id, is_read_only=self._is_read_only
+        )
+
+    def session(self, secret: str) -> SessionRow | None:
+        """The session of a cookie, unless it is over."""
+        found = self._sessions.get(hash_secret(secret))
+        if found is None:
+            return None
+        now_ms = self._clock.now_ms()
+        is_over = found.expires_ms <= now_ms or self._seen(found) + self._idle_ms <= now_ms
+        return None if is_over else found
+
+    # -- lists ----------------------------------------------------------------------------------
+
+    def users(self) -> list[UserRow]:
+        return sorted(self._users.values(), key=lambda user: user.name)
+
+    def user(self, name: str) -> UserRow | None:
+        return self._names.get(name)
+
+    def name_of(self, user_id: int) -> str:
+        found = self._users.get(user_id)
+        return found.name if found is not None else ""
+
+    def tokens(self, owner: str = "") -> list[TokenRow]:
+        """Tokens with the latest use; those of one user where named."""
+        found = [
+            replace(token, used_ms=self._used_ms.get(token.id, token.used_ms))
+            for token in self._tokens.values()
+            if not owner or self.name_of(token.user_id) == owner
+        ]
+        return sorted(found, key=lambda token: (self.name_of(token.user_id), token.name))
+
+    def sessions(self, owner: str = "") -> list[SessionRow]:
+        """Sessions that are not over, the latest seen first; those of one user where named."""
+        now_ms = self._clock.now_ms()
+        found = [
+            replace(session, seen_ms=self._seen(session))
+            for session in self._sessions.values()
+            if (not owner or self.name_of(session.user_id) == owner)
+            and session.expires_ms > now_ms
+            and self._seen(session) + self._idle_ms > now_ms
+        ]
+        return sorted(found, key=lambda session: -session.seen_ms)
+
+    # -- keeping up -----------------------------------------------------------------------------
+
+    def _seen(self, session: SessionRow) -> int:
+        return max(session.seen_ms, self._seen_ms.get(session.id, 0))
+
+    def _take(self, rows: PeopleRows) -> None:
+        if self.is_known and not self._users and rows.users:
+            log.info("there are users now: whoever asks has to say who he is")
+        self._version = rows.version
+        self._users = {user.id: user for user in rows.users}
+        self._names = {user.name: user for user in rows.users}
+        self._tokens = {token.secret_hash: token for token in rows.tokens}
+        self._sessions = {session.secret_hash: session for session in rows.sessions}
+        self.is_known = True
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Take over what others changed; while the database fails, what is known stays."""
+        try:
+            version = await self._database.run(lambda database: database.people.version())
+            if version != self._version or not self.is_known:
+                await self.reload()
+            if self._clock.now_ms() - self._touched_ms >= TOUCH_EVERY_MS:
+                await self._touch()
+        except DatabaseError as error:
+            if not self.is_known:
+                log.error("who may do what cannot be read, so nobody may: %s", error)
+
+    async def _touch(self) -> None:
+        used, self._used_ms = self._used_ms, {}
+        seen, self._seen_ms = self._seen_ms, {}
+        self._touched_ms = now_ms = self._clock.now_ms()
+        if not self._users:
+            return
+        for secret, token in list(self._tokens.items()):
+            if token.id in used:
+                self._tokens[secret] = replace(token, used_ms=used[token.id])
+        for secret, session in list(self._sessions.items()):
+            if session.id in seen:
+                self._sessions[secret] = replace(session, seen_ms=seen[session.id])
+        over = (now_ms, now_ms - self._idle_ms)
+        await self._database.run(lambda database: database.people.touch(used, seen, over_ms=over))
+
+
+def _grant(user: UserRow) -> Grant:
+    return Grant(Role(user.role), user.patterns)
