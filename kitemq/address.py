@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 from kitemq.errors import Invalid
 
 VARIABLE = "KITEMQ_SERVER"
+TOKEN_VARIABLE = "KITEMQ_TOKEN"
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 SOCKET_PATH = "/ws/v1"
 SECURE = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
@@ -32,6 +33,16 @@ def server_url(server: str = "") -> str:
         )
     host = f"[{name}]" if ":" in name else name
     return f"{scheme}://{host}:{port or (443 if scheme == 'https' else 80)}"
+
+
+def token_headers() -> dict[str, str]:
+    """What tells the server who asks: the token in KITEMQ_TOKEN, where there is one."""
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        return {}
+    if not token.isascii() or not token.isprintable():
+        raise Invalid(f"{TOKEN_VARIABLE} holds no token", field="token", remedy="make another one")
+    return {"Authorization": f"Bearer {token}"}
 
 
 def parts_of_path(url: str) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
-from kitemq.address import server_url
+from kitemq.address import server_url, token_headers
 from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable, rejected
 from kitemq.membership import Membership
 from kitemq.replays import Replaying
@@ -54,7 +54,11 @@ class Client(
         # Loading certificates takes longer than a request: only where they are looked at.
         is_secure = self.url.startswith("https:")
         self._http = httpx.Client(
-            base_url=self.url + API, timeout=timeout_s, trust_env=False, verify=is_secure
+            base_url=self.url + API,
+            headers=token_headers(),
+            timeout=timeout_s,
+            trust_env=False,
+            verify=is_secure,
         )
 
     def close(self) -> None:

@@ -99,7 +99,10 @@ class Wire(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._ws.send_request(self._ws.connect())
+        request = self._ws.connect()
+        for name, value in token_headers().items():
+            request.headers[name] = value
+        self._ws.send_request(request)
         self._flush()
 
     def data_received(self, data: bytes) -> None:

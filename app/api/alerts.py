@@ -7,10 +7,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.messages import number_in_path
-from app.security.access import READ_SERVER
 from app.api.operation import API, Call, operation
 from app.api.topics import PAGE_DEFAULT, Cursor, Limit, Milliseconds, actor_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow
+from app.security.access import READ_SERVER
 from app.services.alerts.alerts import Alerts, Standing
 from app.services.alerts.machine import State
 from app.services.alerts.rules import ABOUT, Kind, Severity
@@ -179,7 +179,14 @@ class TestSent(msgspec.Struct):
     event_id: str
 
 
-@operation("GET", f"{API}/alerts", tag=TAG, needs=READ_SERVER, answer=AlertStates, example="curl $URL/api/v1/alerts")
+@operation(
+    "GET",
+    f"{API}/alerts",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=AlertStates,
+    example="curl $URL/api/v1/alerts",
+)
 async def get_alerts(call: Call[None, None]) -> AlertStates:
     """See where every rule stands, what fires first, and what is silenced."""
     alerts = _alerts(call)
@@ -196,7 +203,8 @@ async def get_alerts(call: Call[None, None]) -> AlertStates:
 @operation(
     "GET",
     f"{API}/alerts/rules",
-    tag=TAG, needs=READ_SERVER,
+    tag=TAG,
+    needs=READ_SERVER,
     answer=AlertRules,
     example="curl $URL/api/v1/alerts/rules",
 )
@@ -240,7 +248,8 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
 @operation(
     "GET",
     f"{API}/alerts/rules/{{id}}",
-    tag=TAG, needs=READ_SERVER,
+    tag=TAG,
+    needs=READ_SERVER,
     answer=AlertRule,
     errors=(404,),
     example="curl $URL/api/v1/alerts/rules/1",
@@ -330,7 +339,8 @@ async def end_silence(call: Call[None, None]) -> None:
 @operation(
     "GET",
     f"{API}/alerts/deliveries",
-    tag=TAG, needs=READ_SERVER,
+    tag=TAG,
+    needs=READ_SERVER,
     query=DeliveryQuery,
     answer=AlertDeliveries,
     example="curl '$URL/api/v1/alerts/deliveries?limit=20'",

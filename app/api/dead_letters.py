@@ -21,6 +21,7 @@ from app.api.replays import (
     replay_out,
 )
 from app.api.topics import actor_of
+from app.security.access import Action, Kind, Needs, require_replay
 from app.services.replays import Counts, Replays
 from engine.broker import DeadLetter, NewReplay, ReplayTo
 from engine.errors import NotFound, TopicNotFound
@@ -132,6 +133,7 @@ def dead_out(letter: DeadLetter, encoding: Encoding = Encoding.AUTO) -> Dead:
     "GET",
     f"{API}/groups/{{group}}/dead-letters",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=DeadQuery,
     answer=DeadPage,
     errors=(404,),
@@ -163,6 +165,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadPage:
     "GET",
     f"{API}/groups/{{group}}/dead-letters/counts",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=CountQuery,
     answer=DeadCounts,
     errors=(404,),
@@ -187,6 +190,7 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadCounts:
     "GET",
     f"{API}/groups/{{group}}/dead-letters/{{offset}}",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=Dead,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/dead-letters/0",
@@ -201,6 +205,7 @@ async def get_dead_letter(call: Call[None, None]) -> Dead:
     "POST",
     f"{API}/groups/{{group}}/dead-letters/redrive",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=Redrive,
     answer=Replay,
     status=201,
@@ -215,6 +220,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
     """
     group, new = call.path("group"), call.body
     replays: Replays = call.state.replays
+    require_replay(call.who, PREFIX + group, new.to, new.to_name)
     try:
         job = await replays.create(
             actor_of(call),

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.operation import API, Call, operation
 from app.api.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.groups import GroupChanges, Groups
 from engine.broker import GroupConfig, Ladder, Mode, RetryPolicy, StartAt, Strategy
 
@@ -133,6 +134,7 @@ def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     "GET",
     f"{API}/groups",
     tag=TAG,
+    needs=READ_SERVER,
     query=GroupListQuery,
     answer=GroupPage,
     example="curl '$URL/api/v1/groups?limit=10'",
@@ -159,6 +161,7 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     "POST",
     f"{API}/groups",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     body=NewGroup,
     answer=Group,
     status=201,
@@ -172,6 +175,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     Receiving for an unknown group creates it too, where the setting auto_create_groups allows it.
     """
     new = call.body
+    call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = GroupConfig(
         new.name,
         retry_max=call.settings.retry_max if new.retry_max is UNSET else new.retry_max,
@@ -192,6 +196,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     "GET",
     f"{API}/groups/{{group}}",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=Group,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing",
@@ -205,6 +210,7 @@ async def get_group(call: Call[None, None]) -> Group:
     "PATCH",
     f"{API}/groups/{{group}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=GroupPatch,
     answer=Group,
     errors=(404,),
@@ -224,6 +230,7 @@ async def change_group(call: Call[None, GroupPatch]) -> Group:
     "POST",
     f"{API}/groups/{{group}}/pause",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     query=PauseQuery,
     answer=Group,
     errors=(404,),
@@ -243,6 +250,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     "POST",
     f"{API}/groups/{{group}}/resume",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     query=PauseQuery,
     answer=Group,
     errors=(404,),
@@ -260,6 +268,7 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
     "DELETE",
     f"{API}/groups/{{group}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     status=204,
     errors=(404,),
     example="curl -X DELETE $URL/api/v1/groups/billing",

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.operation import API, Call, operation
 from app.api.topics import PAGE_DEFAULT, Cursor, Limit
+from app.security.access import Action, Kind, Needs
 from engine.broker import Member, Mode, QueueId, Strategy
 
 TAG = "members"
@@ -180,6 +181,7 @@ class Locks(msgspec.Struct):
     "POST",
     f"{API}/groups/{{group}}/members/heartbeat",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=NewHeartbeat,
     answer=Heartbeat,
     errors=(404, 409),
@@ -210,6 +212,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> Heartbeat:
     "GET",
     f"{API}/groups/{{group}}/members",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=MemberQuery,
     answer=MemberPage,
     errors=(404,),
@@ -240,6 +243,7 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     "DELETE",
     f"{API}/groups/{{group}}/members",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     query=LeaveQuery,
     status=204,
     errors=(404,),
@@ -257,6 +261,7 @@ async def leave(call: Call[LeaveQuery, None]) -> None:
     "GET",
     f"{API}/groups/{{group}}/assignment",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=AssignmentQuery,
     answer=Assigned,
     errors=(404, 409),
@@ -292,6 +297,7 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> Assigned:
     "POST",
     f"{API}/groups/{{group}}/locks",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=Queues,
     answer=Locked,
     errors=(404, 409),
@@ -314,6 +320,7 @@ async def lock_queues(call: Call[None, Queues]) -> Locked:
     "POST",
     f"{API}/groups/{{group}}/unlocks",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=Queues,
     answer=Unlocked,
     errors=(404,),
@@ -331,6 +338,7 @@ async def unlock_queues(call: Call[None, Queues]) -> Unlocked:
     "GET",
     f"{API}/groups/{{group}}/locks",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=LockQuery,
     answer=Locks,
     errors=(404,),

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.operation import API, Call, ClientGone, operation
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.search import Search
 from engine.broker import PullResult
 from engine.errors import Invalid, MessageNotFound
@@ -149,6 +150,7 @@ def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
     "GET",
     f"{API}/topics/{{topic}}/messages",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=PullQuery,
     answer=Pulled,
     errors=(404, 409, 410),
@@ -184,6 +186,7 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     "GET",
     f"{API}/topics/{{topic}}/messages/by-key",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=KeyQuery,
     answer=Found,
     errors=(404,),
@@ -209,6 +212,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> Found:
     "GET",
     f"{API}/topics/{{topic}}/messages/{{queue}}/{{offset}}",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=ShowQuery,
     answer=Stored,
     errors=(404, 410),
@@ -226,6 +230,7 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     "GET",
     f"{API}/messages/{{id}}",
     tag=TAG,
+    needs=READ_SERVER,
     query=ShowQuery,
     answer=Found,
     errors=(404,),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from app.api.operation import Call, Raw, operation
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.security.access import READ_SERVER
 from app.security.load import Load
 from app.settings import Settings
 from app.version import VERSION
@@ -154,6 +155,7 @@ class Page:
     "GET",
     "/metrics",
     tag=TAG,
+    needs=READ_SERVER,
     answer=str,
     media_type="text/plain",
     example="curl $URL/metrics",

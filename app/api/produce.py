@@ -20,6 +20,7 @@ from app.api.operation import (
     text_of,
 )
 from app.api.socket_gate import Part, SendGate
+from app.security.access import Action, Kind, Needs
 from engine.errors import EngineError, Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, Sent, offset_id
 
@@ -110,6 +111,7 @@ DECODER = msgspec.json.Decoder(Produced)
     "POST",
     f"{API}/topics/{{topic}}/messages",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
     body=(NewBatch, NewMessageAlone),
     raw_body=True,
     answer=SendResult,

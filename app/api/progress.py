@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from app.api.groups import TAG
 from app.api.operation import API, Call, operation
+from app.security.access import Action, Kind, Needs
 from engine.broker import Broker, Counts
 from engine.errors import Conflict, Invalid
 
@@ -90,6 +91,7 @@ class NewOffset(msgspec.Struct, forbid_unknown_fields=True):
     "GET",
     f"{API}/groups/{{group}}/lag",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=Lag,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/lag",
@@ -128,6 +130,7 @@ async def get_lag(call: Call[None, None]) -> Lag:
     "GET",
     f"{API}/groups/{{group}}/offsets",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=OffsetQuery,
     answer=Offsets,
     errors=(404,),
@@ -150,6 +153,7 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     "PUT",
     f"{API}/groups/{{group}}/offsets",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=NewOffset,
     status=204,
     errors=(404, 409),

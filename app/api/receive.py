@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.messages import Filter, Stored, Wait, fields_of, while_connected
 from app.api.operation import API, Call, ClientGone, operation
+from app.security.access import Action, Kind, Needs
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
 from protocol.columns import ProtocolError
@@ -126,6 +127,7 @@ class ExtendedList(msgspec.Struct):
     "POST",
     f"{API}/groups/{{group}}/receive",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=Receive,
     answer=Deliveries,
     errors=(404, 409),
@@ -141,6 +143,8 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     wanted = call.body
     group = call.path("group")
     topics = _topics(wanted)
+    for topic in topics:
+        call.require(Action.CONSUME, Kind.TOPIC, topic)
     receiving = call.host.receive(
         group,
         topics,
@@ -165,6 +169,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     "POST",
     f"{API}/groups/{{group}}/ack",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=ReceiptList,
     answer=SettledList,
     errors=(404,),
@@ -184,6 +189,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     "POST",
     f"{API}/groups/{{group}}/nack",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=Nacks,
     answer=SettledList,
     errors=(404,),
@@ -207,6 +213,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     "POST",
     f"{API}/groups/{{group}}/extend",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=Extend,
     answer=ExtendedList,
     errors=(404,),
@@ -233,6 +240,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     "POST",
     f"{API}/groups/{{group}}/release",
     tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
     body=ReceiptList,
     answer=SettledList,
     errors=(404,),

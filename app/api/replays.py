@@ -1,6 +1,6 @@
 """Replay jobs: chosen messages sent again, at a pace, with one outcome for each."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +8,7 @@ from msgspec import Meta
 from app.api.messages import OFFSET_MAX, Filter
 from app.api.operation import API, Call, operation
 from app.api.topics import actor_of
+from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.services.replays import Replays
 from engine.broker import NewReplay, ReplayJob, ReplayState, ReplayTo
 from engine.errors import Invalid
@@ -209,10 +210,18 @@ def _ranges(ranges: list[Range]) -> list[tuple[int, int, int]]:
     ]
 
 
+def _checked_id(call: Call[Any, Any]) -> str:
+    """The id of the job in the path, over which the one who asks has the right."""
+    job = call.host.broker.replays.get(call.path("id"))
+    require_replay(call.who, job.source, job.to, job.to_name)
+    return job.id
+
+
 @operation(
     "POST",
     f"{API}/replays",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     body=NewReplayJob,
     answer=Replay,
     status=201,
@@ -229,6 +238,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     """
     new = call.body
     replays: Replays = call.state.replays
+    require_replay(call.who, new.source, new.to, new.to_name)
     job = await replays.create(
         actor_of(call),
         NewReplay(
@@ -255,6 +265,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     "GET",
     f"{API}/replays",
     tag=TAG,
+    needs=READ_SERVER,
     query=ReplayQuery,
     answer=ReplayPage,
     example="curl '$URL/api/v1/replays?state=running'",
@@ -273,6 +284,7 @@ async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     "GET",
     f"{API}/replays/{{id}}",
     tag=TAG,
+    needs=READ_SERVER,
     answer=Replay,
     errors=(404,),
     example="curl $URL/api/v1/replays/018bcfe56800",
@@ -286,6 +298,7 @@ async def get_replay(call: Call[None, None]) -> Replay:
     "PATCH",
     f"{API}/replays/{{id}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     body=NewRate,
     answer=Replay,
     errors=(404, 409),
@@ -295,13 +308,14 @@ async def get_replay(call: Call[None, None]) -> Replay:
 async def change_replay(call: Call[None, NewRate]) -> Replay:
     """Change how fast a replay job sends."""
     replays: Replays = call.state.replays
-    return replay_out(await replays.change_rate(actor_of(call), call.path("id"), call.body.rate))
+    return replay_out(await replays.change_rate(actor_of(call), _checked_id(call), call.body.rate))
 
 
 @operation(
     "POST",
     f"{API}/replays/{{id}}/begin",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/begin",
@@ -309,13 +323,14 @@ async def change_replay(call: Call[None, NewRate]) -> Replay:
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
     replays: Replays = call.state.replays
-    return replay_out(await replays.begin(actor_of(call), call.path("id")))
+    return replay_out(await replays.begin(actor_of(call), _checked_id(call)))
 
 
 @operation(
     "POST",
     f"{API}/replays/{{id}}/pause",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/pause",
@@ -323,13 +338,14 @@ async def begin_replay(call: Call[None, None]) -> Replay:
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
     replays: Replays = call.state.replays
-    return replay_out(await replays.pause(actor_of(call), call.path("id")))
+    return replay_out(await replays.pause(actor_of(call), _checked_id(call)))
 
 
 @operation(
     "POST",
     f"{API}/replays/{{id}}/resume",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/resume",
@@ -337,13 +353,14 @@ async def pause_replay(call: Call[None, None]) -> Replay:
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
     replays: Replays = call.state.replays
-    return replay_out(await replays.resume(actor_of(call), call.path("id")))
+    return replay_out(await replays.resume(actor_of(call), _checked_id(call)))
 
 
 @operation(
     "POST",
     f"{API}/replays/{{id}}/stop",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/stop",
@@ -351,13 +368,14 @@ async def resume_replay(call: Call[None, None]) -> Replay:
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: what it has not sent it never will."""
     replays: Replays = call.state.replays
-    return replay_out(await replays.stop(actor_of(call), call.path("id")))
+    return replay_out(await replays.stop(actor_of(call), _checked_id(call)))
 
 
 @operation(
     "GET",
     f"{API}/replays/{{id}}/outcomes",
     tag=TAG,
+    needs=READ_SERVER,
     query=OutcomeQuery,
     answer=OutcomePage,
     errors=(404,),

@@ -8,6 +8,7 @@ from msgspec import Meta
 from app.api.messages import ShowQuery, Stored, fields_of, while_connected
 from app.api.operation import API, Call, operation
 from app.api.produce import NewMessage, bytes_of, message_of
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
 from engine.broker import NewReply as EngineReply
 from engine.broker import RequestCounts
@@ -16,6 +17,7 @@ from engine.message import Message
 from protocol.columns import ProtocolError
 from protocol.text import parse_receipt
 
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
 TAG = "requests"
 TIMEOUT_MS_MAX = 30_000
 TIMEOUT_MS_DEFAULT = 10_000
@@ -84,6 +86,7 @@ class KeptReply(msgspec.Struct):
     "POST",
     f"{API}/topics/{{topic}}/request",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
     body=NewRequest,
     answer=Answer,
     errors=(404, 409, 504),
@@ -120,6 +123,7 @@ async def request(call: Call[None, NewRequest]) -> Answer:
     "POST",
     f"{API}/replies",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     body=NewReply,
     answer=ReplyState,
     errors=(404,),
@@ -134,6 +138,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     not acknowledge the request.
     """
     requests: Requests = call.state.requests
+    call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
     new = _engine_reply(requests, call.body, call.client)
     replying = requests.reply(new)
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
@@ -143,6 +148,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     "GET",
     f"{API}/replies/{{correlation_id}}",
     tag=TAG,
+    needs=READ_SERVER,
     query=ShowQuery,
     answer=KeptReply,
     errors=(404,),
@@ -160,6 +166,7 @@ async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
     "GET",
     f"{API}/requests",
     tag=TAG,
+    needs=READ_SERVER,
     answer=RequestCounts,
     example="curl $URL/api/v1/requests",
 )

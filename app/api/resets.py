@@ -9,6 +9,7 @@ from app.api.messages import OFFSET_MAX, number_in_path
 from app.api.operation import API, Call, Raw, operation
 from app.api.topics import actor_of
 from app.errors import PROBLEM_TYPE, problem_of
+from app.security.access import Action, Kind, Needs
 from app.services.resets import ResetOrder, Resets
 from engine.broker import OffsetsMoved, Reset, ResetNote, ResetPreview, ResetTarget, ResetTo
 from engine.errors import Invalid
@@ -202,6 +203,7 @@ def reset_out(group: str, reset: Reset) -> ResetDone:
     "POST",
     f"{API}/groups/{{group}}/resets/preview",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     body=ResetPlace,
     answer=Preview,
     errors=(404, 409),
@@ -222,6 +224,7 @@ async def preview_reset(call: Call[None, ResetPlace]) -> Preview:
     "POST",
     f"{API}/groups/{{group}}/resets",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=NewReset,
     answer=ResetDone,
     status=201,
@@ -251,6 +254,7 @@ async def reset_offsets(call: Call[None, NewReset]) -> ResetDone | Raw:
     "GET",
     f"{API}/groups/{{group}}/resets",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=HistoryQuery,
     answer=ResetPage,
     errors=(404,),
@@ -279,6 +283,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> ResetPage:
     "POST",
     f"{API}/groups/{{group}}/resets/{{id}}/undo/preview",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=Preview,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
@@ -294,6 +299,7 @@ async def preview_undo(call: Call[None, None]) -> Preview:
     "POST",
     f"{API}/groups/{{group}}/resets/{{id}}/undo",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=UndoReset,
     answer=ResetDone,
     status=201,

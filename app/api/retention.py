@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, operation
 from app.api.topics import Milliseconds, actor_of
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent, Purges
 from engine.broker import Purge
 from engine.errors import Invalid
@@ -86,6 +87,7 @@ class Purged(msgspec.Struct):
     "GET",
     f"{API}/retention",
     tag=TAG,
+    needs=READ_SERVER,
     answer=Retention,
     example="curl $URL/api/v1/retention",
 )
@@ -102,6 +104,7 @@ async def get_retention(call: Call[None, None]) -> Retention:
     "POST",
     f"{API}/topics/{{topic}}/purge",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
     body=PurgeOrder,
     answer=Purged,
     errors=(403, 404),

@@ -9,6 +9,7 @@ from app.api.messages import Encoding, Stored, fields_of
 from app.api.operation import API, Call, operation
 from app.api.produce import DelayMs, Time
 from app.api.topics import actor_of
+from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs
 from app.services.scheduled import ScheduledMessages
 from engine.broker import Scheduled
 from engine.errors import Invalid
@@ -70,6 +71,7 @@ class NewTime(msgspec.Struct, forbid_unknown_fields=True):
     "GET",
     f"{API}/scheduled",
     tag=TAG,
+    needs=READ_SERVER,
     query=ScheduledQuery,
     answer=WaitingPage,
     example="curl '$URL/api/v1/scheduled?topic=reminders&limit=10'",
@@ -92,6 +94,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     "POST",
     f"{API}/scheduled/{{message_id}}/recall",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     answer=Changed,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
@@ -111,6 +114,7 @@ async def recall_message(call: Call[None, None]) -> Changed:
     "POST",
     f"{API}/scheduled/{{message_id}}/deliver",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     answer=Changed,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
@@ -127,6 +131,7 @@ async def deliver_message(call: Call[None, None]) -> Changed:
     "POST",
     f"{API}/scheduled/{{message_id}}/reschedule",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     body=NewTime,
     answer=Changed,
     errors=(404,),

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from app.api.messages import FILTER, Encoding, Stored, fields_of
 from app.api.operation import API, Call, operation
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.search import Search
 from engine.broker import FOREVER_MS, ScanQuery
 from engine.errors import Invalid
@@ -87,6 +88,7 @@ class Anything(msgspec.Struct):
     "GET",
     f"{API}/topics/{{topic}}/search",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=TopicSearch,
     answer=TopicFound,
     errors=(404,),
@@ -130,6 +132,7 @@ async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
     "GET",
     f"{API}/search",
     tag=TAG,
+    needs=READ_SERVER,
     query=TextSearch,
     answer=Anything,
     example="curl '$URL/api/v1/search?q=orders'",

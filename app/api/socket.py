@@ -1,7 +1,7 @@
 """The WebSocket door `/ws/v1`: frames of `protocol`, many messages in each.
 
 A raw ASGI endpoint: Starlette's own WebSocket object would cost more per message than the engine.
-Who may connect at all (Host, Origin) is decided before, by `app.security`.
+Who may connect at all (Host, Origin, token) is decided before, by `app.security`.
 """
 
 from weakref import WeakKeyDictionary
@@ -14,6 +14,7 @@ from app.api.socket_session import Hub, Session
 from app.host import EngineHost
 
 PATH = "/ws/v1"
+PROTOCOL = "kitemq.v1"  # what a browser's script asks for beside the token
 CLOSE_TRY_LATER = 1013
 
 
@@ -34,7 +35,10 @@ class SocketDoor:
         if hub is None:
             limits = SocketLimits(frame_bytes_max=state.settings.request_bytes_max)
             hub = self._hubs[host] = Hub(host, limits)
-        await send({"type": "websocket.accept"})
+        offered = scope.get("subprotocols") or ()
+        await send(
+            {"type": "websocket.accept", "subprotocol": PROTOCOL if PROTOCOL in offered else None}
+        )
         address = _address(scope)
         session = Session(hub, address, scope)
         with state.connections.opened(lambda: session.client, address, host.clock.now_ms()):

@@ -38,6 +38,8 @@ DROPPED = frozenset(
 )  # fmt: skip
 DROPPED_PREFIXES = (b"sec-websocket-", b"kitemq-")
 
+PROTOCOL_HEADER = b"sec-websocket-protocol"
+
 OnAnswer = Callable[[int, Answer, bool], None]  # request, frame, whether it was asked by text
 
 
@@ -69,6 +71,10 @@ class Calls:
             (name, value)
             for name, value in scope["headers"]
             if name not in DROPPED and not name.startswith(DROPPED_PREFIXES)
+        ]
+        # The token that a browser's script gave as a subprotocol speaks for the calls, too.
+        self._headers += [
+            (name, value) for name, value in scope["headers"] if name == PROTOCOL_HEADER
         ]
 
     def begin(self, request: int, frame: Call, *, is_text: bool) -> None:

@@ -31,6 +31,8 @@ from app.api.socket_shapes import (
     sent_frame,
 )
 from app.host import EngineHost
+from app.security.access import Action, Kind, Principal, require
+from app.security.doorman import Doorman
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from protocol import batches, calls, frames, text, transactions
 from protocol.columns import ProtocolError
@@ -42,6 +44,8 @@ CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or le
 CLOSE_UNREADABLE = 1002
 CLOSE_TOO_BIG = 1009
 CLOSE_REPLACED = 4001
+CLOSE_NOT_ALLOWED = 4003
+RIGHTS_EVERY_S = 5.0  # how soon a connection ends whose token was revoked or has expired
 SERVER = "kitemq"
 
 
@@ -83,6 +87,9 @@ class Session:
         self._groups: set[str] = set()
         self._inflight_bytes = 0
         self._is_closing = False
+        self._scope = scope
+        self._looking: asyncio.TimerHandle | None = None
+        self._doorman: Doorman = scope["app"].state.doorman
         self.client = f"ws-{secrets.token_hex(6)}"
         self._calls = Calls(
             scope,
@@ -104,6 +111,7 @@ class Session:
         """Serve an accepted connection until either side closes it."""
         writer = asyncio.ensure_future(self._outbox.run(send))
         writer.add_done_callback(lambda _: self._room.set())  # nothing will make room any more
+        self._look_again()
         code = 1006
         try:
             while True:
@@ -117,6 +125,8 @@ class Session:
                     self._room.clear()
                     await self._room.wait()
         finally:
+            if self._looking is not None:
+                self._looking.cancel()
             self._close(code)
             await self._calls.close()
             await self._producers.close()
@@ -196,6 +206,26 @@ class Session:
             for subscription in self._subscriptions.values():
                 subscription.resume()
 
+    # -- rights ---------------------------------------------------------------------------------
+
+    def _require(self, action: Action, kind: Kind, *names: str) -> None:
+        """Raise RightMissing unless whoever opened this connection has the right as of now."""
+        doorman = self._doorman
+        if doorman.is_open and not doorman.everybody.is_read_only:
+            return
+        who = doorman.recognise(self._scope) or Principal("")
+        for name in names:
+            require(who, action, kind, name)
+
+    def _look_again(self) -> None:
+        """End the connection soon after its token or its session has ended."""
+        if self._is_closing:
+            return
+        if self._doorman.recognise(self._scope) is None:
+            self._fail(CLOSE_NOT_ALLOWED, "the token or the login is not valid", is_text=False)
+            return
+        self._looking = asyncio.get_running_loop().call_later(RIGHTS_EVERY_S, self._look_again)
+
     # -- the end --------------------------------------------------------------------------------
 
     def replace(self) -> None:
@@ -266,6 +296,7 @@ class Session:
         )
 
     def _on_send(self, request: int, frame: batches.Send, is_text: bool) -> frames.Frame | None:
+        self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
@@ -296,6 +327,7 @@ class Session:
     def _on_checks_wanted(
         self, request: int, frame: transactions.ChecksWanted, is_text: bool
     ) -> None:
+        self._require(Action.PRODUCE, Kind.GROUP, frame.group)
         self._producers.want(request, frame.group, is_text=is_text)
 
     def _on_checks_unwanted(
@@ -305,6 +337,9 @@ class Session:
         return batches.Result([], [])
 
     def _on_decide(self, request: int, frame: transactions.Decide, is_text: bool) -> None:
+        if not self._doorman.is_open:
+            found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
+            self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
         self._producers.decide(request, frame, is_text=is_text)
 
     def _on_call_done(self, size_bytes: int) -> None:
@@ -324,6 +359,8 @@ class Session:
             )
         if not frame.topics:
             raise Invalid("no topic is named", field="topics", remedy="name at least one topic")
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        self._require(Action.CONSUME, Kind.TOPIC, *frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
         broker, client = self._host.broker, self.client
         broker.park_receive(frame.group, frame.topics, lambda: None, client).cancel()
@@ -362,16 +399,20 @@ class Session:
         return batches.Result([], [])
 
     def _on_ack(self, _request: int, frame: batches.Ack, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
         return result_frame(self._host.broker.ack(frame.group, receipts_of(frame.receipts)))
 
     def _on_release(self, _request: int, frame: batches.Release, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
         return result_frame(self._host.broker.release(frame.group, receipts_of(frame.receipts)))
 
     def _on_nack(self, _request: int, frame: batches.Nack, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
         nacks = nacks_of(frame)
         return result_frame(self._host.broker.nack(frame.group, nacks, self.client))
 
     def _on_extend(self, _request: int, frame: batches.Extend, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
         extended = self._host.broker.extend(
             frame.group, receipts_of(frame.receipts), frame.invisible_ms / 1000
         )

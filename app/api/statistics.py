@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.operation import API, Call, operation
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import (
     ROCKETMQ_LABELS,
     BrokerFigures,
@@ -202,6 +203,7 @@ class LagHistory(msgspec.Struct):
     "GET",
     f"{API}/statistics",
     tag=TAG,
+    needs=READ_SERVER,
     answer=BrokerStatistics,
     example="curl $URL/api/v1/statistics",
 )
@@ -218,6 +220,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     "GET",
     f"{API}/topics/{{topic}}/statistics",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     answer=TopicStatistics,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders/statistics",
@@ -240,6 +243,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     "GET",
     f"{API}/groups/{{group}}/statistics",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=GroupStatistics,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/statistics",
@@ -265,6 +269,7 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     "GET",
     f"{API}/groups/{{group}}/lag/history",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=LagHistoryQuery,
     answer=LagHistory,
     errors=(404,),

@@ -9,6 +9,7 @@ from app.api.operation import API, Call, Raw, encode, operation
 from app.api.topics import PAGE_DEFAULT, Limit
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
+from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.services.audit import Audit
 from app.version import VERSION
 from engine.errors import Invalid
@@ -93,13 +94,13 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
     return Readiness(status, problems, health.warnings)
 
 
-@operation("GET", "/healthz", tag=TAG, answer=Alive, example="curl $URL/healthz")
+@operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")
 async def healthz(call: Call[None, None]) -> Alive:
     """Tell whether the process lives."""
     return Alive("ok")
 
 
-@operation("GET", "/readyz", tag=TAG, answer=Readiness, example="curl $URL/readyz")
+@operation("GET", "/readyz", tag=TAG, needs=PUBLIC, answer=Readiness, example="curl $URL/readyz")
 async def readyz(call: Call[None, None]) -> Raw:
     """Tell whether requests can be served.
 
@@ -109,7 +110,14 @@ async def readyz(call: Call[None, None]) -> Raw:
     return Raw(encode(found), status=200 if found.status == "ready" else 503)
 
 
-@operation("GET", f"{API}/system", tag=TAG, answer=About, example="curl $URL/api/v1/system")
+@operation(
+    "GET",
+    f"{API}/system",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=About,
+    example="curl $URL/api/v1/system",
+)
 async def about(call: Call[None, None]) -> About:
     """Tell what this server is."""
     broker = call.host.broker
@@ -128,6 +136,7 @@ async def about(call: Call[None, None]) -> About:
     "GET",
     f"{API}/audit",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.AUDIT),
     query=AuditQuery,
     answer=AuditPage,
     example="curl '$URL/api/v1/audit?object_kind=topic'",

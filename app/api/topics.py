@@ -7,6 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.operation import API, Call, operation
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.audit import Actor, actor_at
 from app.services.topics import TopicChanges, Topics
 from engine.broker import TopicConfig, TopicType
@@ -134,6 +135,7 @@ def actor_of(call: Call[Any, Any]) -> Actor:
     "GET",
     f"{API}/topics",
     tag=TAG,
+    needs=READ_SERVER,
     query=TopicQuery,
     answer=TopicPage,
     example="curl '$URL/api/v1/topics?q=order&limit=10'",
@@ -164,6 +166,7 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     "POST",
     f"{API}/topics",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
     body=NewTopic,
     answer=Topic,
     status=201,
@@ -178,6 +181,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     """
     new = call.body
     queues = call.settings.default_queues
+    call.require(Action.ADMINISTER, Kind.TOPIC, new.name)
     config = TopicConfig(
         new.name,
         type=new.type,
@@ -196,6 +200,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     "GET",
     f"{API}/topics/{{topic}}",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     answer=TopicDetail,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders",
@@ -219,6 +224,7 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     "PATCH",
     f"{API}/topics/{{topic}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
     body=TopicPatch,
     answer=Topic,
     errors=(404, 409),
@@ -247,6 +253,7 @@ async def change_topic(call: Call[None, TopicPatch]) -> Topic:
     "DELETE",
     f"{API}/topics/{{topic}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
     status=204,
     errors=(404,),
     example="curl -X DELETE $URL/api/v1/topics/orders",

@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, operation
 from app.api.topics import Milliseconds
+from app.security.access import READ_SERVER
 from app.services.journeys import Journeys
 from engine import broker as engine
 
@@ -130,6 +131,7 @@ def _stage_out(stage: engine.Stage) -> Stage:
     "GET",
     f"{API}/messages/{{id}}/journey",
     tag=TAG,
+    needs=READ_SERVER,
     answer=Journey,
     errors=(422,),
     example="curl $URL/api/v1/messages/7F00000100001F900000000000000000/journey",
@@ -157,6 +159,7 @@ async def get_journey(call: Call[None, None]) -> Journey:
     "GET",
     f"{API}/traces/status",
     tag=TAG,
+    needs=READ_SERVER,
     answer=TraceStatus,
     example="curl $URL/api/v1/traces/status",
 )

@@ -1,6 +1,6 @@
 """Transactions: commit, roll back, look, be asked."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +8,7 @@ from msgspec import Meta
 from app.api.messages import Encoding, Stored, fields_of
 from app.api.operation import API, Call, encode, operation
 from app.api.topics import actor_of
+from app.security.access import READ_SERVER, Action, Kind, Needs, require_decision
 from app.services.transactions import Transactions
 from engine.broker import Callback, Check, Decider, Decision, Transaction, TransactionState
 
@@ -176,9 +177,17 @@ def _decided(transaction: Transaction) -> Decided:
     )
 
 
+def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
+    if call.who.is_open:
+        return  # not even looked up, as most decisions are nobody's in particular
+    found = call.host.broker.transactions.get(call.path("id"), group=call.query.group)
+    require_decision(call.who, found.topic, by_hand=by_hand)
+
+
 async def _decide(call: Call[DecisionQuery, None], decision: Decision) -> Decided:
     service: Transactions = call.state.transactions
     name, query = call.path("id"), call.query
+    _check_right(call, by_hand=query.by is Decider.OPERATOR)
     if query.by is Decider.OPERATOR:
         done = await service.decide_by_hand(actor_of(call), name, decision, query.group)
     else:
@@ -190,6 +199,7 @@ async def _decide(call: Call[DecisionQuery, None], decision: Decision) -> Decide
     "GET",
     f"{API}/transactions",
     tag=TAG,
+    needs=READ_SERVER,
     query=TransactionQuery,
     answer=TransactionList,
     example="curl '$URL/api/v1/transactions?group=billing&limit=10'",
@@ -210,6 +220,7 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionLi
     "POST",
     f"{API}/transactions/checks",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.GROUP),
     body=NewPoll,
     answer=Checks,
     example="curl -X POST $URL/api/v1/transactions/checks -H 'Content-Type: application/json' "
@@ -222,6 +233,7 @@ async def poll_checks(call: Call[None, NewPoll]) -> Checks:
     else gets them before. Producers with a connection or a callback are asked without polling.
     """
     wanted = call.body
+    call.require(Action.PRODUCE, Kind.GROUP, wanted.group)
     found = call.host.broker.transactions.checks(wanted.group, wanted.max)
     return Checks(list(map(_check_out, found)))
 
@@ -230,6 +242,7 @@ async def poll_checks(call: Call[None, NewPoll]) -> Checks:
     "GET",
     f"{API}/transactions/callbacks",
     tag=TAG,
+    needs=READ_SERVER,
     answer=CallbackList,
     example="curl $URL/api/v1/transactions/callbacks",
 )
@@ -243,6 +256,7 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
     "GET",
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=CallbackOut,
     errors=(404,),
     example="curl $URL/api/v1/transactions/callbacks/billing",
@@ -256,6 +270,7 @@ async def get_callback(call: Call[None, None]) -> CallbackOut:
     "PUT",
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=NewCallback,
     answer=CallbackOut,
     example="curl -X PUT $URL/api/v1/transactions/callbacks/billing "
@@ -278,6 +293,7 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
     "DELETE",
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     status=204,
     errors=(404,),
     example="curl -X DELETE $URL/api/v1/transactions/callbacks/billing",
@@ -292,6 +308,7 @@ async def delete_callback(call: Call[None, None]) -> None:
     "GET",
     f"{API}/transactions/{{id}}",
     tag=TAG,
+    needs=READ_SERVER,
     query=ShownQuery,
     answer=TransactionOut,
     errors=(404, 409),
@@ -311,6 +328,7 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionOut:
     "POST",
     f"{API}/transactions/{{id}}/commit",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
     answer=Decided,
     errors=(404, 409),
@@ -329,6 +347,7 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> Decided:
     "POST",
     f"{API}/transactions/{{id}}/rollback",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
     answer=Decided,
     errors=(404, 409),
@@ -346,6 +365,7 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> Decided:
     "POST",
     f"{API}/transactions/{{id}}/unknown",
     tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
     answer=Decided,
     errors=(404, 409),
@@ -356,6 +376,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
 
     Nothing changes: the transaction is checked again. The answer says how it stands.
     """
+    _check_right(call, by_hand=False)
     service: Transactions = call.state.transactions
     return _decided(await service.decide(call.path("id"), Decision.UNKNOWN, call.query.group))
 
@@ -364,6 +385,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
     "POST",
     f"{API}/transactions/{{id}}/resume",
     tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
     query=GroupQuery,
     answer=Decided,
     errors=(404, 409),
@@ -371,6 +393,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
 )
 async def resume_transaction(call: Call[GroupQuery, None]) -> Decided:
     """Check a given-up transaction again, from the first check on."""
+    _check_right(call, by_hand=True)
     service: Transactions = call.state.transactions
     return _decided(await service.resume(actor_of(call), call.path("id"), call.query.group))
 

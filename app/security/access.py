@@ -215,6 +215,23 @@ def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
         )
 
 
+def require_replay(who: Principal, source: str, to: str, to_name: str) -> None:
+    """Raise RightMissing unless `who` may send messages of `source` again, and there.
+
+    Back to where they came from needs no more than the right over the source.
+    """
+    require(who, Action.ADMINISTER, Kind.TOPIC, source)
+    if to == "topic":
+        require(who, Action.PRODUCE, Kind.TOPIC, to_name)
+    elif to_name:
+        require(who, Action.ADMINISTER, Kind.GROUP, to_name)
+
+
+def require_decision(who: Principal, topic: str, *, by_hand: bool) -> None:
+    """Raise RightMissing unless `who` may decide about a transaction's message for `topic`."""
+    require(who, Action.ADMINISTER if by_hand else Action.PRODUCE, Kind.TOPIC, topic)
+
+
 def right_text(action: Action, kind: Kind, name: str = "") -> str:
     """How a right is written: with a name only where its kind has names."""
     return f"{action}:{kind}:{name or EVERYTHING}" if kind in NAMED else f"{action}:{kind}"
@@ -243,11 +260,15 @@ def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _matches(pattern: str, action: Action, kind: Kind, name: str) -> bool:
     wanted_action, wanted_kind, glob = pattern.split(":", 2)
-    if wanted_action not in (EVERYTHING, action) or wanted_kind not in (EVERYTHING, kind):
+    if wanted_action not in (EVERYTHING, action):
+        return False
+    if not name:  # any topic or group: whoever reads its name asks again
+        return True
+    if wanted_kind not in (EVERYTHING, kind):
         return False
     if name == EVERYTHING:
         return glob == EVERYTHING
-    return not name or _glob(glob).match(name) is not None
+    return _glob(glob).match(name) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -1,8 +1,8 @@
 """The gate in front of every route: one pass over the headers, then the checks, in pure ASGI.
 
 In order: how much is under way, the Host, the Origin of what changes something (and of every
-WebSocket handshake), who asks, the size of the body. Every answer leaves with the security headers, also
-that of a route which failed.
+WebSocket handshake), who asks, the size of the body. Every answer leaves with the security
+headers, also that of a route which failed.
 """
 
 import logging
@@ -27,9 +27,7 @@ WANTED = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-length", b"
 class Gate:
     """ASGI callable around the application."""
 
-    def __init__(
-        self, app: ASGIApp, *, settings: Settings, load: Load, doorman: Doorman
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, settings: Settings, load: Load, doorman: Doorman) -> None:
         self._app = app
         self._doorman = doorman
         self._load = load

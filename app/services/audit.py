@@ -39,9 +39,9 @@ class Change:
     after: object = None
 
 
-def actor_at(client: str, request_id: str = "") -> Actor:
-    """The actor of a request from the address `client`; there are no users to name yet."""
-    return Actor(f"anonymous@{client or 'local'}"[:255], (request_id or uuid4().hex)[:64])
+def actor_at(name: str, request_id: str = "") -> Actor:
+    """The actor whom the door knows under `name`: a user, a token, or an address."""
+    return Actor(name[:255], (request_id or uuid4().hex)[:64])
 
 
 class Audit:

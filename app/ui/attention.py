@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app.ui import formats
-from app.ui.kinds import DEAD_LETTER_PREFIX
 from app.ui.sampler import GroupFigures
 from app.ui.templating import segment
 
@@ -35,10 +34,10 @@ def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
             "skull",
             f"{formats.count(dead)} {noun} in {name}",
             "Every attempt failed; the messages wait for someone to decide.",
-            f"/topics/{segment(DEAD_LETTER_PREFIX + name)}/messages",
+            f"/dlq/{segment(name)}",
             "Look at them",
         )
-    yield from _rest(len(found), "groups with dead letters", "/groups?sort=-dead")
+    yield from _rest(len(found), "groups with dead letters", "/dlq?sort=-dead")
 
 
 def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> Iterator[Concern]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from app.host import EngineHost
+from app.security.access import who_of
 from app.services.search import Search
 from app.services.topics import Topics
 from app.ui.assets import Assets
@@ -84,5 +85,10 @@ def search_of(request: Request) -> Search:
 
 
 def client_of(request: Request) -> str:
-    """The address that a request came from, for the audit trail."""
+    """Who sent a request, for the audit trail: the user, or the address while there are none."""
+    return who_of(request.scope).audit_name(address_of(request))
+
+
+def address_of(request: Request) -> str:
+    """The address that a request came from."""
     return request.client.host if request.client else ""

@@ -56,7 +56,7 @@ class DeadGroups:
 
 @dataclass(frozen=True)
 class DeadLine:
-    """A dead letter in the list; `error` is the first line of what its consumer said."""
+    """A dead letter in the list; `error` is the telling line of what its consumer said."""
 
     offset: int
     died_ms: int
@@ -283,8 +283,10 @@ async def _lines(console: Console, group: str, offsets: list[int]) -> list[DeadL
 
 def line_of(letter: DeadLetter) -> DeadLine:
     """A dead letter as one line."""
-    first, _, more = letter.error.strip().partition("\n")
-    is_cut = bool(more.strip()) or len(first) > LINE_CHARS_MAX
+    lines = [line.strip() for line in letter.error.strip().splitlines()] or [""]
+    # Of a Python traceback the last line says what it is about.
+    first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
+    is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
     message = letter.message
     return DeadLine(
         offset=message.offset,

@@ -22,7 +22,6 @@ from engine.broker import (
     TraceStatus,
 )
 
-DAMAGES_SHOWN_MAX = 50
 BARS_WIDTH = 650
 BARS_HEIGHT = 110
 HIDDEN = "hidden: it holds a password"

@@ -1,4 +1,4 @@
-"""The list of consumer groups: how far behind in messages and in time, and whether they are well."""
+"""The list of consumer groups: how far behind in messages and in time, and who is well."""
 
 import contextlib
 from collections.abc import Callable

@@ -461,7 +461,7 @@ class BrokerWorld:
 
     def count_share(self, share: Share, dead: int) -> None:
         what = f"{share.sent.body!r} after attempts {share.delivered}, {dead} dead letters"
-        if share.sent.is_recalled and not share.delivered:
+        if share.sent.is_recalled and (share.has_lost_power or not share.delivered):
             return
         if share.has_lost_power:
             was_seen = share.is_done or share.may_be_done or dead > 0

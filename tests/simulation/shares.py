@@ -69,6 +69,7 @@ class Share:
     has_lost_power: bool = False
     is_turned: bool = False  # a reset, a replay or a purge: how often it comes is open
     awaits: bool = False  # ... but it must come once more
+    was_done: bool = False  # before that, which a power loss may bring back
     delivered: list[int] = field(default_factory=list)
 
     @property
@@ -149,13 +150,15 @@ class Share:
     def turn(self, *, comes: bool) -> None:
         """It was turned back, and `comes` again; or it may be skipped from now on."""
         self.is_turned, self.awaits, self.held = True, comes, None
+        self.was_done = self.was_done or self.is_done or self.may_be_done
         self.may_be_done = self.may_be_done or not comes
 
     def lose_power(self) -> None:
         """Progress is only in the page cache: anything may be as it was earlier."""
         self.has_lost_power = True
         self.awaits = False
-        self.may_be_done, self.is_done = self.may_be_done or self.is_done, False
+        self.may_be_done = self.may_be_done or self.is_done or self.was_done
+        self.is_done = False
         # A failure that was taken back, say by a release, counts again if that was lost.
         self.may_be_dead, self.is_dead = self.may_be_dead or bool(self.delivered), False
         self.held = None

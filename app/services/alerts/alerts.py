@@ -28,7 +28,7 @@ from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.alerts import evaluation
 from app.services.alerts.events import FAILED, Teller
-from app.services.alerts.machine import State
+from app.services.alerts.machine import Reading, State
 from app.services.alerts.readings import Readings
 from app.services.alerts.rules import RULES_MAX, checked
 from app.services.alerts.webhook import BACKOFF_S, Webhooks
@@ -228,6 +228,14 @@ class Alerts:
         await self._ask(lambda store: store.apply(changes))
         if changes.deliveries:
             self._webhooks.wake()
+
+    async def preview(self, rule: RuleRow) -> list[Reading]:
+        """What a rule would find now; nothing is kept. Raises Invalid."""
+        rule = replace(checked(rule), id=0, created_ms=self._host.clock.now_ms())
+        try:
+            return await self._readings.read(rule, {})
+        finally:
+            self._readings.forget(rule.id)
 
     # -- changing ---------------------------------------------------------------------------------
 

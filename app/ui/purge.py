@@ -1,0 +1,121 @@
+"""Purging a topic: how much, what that would take by queue, and the topic's name typed."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.audit import actor_at
+from app.services.retention import Extent, Purges
+from app.ui import forms, pages, typed_time
+from app.ui.console import client_of
+from app.ui.forms import Form
+from app.ui.templating import segment
+from app.ui.topic import Head, head_of
+from engine.broker import Purge, TopicConfig
+from engine.errors import Invalid, NotFound
+
+FIELDS = ("how", "before", "queue", "offset", "confirm", "seen")
+HOW = (
+    ("all", "everything that can be read now"),
+    ("before", "what was stored before a time"),
+    ("offset", "one queue, up to an offset"),
+)
+QUEUES_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True)
+class TopicPurge:
+    """The context of `topic_purge.html`; `preview` is None until it is said how much is to go."""
+
+    head: Head
+    tab: str
+    form: Form
+    preview: Purge | None
+    queues: list[int]
+    shown_max: int = QUEUES_SHOWN_MAX
+    ways: tuple[tuple[str, str], ...] = HOW
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}/purge: choose how much, and see what it would take."""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    values = request.query_params
+    form = Form({name: values.get(name, "") for name in FIELDS})
+    form.values["confirm"] = ""
+    if "how" not in values:
+        form.values["how"] = "before"
+        return await _page(request, config, form, None, 200)
+    preview = _preview(request, config, form)
+    return await _page(request, config, form, preview, 422 if form.is_wrong else 200)
+
+
+async def purge(request: Request) -> Response:
+    """POST /topics/{topic}/purge: only with the name typed, and only what was shown."""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request), FIELDS)
+    preview = _preview(request, config, form)
+    if preview is None:
+        return await _page(request, config, form, None, 422)
+    if form.values["confirm"].strip() != config.name:
+        form.refuse("confirm", "That is not the topic's name; nothing was purged.")
+        return await _page(request, config, form, preview, 422)
+    if form.values["seen"] != str(preview.count):
+        form.error = "More or fewer messages would go than you were shown: look again, then confirm."
+        form.values["confirm"] = ""
+        return await _page(request, config, form, preview, 409)
+    extent = _extent(form)
+    assert extent is not None, "the preview was made of it"
+    purges: Purges = request.app.state.purges
+    await purges.purge(actor_at(client_of(request)), config.name, extent)
+    return forms.go(request, f"/topics/{segment(config.name)}?done=purged")
+
+
+def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
+    """What would go; None with what is wrong said at its field."""
+    extent = _extent(form)
+    if extent is None:
+        return None
+    purges: Purges = request.app.state.purges
+    try:
+        return purges.preview(config.name, extent)
+    except (Invalid, NotFound) as error:
+        form.blame(error, {"before_ms": "before", **dict.fromkeys(_numbers(form), "offset")})
+        return None
+
+
+def _numbers(form: Form) -> list[str]:
+    """The engine names a queue's number where its offset is wrong."""
+    return [form.values["queue"].strip()]
+
+
+def _extent(form: Form) -> Extent | None:
+    how = form.choice("how", "How much", tuple(value for value, _ in HOW))
+    if how == "all" and not form.is_wrong:
+        return Extent(everything=True)
+    if how == "before":
+        at_ms = typed_time.find_moment_ms(form.values["before"])
+        if at_ms is None:
+            form.refuse("before", f"That is no time. {typed_time.MOMENT_HELP}")
+        return None if at_ms is None or form.is_wrong else Extent(before_ms=at_ms)
+    queue = form.number("queue", "The queue", 0, 65_535)
+    offset = form.number("offset", "The offset", 0, 2**53)
+    return None if form.is_wrong else Extent(before_offset={queue: offset})
+
+
+async def _page(
+    request: Request, config: TopicConfig, form: Form, preview: Purge | None, status: int
+) -> Response:
+    context = TopicPurge(
+        head=head_of(pages.console_of(request), config),
+        tab="purge",
+        form=form,
+        preview=preview,
+        queues=list(range(max(config.read_queues, config.write_queues))),
+    )
+    title = f"Purge {config.name}"
+    return await pages.respond(
+        request, "topic_purge.html", context, title=title, section="topics", status=status
+    )

@@ -1,0 +1,167 @@
+"""Where journeys begin: search by id or key, what happened lately, how the recording goes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.ui import pages
+from app.ui.console import Console, search_of
+from app.ui.forms import Form
+from app.ui.pause import Pause
+from app.ui.templating import segment
+from engine.broker import TraceStatus
+from engine.errors import EngineError, NotFound
+from engine.message import StoredMessage
+
+TEXT_MAX = 255
+RECENT_MAX = 6
+KEY_HITS_MAX = 64
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A message whose journey can be looked at; `why` says what is known of it here."""
+
+    message_id: str
+    topic: str
+    group: str
+    tag: str
+    keys: tuple[str, ...]
+    at_ms: int
+    why: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class TracePage:
+    """The context of `trace.html`."""
+
+    form: Form
+    hits: list[Hit]
+    is_cut: bool
+    is_by_key: bool
+    failed: list[Hit]
+    others: list[Hit]
+    status: TraceStatus
+
+
+WHY = {
+    "failed": ("failed", "bad"),
+    "expired": ("timed out", "bad"),
+    "dead": ("given up", "bad"),
+    "acked": ("done", "ok"),
+    "inflight": ("handed out", ""),
+}
+
+
+async def show(request: Request) -> Response:
+    """GET /trace?q= or ?topic=&key=; one hit leads straight to its journey."""
+    console = pages.console_of(request)
+    names = ("q", "topic", "key")
+    form = Form({name: request.query_params.get(name, "").strip() for name in names})
+    is_page = request.query_params.get("format") != "json"
+    is_by_key = bool(form.values["topic"] or form.values["key"])
+    hits: list[Hit] = []
+    is_cut = False
+    target = ""
+    if is_by_key:
+        hits, is_cut = await _by_key(request, form)
+    elif form.values["q"]:
+        hits, is_cut, target = await _by_text(request, form)
+    if len(hits) == 1 and not is_cut:
+        target = hits[0].message_id
+    if target and is_page:
+        return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
+    failed, others = await _recent(console)
+    context = TracePage(
+        form=form,
+        hits=hits,
+        is_cut=is_cut,
+        is_by_key=is_by_key,
+        failed=failed,
+        others=others,
+        status=console.broker.traces.status(),
+    )
+    status = 422 if form.is_wrong else 200
+    return await pages.respond(
+        request, "trace.html", context, title="Journeys", section="trace", status=status
+    )
+
+
+async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
+    """Messages with this key, whether there may be more, and the id to go to at once."""
+    text = form.values["q"]
+    if len(text) > TEXT_MAX:
+        form.refuse("q", f"An id or a key has at most {TEXT_MAX} characters, this has {len(text)}.")
+        return [], False, ""
+    try:
+        found = await search_of(request).anything(text)
+    except EngineError as error:
+        form.blame(error)
+        return [], False, ""
+    is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
+    hits = _distinct(found.messages)
+    # What nothing is found for may still have a journey (a refused send), and always has reasons.
+    return hits, found.is_cut, text if is_id or not (hits or found.is_cut) else ""
+
+
+async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
+    for name in ("topic", "key"):
+        if not form.values[name]:
+            form.refuse(name, "A key is looked for in one topic: give both.")
+    if form.is_wrong:
+        return [], False
+    topic, key = form.values["topic"], form.values["key"]
+    try:
+        found = await search_of(request).by_key(topic, key, count_max=KEY_HITS_MAX)
+    except NotFound:
+        form.refuse("topic", f"There is no topic {topic}.")
+        return [], False
+    except EngineError as error:
+        form.blame(error)
+        return [], False
+    return _distinct(found), len(found) >= KEY_HITS_MAX
+
+
+def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
+    """Each message once: by its newest record."""
+    hits: dict[str, Hit] = {}
+    for message in sorted(messages, key=lambda one: -one.position):
+        hits.setdefault(message.message_id, _hit(message, message.stored_ms))
+    return list(hits.values())
+
+
+async def _recent(console: Console) -> tuple[list[Hit], list[Hit]]:
+    """Messages that something was traced of lately: what failed, and what did not."""
+    failed: dict[str, Hit] = {}
+    others: dict[str, Hit] = {}
+    pause = Pause()
+    for each in console.broker.traces.recent(RECENT_MAX):
+        await pause.when_due()
+        try:
+            message = console.broker.message(each.topic, each.queue, each.offset)
+        except EngineError:
+            continue  # retention took it since
+        why, tone = WHY[each.outcome.value]
+        kept = failed if each.is_failure else others
+        if message.message_id not in failed and message.message_id not in others:
+            hit = _hit(message, each.at_ms, group=each.group, why=why, tone=tone)
+            kept[message.message_id] = hit
+    return list(failed.values()), list(others.values())
+
+
+def _hit(
+    message: StoredMessage, at_ms: int, *, group: str = "", why: str = "", tone: str = ""
+) -> Hit:
+    return Hit(
+        message_id=message.message_id,
+        topic=message.origin_topic,
+        group=group,
+        tag=message.tag,
+        keys=message.keys,
+        at_ms=at_ms,
+        why=why,
+        tone=tone,
+    )

@@ -1,0 +1,51 @@
+"""One message that fails, is retried, dies and is sent again: the story that journeys are for."""
+
+import time
+from typing import Any
+
+from tests.console.scenery import Scenery
+
+TOPIC, PAYER, AUDITOR, IDLE = "refunds", "payer", "auditor", "archive"
+ERROR = "ConnectionError: the bank <b>refused</b> the transfer"
+LIMIT_S = 30.0
+
+
+def take(scenery: Scenery, group: str, client: str) -> list[dict[str, Any]]:
+    """What the group has next, waiting for it."""
+    asked = {"topic": TOPIC, "max": 1, "wait_ms": 10_000, "client": client}
+    deliveries: list[dict[str, Any]] = scenery.post(f"/groups/{group}/receive", asked)["deliveries"]
+    assert deliveries, f"{group} got nothing"
+    return deliveries
+
+
+def fail(scenery: Scenery, group: str, client: str, **again: int) -> None:
+    """One attempt that goes wrong."""
+    (delivery,) = take(scenery, group, client)
+    nack = {"receipt": delivery["receipt"], "error": ERROR, **again}
+    scenery.post(f"/groups/{group}/nack", {"nacks": [nack], "client": client})
+
+
+def prepare(scenery: Scenery) -> None:
+    """The topic, a group that gives up after its second attempt, and one that takes nothing."""
+    scenery.post("/topics", {"name": TOPIC, "read_queues": 1, "write_queues": 1})
+    scenery.post("/groups", {"name": PAYER, "retry_max": 1})
+    for group in (PAYER, AUDITOR, IDLE):
+        scenery.post(f"/groups/{group}/receive", {"topic": TOPIC, "max": 1})
+
+
+def send(scenery: Scenery, **fields: Any) -> str:
+    """A message of the topic; its id."""
+    (sent,) = scenery.send(TOPIC, [{"body": "refund 12", "tag": "urgent", "keys": ["R-12"], **fields}])
+    return str(sent["message_id"])
+
+
+def replay(scenery: Scenery) -> str:
+    """Every dead letter of the group again, to the group; the job's id, once it has finished."""
+    job = scenery.post(
+        "/replays", {"source": f"%DLQ%{PAYER}", "to": "group", "to_name": PAYER, "rate": 0}
+    )
+    limit_s = time.monotonic() + LIMIT_S
+    while scenery.get(f"/replays/{job['id']}")["state"] != "finished":
+        assert time.monotonic() < limit_s, "the job did not finish"
+        time.sleep(0.02)
+    return str(job["id"])
