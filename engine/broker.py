@@ -69,9 +69,6 @@ from engine.reply.waiting import Request
 from engine.retention.keeper import Holder, Keeper
 from engine.retention.purge import Purge, PurgedQueue
 from engine.retention.retention import Retention, RetentionStatus
-from engine.retention.keeper import Holder, Keeper
-from engine.retention.purge import Purge, PurgedQueue
-from engine.retention.retention import Retention, RetentionStatus
 from engine.schedule.delay import DelayRule
 from engine.schedule.deliver import Deliverer, LevelWaiting
 from engine.schedule.levels import Levels
@@ -210,7 +207,6 @@ __all__ = [
     "ResetTarget",
     "ResetTo",
     "Resets",
-    "RetentionStatus",
     "RetentionStatus",
     "RetryPolicy",
     "Scan",
@@ -446,22 +442,6 @@ class Broker:
             groups_of=self._desk.groups_of,
             standing_of=partial(standing_of, self._desk.ledger),
         )
-        self.retention = Retention(
-            config,
-            store=self._store,
-            catalog=self._catalog,
-            clock=clock,
-            events=self.events,
-            keepers=(
-                Keeper(
-                    "messages with a time of delivery",
-                    self._timer_deliverer.oldest_position,
-                    self._timer_deliverer.move_before,
-                ),
-                Keeper("messages in a delay level", self._deliverer.oldest_position),
-            ),
-        )
-        self.retention.on_moved = self._desk.overtaker.ask
         # Time first, so that what falls due is there for the receives woken in the same round;
         # upkeep of the store last.
         services = [
@@ -495,7 +475,6 @@ class Broker:
         self._catalog.settle()
         self._catalog.ensure_system(SCHEDULE_TOPIC)
         self._catalog.ensure_system(TIMER_TOPIC)
-        self.retention.start()  # before anybody asks where queues begin
         self.retention.start()  # before anybody asks where queues begin
         self._deliverer.start()
         self._timer_deliverer.start()

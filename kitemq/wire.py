@@ -17,6 +17,7 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
+from kitemq.address import token_headers
 from kitemq.errors import Unreachable
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024

@@ -6,6 +6,7 @@
 import sys
 
 from app.api import (
+    access,
     alerts,
     dead_letters,
     groups,
@@ -51,6 +52,7 @@ OPERATIONS = (
     *transactions.OPERATIONS,
     *statistics.OPERATIONS,
     *alerts.OPERATIONS,
+    *access.OPERATIONS,
     *system.OPERATIONS,
     *metrics.OPERATIONS,
 )

@@ -9,6 +9,7 @@ import msgspec
 
 from app.api.operation import Operation
 from app.errors import Problem
+from app.security.access import PUBLIC
 from app.version import VERSION
 
 REF = "#/components/schemas/{name}"
@@ -33,14 +34,14 @@ TAGS = {
     "traces": "What happened to a message.",
     "statistics": "How much, how fast, how long; and lag over time.",
     "alerts": "What to be told of, where it stands, and who was told.",
+    "access": "Users, tokens and logins; who may do what.",
     "system": "The server itself.",
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.
 ALWAYS = (400, 421, 429, 500, 503)
+GUARDED = (401, 403)  # what a server with users asks for besides
 WITH_INPUT = (422,)
 WITH_BODY = (413, 415)
-CHANGING = (403,)
-SAFE = frozenset({"GET"})
 
 Json = dict[str, Any]
 
@@ -71,12 +72,12 @@ def describe(operations: Sequence[Operation]) -> Json:
 def statuses_of(item: Operation) -> list[int]:
     """Every error status that an operation can answer, in order."""
     found = {*ALWAYS, *item.errors}
+    if item.needs is not PUBLIC:
+        found.update(GUARDED)
     if item.query is not None or item.body is not None or PLACE.search(item.path):
         found.update(WITH_INPUT)
     if item.body is not None:
         found.update(WITH_BODY)
-    if item.method not in SAFE:
-        found.update(CHANGING)
     return sorted(found)
 
 

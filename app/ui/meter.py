@@ -38,6 +38,10 @@ class Meter:
         """Messages accepted per second over the last minute."""
         return self._statistics().topic_rate(name)
 
+    def topic_bytes_rate(self, name: str) -> float:
+        """Bytes of records accepted per second over the last minute."""
+        return self._statistics().topic_bytes_rate(name)
+
     def group_rate(self, name: str) -> float:
         """Messages acknowledged per second over the last minute."""
         return self._statistics().group_rate(name)

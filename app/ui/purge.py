@@ -13,9 +13,9 @@ from app.ui.forms import Form
 from app.ui.templating import segment
 from app.ui.topic import Head, head_of
 from engine.broker import Purge, TopicConfig
-from engine.errors import Invalid, NotFound
+from engine.errors import Invalid, QueueNotFound
 
-FIELDS = ("how", "before", "queue", "offset", "confirm", "seen")
+FIELDS = ("how", "before", "queue", "offset", "confirm", "shown")
 HOW = (
     ("all", "everything that can be read now"),
     ("before", "what was stored before a time"),
@@ -32,6 +32,7 @@ class TopicPurge:
     tab: str
     form: Form
     preview: Purge | None
+    shown: str
     queues: list[int]
     shown_max: int = QUEUES_SHOWN_MAX
     ways: tuple[tuple[str, str], ...] = HOW
@@ -52,25 +53,33 @@ async def show(request: Request) -> Response:
 
 
 async def purge(request: Request) -> Response:
-    """POST /topics/{topic}/purge: only with the name typed, and only what was shown."""
+    """POST /topics/{topic}/purge: exactly what was shown, with the topic's name typed."""
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), FIELDS)
-    preview = _preview(request, config, form)
-    if preview is None:
-        return await _page(request, config, form, None, 422)
+    shown = _shown(form.values["shown"])
     if form.values["confirm"].strip() != config.name:
         form.refuse("confirm", "That is not the topic's name; nothing was purged.")
+    if form.is_wrong or not shown:
+        preview = _preview(request, config, form)
         return await _page(request, config, form, preview, 422)
-    if form.values["seen"] != str(preview.count):
-        form.error = "More or fewer messages would go than you were shown: look again, then confirm."
-        form.values["confirm"] = ""
-        return await _page(request, config, form, preview, 409)
-    extent = _extent(form)
-    assert extent is not None, "the preview was made of it"
     purges: Purges = request.app.state.purges
-    await purges.purge(actor_at(client_of(request)), config.name, extent)
+    try:
+        await purges.purge(actor_at(client_of(request)), config.name, Extent(before_offset=shown))
+    except (Invalid, QueueNotFound) as error:
+        form.error = f"{error.detail[:1].upper()}{error.detail[1:]}: the topic is another by now."
+        form.values["confirm"] = ""
+        return await _page(request, config, form, _preview(request, config, form), 409)
     return forms.go(request, f"/topics/{segment(config.name)}?done=purged")
+
+
+def _shown(text: str) -> dict[int, int]:
+    """Where queues are to begin, as the preview showed it: "0:12 3:7"; {} for anything else."""
+    pairs = [part.partition(":") for part in text.split()]
+    numbers = [number for queue, _, offset in pairs for number in (queue, offset)]
+    if not all(each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers):
+        return {}
+    return {int(queue): int(offset) for queue, _, offset in pairs}
 
 
 def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
@@ -81,14 +90,9 @@ def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
     purges: Purges = request.app.state.purges
     try:
         return purges.preview(config.name, extent)
-    except (Invalid, NotFound) as error:
-        form.blame(error, {"before_ms": "before", **dict.fromkeys(_numbers(form), "offset")})
+    except (Invalid, QueueNotFound) as error:
+        form.blame(error, {form.values["queue"]: "offset"})
         return None
-
-
-def _numbers(form: Form) -> list[str]:
-    """The engine names a queue's number where its offset is wrong."""
-    return [form.values["queue"].strip()]
 
 
 def _extent(form: Form) -> Extent | None:
@@ -113,6 +117,7 @@ async def _page(
         tab="purge",
         form=form,
         preview=preview,
+        shown=" ".join(f"{row.queue}:{row.to_offset}" for row in preview.queues) if preview else "",
         queues=list(range(max(config.read_queues, config.write_queues))),
     )
     title = f"Purge {config.name}"

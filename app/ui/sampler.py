@@ -35,12 +35,13 @@ GROWTH_MIN = 100
 
 
 class TopicFigures(msgspec.Struct, frozen=True, gc=False):
-    """One topic, all its queues together; `rate` is messages accepted per second."""
+    """One topic, all its queues together; messages and bytes accepted per second."""
 
     kind: str
     messages: int
     last_ms: int | None
     rate: float
+    bytes_rate: float
 
 
 class GroupFigures(msgspec.Struct, frozen=True, gc=False):
@@ -87,10 +88,12 @@ class Snapshot:
         return max(self.readers(topic).values(), default=None)
 
 
-def topic_figures(topic: TopicConfig, stats: TopicStats, rate: float) -> TopicFigures:
+def topic_figures(
+    topic: TopicConfig, stats: TopicStats, rate: float, bytes_rate: float
+) -> TopicFigures:
     """The sums of a topic's queues."""
     times = [queue.last_stored_ms for queue in stats.queues if queue.last_stored_ms]
-    return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate)
+    return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
 
 
 def group_figures(lag: GroupLag, rate: float, now_ms: int) -> GroupFigures:
@@ -212,7 +215,9 @@ class Sampler:
                 stats = self._broker.topic_stats(topic.name)
             except EngineError:
                 continue  # deleted since the walk began
-            found[topic.name] = topic_figures(topic, stats, self._meter.topic_rate(topic.name))
+            rate = self._meter.topic_rate(topic.name)
+            bytes_rate = self._meter.topic_bytes_rate(topic.name)
+            found[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
             await pause.when_due()
         return found
 

@@ -187,9 +187,7 @@ def _new_time(form: Form, now_ms: int) -> int:
     return at_ms or 0
 
 
-async def _detail(
-    request: Request, item: Scheduled, form: Form, do: str, status: int
-) -> Response:
+async def _detail(request: Request, item: Scheduled, form: Form, do: str, status: int) -> Response:
     context = ScheduledMessage(row_of(item), form, do)
     return await pages.respond(
         request,

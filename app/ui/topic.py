@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.services.audit import actor_at
 from app.services.topics import TopicChanges
-from app.ui import charts, forms, pages
+from app.ui import charts, forms, pages, topic_fields
 from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
@@ -17,11 +17,18 @@ from app.ui.kinds import SYSTEM_KINDS, group_of, kind_of
 from app.ui.pause import Pause
 from app.ui.templating import segment
 from app.ui.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
-from engine.broker import TopicConfig, TopicStats
+from engine.broker import TopicConfig, TopicFigures, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
 
 AGE_MAX_MS = 2_000
-CONFIG_FIELDS = ("read_queues", "write_queues", "permission", "promise")
+CONFIG_FIELDS = (
+    "read_queues",
+    "write_queues",
+    "permission",
+    "promise",
+    "retention",
+    "trace_sample",
+)
 QUEUES_SHOWN_MAX = 200
 
 
@@ -62,6 +69,8 @@ class TopicOverview:
     queues: list[QueueRow]
     queues_total: int
     created_ms: int
+    figures: TopicFigures
+    since_ms: int
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,8 @@ class TopicSettings:
     form: Form
     config: TopicConfig
     default_promise: str
+    default_retention_h: float
+    default_trace_sample: float
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
     promises: tuple[tuple[str, str], ...] = PROMISES
 
@@ -151,6 +162,8 @@ async def show(request: Request) -> Response:
         ],
         queues_total=len(stats.queues),
         created_ms=config.created_ms,
+        figures=console.broker.statistics.topic(config.name),
+        since_ms=console.broker.statistics.since_ms,
     )
     return await pages.respond(
         request, "topic.html", context, title=config.name, section="topics", is_live=True
@@ -200,7 +213,14 @@ def _reader(console: Console, topic: str, group: str) -> Reader:
 async def config_page(request: Request) -> Response:
     """GET /topics/{topic}/config"""
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
-    values = (config.read_queues, config.write_queues, config.permission, config.promise or "")
+    values = (
+        config.read_queues,
+        config.write_queues,
+        config.permission,
+        config.promise or "",
+        topic_fields.retention_text(config.retention_ms),
+        topic_fields.percent_text(config.trace_sample),
+    )
     form = Form({name: str(v) for name, v in zip(CONFIG_FIELDS, values, strict=True)})
     return await _config_page(request, config, form)
 
@@ -215,13 +235,15 @@ async def change(request: Request) -> Response:
         write_queues=form.number("write_queues", "Write queues", 1, QUEUES_MAX),
         permission=int(form.choice("permission", "Permission", ("6", "4", "2", "0"))),
         promise=read_promise(form),
+        retention_ms=topic_fields.read_retention(form, "retention"),
+        trace_sample=topic_fields.read_percent(form, "trace_sample"),
     )
     if form.is_wrong:
         return await _config_page(request, config, form, 422)
     try:
         await topics_of(request).change(actor_at(client_of(request)), config.name, changes)
     except (Invalid, Forbidden) as error:
-        form.blame(error)
+        form.blame(error, {"retention_ms": "retention"})
         return await _config_page(request, config, form, 422)
     return forms.go(request, f"/topics/{segment(config.name)}/config?done=changed")
 
@@ -236,6 +258,8 @@ async def _config_page(
         form=form,
         config=config,
         default_promise=console.host.config.promise.value,
+        default_retention_h=console.host.config.retention_h,
+        default_trace_sample=console.host.config.trace_sample,
     )
     return await pages.respond(
         request, "topic_config.html", context, title=config.name, section="topics", status=status

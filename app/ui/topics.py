@@ -23,7 +23,7 @@ from engine.broker import TopicConfig, TopicType
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from engine.message import Promise
 
-SORTS = ("name", "messages", "rate", "lag", "last")
+SORTS = ("name", "messages", "rate", "bytes", "lag", "last")
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
 PERMISSIONS = (("6", "read and write"), ("4", "read only"), ("2", "write only"), ("0", "neither"))
@@ -51,6 +51,7 @@ class TopicRow:
     queues: int
     messages: int
     rate: float
+    bytes_rate: float
     history: Line
     last_ms: int | None
     groups: int
@@ -156,7 +157,7 @@ def _key(snapshot: Snapshot, sort: str) -> Callable[[TopicConfig], Any]:
         return lambda topic: topic.name
     if sort == "lag":
         return lambda topic: snapshot.worst_lag(topic.name)
-    field = "last_ms" if sort == "last" else sort
+    field = {"last": "last_ms", "bytes": "bytes_rate"}.get(sort, sort)
     return lambda topic: getattr(snapshot.topics.get(topic.name), field, None)
 
 
@@ -172,7 +173,8 @@ async def _rows(console: Console, snapshot: Snapshot, cut: Cut[TopicConfig]) -> 
 
 def _row(console: Console, snapshot: Snapshot, topic: TopicConfig) -> TopicRow:
     rate = console.meter.topic_rate(topic.name)
-    figures = topic_figures(topic, console.broker.topic_stats(topic.name), rate)
+    bytes_rate = console.meter.topic_bytes_rate(topic.name)
+    figures = topic_figures(topic, console.broker.topic_stats(topic.name), rate, bytes_rate)
     return TopicRow(
         name=topic.name,
         kind=figures.kind,
@@ -180,6 +182,7 @@ def _row(console: Console, snapshot: Snapshot, topic: TopicConfig) -> TopicRow:
         queues=topic.read_queues,
         messages=figures.messages,
         rate=rate,
+        bytes_rate=bytes_rate,
         history=charts.line(console.meter.topic_history(topic.name)),
         last_ms=figures.last_ms,
         groups=len(snapshot.readers(topic.name)),

@@ -32,7 +32,7 @@ DECISIONS = (
 DONE = {
     TransactionState.COMMITTED: "committed",
     TransactionState.ROLLED_BACK: "rolled_back",
-    TransactionState.PENDING: "resumed",
+    TransactionState.PENDING: "checks_resumed",
 }
 
 

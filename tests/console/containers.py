@@ -11,7 +11,7 @@ SCHEMA = {
     "fields": [{"name": "name", "type": "string"}, {"name": "age", "type": ["null", "int"]}],
 }
 # Field 1: 150; field 2: "testing"; field 3: a message whose field 1 is 1.
-PROTOBUF = bytes.fromhex("089601" "120774657374696e67" "1a020801")
+PROTOBUF = bytes.fromhex("089601120774657374696e671a020801")
 
 
 def long(value: int) -> bytes:

@@ -35,7 +35,9 @@ def prepare(scenery: Scenery) -> None:
 
 def send(scenery: Scenery, **fields: Any) -> str:
     """A message of the topic; its id."""
-    (sent,) = scenery.send(TOPIC, [{"body": "refund 12", "tag": "urgent", "keys": ["R-12"], **fields}])
+    (sent,) = scenery.send(
+        TOPIC, [{"body": "refund 12", "tag": "urgent", "keys": ["R-12"], **fields}]
+    )
     return str(sent["message_id"])
 
 

@@ -56,6 +56,11 @@ class Scenery:
         assert answer.status_code < 300, answer.text
         return answer.json()
 
+    def get(self, path: str) -> Any:
+        answer = self._api.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
     def send(self, topic: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Send messages; their ids and places."""
         answer = self.post(f"/topics/{topic}/messages", {"messages": messages})

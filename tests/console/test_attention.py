@@ -14,7 +14,7 @@ def test_groups_with_most_dead_letters_come_first_and_the_rest_is_counted() -> N
     groups = {f"g{number}": group(dead=number) for number in range(9)}
     concerns = list(attention.dead_letters(groups))
     assert concerns[0].title == "8 dead letters in g8"
-    assert concerns[0].href == "/topics/%25DLQ%25g8/messages"
+    assert concerns[0].href == "/dlq/g8"
     assert concerns[-1].title == "3 more groups with dead letters"
     assert len(concerns) == attention.EACH_MAX + 1
 

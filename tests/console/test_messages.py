@@ -106,7 +106,9 @@ def test_the_address_of_a_page_is_a_permalink(browser: httpx.Client, haystack: s
 def test_no_page_has_more_rows_than_two_hundred(browser: httpx.Client, haystack: str) -> None:
     page = browser.get(f"/messages?topic={haystack}&size=200").text
     assert page.count("<tr>") == 201
-    assert len(browser.get(f"/messages?topic={haystack}&size=5000&format=json").json()["rows"]) == 50
+    assert (
+        len(browser.get(f"/messages?topic={haystack}&size=5000&format=json").json()["rows"]) == 50
+    )
 
 
 @pytest.mark.parametrize(
