@@ -147,7 +147,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.requests = Requests(host)
         state.scheduled = ScheduledMessages(host, state.audit)
         state.transactions = Transactions(host, state.audit, document=check_document)
-        state.console = Console(host, environment=settings.environment, version=VERSION)
+        state.console = Console(
+            host,
+            environment=settings.environment,
+            version=VERSION,
+            environment_color=settings.environment_color,
+        )
         async with state.console.opened():
             state.heartbeat.start()
             state.database.start()

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import uvicorn
 
+from app.db.glance import has_users
+from app.db.rows import DatabaseError
 from app.host import EngineHost
 from app.main import create_app
 from app.settings import Settings, SettingsError, is_loopback, load, settings_fields
@@ -30,8 +32,9 @@ COLLECT_AFTER = (20_000, 20, 50)
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 OPEN_NETWORK = (
     "KiteMQ refuses to listen on {host}: it has no users yet, so anyone who reaches that address "
-    "could read and change everything. Listen on 127.0.0.1 (--host 127.0.0.1), and let others in "
-    "through a proxy on this machine that authenticates them."
+    "could read and change everything. Make an admin first (kitemq users add NAME --role admin "
+    "--data DIR, or KITEMQ_ADMIN_PASSWORD), or listen on 127.0.0.1 (--host 127.0.0.1); "
+    "--allow-open true lets everybody in."
 )
 
 
@@ -51,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks."""
-    if not is_loopback(settings.host):
+    if not (is_loopback(settings.host) or settings.allow_open or _has_users(settings)):
         sys.stderr.write(f"{OPEN_NETWORK.format(host=settings.host)}\n")
         return EXIT_REFUSED
     try:
@@ -89,6 +92,26 @@ def serve(settings: Settings) -> int:
     finally:
         listener.close()
     return 0 if server.started else EXIT_FAILED
+
+
+def _has_users(settings: Settings) -> bool:
+    """Whether there is a user, or will be once the server has started."""
+    if settings.admin_password:
+        return True
+    found = has_users(settings.database)
+    if found is not None:
+        return found
+    from app.db.database import Database  # only where a glance does not tell
+
+    try:
+        database = Database(settings.database)
+    except DatabaseError as error:
+        sys.stderr.write(f"kitemq: the database cannot be opened: {error}\n")
+        return False
+    try:
+        return bool(database.people.load().users)
+    finally:
+        database.close()
 
 
 def _leave(number: int, frame: object) -> None:

@@ -1,24 +1,22 @@
-"""The broker: the engine put together, and every verb that a door may call.
+"""The broker: every verb that a door may call, and the values that go with them.
 
 One thread owns it. Every verb returns in microseconds and never waits: what takes the kernel's
-time goes to the pool, what waits for messages is parked and woken by a callback. This is the only
-module that knows all parts; what one needs of another it is handed here.
+time goes to the pool, what waits for messages is parked and woken by a callback. How the parts are
+put together is in `assembly.py`; those that offer much of their own are attributes here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
 
+from engine.assembly import Assembly
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.delivery.changes import Reset
-from engine.delivery.desk import Desk
-from engine.delivery.filter import parse_filter
-from engine.delivery.group import GroupCatalog, GroupConfig, Mode
+from engine.delivery.group import GroupConfig, Mode
 from engine.delivery.hold import Parked
-from engine.delivery.locks import LockAnswer, Locks, QueueId, QueueLock
+from engine.delivery.locks import LockAnswer, QueueId, QueueLock
 from engine.delivery.member import Assignment, Member
 from engine.delivery.members import Connection
 from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
@@ -34,8 +32,6 @@ from engine.delivery.reset_plan import (
     ResetTo,
 )
 from engine.delivery.resets import Resets
-from engine.delivery.retry import RetryRule
-from engine.delivery.standing import standing_of
 from engine.delivery.start import StartAt
 from engine.delivery.subscriptions import SubscriptionWarning, Variant
 from engine.delivery.values import (
@@ -49,11 +45,8 @@ from engine.delivery.values import (
     Receipt,
 )
 from engine.errors import MessageNotFound, Stopping
-from engine.events import Events
-from engine.intake import Intake
 from engine.message import Message, Promise, Sent, StoredMessage
 from engine.replay.dead_letters import DeadLetter, DeadLetterPage, Tally
-from engine.replay.desk import ReplayDesk
 from engine.replay.job import State as ReplayState
 from engine.replay.job import To as ReplayTo
 from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob
@@ -66,19 +59,14 @@ from engine.reply.requests import (
     Requests,
 )
 from engine.reply.waiting import Request
-from engine.retention.keeper import Holder, Keeper
+from engine.retention.keeper import Holder
 from engine.retention.purge import Purge, PurgedQueue
-from engine.retention.retention import Retention, RetentionStatus
-from engine.schedule.delay import DelayRule
-from engine.schedule.deliver import Deliverer, LevelWaiting
-from engine.schedule.levels import Levels
-from engine.schedule.timer import TimerRule, due_ms_of
-from engine.schedule.timer_agenda import Agenda, Pending
-from engine.schedule.timer_deliver import TimerDeliverer
-from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer, Timers
+from engine.retention.retention import RetentionStatus
+from engine.schedule.deliver import LevelWaiting
+from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, Scan, ScanPage, ScanQuery
-from engine.search.search import Search, oldest_first
+from engine.search.search import oldest_first
 from engine.service import ServiceRunner
 from engine.statistics.accounts import Account, Metric
 from engine.statistics.histogram import ROCKETMQ_LABELS, Latency, Spread
@@ -100,10 +88,8 @@ from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
 from engine.store.recovery import Damage
-from engine.store.store import Store
-from engine.topic.catalog import Catalog, TopicConfig, TopicType
-from engine.topic.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, retry_topic
-from engine.topic.route import Router
+from engine.topic.catalog import TopicConfig, TopicType
+from engine.topic.names import retry_topic
 from engine.trace.journey import (
     Branch,
     GroupState,
@@ -115,10 +101,8 @@ from engine.trace.journey import (
     StageName,
 )
 from engine.trace.journey import Outcome as StageOutcome
-from engine.trace.traces import Traces, TraceStatus
-from engine.txn.board import Board
+from engine.trace.traces import TraceStatus
 from engine.txn.check import Check
-from engine.txn.half import FirstCheck, HalfRule
 from engine.txn.producers import Callback
 from engine.txn.resolve import Decider, Decision
 from engine.txn.transactions import (
@@ -288,175 +272,30 @@ class Broker:
         self._config = config
         self._clock = clock
         self._is_running = False
-        self.events = Events()
-        levels = Levels()
-        files = files or OsFiles()
-        self._store = Store(
+        parts = Assembly(
             config,
             clock=clock,
             pool=pool,
-            files=files,
-            events=self.events,
-            tag_codes={
-                SCHEDULE_TOPIC: levels.due_ms_of,
-                TIMER_TOPIC: due_ms_of,
-                HALF_TOPIC: FirstCheck(config.transaction_timeout_s).due_ms,
-            },
-        )
-        journal = self._store.journal
-        self._catalog = Catalog(
-            journal,
-            self._store,
-            clock.now_ms,
-            default_queues=config.default_queues,
-            auto_create=config.auto_create_topics,
-            topics_max=config.topics_max,
-        )
-        self._router = Router()
-        groups = GroupCatalog(
-            journal,
-            auto_create=config.auto_create_groups,
-            groups_max=config.groups_max,
-            retry_max=config.retry_max,
-        )
-        self.locks = Locks(journal, groups, self._catalog, clock, lease_s=config.queue_lock_lease_s)
-        self._intake = Intake(
-            self._store,
-            self._catalog,
-            self._router,
-            clock,
-            self.events,
-            promise=config.promise,
-            # Where a message is bound for is settled before whether it has to wait on the way; a
-            # half message is neither retried nor delayed.
-            rules=(
-                HalfRule(
-                    self._catalog,
-                    store_host=config.store_host,
-                    clock=clock,
-                    written=lambda: self._store.written,
-                    count=lambda: self.transactions.count,
-                    count_max=config.transactions_max,
-                ),
-                RetryRule(groups, self._catalog, self.locks),
-                DelayRule(levels),
-                TimerRule(),
-            ),
-        )
-        self._desk = Desk(
-            config,
-            store=self._store,
-            intake=self._intake,
-            catalog=self._catalog,
-            groups=groups,
-            locks=self.locks,
-            levels=levels,
-            clock=clock,
-            events=self.events,
-        )
-        self.resets = self._desk.resets
-        self.search = Search(self._store, self._catalog, pool, parse_filter)
-        self.members = self._desk.members
-        self._deliverer = Deliverer(
-            self._store, self._intake, self._catalog, levels, clock, self.events
-        )
-        self._timer_deliverer = TimerDeliverer(
-            self._store, self._intake, self._catalog, clock, self.events
-        )
-        self._timers = Timers(self._store, self._timer_deliverer, clock, self.events)
-        self.transactions = Transactions(
-            config,
-            board=Board(
-                self._store,
-                clock,
-                agenda=Agenda(),
-                pending=Pending,
-                interval_s=config.transaction_check_interval_s,
-            ),
-            store=self._store,
-            intake=self._intake,
-            catalog=self._catalog,
-            clock=clock,
-            events=self.events,
+            files=files or OsFiles(),
             check_running=self._check_running,
         )
-        self.requests = Requests(
-            store=self._store,
-            intake=self._intake,
-            catalog=self._catalog,
-            clock=clock,
-            events=self.events,
-            waiting_max=config.requests_waiting_max,
-            keep_s=config.reply_keep_s,
-            check_running=self._check_running,
-        )
-        self._replay_desk = ReplayDesk(
-            self._store,
-            self._intake,
-            self._catalog,
-            clock,
-            self.events,
-            has_group=lambda name: groups.find(name) is not None,
-            check_running=self._check_running,
-        )
-        self.replays = self._replay_desk.replays
-        self.dead_letters = self._replay_desk.dead_letters
-        self.retention = Retention(
-            config,
-            store=self._store,
-            catalog=self._catalog,
-            clock=clock,
-            events=self.events,
-            keepers=(
-                Keeper(
-                    "messages with a time of delivery",
-                    self._timer_deliverer.oldest_position,
-                    self._timer_deliverer.move_before,
-                ),
-                Keeper("messages in a delay level", self._deliverer.oldest_position),
-                Keeper("undecided transactions", self.transactions.oldest_position),
-            ),
-        )
-        self.retention.on_moved = self._desk.overtaker.ask
-        self.statistics = Statistics(
-            clock=clock,
-            pool=pool,
-            files=files,
-            directory=config.data / "lag",
-            lag_sample_s=config.lag_sample_s,
-            lag_days=config.lag_history_days,
-            lag_bytes_max=config.lag_history_bytes_max,
-            groups=lambda: [group.name for group in groups.all()],
-            lag_of=self._desk.offsets.lag,
-            members_of=self.members.count,
-            has_room=lambda: not self._store.refusal(),
-        )
-        self.traces = Traces(
-            self._store,
-            self._catalog,
-            clock,
-            self.events,
-            sample=config.trace_sample,
-            segment_bytes=config.segment_bytes,
-            records_of=self.messages_by_id,
-            groups_of=self._desk.groups_of,
-            standing_of=partial(standing_of, self._desk.ledger),
-        )
-        # Time first, so that what falls due is there for the receives woken in the same round;
-        # upkeep of the store last.
-        services = [
-            self._deliverer,
-            self._timer_deliverer,
-            *self.transactions.services(),
-            *self._desk.services(),
-            *self._replay_desk.services(),
-            *self.requests.services(),
-            *self.traces.services(),
-            *self._store.services(),
-            *self.retention.services(),
-            *self.statistics.services(),
-        ]
-        self._runner = ServiceRunner(services, clock, on_wake)
+        self._parts = parts
+        self._store, self._catalog, self._intake = parts.store, parts.catalog, parts.intake
+        self._desk, self._timers = parts.desk, parts.timers
+        self._deliverer, self._timer_deliverer = parts.deliverer, parts.timer_deliverer
+        self.events = parts.events
+        self.transactions = parts.transactions
+        self.requests = parts.requests
+        self.members = parts.desk.members
+        self.locks = parts.locks
+        self.resets = parts.desk.resets
+        self.replays = parts.replay_desk.replays
+        self.dead_letters = parts.replay_desk.dead_letters
+        self.search = parts.search
+        self.traces = parts.traces
+        self.statistics = parts.statistics
+        self.retention = parts.retention
+        self._runner = ServiceRunner(parts.services(), clock, on_wake)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -465,28 +304,7 @@ class Broker:
 
         Raises Busy when another process uses it, Corrupt when it does not fit the settings.
         """
-        self._store.open()
-        self._store.journal.load()
-        self._store.recover(
-            begin_of=self._catalog.begin_of,
-            is_wanted=self._catalog.owns,
-            on_replayed=self._replayed,
-        )
-        self._catalog.settle()
-        self._catalog.ensure_system(SCHEDULE_TOPIC)
-        self._catalog.ensure_system(TIMER_TOPIC)
-        self.retention.start()  # before anybody asks where queues begin
-        self._deliverer.start()
-        self._timer_deliverer.start()
-        self.transactions.start()
-        self._desk.start()
-        self._replay_desk.start()
-        # What was corrected for a power loss must not be lost in the next one, when others have
-        # got the offsets that were taken back.
-        self._store.journal.sync()
-        self.traces.start()
-        self.statistics.load()
-        self.events.subscribe(self.statistics.hear)
+        self._parts.start()
         self._is_running = True
 
     def tick(self) -> float:
@@ -496,10 +314,7 @@ class Broker:
     def stop(self) -> None:
         """Refuse new work, flush, and leave the clean mark. The pool must be idle by now."""
         self._is_running = False
-        self.statistics.close()
-        self.traces.settle()
-        self._store.export("topics.json", self._catalog.rocketmq_table())
-        self._store.stop()
+        self._parts.stop()
 
     def health(self) -> Health:
         """Whether it runs, what fails, and how much room there is."""
@@ -572,7 +387,7 @@ class Broker:
         self.traces.settle(writes_max=1)  # no trace of it may pass for one of its successor's
         self._catalog.delete(name, also=self._desk.farewell(name))
         self._store.delete_topic(name)
-        self._router.forget(name)
+        self._parts.router.forget(name)
         self._desk.forget_topic(name)
         self.statistics.forget_topic(name)
 
@@ -871,13 +686,6 @@ class Broker:
         first, end = self._store.bounds(topic, queue)
         last = self._store.entries(topic, queue, end - 1, 1) if end > first else []
         return QueueStats(queue, first, end, self._store.stored_ms_at(last[0]) if last else None)
-
-    def _replayed(self, message: StoredMessage) -> None:
-        self._deliverer.replayed(message)
-        self._timer_deliverer.replayed(message)
-        self.transactions.replayed(message)
-        self._desk.replayed(message)
-        self._replay_desk.replayed(message)
 
     def _check_running(self) -> None:
         if not self._is_running:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kitemq.address import VARIABLE
+from kitemq.address import TOKEN_VARIABLE, VARIABLE
 from kitemq.commands import (
     bench,
     consume,
@@ -71,7 +71,8 @@ def serve(options: argparse.Namespace, output: Output) -> int:
     from app.serve import main as serve_app  # a client never loads the server
 
     # The client's own variable; the server refuses settings that it does not know.
-    os.environ.pop(VARIABLE, None)
+    for name in (VARIABLE, TOKEN_VARIABLE):
+        os.environ.pop(name, None)
     arguments = ["--data", str(options.data)] if options.data is not None else []
     if options.config is not None:
         arguments += ["--config", str(options.config)]
@@ -88,6 +89,15 @@ def serve(options: argparse.Namespace, output: Output) -> int:
             )
         arguments += [f"--{name.strip().replace('_', '-')}={value}"]
     return serve_app(arguments)
+
+
+def people(options: argparse.Namespace, output: Output) -> int:
+    """Users and tokens, straight in the server's database."""
+    from app.users import main as change_people  # a client never loads the server
+
+    for name in (VARIABLE, TOKEN_VARIABLE):
+        os.environ.pop(name, None)
+    return change_people(options.words)
 
 
 def verify(options: argparse.Namespace, output: Output) -> int:
@@ -132,6 +142,9 @@ def _listen_arguments(listen: str) -> list[str]:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """What is asked for; the options of all commands may stand before or after the command."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] in (["users"], ["tokens"]):
+        return argparse.Namespace(run=people, words=words, json=False, table=False)
     everywhere = argparse.ArgumentParser(prog="kitemq", add_help=False, allow_abbrev=False)
     _add_common(everywhere)
     common, rest = everywhere.parse_known_args(arguments)
@@ -149,6 +162,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_serve(commands)
     _add_store(commands)
+    for name, text in (("users", "who may log in"), ("tokens", "what programs log in with")):
+        commands.add_parser(name, help=f"{text}; see kitemq {name} --help")
     for module in COMMANDS:
         module.add_to(commands)
     return parser

@@ -21,6 +21,7 @@ from app.security.access import (
     require,
 )
 from app.security.accounts import Accounts, Browser, By, NewToken, NewUser, checked_name
+from app.security.passwords import check_password
 from app.security.people import People
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, Invalid, NotFound
@@ -104,9 +105,9 @@ class NewTokenBody(msgspec.Struct, forbid_unknown_fields=True):
     owner: Annotated[str, Meta(description="Oneself, where it is left out.")] = ""
     role: Role | UnsetType = UNSET
     patterns: Patterns | UnsetType = UNSET
-    days: Annotated[
-        int | None, Meta(ge=1, le=3650, description="Until it expires; null: it does not.")
-    ] = None
+    days: Annotated[int | None, Meta(description="Until it expires, 1 to 3650; null: never.")] = (
+        None
+    )
 
 
 class Session(msgspec.Struct):
@@ -333,6 +334,8 @@ async def get_user(call: Call[None, None]) -> User:
 async def change_user(call: Call[None, UserPatch]) -> User:
     """Change role, patterns or password of a user, or switch him off. One admin always stays."""
     patch, name, accounts = call.body, checked_name(call.path("name")), _accounts(call)
+    if patch.password is not UNSET:
+        check_password(patch.password)
     changed = await accounts.change_user(
         by_of(call),
         name,

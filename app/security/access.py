@@ -193,7 +193,10 @@ def lacks(who: Principal, action: Action, kind: Kind, name: str = "") -> str:
     if kind is Kind.PUBLIC or who.is_open:
         return ""
     if kind is Kind.TOPIC and name.startswith(OF_GROUP):
-        kind, name = Kind.GROUP, name.rpartition("%")[2]
+        kind, name = Kind.GROUP, name.split("%", 2)[2]
+    if kind is Kind.OWN and action is not Action.READ and who.token:
+        # Else a token could make another one that may do more than itself.
+        kind = Kind.PEOPLE
     if who.grants and all(grant.reaches(action, kind, name) for grant in who.grants):
         return ""
     return right_text(action, kind, name)

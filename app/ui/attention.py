@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from app.ui import formats
 from app.ui.sampler import GroupFigures
 from app.ui.templating import segment
+from app.ui.watch import Watch
 
 OLD_UNREAD_MS = 5 * 60 * 1000
 DISK_WARNING_FACTOR = 4
 EACH_MAX = 5
+SEVERITIES = {"critical": -2, "warning": -1}
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,89 @@ class Concern:
     detail: str
     href: str
     action: str
+
+
+def alerts(watch: Watch) -> Iterator[Concern]:
+    """Rules that fire, the critical ones first; and that states are not kept up."""
+    if watch.alerts_failure:
+        title = "Alerts are not up to date"
+        yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", "See alerts")
+    found = sorted(watch.firing, key=lambda one: (SEVERITIES.get(one.severity, 0), one.rule))
+    for one in found[:EACH_MAX]:
+        about = f" for {one.subject}" if one.subject else ""
+        tone = "bad" if one.severity == "critical" else "warn"
+        title = f"{one.rule}{about}"
+        yield Concern(tone, "alert", title, f"{one.detail}.", one.href or "/alerts", "See where")
+    yield from _rest(len(found), "alerts that fire", "/alerts")
+
+
+def paused(watch: Watch) -> Iterator[Concern]:
+    """Groups that somebody stopped, perhaps long ago."""
+    for name, topics in watch.paused[:EACH_MAX]:
+        where = f"in {topics} of its topics" if topics else "altogether"
+        yield Concern(
+            "warn",
+            "clock",
+            f"{name} is paused",
+            f"Somebody stopped handing out messages to it, {where}.",
+            f"/groups/{segment(name)}",
+            "See the group",
+        )
+    yield from _rest(len(watch.paused), "paused groups", "/groups")
+
+
+def conflicts(watch: Watch) -> Iterator[Concern]:
+    """Groups whose members want different messages, and so take them from each other."""
+    for name in watch.conflicts[:EACH_MAX]:
+        yield Concern(
+            "bad",
+            "group",
+            f"Members of {name} subscribe to different messages",
+            "Each takes messages that another one wants; give each subscription its own group.",
+            f"/groups/{segment(name)}/subscriptions",
+            "Compare them",
+        )
+    yield from _rest(len(watch.conflicts), "groups with such members", "/groups")
+
+
+def traces(watch: Watch) -> Iterator[Concern]:
+    """What happened to messages and was not recorded."""
+    if watch.traces_refusal:
+        title = "Traces are not recorded"
+        yield Concern(
+            "bad", "trend", title, f"{watch.traces_refusal}.", "/engine", "See the engine"
+        )
+    if watch.traces_dropped:
+        count = formats.count(watch.traces_dropped)
+        yield Concern(
+            "warn",
+            "trend",
+            f"{count} trace events found no room",
+            "Counted since the server's start: journeys of those messages have gaps.",
+            "/engine",
+            "See the engine",
+        )
+
+
+def given_up(watch: Watch) -> Iterator[Concern]:
+    """Transactions that nobody decided and nobody is asked about any more."""
+    if watch.given_up:
+        noun = "transaction waits" if watch.given_up == 1 else "transactions wait"
+        yield Concern(
+            "bad",
+            "info",
+            f"{formats.count(watch.given_up)} {noun} for a person",
+            "Their producers never said how they ended, and are not asked any more.",
+            "/transactions?kind=given_up",
+            "Decide",
+        )
+
+
+def warnings(found: Mapping[str, str]) -> Iterator[Concern]:
+    """What the engine's health warns of while everything still works."""
+    for name, text in found.items():
+        title = f"{name.capitalize()} warns"
+        yield Concern("warn", "info", title, f"{text}.", "/engine", "See the engine")
 
 
 def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:

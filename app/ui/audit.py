@@ -9,14 +9,12 @@ from starlette.responses import Response, StreamingResponse
 
 from app.db.rows import AuditEntry, AuditFilter
 from app.services.audit import DONE, STARTED, Audit
-from app.ui import cells, formats, forms, pages, typed_time
+from app.ui import cells, formats, forms, pages, tables, typed_time
 from app.ui.forms import Form
 from app.ui.templating import segment
 from app.ui.turns import Turns
 from engine.errors import EngineError, Invalid
 
-SIZES = (25, 50, 100, 200)
-SIZE_DEFAULT = 50
 FIELDS = ("kind", "name", "action", "actor", "result", "request_id", "from", "to")
 TEXT_MAX = 512
 EXPORT_PAGE = 200
@@ -89,14 +87,14 @@ class AuditPage:
     is_later: bool
     next_cursor: str
     export_query: str
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = tables.SIZES
 
 
 async def show(request: Request) -> Response:
     """GET /audit"""
     values = request.query_params
     form, wanted = read(values)
-    size = int(values["size"]) if values.get("size") in map(str, SIZES) else SIZE_DEFAULT
+    size = tables.parse_query(values, ("at",), "at").size
     before_id = _id(values.get("cursor", ""))
     audit: Audit = request.app.state.audit
     tally = await audit.tally()
@@ -205,10 +203,11 @@ def row_of(entry: AuditEntry) -> AuditRow:
 
 
 def differences(before_json: str, after_json: str) -> list[Difference]:
-    """The fields that differ; all of them where one side is empty, [] where they are no objects."""
+    """The fields that differ, all where one side is empty; what has no fields stands as a whole."""
     before, after = _fields(before_json), _fields(after_json)
     if before is None or after is None:
-        return []
+        is_same = before_json == after_json
+        return [] if is_same else [Difference("as a whole", before_json, after_json)]
     names = [*before, *(name for name in after if name not in before)]
     return [
         Difference(name, before.get(name, ""), after.get(name, ""))

@@ -24,6 +24,7 @@ HEX_ROW = 16
 # The first that fits is shown first: what states its own form goes before what is guessed.
 VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
 ORDER = ("text", "json", "avro", "msgpack", "protobuf")
+GUESSED = ("msgpack", "protobuf")
 CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
 
 
@@ -116,6 +117,9 @@ def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[T
     tried = [Tried("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
     decoded: dict[str, _Decoded] = {}
     for name in ORDER:
+        if packed.is_foreign and name in GUESSED:
+            tried.append(Tried(name, False, "not tried, as the body is compressed"))
+            continue
         try:
             decoded[name] = DECODERS[name](body, "text" in decoded)
         except (NotThis, NotAvro, NotProtobuf) as error:

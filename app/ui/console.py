@@ -31,9 +31,12 @@ TAILS_MAX = 32
 class Console:
     """Lives as long as the server; `open` it once the host has started."""
 
-    def __init__(self, host: EngineHost, *, environment: str, version: str) -> None:
+    def __init__(
+        self, host: EngineHost, *, environment: str, version: str, environment_color: str = ""
+    ) -> None:
         self.host = host
         self.environment = environment or UNNAMED
+        self.environment_color = environment_color
         self.version = version
         self.now_ms = host.clock.now_ms
         self.started_ms = self.now_ms()

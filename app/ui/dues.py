@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -72,7 +73,7 @@ def histogram(counts: Counts, total: int, now_ms: int, wanted: str) -> Histogram
     begin_ms = now_ms // step_ms * step_ms
     edges = [begin_ms + step_ms * number for number in range(bars + 1)]
     before = counts(edges)
-    amounts = [after - first for first, after in zip(before, before[1:], strict=False)]
+    amounts = [after - first for first, after in pairwise(before)]
     return Histogram(
         spans=[Span(span[0], span[1], span[0] == name) for span in SPANS],
         label=label,

@@ -147,7 +147,7 @@ def _settings(settings: Settings) -> list[SettingRow]:
                 name=item.name,
                 value=HIDDEN if _holds_password(value) else _text(value),
                 default=_text(default),
-                help=item.metadata["help"],
+                help=item.metadata["help"].replace("`", ""),
                 is_set=value != default,
             )
         )

@@ -8,6 +8,8 @@ WINDOW_MS = 300_000
 SPAN_MIN_MS = 60_000
 TOO_YOUNG = "less than a minute of samples since the server or the group began"
 
+NOT_BEGUN = "the group has no place in any queue yet"
+
 
 class Outlook(StrEnum):
     """What is to be expected of a lag."""
@@ -36,9 +38,11 @@ class Forecast:
             return float("inf")
         return self.clears_at_ms or 0
 
-    def of_lag(self, lag: int) -> "Forecast":
+    def of_lag(self, lag: int | None) -> "Forecast":
         """The same for a lag that was read later: nothing unread needs no forecast."""
-        if not lag:
+        if lag is None:
+            return Forecast(Outlook.UNKNOWN, reason=NOT_BEGUN)
+        if lag == 0:
             return Forecast(Outlook.CLEAR)
         return UNKNOWN if self.outlook is Outlook.CLEAR else self
 

@@ -1,6 +1,6 @@
 """Numbers, sizes and times as people read them; pure, used as Jinja filters."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 SECOND_MS = 1000
 BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
@@ -60,8 +60,8 @@ def ago(at_ms: int, now_ms: int) -> str:
     return f"{duration(difference)} ago"
 
 
-def _moment(at_ms: int) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, UTC)
+def _moment(at_ms: int, zone: tzinfo = UTC) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, zone)
 
 
 def iso(at_ms: int) -> str:
@@ -72,13 +72,29 @@ def iso(at_ms: int) -> str:
         return ""
 
 
-def absolute(at_ms: int) -> str:
+def absolute(at_ms: int, zone: tzinfo = UTC) -> str:
     """The people's form with its zone; what no calendar holds is shown as the number it is."""
-    text = iso(at_ms)
-    return f"{text[:10]} {text[11:23]} UTC" if text else f"{at_ms} ms since 1970"
+    try:
+        moment = _moment(at_ms, zone)
+        return f"{_local(moment, at_ms)} {offset(moment)}"
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms since 1970"
 
 
-def clock(at_ms: int, now_ms: int) -> str:
-    """The time of day in UTC, with the date when that is not today's: 21:24:14.123."""
-    text = absolute(at_ms).removesuffix(" UTC")
-    return text[11:] if text[:10] == iso(now_ms)[:10] else text
+def clock(at_ms: int, now_ms: int, zone: tzinfo = UTC) -> str:
+    """The time of day, with the date when that is not today's: 21:24:14.123."""
+    try:
+        text = _local(_moment(at_ms, zone), at_ms)
+        return text[11:] if text[:10] == str(_moment(now_ms, zone).date()) else text
+    except (OverflowError, ValueError, OSError):
+        return f"{at_ms} ms since 1970"
+
+
+def offset(moment: datetime) -> str:
+    """How far its zone is from UTC then: "UTC", "UTC+01:00"."""
+    text = moment.strftime("%z")
+    return "UTC" if text in ("+0000", "") else f"UTC{text[:3]}:{text[3:5]}"
+
+
+def _local(moment: datetime, at_ms: int) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{at_ms % 1000:03d}"

@@ -60,13 +60,17 @@ class LagView:
 
 @dataclass(frozen=True)
 class GroupPage:
-    """The context of `group.html`; `choices` are the topics that a history can be asked of."""
+    """The context of `group.html`; `choices` are the topics that a history can be asked of.
+
+    Where the group has not begun, what is unread for it is unknown.
+    """
 
     head: GroupHead
     tab: str
     config: GroupConfig
     figures: GroupFigures
     counts: Counts
+    has_begun: bool
     forecast: Forecast
     growth: int
     view: LagView
@@ -106,7 +110,8 @@ def _page(
         config=config,
         figures=group_figures(lag, rate, console.now_ms()),
         counts=lag.counts,
-        forecast=snapshot.forecast(config.name).of_lag(lag.count),
+        has_begun=bool(lag.queues),
+        forecast=snapshot.forecast(config.name).of_lag(lag.count if lag.queues else None),
         growth=snapshot.growth.get(config.name, 0),
         view=view,
         chart=chart,

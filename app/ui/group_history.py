@@ -15,7 +15,7 @@ from app.ui import forms, pages, tables
 from app.ui.console import client_of
 from app.ui.forms import Form
 from app.ui.group_head import GroupHead, head_of, resets_of
-from app.ui.reset_review import DoneRow, Review, done_rows, review
+from app.ui.reset_review import DoneRow, Review, done_rows, place_in_words, review
 from app.ui.tables import Cut
 from engine.broker import OffsetsMoved, Reset
 from engine.errors import Conflict, EngineError, NotFound, Refused
@@ -208,7 +208,12 @@ def _number(request: Request) -> int:
 
 def _reset_row(found: Reset) -> ResetRow:
     return ResetRow(
-        found.number, found.at_ms, found.to, len(found.queues), found.undoes, found.undone_by
+        found.number,
+        found.at_ms,
+        place_in_words(found.to),
+        len(found.queues),
+        found.undoes,
+        found.undone_by,
     )
 
 
@@ -229,12 +234,17 @@ def _changes(entry: AuditEntry) -> list[str]:
     before, after = _object(entry.before_json), _object(entry.after_json)
     if not after:
         return []
-    names = [name for name in after if before.get(name) != after[name] and name != "queues"]
+    names = [name for name in after if name != "queues" and _is_told(name, before, after)]
     lines = [_line(name, before, after) for name in names]
     if isinstance(after.get("queues"), list):
         lines.append(f"{len(after['queues']):,} queues moved")
     more = len(lines) - CHANGES_SHOWN_MAX
     return [*lines[:CHANGES_SHOWN_MAX], f"and {more} more"] if more > 0 else lines
+
+
+def _is_told(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a field differs; a new one only where it says something."""
+    return bool(after[name]) if name not in before else before[name] != after[name]
 
 
 def _line(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

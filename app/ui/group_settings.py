@@ -217,12 +217,13 @@ async def _delete_page(
     console = pages.console_of(request)
     lag = console.broker.lag(config.name)
     head = head_of(console, config, lag)
+    places = [queue.topic for queue in lag.queues if queue.topic != head.retry_topic]
     retries = console.broker.topic_stats(head.retry_topic).messages if head.has_retry_topic else 0
     context = GroupDeletion(
         head=head,
         form=form,
-        queues=len(lag.queues),
-        topics=len({queue.topic for queue in lag.queues}),
+        queues=len(places),
+        topics=len(set(places)),
         lag=lag.count,
         inflight=lag.inflight,
         retry_waiting=lag.retry_waiting,

@@ -15,7 +15,7 @@ from app.ui.forecast import Forecast
 from app.ui.group_head import is_differing
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from app.ui.pause import Pause
-from app.ui.sampler import Snapshot, group_figures
+from app.ui.sampler import GroupFigures, Snapshot, group_figures
 from app.ui.tables import Cut, Query
 from engine.broker import Counts, GroupConfig
 from engine.errors import NotFound
@@ -26,7 +26,10 @@ AGE_MAX_MS = 5_000
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A line of the list, read when the page was; `forecast` and `history` are the walk's."""
+    """A line of the list, read when the page was; `forecast` and `history` are the walk's.
+
+    The lag of a group that has no place in any queue yet is unknown: it has not begun.
+    """
 
     name: str
     is_paused: bool
@@ -34,7 +37,7 @@ class GroupRow:
     members: int
     is_differing: bool
     topics: int
-    lag: int
+    lag: int | None
     counts: Counts
     history: Line
     oldest_ms: int | None
@@ -93,9 +96,19 @@ def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
     if sort == "name":
         return lambda group: group.name
     if sort == "clears":
-        return lambda group: snapshot.forecast(group.name).rank
+        return lambda group: _rank(snapshot, group.name)
+    if sort == "lag":
+        return lambda group: _lag(snapshot.groups.get(group.name))
     field = {"oldest": "oldest_ms", "retry": "retry_waiting"}.get(sort, sort)
     return lambda group: getattr(snapshot.groups.get(group.name), field, None)
+
+
+def _lag(figures: GroupFigures | None) -> int | None:
+    return figures.lag if figures is not None and figures.lag_by_topic else None
+
+
+def _rank(snapshot: Snapshot, name: str) -> float | None:
+    return None if _lag(snapshot.groups.get(name)) is None else snapshot.forecast(name).rank
 
 
 def _row(console: Console, snapshot: Snapshot, group: GroupConfig) -> GroupRow:
@@ -109,11 +122,11 @@ def _row(console: Console, snapshot: Snapshot, group: GroupConfig) -> GroupRow:
         members=console.broker.members.count(group.name),
         is_differing=is_differing(console, group.name),
         topics=sum(name != RETRY_PREFIX + group.name for name in figures.lag_by_topic),
-        lag=figures.lag,
+        lag=_lag(figures),
         counts=lag.counts,
         history=charts.line(console.sampler.lag_history(group.name)),
         oldest_ms=figures.oldest_ms,
-        forecast=snapshot.forecast(group.name).of_lag(figures.lag),
+        forecast=snapshot.forecast(group.name).of_lag(_lag(figures)),
         inflight=figures.inflight,
         retry_waiting=figures.retry_waiting,
         dead=figures.dead,

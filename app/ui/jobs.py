@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.services.audit import Actor, actor_at
 from app.services.replays import Replays
-from app.ui import forms, pages
+from app.ui import forms, pages, rights
 from app.ui.console import client_of, search_of
 from app.ui.forms import Form
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
@@ -39,7 +39,12 @@ OUTCOMES = {
 }
 STATES = tuple(state.value for state in ReplayState)
 ACTIONS = ("begin", "pause", "resume", "stop")
-DONE = {"begin": "begun", "pause": "paused", "resume": "resumed", "stop": "stopped"}
+DONE = {
+    "begin": "job-begun",
+    "pause": "job-paused",
+    "resume": "job-resumed",
+    "stop": "job-stopped",
+}
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,12 @@ def _outcome(row: OutcomeRow) -> Outcome:
 
 
 def _rate_text(job: ReplayJob) -> str:
-    return str(int(job.per_s)) if job.per_s.is_integer() else str(job.per_s)
+    return f"{job.per_s:.6f}".rstrip("0").rstrip(".")
+
+
+def _require_right(request: Request, job_id: str) -> None:
+    job = pages.console_of(request).broker.replays.get(job_id)
+    rights.require_resend(request, job.source, job.to, job.to_name)
 
 
 async def act(request: Request) -> Response:
@@ -227,6 +237,7 @@ async def act(request: Request) -> Response:
     job_id = request.path_params["id"]
     action = request.url.path.rpartition("/")[2]
     await forms.read(request)
+    _require_right(request, job_id)
     replays, actor = replays_of(request), actor_of(request)
     acts = {
         "begin": replays.begin,
@@ -250,6 +261,7 @@ async def change_rate(request: Request) -> Response:
     rate = rate_of(form)
     if form.is_wrong:
         return await _page(request, form, status=422)
+    _require_right(request, job_id)
     try:
         await replays_of(request).change_rate(actor_of(request), job_id, rate)
     except Invalid as error:

@@ -84,6 +84,7 @@ class GroupBlock:
     state: str
     verdict: str
     tone: str
+    is_open: bool
     deliveries: int
     since_ms: int
     balance: str
@@ -177,7 +178,7 @@ def _places(request: Request) -> Places:
 
 
 async def _filtered_out(console: Console, journey: Journey) -> frozenset[str]:
-    """Groups that are past the message and whose filter, as it is now, leaves its tag out."""
+    """Groups that are past the message and all of whose members' filters leave its tag out."""
     found = []
     pause = Pause()
     for stage in journey.stages:
@@ -185,10 +186,11 @@ async def _filtered_out(console: Console, journey: Journey) -> frozenset[str]:
             continue
         try:
             tag = console.broker.message(stage.topic, stage.queue, stage.offset).tag
-            wanted = console.broker.members.subscription(stage.group).get(stage.topic, ALL_TAGS)
+            members = console.broker.members.of(stage.group)
         except EngineError:
             continue
-        if is_filtered(tag, wanted):
+        wanted = [each.topics[stage.topic] for each in members if stage.topic in each.topics]
+        if wanted and all(is_filtered(tag, each) for each in wanted):
             found.append(stage.group)
         await pause.when_due()
     return frozenset(found)
@@ -256,7 +258,7 @@ def _rows(
         length=journey_words.span(chart.end_ms - chart.begin_ms),
         is_compressed=chart.is_compressed,
         can_compress=journey_layout.needs_compression(spans),
-        ticks=[(tick, f"+{journey_words.span(tick.after_ms)}") for tick in chart.ticks],
+        ticks=[(tick, _after(tick.after_ms)) for tick in chart.ticks],
     )
     rows = [
         _row(number, stage, bar, chart.begin_ms, now_ms)
@@ -284,7 +286,7 @@ def _row(number: int, stage: Stage, bar: Bar, begin_ms: int, now_ms: int) -> Sta
         attempt=stage.attempt,
         at_ms=stage.at_ms,
         until_ms=stage.until_ms,
-        after=f"+{journey_words.span(stage.at_ms - begin_ms)}",
+        after=_after(stage.at_ms - begin_ms),
         took=journey_words.took(stage, now_ms),
         is_open=journey_words.goes_on(stage),
         note=journey_words.note(stage, now_ms),
@@ -296,6 +298,10 @@ def _row(number: int, stage: Stage, bar: Bar, begin_ms: int, now_ms: int) -> Sta
         href=_record_href(stage),
         bar=bar,
     )
+
+
+def _after(length_ms: int) -> str:
+    return f"+{journey_words.span(length_ms)}" if length_ms else "0"
 
 
 def _block(
@@ -312,6 +318,7 @@ def _block(
         state=branch.state.value,
         verdict=verdict,
         tone=tone,
+        is_open=branch.state in journey_words.OPEN_STATES,
         deliveries=branch.deliveries,
         since_ms=branch.at_ms,
         balance=journey_words.balance(own, now_ms),

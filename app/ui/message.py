@@ -2,13 +2,15 @@
 
 import contextlib
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from app.ui import bodies, pages
+from app.ui import became, bodies, pages
+from app.ui.became import Verdict
 from app.ui.bodies import Body
 from app.ui.console import Console, search_of
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
@@ -76,6 +78,7 @@ class MessagePage:
     failure: Failure | None
     body: Body
     copies: list[MessageRow]
+    became: list[Verdict] | None
     min_offset: int
     max_offset: int
     curl: str
@@ -106,7 +109,9 @@ async def show(request: Request) -> Response:
         return await _show_gone(request)
     # Decoding takes milliseconds of a large body: not on the loop.
     body = await console.render(lambda: _body(request, message))
-    context = _context(console, request, message, body, await _copies(request, message))
+    records = await _records(request, message)
+    verdicts = await became.verdicts(request, records)
+    context = _context(console, request, message, body, _copies(records, message), verdicts)
     title = f"{message.topic} {message.queue}:{message.offset}"
     return await pages.respond(request, "message.html", context, title=title, section="topics")
 
@@ -229,6 +234,7 @@ def _context(
     message: StoredMessage,
     body: Body,
     copies: list[MessageRow],
+    verdicts: list[Verdict] | None,
 ) -> MessagePage:
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     stats = _queue_of(console, message.topic, message.queue)
@@ -262,6 +268,7 @@ def _context(
         failure=_failure(message),
         body=body,
         copies=copies,
+        became=verdicts,
         min_offset=stats.min_offset if stats else message.offset,
         max_offset=stats.max_offset if stats else message.offset + 1,
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
@@ -300,12 +307,15 @@ def _failure(message: StoredMessage) -> Failure | None:
     )
 
 
-async def _copies(request: Request, message: StoredMessage) -> list[MessageRow]:
-    """The other records of the same message: what was retried, what was given up on."""
+async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
+    """Every record of the message, oldest first; none where too many search."""
     try:
-        found = await search_of(request).by_id(message.message_id)
+        return await search_of(request).by_id(message.message_id)
     except EngineError:
         return []
-    others = [other for other in found if other.position != message.position]
-    others.sort(key=lambda other: other.position)
+
+
+def _copies(records: Sequence[StoredMessage], message: StoredMessage) -> list[MessageRow]:
+    """The other records of the same message: what was retried, what was given up on."""
+    others = [other for other in records if other.position != message.position]
     return [row_of(other) for other in others[:COPIES_MAX]]

@@ -7,12 +7,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui import attention, charts, pages
+from app.ui.alerts import alerts_of
 from app.ui.attention import Concern
 from app.ui.charts import Line
 from app.ui.console import Console
 from app.ui.kinds import USER_KINDS
 from app.ui.meter import Traffic
 from app.ui.sampler import Snapshot
+from app.ui.watch import Watch, look
 from engine.broker import Health
 
 AGE_MAX_MS = 2_000
@@ -85,7 +87,8 @@ async def show(request: Request) -> Response:
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     health = console.broker.health()
     now_ms = console.now_ms()
-    digest = await console.render(lambda: _digest(snapshot, health, now_ms))
+    watch = await look(console, alerts_of(request))
+    digest = await console.render(lambda: _digest(snapshot, health, watch, now_ms))
     traffic = console.meter.traffic()
     context = Overview(
         as_of_ms=snapshot.taken_ms,
@@ -106,13 +109,13 @@ async def show(request: Request) -> Response:
     )
 
 
-def _digest(snapshot: Snapshot, health: Health, now_ms: int) -> Digest:
+def _digest(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> Digest:
     """Sums, concerns and the tops of both lists; pure, as another thread does it."""
     topics, groups = snapshot.topics, snapshot.groups
     own = [name for name in topics if topics[name].kind in USER_KINDS]
     return Digest(
         totals=_totals(snapshot, len(own)),
-        concerns=_concerns(snapshot, health, now_ms),
+        concerns=_concerns(snapshot, health, watch, now_ms),
         # The busiest of the last minute, then the fullest.
         topics=heapq.nlargest(
             TOP, own, key=lambda name: (topics[name].rate, topics[name].messages)
@@ -124,14 +127,20 @@ def _digest(snapshot: Snapshot, health: Health, now_ms: int) -> Digest:
     )
 
 
-def _concerns(snapshot: Snapshot, health: Health, now_ms: int) -> list[Concern]:
+def _concerns(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> list[Concern]:
     return [
+        *attention.alerts(watch),
         *attention.services(health.failures),
         *attention.disk(health.disk_free_bytes, health.disk_free_min_bytes),
         *attention.damage(len(health.damages)),
+        *attention.warnings(health.warnings),
+        *attention.given_up(watch),
+        *attention.conflicts(watch),
         *attention.dead_letters(snapshot.groups),
         *attention.growing(snapshot.groups, snapshot.growth),
         *attention.old_unread(snapshot.groups, snapshot.growth, now_ms),
+        *attention.paused(watch),
+        *attention.traces(watch),
     ]
 
 

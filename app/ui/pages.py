@@ -15,20 +15,30 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from app.security.access import Action, Kind, Principal, lacks, who_of
+from app.settings import is_loopback
 from app.ui import preferences
 from app.ui.preferences import Theme
+from app.ui.zones import Zone
 
 if TYPE_CHECKING:
     from app.ui.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie"
 # Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
-AS_TEXT = frozenset({"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"})
+AS_TEXT = frozenset(
+    {"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"}
+    | {"committed", "current_offset", "new_offset", "seen_offset"}
+)
 # What a page may say after a redirect: the address carries the word, never the sentence.
 NOTICES = {
     "created": "Created.",
     "changed": "Saved.",
     "deleted": "Deleted.",
+    "first": "You are the admin. From now on everything needs a login or a token.",
+    "revoked": "Revoked: the token is useless.",
+    "ended": "Ended: that browser has to log in again.",
+    "password": "Changed. Your other logins have ended.",
     "recalled": "Recalled: the message will never be delivered.",
     "delivered": "Delivered just now.",
     "rescheduled": "Rescheduled.",
@@ -39,10 +49,10 @@ NOTICES = {
     "silenced": "Silenced. States still change here; nobody is told.",
     "unsilenced": "The silence is over. What still fires is told within ten seconds.",
     "tested": "A test is on its way; the deliveries tell whether it arrived.",
-    "begun": "Begun: what the dry run found is being sent.",
-    "paused": "Paused. Nothing is sent until it is resumed.",
-    "resumed": "Resumed.",
-    "stopped": "Stopped. What was not sent stays where it is.",
+    "job-begun": "Begun: what the dry run found is being sent.",
+    "job-paused": "Paused. Nothing is sent until it is resumed.",
+    "job-resumed": "Resumed.",
+    "job-stopped": "Stopped. What was not sent stays where it is.",
     "paused": "Paused.",
     "resumed": "Resumed.",
     "left": "Removed.",
@@ -58,14 +68,30 @@ class Frame:
     path: str
     query: Mapping[str, str]
     environment: str
+    environment_color: str
     version: str
     theme: Theme
     refresh_s: int
+    zone: Zone
     now_ms: int
     notice: str
     is_live: bool
     ptag: str
     dead: int
+    who: Principal
+    is_local: bool  # the server listens on this machine only
+
+    def lacks(self, action: str, kind: str, name: str = "") -> str:
+        """The right that the one who looks has not, as text; "" where he may."""
+        missing = lacks(self.who, Action(action), Kind(kind), name)
+        if not missing and self.who.is_read_only and action != Action.READ and kind != Kind.OWN:
+            return "a server that is not read-only"
+        return missing
+
+    @property
+    def zone_label(self) -> str:
+        """The zone of every time on the page, as heads of columns name it."""
+        return self.zone.name.replace("_", " ")
 
     @property
     def here(self) -> str:
@@ -160,19 +186,24 @@ def _wanted_block(request: Request) -> str:
 def _frame(request: Request, context: Any, *, title: str, section: str, is_live: bool) -> Frame:
     console = console_of(request)
     chosen = preferences.read(request)
-    tag = hashlib.blake2b(f"{chosen}{request.url.query}{context!r}".encode(), digest_size=12)
+    who = who_of(request.scope)
+    tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
     return Frame(
         title=title,
         section=section,
         path=quote(request.scope["path"], safe="/"),
         query=dict(request.query_params),
         environment=console.environment,
+        environment_color=console.environment_color,
         version=console.version,
         theme=chosen.theme,
         refresh_s=chosen.refresh_s,
+        zone=chosen.zone,
         now_ms=console.now_ms(),
         notice=NOTICES.get(request.query_params.get("done", ""), ""),
         is_live=is_live,
         ptag=tag.hexdigest(),
+        who=who,
+        is_local=is_loopback(request.app.state.settings.host),
         dead=console.sampler.snapshot.dead,
     )

@@ -1,4 +1,4 @@
-"""What a browser was told to prefer: colours and how often pages refresh; kept in two cookies.
+"""What a browser was told to prefer: colours, refreshing, the time zone; kept in three cookies.
 
 The server reads them before it renders, so that a page never shows in the wrong colours first.
 """
@@ -9,10 +9,13 @@ from enum import StrEnum
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui import forms
+from app.ui import forms, zones
+from app.ui.zones import UTC_ZONE, Zone
 
 THEME_COOKIE = "kitemq_theme"
 REFRESH_COOKIE = "kitemq_refresh"
+ZONE_COOKIE = "kitemq_zone"
+OTHER_ZONE = "other"
 KEEP_S = 365 * 24 * 3600
 REFRESH_CHOICES_S = (0, 2, 5, 10)
 REFRESH_DEFAULT_S = 5
@@ -28,6 +31,7 @@ class Theme(StrEnum):
 class Preferences:
     theme: Theme = Theme.AUTO
     refresh_s: int = REFRESH_DEFAULT_S
+    zone: Zone = UTC_ZONE
 
 
 def read(request: Request) -> Preferences:
@@ -37,19 +41,37 @@ def read(request: Request) -> Preferences:
     return Preferences(
         theme=Theme(theme) if theme in set(Theme) else Theme.AUTO,
         refresh_s=next((s for s in REFRESH_CHOICES_S if str(s) == refresh), REFRESH_DEFAULT_S),
+        zone=zones.parse(request.cookies.get(ZONE_COOKIE, "")) or UTC_ZONE,
     )
 
 
 async def change(request: Request) -> Response:
     """POST /preferences: keep what was chosen and go back to where it was chosen."""
     values = await forms.read(request)
-    response = forms.go(request, forms.local_path(values.one("next")))
+    next_path = forms.local_path(values.one("next"))
+    if values.one("zone") == OTHER_ZONE:
+        return forms.go(request, "/settings")
+    response = forms.go(request, next_path)
+    keep(response, values)
+    return response
+
+
+def keep(response: Response, values: forms.Posted) -> None:
+    """Put what a form says into cookies; what is not understood stays as it was."""
     theme, refresh = values.one("theme"), values.one("refresh")
     if theme in set(Theme):
         _keep(response, THEME_COOKIE, theme)
     if refresh in {str(choice) for choice in REFRESH_CHOICES_S}:
         _keep(response, REFRESH_COOKIE, refresh)
-    return response
+    zone = zones.parse(zone_text(values))
+    if zone is not None:
+        _keep(response, ZONE_COOKIE, zone.choice)
+
+
+def zone_text(values: forms.Posted) -> str:
+    """The zone that was chosen; the browser's own stands in a field that a script fills."""
+    zone = values.one("zone")
+    return f"{zones.LOCAL}:{values.one('local_zone')}" if zone == zones.LOCAL else zone
 
 
 def _keep(response: Response, name: str, value: str) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui import dead_filter, forms, jobs, pages
+from app.ui import dead_filter, forms, jobs, pages, rights
 from app.ui.console import Console
 from app.ui.dead_filter import NONE, OFFSETS_MAX, Criteria
 from app.ui.dead_index import COUNTED_MAX, QUEUE
@@ -115,9 +115,11 @@ async def create(request: Request) -> Response:
         form.refuse(to_name, "Name it.")
     if form.is_wrong:
         return await _page(request, form, criteria, 422)
+    source = DEAD_LETTER_PREFIX + group
+    rights.require_resend(request, source, to, form.values[to_name].strip() if to_name else "")
     try:
         new = NewReplay(
-            source=DEAD_LETTER_PREFIX + group,
+            source=source,
             to=to,
             to_name=form.values[to_name].strip() if to_name else "",
             name=form.values["name"].strip(),
@@ -210,6 +212,7 @@ async def one(request: Request) -> Response:
         name=f"{group} dead letter {letter.message.offset}",
         per_s=0,
     )
+    rights.require_resend(request, new.source, new.to, new.to_name)
     job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
     await jobs.settle(request, job.id)
     return forms.go(request, f"/jobs/{job.id}")

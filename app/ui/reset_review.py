@@ -7,14 +7,15 @@ queues have moved since.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.ui.formats import absolute
 from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
 
 SHOWN = 200
 NONE = "-"
 NOTES = {
     ResetNote.NONE: "",
-    ResetNote.BEFORE_OLDEST: "not kept any more: the oldest that is, instead",
-    ResetNote.PAST_END: "not there yet: the end, instead",
+    ResetNote.BEFORE_OLDEST: "lies before the oldest message kept: goes there instead",
+    ResetNote.PAST_END: "lies past the end: goes there instead",
     ResetNote.NO_PLACE: "stays: there is no offset to copy or to count from",
     ResetNote.QUEUE_GONE: "stays: the topic has no such queue any more",
 }
@@ -75,7 +76,7 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
     page = min(max(1, page), pages)
     shown = rows[(page - 1) * SHOWN : page * SHOWN]
     return Review(
-        to=preview.to,
+        to=place_in_words(preview.to),
         rows=shown,
         total=len(rows),
         first=(page - 1) * SHOWN + 1 if shown else 0,
@@ -91,6 +92,24 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
         seen="\n".join(_line(move) for move in preview.queues),
         moved_since=sum(row.has_moved for row in rows),
     )
+
+
+def place_in_words(to: str) -> str:
+    """Where a reset goes, as the engine writes it down, for people."""
+    kind, _, value = to.partition(" ")
+    if kind == "time":
+        return f"the first message stored at {absolute(int(value))} or later"
+    if kind == "shift":
+        count = int(value)
+        noun = "message" if abs(count) == 1 else "messages"
+        return f"{abs(count):,} {noun} {'back' if count < 0 else 'forward'}"
+    if kind == "offset":
+        return f"offset {int(value):,}"
+    if kind == "group":
+        return f"where group {value} is"
+    if kind == "undo":
+        return f"where reset {value} found it"
+    return {"earliest": "the oldest message kept", "latest": "the end"}.get(kind, to)
 
 
 @dataclass(frozen=True)

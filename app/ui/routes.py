@@ -1,5 +1,7 @@
 """Every address of the console."""
 
+import functools
+
 from fastapi import APIRouter
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -8,9 +10,11 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from app.ui import (
+    access,
     alert_rules,
     alerts,
     audit,
+    browser_settings,
     clients,
     dead_exports,
     dead_letter,
@@ -25,15 +29,18 @@ from app.ui import (
     groups,
     jobs,
     journey,
+    login,
     message,
     message_export,
     messages,
     overview,
     pages,
+    palette,
     preferences,
     publish,
     purge,
     resend,
+    rights,
     scheduled,
     search,
     tail,
@@ -63,11 +70,23 @@ class UnknownPage(Route):
 
 
 def _get(path: str, handler: Handler) -> Route:
-    return Route(path, page(handler), methods=["GET"])
+    return Route(path, page(guarded("GET", path, handler)), methods=["GET"])
 
 
 def _post(path: str, handler: Handler) -> Route:
-    return Route(path, page(handler), methods=["POST"])
+    return Route(path, page(guarded("POST", path, handler)), methods=["POST"])
+
+
+def guarded(method: str, path: str, handler: Handler) -> Handler:
+    """A handler that is only reached with the right that `rights.py` names for its address."""
+    needs = rights.needs_of(method, path)
+
+    @functools.wraps(handler)
+    async def checked(request: Request) -> Response:
+        needs.check(request.scope)
+        return await handler(request)
+
+    return checked
 
 
 router = APIRouter(
@@ -142,6 +161,19 @@ router = APIRouter(
         _get("/audit", audit.show),
         _get("/audit/export", audit.export),
         _get("/search", search.show),
+        _get("/access", access.show),
+        _post("/access/users", access.add_user),
+        _get("/access/users/{name}", access.show_user),
+        _post("/access/users/{name}", access.change_user),
+        _post("/access/users/{name}/password", access.set_password),
+        _post("/access/users/{name}/delete", access.delete_user),
+        _post("/access/tokens", access.add_token),
+        _post("/access/tokens/{id}/revoke", access.revoke_token),
+        _post("/access/sessions/{id}/end", access.end_session),
+        _post("/access/password", access.change_password),
+        _get("/login", login.show),
+        _post("/login", login.log_in),
+        _post("/logout", login.log_out),
         _get("/alerts", alerts.show),
         _get("/alerts/new", alert_rules.new),
         _post("/alerts/new", alert_rules.create),
@@ -153,6 +185,9 @@ router = APIRouter(
         _post("/alerts/silences/{id}/end", alerts.end_silence),
         _post("/alerts/test", alerts.test),
         _post("/preferences", preferences.change),
+        _get("/settings", browser_settings.show),
+        _post("/settings", browser_settings.change),
+        _get("/palette", palette.show),
         _get("/static/{name:path}", static),
         UnknownPage("/{path:path}", unknown_page, methods=["GET"]),
     ],

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.services.audit import actor_at
 from app.services.scheduled import ScheduledMessages
-from app.ui import bodies, dues, forms, pages, typed_time
+from app.ui import bodies, dues, forms, pages, tables, typed_time
 from app.ui.console import Console, client_of
 from app.ui.dues import Histogram
 from app.ui.forms import Form
@@ -15,8 +15,6 @@ from app.ui.message import address
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
 
-SIZES = (25, 50, 100, 200)
-SIZE_DEFAULT = 50
 TOPIC_CHARS_MAX = 255
 DO = ("deliver", "reschedule", "recall")
 DONE = {
@@ -63,7 +61,7 @@ class ScheduledList:
     histogram: Histogram
     levels: list[LevelWaiting]
     levels_total: int
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = tables.SIZES
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     values = request.query_params
     topic = values.get("topic", "").strip()[:TOPIC_CHARS_MAX]
-    size = int(values["size"]) if values.get("size") in map(str, SIZES) else SIZE_DEFAULT
+    size = tables.parse_query(values, ("due",), "due").size
     after = values.get("cursor", "")
     broker = console.broker
     page = broker.scheduled(topic=topic, after=after, count_max=size)

@@ -1,6 +1,7 @@
 """Jinja as the console uses it: strict about names, escaping everything, one block at a time."""
 
 from collections.abc import Mapping
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,11 +32,11 @@ class Templates:
             size=formats.size,
             rate=formats.rate,
             duration=formats.duration,
-            absolute=formats.absolute,
+            absolute=_absolute,
             iso=formats.iso,
             segment=segment,
         )
-        self._environment.globals.update(asset=assets.url, ago=formats.ago, clock=formats.clock)
+        self._environment.globals.update(asset=assets.url, ago=formats.ago, clock=_clock)
 
     def has_block(self, template: str, block: str) -> bool:
         return block in self._environment.get_template(template).blocks
@@ -47,6 +48,22 @@ class Templates:
             return found.render(values)
         context = found.new_context(dict(values))
         return "".join(found.blocks[block](context))
+
+
+@jinja2.pass_context
+def _absolute(context: jinja2.runtime.Context, at_ms: int) -> str:
+    return formats.absolute(at_ms, _zone(context))
+
+
+@jinja2.pass_context
+def _clock(context: jinja2.runtime.Context, at_ms: int, now_ms: int) -> str:
+    return formats.clock(at_ms, now_ms, _zone(context))
+
+
+def _zone(context: jinja2.runtime.Context) -> tzinfo:
+    """The zone of who reads the page; UTC for what is not made for one reader."""
+    frame = context.get("frame")
+    return UTC if frame is None else frame.zone.rules
 
 
 def segment(name: str) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.ui import charts, forms, pages, tables
+from app.ui import charts, forms, pages, rights, tables
 from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
@@ -203,6 +204,7 @@ async def create(request: Request) -> Response:
     config = read_config(form)
     if form.is_wrong:
         return await _form_page(request, form, 422)
+    rights.require(request, Action.ADMINISTER, Kind.TOPIC, config.name)
     topics = topics_of(request)
     try:
         created = await topics.create(actor_at(client_of(request)), config)

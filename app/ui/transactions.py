@@ -1,4 +1,4 @@
-"""Transactions that nobody has decided: who began them, what was asked, and deciding one by hand."""
+"""Undecided transactions: who began them, what was asked, and deciding one by hand."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.services.audit import actor_at
 from app.services.transactions import Transactions
-from app.ui import bodies, forms, pages
+from app.ui import bodies, forms, pages, tables
 from app.ui.console import Console, client_of
 from app.ui.forms import Form
 from app.ui.message import address
@@ -16,8 +16,6 @@ from app.ui.pause import Pause
 from engine.broker import Callback, Decision, Transaction, TransactionPage, TransactionState
 from engine.errors import Conflict
 
-SIZES = (25, 50, 100, 200)
-SIZE_DEFAULT = 50
 GROUP_CHARS_MAX = 255
 TALLY_MAX = 2_000
 TALLY_PAGE = 100
@@ -107,7 +105,7 @@ class TransactionList:
     callbacks_total: int
     check_interval_s: float
     check_max: int
-    sizes: tuple[int, ...] = SIZES
+    sizes: tuple[int, ...] = tables.SIZES
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ async def show(request: Request) -> Response:
     values = request.query_params
     group = values.get("group", "").strip()[:GROUP_CHARS_MAX]
     kind = "given_up" if values.get("kind") == "given_up" else "pending"
-    size = int(values["size"]) if values.get("size") in map(str, SIZES) else SIZE_DEFAULT
+    size = tables.parse_query(values, ("begun",), "begun").size
     after = values.get("cursor", "")
     page = _page(console, kind, group=group, after=after, count_max=size)
     first = _page(console, "pending", count_max=1)

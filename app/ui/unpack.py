@@ -26,6 +26,11 @@ class Unpacked:
     is_unpacked: bool
     detail: str
 
+    @property
+    def is_foreign(self) -> bool:
+        """Compressed for certain, in a form that is not unpacked here."""
+        return bool(self.kind) and self.kind not in WINDOWS
+
 
 def unpack(body: bytes, sys_flag: int = 0) -> Unpacked:
     """The body as it was before its producer compressed it, where that can be done here."""

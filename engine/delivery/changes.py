@@ -100,13 +100,6 @@ class CutOff(QueueChange, frozen=True, tag="cut_off"):
     count: int
 
 
-class CutOff(QueueChange, frozen=True, tag="cut_off"):
-    """Messages before `first` are gone, `count` of them before the group was done with them."""
-
-    first: int
-    count: int
-
-
 class Restored(QueueChange, frozen=True, tag="restored"):
     """From a snapshot: messages of one slot; `lanes` is empty where there are none."""
 

@@ -78,7 +78,6 @@ class Ledger:
             PutBack: self._put_back,
             CameDue: self._came_due,
             CutOff: self._cut_off,
-            CutOff: self._cut_off,
             Restored: self._restored,
             SentBack: self._sent_back,
             SerialUsed: self._serial_used,
@@ -115,10 +114,6 @@ class Ledger:
         """All progress of a group, by topic and queue."""
         queues = self._groups.get(group, {})
         return [queues[key] for key in sorted(queues)]
-
-    def every(self) -> list[Progress]:
-        """All progress of all groups, as it is now."""
-        return [progress for queues in self._groups.values() for progress in queues.values()]
 
     def every(self) -> list[Progress]:
         """All progress of all groups, as it is now."""
@@ -224,15 +219,6 @@ class Ledger:
             for offset in batch.offsets:
                 lane = progress.lanes.bucket(offset) if progress.lanes is not None else OPEN_LANE
                 self.on_ready(progress.group, lane or progress.topic, 1)
-
-    def _cut_off(self, change: CutOff) -> None:
-        progress = self._ensure(change)
-        progress.expired += change.count
-        was_full = not self.has_room(progress)
-        freed = progress.settle(progress.overtaken(change.first), Move.DROP)
-        progress.cursor = max(progress.cursor, change.first)
-        if freed or was_full:
-            self.on_ready(change.group, change.topic, max(1, len(freed)))
 
     def _cut_off(self, change: CutOff) -> None:
         progress = self._ensure(change)

@@ -63,7 +63,6 @@ class Progress:
         self.moved: dict[int, int] = {}
         self.is_reset_unseen = False
         self.expired = 0  # messages that went before the group was done with them
-        self.expired = 0  # messages that went before the group was done with them
         self.restart(cursor)
 
     def restart(self, cursor: int) -> None:
@@ -97,14 +96,6 @@ class Progress:
     def done_count(self) -> int:
         """How many messages are done, those before its beginning included."""
         return self.cursor - len(self.slots)
-
-    def overtaken(self, first: int) -> list[int]:
-        """What is outstanding before `first` and in no client's hands, ascending."""
-        return sorted(
-            offset
-            for offset, slot in self.slots.items()
-            if offset < first and slot.phase is not Phase.INFLIGHT
-        )
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
         """What was examined before and may be handed out now, from these lanes."""
@@ -221,8 +212,6 @@ class Progress:
         yield Passed(*place, self.cursor)
         if self.is_reset_unseen:
             yield ResetUnseen(*place)
-        if self.expired:
-            yield CutOff(*place, 0, self.expired)
         if self.expired:
             yield CutOff(*place, 0, self.expired)
         groups: dict[tuple[bool, int], tuple[Slot, list[int]]] = {}

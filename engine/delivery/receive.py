@@ -14,7 +14,6 @@ from engine.delivery.changes import HandedOut, Passed, Settled, to_runs
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
 from engine.delivery.overtake import Overtaker
-from engine.delivery.overtake import Overtaker
 from engine.delivery.progress import Progress
 from engine.delivery.reading import find_entries, fit
 from engine.delivery.slot import Move

@@ -190,7 +190,7 @@ class Statistics(Service):
             _traffic(account, now_ms),
             _rates(account, Metric.REFUSED, now_ms),
             [QueueFigures(number, _traffic(queue, now_ms)) for number, queue in queues],
-            [reader for reader in self._readers(now_ms) if reader.topic == name],
+            self._readers(now_ms, lambda topic, _: topic == name),
         )
 
     def queue(self, topic: str, queue: int) -> QueueFigures:
@@ -212,7 +212,7 @@ class Statistics(Service):
             retried,
             dead,
             {reason: count for (group, reason), count in reasons.items() if group == name},
-            [reader for reader in self._readers(now_ms) if reader.group == name],
+            self._readers(now_ms, lambda _, group: group == name),
         )
 
     def put_latency(self) -> PutLatency:
@@ -325,11 +325,12 @@ class Statistics(Service):
             self._stored.add(now_ms, round(took_s * 1e6))
             self._sizes.add(now_ms, size_bytes, count)
 
-    def _readers(self, now_ms: int) -> list[Reader]:
+    def _readers(self, now_ms: int, keeps: Callable[[str, str], bool]) -> list[Reader]:
         return sorted(
             (
                 Reader(*key, *(account.rates(metric, now_ms) for metric in READING))
                 for key, account in self._books.readers.items()
+                if keeps(*key)
             ),
             key=lambda reader: (reader.topic, reader.group),
         )

@@ -26,7 +26,7 @@ ID_CHARS_MAX = 255
 WRITES_MAX = 1_000_000
 JOURNEY_WRITES_MAX = 4  # what waits beyond them is not in the journey yet
 RECORDS_MAX = 64
-RECENT_READS = 4  # trace records
+RECENT_READS = 12  # trace records
 
 Records = Callable[[str], list[StoredMessage]]
 
@@ -140,7 +140,7 @@ class Traces:
 
     def recent(self, count_max: int) -> list[Recent]:
         """What was traced last, of each message the newest; failures and the others, as many of
-        each. Reads four trace records at most.
+        each. Reads twelve trace records at most.
         """
         first, end = self._store.bounds(TRACE_TOPIC, TRACE_QUEUE)
         begin = max(first, end - RECENT_READS)

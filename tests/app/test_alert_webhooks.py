@@ -1,4 +1,4 @@
-"""Webhooks against a real server on the loopback: signed, in order, again after failures, bounded."""
+"""Webhooks against a real server on the loopback: signed, in order, repeated, bounded."""
 
 import asyncio
 import json

@@ -5,6 +5,8 @@ from typing import Any
 
 import httpx
 
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 DEAD_GROUP = "billing"
 SCRIPT_BODY = "<script>alert(1)</script>"
 HTMX_BODY = '<div hx-get="/evil" hx-trigger="load">swap me</div>'
@@ -17,6 +19,7 @@ TOPICS = (
     ("reminders", "DELAY"),
     ("stock-levels", "NORMAL"),
     ("user-events", "NORMAL"),
+    ("transfers", "TRANSACTION"),
 )
 ERRORS = (
     "ValueError: total is missing in line 3",
@@ -61,6 +64,10 @@ class Scenery:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def delete(self, path: str) -> None:
+        answer = self._api.delete(path)
+        assert answer.status_code < 300, answer.text
+
     def send(self, topic: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Send messages; their ids and places."""
         answer = self.post(f"/topics/{topic}/messages", {"messages": messages})
@@ -98,6 +105,7 @@ class Scenery:
             ],
         )
         self.send("reminders", [{"body": "remember me", "delay_level": 18}])
+        self.wait()
         self.send(
             "orders",
             [
@@ -107,6 +115,24 @@ class Scenery:
             ],
         )
         self.consume()
+
+    def wait(self) -> None:
+        """Messages that wait for an exact time, and transactions that nobody decides."""
+        reminders = [
+            {
+                "id": f"REMINDER{n}",
+                "body": f"remember invoice {n}",
+                "delay_ms": HOUR_MS + n * 7 * MINUTE_MS,
+                "tag": "due",
+            }
+            for n in range(30)
+        ]
+        self.send("reminders", reminders)
+        halves = [
+            {"id": f"TRANSFER{n}", "body": f"transfer {n}", "transaction_group": "bank"}
+            for n in range(4)
+        ]
+        self.send("transfers", halves)
 
     def consume(self) -> None:
         """Groups at different places: done, behind, in flight, failing."""

@@ -220,8 +220,9 @@ def test_a_dry_run_is_begun_paused_resumed_and_stopped_by_forms(
     job = graveyard.get(f"/replays/{path.rpartition('/')[2]}")
     assert sum(job["totals"].values()) == 42
     with closing(sqlite3.connect(site.data / "kitemq.db")) as database:
-        found = database.execute("select action from audit where object_name = ?", (job["id"],))
-        assert [action for (action,) in found][:4] == [f"replay.{one}" for one in DECISIONS]
+        query = "select action from audit where object_name = ? and result = 'done'"
+        done = {action for (action,) in database.execute(query, (job["id"],))}
+        assert done == {f"replay.{one}" for one in DECISIONS}
 
 
 def test_the_pace_of_a_job_is_changed_and_a_wrong_one_refused(
@@ -274,7 +275,7 @@ def test_dead_letters_of_a_group_that_is_gone_are_kept_and_said_so(
     one_queue(graveyard, "ashes")
     dying_group(graveyard, "phoenix")
     kill(graveyard, "phoenix", "ashes", [{"body": "feather"}])
-    answer = httpx.delete(f"{browser.base_url}api/v1/groups/phoenix")
+    answer = browser.delete("/api/v1/groups/phoenix")
     assert answer.status_code < 300, answer.text
     assert "group is gone" in browser.get("/dlq?q=phoenix").text
     assert "group is gone" in browser.get("/dlq/phoenix").text
@@ -302,9 +303,7 @@ def test_csv_keeps_what_was_said_and_runs_nothing(
     assert (odd["body_encoding"], odd["body"]) == ("base64", "gAAB")
 
 
-def test_ndjson_has_a_line_for_each_that_matches(
-    browser: httpx.Client, graveyard: Scenery
-) -> None:
+def test_ndjson_has_a_line_for_each_that_matches(browser: httpx.Client, graveyard: Scenery) -> None:
     answer = browser.get("/dlq/museum/export?format=ndjson&reason=rejected")
     letters = [json.loads(line) for line in answer.text.splitlines()]
     assert len(letters) == 10
@@ -331,9 +330,7 @@ def cells_of(content: bytes) -> list[list[str]]:
     ]
 
 
-def test_a_workbook_opens_and_has_a_row_for_each(
-    browser: httpx.Client, graveyard: Scenery
-) -> None:
+def test_a_workbook_opens_and_has_a_row_for_each(browser: httpx.Client, graveyard: Scenery) -> None:
     answer = browser.get("/dlq/museum/export?format=xlsx")
     assert (answer.headers["x-result-rows"], answer.headers["x-result-truncated"]) == ("42", "no")
     rows = cells_of(answer.content)

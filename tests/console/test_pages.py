@@ -72,6 +72,10 @@ def test_every_get_route_is_among_the_pages_that_are_looked_at() -> None:
     }
     elsewhere = {"/static/{name:path}", "/{path:path}", "/m/{id}"}
     elsewhere.add("/messages/{topic}/{queue}/{offset}/raw")
+    elsewhere |= {"/messages/export", "/tail/stream"}
+    elsewhere |= {"/audit/export", "/transactions/{id}/half"}
+    elsewhere |= {"/dlq/{group}/export", "/dlq/{group}/{offset}/raw"}
+    elsewhere.add("/jobs/{id}/copies/{message}")
     seen = {path.partition("?")[0] for path in PAGES}
     missing = [
         path

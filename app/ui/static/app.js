@@ -8,6 +8,11 @@
   const one = (selector, from = document) => from.querySelector(selector);
   const each = (selector, act, from = document) => from.querySelectorAll(selector).forEach(act);
 
+  // The zone that was chosen: "2026-11-20 22:24:14 Europe/Berlin", as sv-SE writes it.
+  const zone = root.dataset.zone;
+  const calendar = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" });
+  const moment = (ms) => `${calendar.format(ms)} ${zone}`;
+
   // Times: "12 s ago" keeps counting between two refreshes. Same words as formats.py.
   const STEPS = [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
   function length(ms) {
@@ -111,7 +116,7 @@
     const age = one("#data-age");
     if (status < 400 && age) {
       age.dataset.ms = now();
-      age.title = new Date(now()).toISOString().replace("T", " ").replace("Z", " UTC");
+      age.title = moment(now());
       tellTimes();
     }
   });
@@ -172,11 +177,7 @@
   }
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const theme = () => `${root.dataset.theme}${dark.matches}`;
-  const two = (number) => String(number).padStart(2, "0");
-  const clock = (seconds) => {
-    const date = new Date(seconds * 1000);
-    return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}`;
-  };
+  const clock = (seconds) => moment(seconds * 1000).slice(11, 16);
   const short = (value) => (value >= 10000 ? `${Math.round(value / 1000)}k` : value.toLocaleString("en"));
   function options(element, chart) {
     const grid = { stroke: colour("line-soft"), width: 1 };
@@ -200,8 +201,8 @@
         const { idx, left } = plot.cursor;
         box.hidden = idx == null || left < 0;
         if (box.hidden) return;
-        const at = new Date(plot.data[0][idx] * 1000).toISOString().slice(11, 19);
-        box.textContent = `${at} UTC   in ${plot.data[1][idx].toFixed(1)}/s   out ${plot.data[2][idx].toFixed(1)}/s`;
+        const at = moment(plot.data[0][idx] * 1000).slice(11, 19);
+        box.textContent = `${at} ${zone}   in ${plot.data[1][idx].toFixed(1)}/s   out ${plot.data[2][idx].toFixed(1)}/s`;
         box.style.top = "6px";
         box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
       },

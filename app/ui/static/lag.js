@@ -5,7 +5,8 @@
   const charts = new WeakMap();
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const theme = () => `${document.documentElement.dataset.theme}${dark.matches}`;
-  const two = (number) => String(number).padStart(2, "0");
+  const zone = document.documentElement.dataset.zone;
+  const calendar = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" });
 
   function colour(name) {
     const probe = document.createElement("span");
@@ -29,9 +30,8 @@
   const worded = (data, value) => (data.unit === "ms" ? length(value) : `${value.toLocaleString("en")} messages`);
 
   function when(seconds, span) {
-    const at = new Date(seconds * 1000);
-    const day = `${two(at.getUTCMonth() + 1)}-${two(at.getUTCDate())}`;
-    const clock = `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}`;
+    const at = calendar.format(seconds * 1000);
+    const [day, clock] = [at.slice(5, 10), at.slice(11, 16)];
     return span > 172800 ? day : clock === "00:00" && span > 3600 ? day : clock;
   }
 
@@ -56,10 +56,10 @@
         box.hidden = idx == null || left < 0;
         if (box.hidden) return;
         const { data } = chart;
-        const at = new Date(data.times[idx] * 1000).toISOString().slice(0, 19).replace("T", " ");
+        const at = calendar.format(data.times[idx] * 1000);
         const value = data.values[idx];
         const none = data.label === "Time to clear" ? "not shrinking, or no sample" : "no sample";
-        box.textContent = `${at} UTC   ${value == null ? none : worded(data, value)}`;
+        box.textContent = `${at} ${zone}   ${value == null ? none : worded(data, value)}`;
         box.style.top = "6px";
         box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
       },
@@ -75,7 +75,7 @@
     return {
       width: element.clientWidth, height: element.clientHeight, legend: { show: false }, padding: [8, 20, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 7 } }, plugins: [tip(chart)],
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone === "UTC" ? "Etc/UTC" : zone),
       scales: {
         x: { time: true, range: () => [chart.data.from, chart.data.to] },
         y: { range: (plot, low, high) => [0, Math.max(chart.data.unit === "ms" ? 1000 : 4, high * 1.12)] },

@@ -1,0 +1,118 @@
+"""Everything that has a name, found by a few letters of it: pages, actions, topics, groups."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui import pages
+from app.ui.kinds import SYSTEM_KINDS, kind_of
+from app.ui.templating import segment
+
+EACH_MAX = 8
+QUERY_CHARS_MAX = 255
+
+# Title, address, icon, and further words by which it is found.
+PLACES = (
+    ("Overview", "/", "overview", "start home attention"),
+    ("Topics", "/topics", "topic", ""),
+    ("Groups", "/groups", "group", "consumers lag"),
+    ("Messages", "/messages", "topic", "search find key"),
+    ("Live tail", "/tail", "topic", "follow watch"),
+    ("Dead letters", "/dlq", "skull", "dlq failed"),
+    ("Jobs", "/jobs", "send", "replay redrive"),
+    ("Find", "/search", "search", "message id"),
+    ("Alerts", "/alerts", "alert", "rules silence webhook"),
+    ("Settings", "/settings", "clock", "theme zone refresh colours"),
+    ("API", "/docs/api", "code", "rest openapi"),
+)
+ACTIONS = (
+    ("Create a topic", "/create/topic", "plus", "new"),
+    ("New alert rule", "/alerts/new", "plus", "create watch"),
+)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Somewhere to go."""
+
+    kind: str
+    title: str
+    href: str
+    icon: str
+
+
+@dataclass(frozen=True)
+class Palette:
+    """The context of `palette.html`; `more` says of how many the hits are the first."""
+
+    text: str
+    hits: list[Hit]
+    more: list[str]
+
+
+async def show(request: Request) -> Response:
+    """GET /palette"""
+    console = pages.console_of(request)
+    text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
+    # Names only: kinds are needed to leave the engine's own topics out.
+    topics = console.broker.topics(system=True) if text else []
+    groups = [group.name for group in console.broker.groups()] if text else []
+
+    def search() -> Palette:
+        own = [topic.name for topic in topics if kind_of(topic) not in SYSTEM_KINDS]
+        return find(text, own, groups)
+
+    context = await console.render(search)
+    return await pages.respond(request, "palette.html", context, title="Go to", section="palette")
+
+
+def find(text: str, topics: Sequence[str], groups: Sequence[str]) -> Palette:
+    """The best hits of each kind; without letters every page and action. Pure."""
+    hits: list[Hit] = []
+    more: list[str] = []
+    # What a topic or group is called exactly comes before the pages with the letters in them.
+    for kind, names, folder, icon in (
+        ("Topic", topics, "topics", "topic"),
+        ("Group", groups, "groups", "group"),
+    ):
+        found = ranked(text, names) if text else []
+        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in found[:EACH_MAX]]
+        if kind == "Topic" and found:
+            name = found[0]
+            hits.append(
+                Hit("Action", f"Produce to {name}", f"/topics/{segment(name)}/produce", "send")
+            )
+        if len(found) > EACH_MAX:
+            more.append(f"the first {EACH_MAX} of {len(found):,} {folder}")
+    places = [Hit("Page", *place[:3]) for place in PLACES if _is_meant(text, place)]
+    actions = [Hit("Action", *place[:3]) for place in ACTIONS if _is_meant(text, place)]
+    exact = any(hit.title.lower() == text.lower() for hit in hits)
+    listed = [*places, *actions]
+    by_name = any(hit.title.lower().startswith(text.lower()) for hit in listed)
+    return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
+
+
+def ranked(text: str, names: Sequence[str]) -> list[str]:
+    """Names with the letters of `text` in their order: equal, beginning, within, scattered."""
+    wanted = text.lower()
+    found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
+    return [name for _, _, name in sorted(found)]
+
+
+def _rank(wanted: str, name: str) -> int:
+    """1 is best, 0 is no hit."""
+    if name == wanted:
+        return 1
+    if name.startswith(wanted):
+        return 2
+    if wanted in name:
+        return 3
+    letters = iter(name)
+    return 4 if all(letter in letters for letter in wanted) else 0
+
+
+def _is_meant(text: str, place: tuple[str, str, str, str]) -> bool:
+    words = f"{place[0]} {place[3]}".lower()
+    return all(word in words for word in text.lower().split())

@@ -1,0 +1,226 @@
+"""`kitemq users` and `kitemq tokens`: people from the command line, straight in the database.
+
+For the first admin, and for whoever locked himself out: it needs no server and no login, but the
+rights over the data directory. A running server notices the change within seconds.
+"""
+
+import argparse
+import getpass
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.db.rows import AuditEntry, DatabaseError, TokenRow, UserRow
+from app.security.access import Role, parse_patterns
+from app.security.accounts import (
+    DAY_MS,
+    DONE,
+    EVERYWHERE,
+    TOKEN_NAME,
+    TOKENS_MAX,
+    checked_name,
+    checked_role,
+    patterns_for,
+)
+from app.security.passwords import (
+    PREFIX_CHARS,
+    check_password,
+    hash_password,
+    hash_secret,
+    new_token,
+)
+from app.settings import SettingsError, load
+from engine.errors import EngineError, Invalid, NotFound
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+ACTOR = "command line"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one thing to users or tokens; the exit code."""
+    options = _parser().parse_args(arguments)
+    overrides = {} if options.data is None else {"data": str(options.data)}
+    if options.database_url is not None:
+        overrides["database_url"] = options.database_url
+    try:
+        settings = load(overrides, config=options.config)
+        from app.db.database import Database  # takes longer to load than --help may take
+
+        database = Database(settings.database)
+        try:
+            options.run(options, database)
+        finally:
+            database.close()
+    except (SettingsError, DatabaseError) as error:
+        sys.stderr.write(f"kitemq: {error}\n")
+        return EXIT_FAILED
+    except EngineError as error:
+        remedy = f"; {error.remedy}" if error.remedy else ""
+        sys.stderr.write(f"kitemq: {error.detail}{remedy}\n")
+        return EXIT_REFUSED
+    return 0
+
+
+def add_user(options: argparse.Namespace, database: Any) -> None:
+    name, role = checked_name(options.name), checked_role(options.role)
+    patterns = patterns_for(role, tuple(options.allow) or None)
+    others = database.people.load().users
+    if not others and role is not Role.ADMIN:
+        raise Invalid("the first user must be an admin", remedy="say --role admin")
+    user = UserRow(
+        name=name,
+        password_hash=_new_hash(options),
+        role=role,
+        patterns=patterns,
+        created_ms=_now_ms(),
+    )
+    database.people.add_user(user, _entry("user.create", "user", name))
+    _say(f"user {name} ({role}) is added")
+
+
+def list_users(options: argparse.Namespace, database: Any) -> None:
+    for user in database.people.load().users:
+        state = " (switched off)" if user.disabled else ""
+        patterns = f" {' '.join(user.patterns)}" if user.role == Role.OPERATOR else ""
+        _say(f"{user.name} {user.role}{patterns}{state}")
+
+
+def change_user(options: argparse.Namespace, database: Any) -> None:
+    name = checked_name(options.name)
+    changes: dict[str, Any] = {}
+    if options.role is not None:
+        changes["role"] = checked_role(options.role)
+    if options.allow:
+        changes["patterns"] = parse_patterns(options.allow)
+    if options.disable is not None:
+        changes["disabled"] = options.disable
+    changed = database.people.change_user(name, changes, _entry("user.change", "user", name))
+    _say(f"user {name} is {changed.role}{', switched off' if changed.disabled else ''}")
+
+
+def set_password(options: argparse.Namespace, database: Any) -> None:
+    name = checked_name(options.name)
+    changes = {"password_hash": _new_hash(options)}
+    database.people.change_user(name, changes, _entry("user.password", "user", name))
+    _say(f"user {name} has another password; all logins have ended")
+
+
+def delete_user(options: argparse.Namespace, database: Any) -> None:
+    name = checked_name(options.name)
+    database.people.delete_user(name, _entry("user.delete", "user", name))
+    _say(f"user {name} is deleted")
+
+
+def add_token(options: argparse.Namespace, database: Any) -> None:
+    """Make a token; its text alone goes to standard output, so that a script can take it."""
+    owner_name = checked_name(options.owner)
+    if TOKEN_NAME.match(options.name) is None:
+        raise Invalid(f"{options.name!r} is no name for a token", remedy="letters, digits, . _ @ -")
+    owner = next((u for u in database.people.load().users if u.name == owner_name), None)
+    if owner is None:
+        raise NotFound(f"there is no user {owner_name!r}")
+    role = checked_role(options.role or owner.role)
+    secret, now_ms = new_token(), _now_ms()
+    patterns = parse_patterns(options.allow) or EVERYWHERE
+    token = TokenRow(
+        name=options.name,
+        prefix=secret[:PREFIX_CHARS],
+        secret_hash=hash_secret(secret),
+        user_id=owner.id,
+        role=role,
+        patterns=patterns if role is Role.OPERATOR else (),
+        created_ms=now_ms,
+        expires_ms=None if options.days is None else now_ms + options.days * DAY_MS,
+    )
+    entry = _entry("token.create", "token", f"{owner_name}/{options.name}")
+    database.people.add_token(token, entry, count_max=TOKENS_MAX)
+    _say(secret)
+
+
+def _new_hash(options: argparse.Namespace) -> str:
+    """The hash of a password from standard input, or typed twice on a terminal."""
+    if options.password_stdin or not sys.stdin.isatty():
+        password = sys.stdin.readline().rstrip("\n")
+    else:
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("Once more: ") != password:
+            raise Invalid("the two passwords differ", remedy="try again")
+    check_password(password)
+    return hash_password(password)
+
+
+def _entry(action: str, kind: str, name: str) -> AuditEntry:
+    return AuditEntry(
+        at_ms=_now_ms(),
+        actor=ACTOR,
+        action=action,
+        object_kind=kind,
+        object_name=name,
+        before_json="",
+        after_json="",
+        result=DONE,
+        request_id="",
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    where = argparse.ArgumentParser(add_help=False)
+    where.add_argument("--data", type=Path, metavar="DIR", help="the server's data directory")
+    where.add_argument("--config", type=Path, metavar="FILE", help="the server's TOML settings")
+    where.add_argument("--database-url", metavar="URL", help="where it is not in the directory")
+    parser = argparse.ArgumentParser(prog="kitemq", description="Users and tokens of a server.")
+    kinds = parser.add_subparsers(metavar="KIND", required=True)
+    users = kinds.add_parser("users", help="who may log in").add_subparsers(required=True)
+    tokens = kinds.add_parser("tokens", help="for programs").add_subparsers(required=True)
+
+    def word(
+        words: Any, name: str, text: str, run: Callable[[argparse.Namespace, Any], None]
+    ) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = words.add_parser(name, help=text, parents=[where])
+        made.set_defaults(run=run)
+        return made
+
+    def rights(made: argparse.ArgumentParser, role: str | None) -> None:
+        made.add_argument("--role", default=role, choices=list(Role))
+        made.add_argument(
+            "--allow",
+            action="append",
+            default=[],
+            metavar="ACTION:KIND:GLOB",
+            help="how far an operator's rights reach; may be given again",
+        )
+
+    adding = word(users, "add", "add a user; the password is asked for", add_user)
+    changing = word(users, "change", "role, rights, or switched off", change_user)
+    other_password = word(users, "password", "set another password", set_password)
+    deleting = word(users, "delete", "delete a user with all tokens", delete_user)
+    word(users, "list", "everybody", list_users)
+    making = word(tokens, "add", "make a token and print it, this once", add_token)
+    for made in (adding, changing, other_password, deleting, making):
+        made.add_argument("name")
+    rights(adding, Role.VIEWER)
+    rights(changing, None)
+    rights(making, None)
+    for made in (adding, other_password):
+        made.add_argument("--password-stdin", action="store_true", help="read one line")
+    switch = changing.add_mutually_exclusive_group()
+    switch.add_argument("--disable", action="store_true", default=None)
+    switch.add_argument("--enable", dest="disable", action="store_false")
+    making.add_argument("--owner", required=True, help="the user whose rights bound it")
+    making.add_argument("--days", type=int, help="until it expires; for good where left out")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,295 @@
+"""All parts of the engine put together: the only module that knows every one of them.
+
+What one part needs of another it is handed here. The order in which parts start, and in which
+services run, is written here with its reasons; `engine.broker` offers what the parts can do.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.delivery.desk import Desk
+from engine.delivery.filter import parse_filter
+from engine.delivery.group import GroupCatalog
+from engine.delivery.locks import Locks
+from engine.delivery.retry import RetryRule
+from engine.delivery.standing import standing_of
+from engine.events import Events
+from engine.intake import AdmissionRule, Intake
+from engine.message import StoredMessage
+from engine.replay.desk import ReplayDesk
+from engine.reply.requests import Requests
+from engine.retention.keeper import Keeper
+from engine.retention.retention import Retention
+from engine.schedule.delay import DelayRule
+from engine.schedule.deliver import Deliverer
+from engine.schedule.levels import Levels
+from engine.schedule.timer import TimerRule, due_ms_of
+from engine.schedule.timer_agenda import Agenda, Pending
+from engine.schedule.timer_deliver import TimerDeliverer
+from engine.schedule.timers import Timers
+from engine.search.search import Search, oldest_first
+from engine.service import Service
+from engine.statistics.statistics import Statistics
+from engine.store.files import Files
+from engine.store.pool import Pool
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from engine.topic.route import Router
+from engine.trace.traces import Traces
+from engine.txn.board import Board
+from engine.txn.half import FirstCheck, HalfRule
+from engine.txn.transactions import Transactions
+
+
+class Assembly:
+    """The parts by name, from the log up; `start` and `stop` once each."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        clock: Clock,
+        pool: Pool,
+        files: Files,
+        check_running: Callable[[], None],
+    ) -> None:
+        """`check_running` raises Stopping while nothing may be changed."""
+        self._config = config
+        self._clock = clock
+        self._pool = pool
+        self._files = files
+        self._check_running = check_running
+        self.events = Events()
+        levels = Levels()
+        self.store = self._build_store(levels)
+        self.catalog = Catalog(
+            self.store.journal,
+            self.store,
+            clock.now_ms,
+            default_queues=config.default_queues,
+            auto_create=config.auto_create_topics,
+            topics_max=config.topics_max,
+        )
+        self.groups = GroupCatalog(
+            self.store.journal,
+            auto_create=config.auto_create_groups,
+            groups_max=config.groups_max,
+            retry_max=config.retry_max,
+        )
+        self.locks = Locks(
+            self.store.journal, self.groups, self.catalog, clock, lease_s=config.queue_lock_lease_s
+        )
+        self.router = Router()
+        self.intake = Intake(
+            self.store,
+            self.catalog,
+            self.router,
+            clock,
+            self.events,
+            promise=config.promise,
+            rules=self._rules(levels),
+        )
+        self.desk = Desk(
+            config,
+            store=self.store,
+            intake=self.intake,
+            catalog=self.catalog,
+            groups=self.groups,
+            locks=self.locks,
+            levels=levels,
+            clock=clock,
+            events=self.events,
+        )
+        self.search = Search(self.store, self.catalog, pool, parse_filter)
+        put = (self.store, self.intake, self.catalog)
+        self.deliverer = Deliverer(*put, levels, clock, self.events)
+        self.timer_deliverer = TimerDeliverer(*put, clock, self.events)
+        self.timers = Timers(self.store, self.timer_deliverer, clock, self.events)
+        self.transactions = self._build_transactions()
+        self.requests = self._build_requests()
+        self.replay_desk = ReplayDesk(
+            *put,
+            clock,
+            self.events,
+            has_group=lambda name: self.groups.find(name) is not None,
+            check_running=check_running,
+        )
+        self.retention = self._build_retention()
+        self.statistics = self._build_statistics()
+        self.traces = self._build_traces()
+
+    def services(self) -> list[Service]:
+        """Time first, so that what falls due is there for the receives woken in the same round.
+
+        Upkeep comes last.
+        """
+        return [
+            self.deliverer,
+            self.timer_deliverer,
+            *self.transactions.services(),
+            *self.desk.services(),
+            *self.replay_desk.services(),
+            *self.requests.services(),
+            *self.traces.services(),
+            *self.store.services(),
+            *self.retention.services(),
+            *self.statistics.services(),
+        ]
+
+    def start(self) -> None:
+        """Open the data directory and recover what a crash left; see `Broker.start`."""
+        self.store.open()
+        self.store.journal.load()
+        self.store.recover(
+            begin_of=self.catalog.begin_of,
+            is_wanted=self.catalog.owns,
+            on_replayed=self._replayed,
+        )
+        self.catalog.settle()
+        self.catalog.ensure_system(SCHEDULE_TOPIC)
+        self.catalog.ensure_system(TIMER_TOPIC)
+        self.retention.start()  # before anybody asks where queues begin
+        self.deliverer.start()
+        self.timer_deliverer.start()
+        self.transactions.start()
+        self.desk.start()
+        self.replay_desk.start()
+        # What was corrected for a power loss must not be lost in the next one, when others have
+        # got the offsets that were taken back.
+        self.store.journal.sync()
+        self.traces.start()
+        self.statistics.load()
+        self.events.subscribe(self.statistics.hear)
+
+    def stop(self) -> None:
+        """Write what waits and leave the clean mark; the pool must be idle by now."""
+        self.statistics.close()
+        self.traces.settle()
+        self.store.export("topics.json", self.catalog.rocketmq_table())
+        self.store.stop()
+
+    # -- building --------------------------------------------------------------------------------
+
+    def _build_store(self, levels: Levels) -> Store:
+        return Store(
+            self._config,
+            clock=self._clock,
+            pool=self._pool,
+            files=self._files,
+            events=self.events,
+            tag_codes={
+                SCHEDULE_TOPIC: levels.due_ms_of,
+                TIMER_TOPIC: due_ms_of,
+                HALF_TOPIC: FirstCheck(self._config.transaction_timeout_s).due_ms,
+            },
+        )
+
+    def _rules(self, levels: Levels) -> tuple[AdmissionRule, ...]:
+        """Where a message is bound for is settled before whether it has to wait on the way.
+
+        A half message is neither retried nor delayed.
+        """
+        return (
+            HalfRule(
+                self.catalog,
+                store_host=self._config.store_host,
+                clock=self._clock,
+                written=lambda: self.store.written,
+                count=lambda: self.transactions.count,
+                count_max=self._config.transactions_max,
+            ),
+            RetryRule(self.groups, self.catalog, self.locks),
+            DelayRule(levels),
+            TimerRule(),
+        )
+
+    def _build_transactions(self) -> Transactions:
+        board = Board(
+            self.store,
+            self._clock,
+            agenda=Agenda(),
+            pending=Pending,
+            interval_s=self._config.transaction_check_interval_s,
+        )
+        return Transactions(
+            self._config,
+            board=board,
+            store=self.store,
+            intake=self.intake,
+            catalog=self.catalog,
+            clock=self._clock,
+            events=self.events,
+            check_running=self._check_running,
+        )
+
+    def _build_requests(self) -> Requests:
+        return Requests(
+            store=self.store,
+            intake=self.intake,
+            catalog=self.catalog,
+            clock=self._clock,
+            events=self.events,
+            waiting_max=self._config.requests_waiting_max,
+            keep_s=self._config.reply_keep_s,
+            check_running=self._check_running,
+        )
+
+    def _build_retention(self) -> Retention:
+        timers = self.timer_deliverer
+        retention = Retention(
+            self._config,
+            store=self.store,
+            catalog=self.catalog,
+            clock=self._clock,
+            events=self.events,
+            keepers=(
+                Keeper(
+                    "messages with a time of delivery", timers.oldest_position, timers.move_before
+                ),
+                Keeper("messages in a delay level", self.deliverer.oldest_position),
+                Keeper("undecided transactions", self.transactions.oldest_position),
+            ),
+        )
+        retention.on_moved = self.desk.overtaker.ask
+        return retention
+
+    def _build_statistics(self) -> Statistics:
+        config = self._config
+        return Statistics(
+            clock=self._clock,
+            pool=self._pool,
+            files=self._files,
+            directory=config.data / "lag",
+            lag_sample_s=config.lag_sample_s,
+            lag_days=config.lag_history_days,
+            lag_bytes_max=config.lag_history_bytes_max,
+            groups=lambda: [group.name for group in self.groups.all()],
+            lag_of=self.desk.offsets.lag,
+            members_of=self.desk.members.count,
+            has_room=lambda: not self.store.refusal(),
+        )
+
+    def _build_traces(self) -> Traces:
+        search = self.search
+        return Traces(
+            self.store,
+            self.catalog,
+            self._clock,
+            self.events,
+            sample=self._config.trace_sample,
+            segment_bytes=self._config.segment_bytes,
+            records_of=lambda name: oldest_first(search.finish(search.id_lookup(name))),
+            groups_of=self.desk.groups_of,
+            standing_of=partial(standing_of, self.desk.ledger),
+        )
+
+    def _replayed(self, message: StoredMessage) -> None:
+        """Recovery found a record that names where it comes from."""
+        self.deliverer.replayed(message)
+        self.timer_deliverer.replayed(message)
+        self.transactions.replayed(message)
+        self.desk.replayed(message)
+        self.replay_desk.replayed(message)

@@ -1,0 +1,77 @@
+"""The histogram of due times, and what people type about topics; pure."""
+
+from bisect import bisect_left
+
+import pytest
+
+from app.ui import topic_fields
+from app.ui.dues import DAY_MS, HOUR_MS, MINUTE_MS, Histogram, histogram
+from app.ui.forms import Form
+
+NOW_MS = 1_800_000_123_456
+
+
+def drawn(dues: list[int], wanted: str = "") -> Histogram:
+    dues.sort()
+    return histogram(lambda times: [bisect_left(dues, t) for t in times], len(dues), NOW_MS, wanted)
+
+
+@pytest.mark.parametrize("wanted", ["", "hour", "day", "week", "month", "year"])
+def test_every_message_is_counted_once_whatever_the_span(wanted: str) -> None:
+    dues = [NOW_MS + n * n * MINUTE_MS for n in range(-2, 300)]
+    found = drawn(dues, wanted)
+    counted = found.overdue + sum(bar.count for bar in found.bars) + found.later
+    assert counted == found.total == len(dues)
+
+
+def test_the_span_is_the_shortest_that_holds_nine_tenths() -> None:
+    near = [NOW_MS + n * MINUTE_MS // 10 for n in range(90)]
+    assert drawn(near + [NOW_MS + 9 * DAY_MS] * 10).label == "next hour"
+    assert drawn(near + [NOW_MS + 9 * DAY_MS] * 11).label == "next 30 days"
+    assert drawn([NOW_MS + 20 * HOUR_MS]).label == "next day"
+
+
+def test_bars_stand_still_while_time_goes_on() -> None:
+    found = drawn([NOW_MS + 5 * MINUTE_MS], "hour")
+    assert found.begin_ms % MINUTE_MS == 0
+    (bar,) = [bar for bar in found.bars if bar.count]
+    assert bar.begin_ms <= NOW_MS + 5 * MINUTE_MS < bar.end_ms
+    assert bar.y >= 0
+    assert bar.y + bar.height == pytest.approx(found.height)
+
+
+def test_nothing_waiting_draws_nothing() -> None:
+    found = drawn([])
+    assert (found.total, found.top, found.later) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("", None), ("0", 0), ("12h", 12 * HOUR_MS), ("30d", 30 * DAY_MS), ("1500ms", 1500)],
+)
+def test_a_retention_is_read_as_it_is_written(text: str, value: int | None) -> None:
+    form = Form({"retention": text})
+    assert topic_fields.read_retention(form, "retention") == value
+    assert topic_fields.retention_text(value) == text
+    assert not form.is_wrong
+
+
+@pytest.mark.parametrize("text", ["soon", "-1h", "12", "0h"])
+def test_what_is_no_retention_is_said_at_its_field(text: str) -> None:
+    form = Form({"retention": text})
+    topic_fields.read_retention(form, "retention")
+    assert "retention" in form.errors
+
+
+@pytest.mark.parametrize(("text", "value"), [("", None), ("0", 0.0), ("12.5", 0.125), ("100", 1.0)])
+def test_a_share_is_typed_as_percent(text: str, value: float | None) -> None:
+    form = Form({"share": text})
+    assert topic_fields.read_percent(form, "share") == value
+    assert topic_fields.percent_text(value) == text
+
+
+@pytest.mark.parametrize("text", ["101", "-1", "nan", "half"])
+def test_what_is_no_percent_is_said_at_its_field(text: str) -> None:
+    form = Form({"share": text})
+    topic_fields.read_percent(form, "share")
+    assert "share" in form.errors

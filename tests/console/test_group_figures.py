@@ -1,0 +1,215 @@
+"""What the pages of a group work out by themselves: forecasts, charts with gaps, reviews, words."""
+
+import pytest
+
+from app.ui import group_policy, lag_chart
+from app.ui.forecast import Forecast, Outlook, forecast
+from app.ui.forms import Form
+from app.ui.lag_chart import SHAPES
+from app.ui.reset_review import place_in_words, review
+from app.ui.typed_time import find_length_ms, find_moment_ms, length_text, moment_text
+from engine.broker import (
+    Exponential,
+    Ladder,
+    LagHistoryPage,
+    LagPoint,
+    QueueMove,
+    ResetNote,
+    ResetPreview,
+    RetryPolicy,
+    Steps,
+)
+
+START_MS = 1_700_000_000_000
+STEP_MS = 10_000
+
+
+def samples(*lags: int, step_ms: int = 30_000) -> list[tuple[int, int]]:
+    return [(START_MS + number * step_ms, lag) for number, lag in enumerate(lags)]
+
+
+def test_a_lag_that_shrinks_clears_at_its_own_pace() -> None:
+    found = forecast(samples(1000, 900, 800, 700))
+    assert found.outlook is Outlook.SHRINKING
+    assert found.clears_at_ms == START_MS + 90_000 + 210_000
+    assert found.per_s == pytest.approx(100 / 30)
+
+
+def test_a_lag_that_stays_or_grows_is_not_shrinking() -> None:
+    assert forecast(samples(500, 500, 500)).outlook is Outlook.NOT_SHRINKING
+    assert forecast(samples(500, 600, 700)).outlook is Outlook.NOT_SHRINKING
+
+
+def test_too_few_samples_are_unknown_with_a_reason_and_no_number() -> None:
+    for few in ([], samples(500), samples(500, 400)):
+        found = forecast(few)
+        assert (found.outlook, found.clears_at_ms) == (Outlook.UNKNOWN, None)
+        assert found.reason
+
+
+def test_nothing_unread_is_clear_however_few_samples_there_are() -> None:
+    assert forecast(samples(0)).outlook is Outlook.CLEAR
+    assert forecast(samples(10, 20, 30)).of_lag(0).outlook is Outlook.CLEAR
+
+
+def test_a_group_that_has_not_begun_has_no_forecast() -> None:
+    found = forecast(samples(0)).of_lag(None)
+    assert found.outlook is Outlook.UNKNOWN
+    assert "no place" in found.reason
+
+
+def test_what_is_older_than_the_window_does_not_count() -> None:
+    assert forecast(samples(9000, 100, 100, 100, step_ms=200_000)).outlook is Outlook.NOT_SHRINKING
+
+
+def test_forecasts_sort_by_when_they_clear_and_unknown_ones_have_no_rank() -> None:
+    done, soon, never = Forecast(Outlook.CLEAR), Forecast(Outlook.SHRINKING, 5), samples(1, 1, 1)
+    ranks = [each.rank for each in (done, soon, forecast(never))]
+    assert ranks == sorted(ranks, key=lambda rank: -1 if rank is None else rank)
+    assert forecast([]).rank is None
+
+
+def history(*counts: int | None) -> LagHistoryPage:
+    points = [
+        LagPoint(START_MS + number * STEP_MS, 0)
+        if count is None
+        else LagPoint(START_MS + number * STEP_MS, 1, count, float(count), 1000, 2)
+        for number, count in enumerate(counts)
+    ]
+    return LagHistoryPage(START_MS, START_MS + len(counts) * STEP_MS, STEP_MS, points)
+
+
+def test_a_stretch_without_a_sample_is_a_gap_in_the_chart_and_never_zero() -> None:
+    for shape in SHAPES[:2]:
+        found = lag_chart.chart(history(5, 4, None, None, 3, 2), shape)
+        assert found.values[2:4] == [None, None]
+        assert len(found.lines) == 2
+        assert (found.known, found.missing) == (4, 2)
+
+
+def test_the_table_takes_a_gap_together_and_shows_the_newest_first() -> None:
+    found = lag_chart.chart(history(None, 5, None, None, None, 2), SHAPES[0])
+    assert [(row.count, row.until_ms - row.at_ms) for row in found.rows] == [
+        (2, STEP_MS),
+        (None, 3 * STEP_MS),
+        (5, STEP_MS),
+        (None, STEP_MS),
+    ]
+    lengths = sum(row.until_ms - row.at_ms for row in found.rows)
+    assert lengths == found.to_ms - found.from_ms
+
+
+def test_a_lone_sample_between_gaps_is_drawn_as_a_dot() -> None:
+    (line,) = lag_chart.segments([None, 7, None])
+    first, second = line.split()
+    assert first == second
+
+
+def test_the_time_to_clear_is_unknown_at_first_and_then_falls() -> None:
+    counts = [100 - 5 * number for number in range(12)]
+    found = lag_chart.chart(history(*counts), SHAPES[2])
+    assert found.values[:6] == [None] * 6
+    assert found.values[6:] == [count * 2000 for count in counts[6:]]
+
+
+def test_where_the_lag_did_not_shrink_there_is_no_time_to_clear() -> None:
+    found = lag_chart.chart(history(*[50] * 12), SHAPES[2])
+    assert found.values == [None] * 12
+    assert found.rows[0].outlook is Outlook.NOT_SHRINKING
+    assert found.rows[-1].outlook is Outlook.UNKNOWN
+
+
+def move(queue: int, current: int | None, note: ResetNote = ResetNote.NONE) -> QueueMove:
+    return QueueMove("orders", queue, 0, 100, current, 10, True, note, 3, 2, 1, START_MS)
+
+
+def preview(*moves: QueueMove) -> ResetPreview:
+    return ResetPreview("g", "offset 10", list(moves), "token", 4)
+
+
+def test_a_review_counts_over_all_queues() -> None:
+    found = review(preview(move(0, 5), move(1, 10, ResetNote.PAST_END), move(2, None)))
+    assert (found.total, found.moving, found.clipped) == (3, 2, 1)
+    assert (found.again, found.skipped, found.inflight) == (9, 6, 3)
+    assert [row.delta for row in found.rows] == [5, 0, None]
+
+
+def test_what_moved_since_the_last_review_is_marked_and_comes_first() -> None:
+    before = review(preview(move(0, 5), move(1, 6), move(2, None)))
+    after = review(preview(move(0, 5), move(1, 9), move(2, 1)), seen=before.seen)
+    assert after.moved_since == 2
+    assert [(row.queue, row.has_moved, row.seen_offset) for row in after.rows] == [
+        (1, True, 6),
+        (2, True, None),
+        (0, False, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "seen", ["", "x", "1 2", "- - orders", "0 x orders", "9" * 30 + " 1 orders"]
+)
+def test_what_was_seen_is_only_believed_where_it_makes_sense(seen: str) -> None:
+    assert review(preview(move(0, 5)), seen=seen).moved_since == 0
+
+
+def test_a_long_review_is_cut_into_pages_that_say_so() -> None:
+    found = review(preview(*[move(queue, 5) for queue in range(450)]), page=3)
+    assert (found.total, found.first, found.page, found.pages) == (450, 401, 3, 3)
+    assert len(found.rows) == 50
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("earliest", "the oldest message kept"),
+        ("latest", "the end"),
+        ("offset 1200", "offset 1,200"),
+        ("shift -1", "1 message back"),
+        ("shift 20", "20 messages forward"),
+        ("group a b", "where group a b is"),
+        ("undo 3", "where reset 3 found it"),
+        (f"time {START_MS}", "the first message stored at 2023-11-14 22:13:20.000 UTC or later"),
+    ],
+)
+def test_a_place_is_told_in_words(to: str, words: str) -> None:
+    assert place_in_words(to) == words
+
+
+@pytest.mark.parametrize("value_ms", [1, 999, 1000, 90_000, 60_000, 7_200_000, 86_400_000])
+def test_lengths_of_time_are_read_as_they_are_written(value_ms: int) -> None:
+    assert find_length_ms(length_text(value_ms)) == value_ms
+
+
+def test_moments_are_utc_unless_they_say_otherwise() -> None:
+    assert find_moment_ms(moment_text(START_MS)) == START_MS
+    assert find_moment_ms("2023-11-14 22:13:20") == START_MS
+    assert find_moment_ms("2023-11-14T23:13:20+01:00") == START_MS
+    for wrong in ("", "yesterday", "2023-13-01", "1969-01-01T00:00"):
+        assert find_moment_ms(wrong) is None
+
+
+@pytest.mark.parametrize(
+    "policy", [Ladder(), Exponential(500, 60_000, 1.5), Steps((1_000, 90_000)), Steps((0,))]
+)
+def test_a_retry_policy_is_read_as_it_was_shown(policy: RetryPolicy) -> None:
+    form = Form(group_policy.values_of(policy))
+    assert group_policy.read(form) == policy
+    assert not form.is_wrong
+
+
+def test_what_is_wrong_with_a_retry_policy_is_told_at_its_field() -> None:
+    values = {**group_policy.values_of(Exponential()), "initial": "soon", "multiplier": "x"}
+    form = Form(values)
+    group_policy.read(form)
+    assert set(form.errors) == {"initial", "multiplier"}
+    steps = Form({**values, "policy": "steps", "steps": "1s, x"})
+    group_policy.read(steps)
+    assert set(steps.errors) == {"steps"}
+
+
+def test_the_waits_of_a_policy_are_listed_and_the_rest_counted() -> None:
+    assert group_policy.waits(Exponential(1000, 5000, 2.0), 4) == (["1s", "2s", "4s", "5s"], 0)
+    assert group_policy.waits(Steps((1000, 2000)), 3) == (["1s", "2s", "2s"], 0)
+    shown, more = group_policy.waits(Ladder(), 30)
+    assert (shown[0], shown[-1], len(shown), more) == ("10s", "2h", 20, 10)
+    assert group_policy.waits(Exponential(1000, 5000, 100.0), 10_000)[1] == 9_980
