@@ -24,7 +24,7 @@ from app.api.messages import number_in_path
 from app.api.operation import API, Call, operation
 from app.api.topics import actor_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow
-from app.security.access import READ_SERVER
+from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts, Standing
 from app.services.alerts.machine import State
 from app.services.alerts.rules import ABOUT, Kind, Severity

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui import charts, pages, tables
+from app.ui import charts, list_exports, pages, tables
 from app.ui.charts import Line
 from app.ui.console import Console
 from app.ui.forecast import Forecast
@@ -65,6 +65,10 @@ async def show(request: Request) -> Response:
     query = tables.parse_query(request.query_params, SORTS, "-lag")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = list(console.broker.groups())
+    if list_exports.is_csv(request):
+        whole = tables.whole(query, len(everything))
+        chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
+        return await list_exports.groups(console, chosen, snapshot)
     page = await console.render(lambda: _select(everything, snapshot, query))
     rows: list[GroupRow] = []
     pause = Pause()

@@ -25,6 +25,7 @@ from engine.message import (
     FAILED_ERROR,
     FAILED_REASON,
     ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
     RESERVED,
     StoredMessage,
 )
@@ -129,8 +130,13 @@ async def by_id(request: Request) -> Response:
             field="id",
             remedy="ids are compared exactly; the message may be older than what is kept",
         )
-    first = min(found, key=lambda m: (bool(group_of(m.topic)), m.position))
+    first = min(found, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
     return _go(first)
+
+
+def _waits(message: StoredMessage) -> bool:
+    """Whether the record waits, or waited, for its time or its transaction's decision."""
+    return message.properties.get(REAL_TOPIC, message.topic) != message.topic
 
 
 async def download(request: Request) -> Response:

@@ -73,6 +73,7 @@ class Frame:
     theme: Theme
     refresh_s: int
     zone: Zone
+    origin: str
     now_ms: int
     notice: str
     is_live: bool
@@ -199,6 +200,7 @@ def _frame(request: Request, context: Any, *, title: str, section: str, is_live:
         theme=chosen.theme,
         refresh_s=chosen.refresh_s,
         zone=chosen.zone,
+        origin=str(request.base_url).rstrip("/"),
         now_ms=console.now_ms(),
         notice=NOTICES.get(request.query_params.get("done", ""), ""),
         is_live=is_live,

@@ -1,7 +1,7 @@
 """Lists of any length as one page of rows: query, sort, cut. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 Row = TypeVar("Row")
@@ -65,6 +65,11 @@ def cut(rows: Sequence[Row], query: Query) -> Cut[Row]:
         pages=pages,
         size=query.size,
     )
+
+
+def whole(query: Query, count: int) -> Query:
+    """The same list on one page that holds all `count` rows: for files."""
+    return replace(query, page=1, size=max(1, count))
 
 
 def order(

@@ -1,5 +1,6 @@
 """Jinja as the console uses it: strict about names, escaping everything, one block at a time."""
 
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -35,6 +36,7 @@ class Templates:
             absolute=_absolute,
             iso=formats.iso,
             segment=segment,
+            shell=shlex.quote,
         )
         self._environment.globals.update(asset=assets.url, ago=formats.ago, clock=_clock)
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.ui import charts, forms, pages, rights, tables
+from app.ui import charts, forms, list_exports, pages, rights, tables
 from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
@@ -108,6 +108,10 @@ async def show(request: Request) -> Response:
     if query.sort != "name" or not snapshot.taken_ms:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = console.broker.topics(system=True)
+    if list_exports.is_csv(request):
+        whole = tables.whole(query, len(everything))
+        everyone = await console.render(lambda: _select(everything, snapshot, whole, kind))
+        return await list_exports.topics(console, everyone.cut.rows, snapshot)
     found = await console.render(lambda: _select(everything, snapshot, query, kind))
     context = TopicList(
         cut=await _rows(console, snapshot, found.cut),

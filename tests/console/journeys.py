@@ -1,6 +1,7 @@
 """One message that fails, is retried, dies and is sent again: the story that journeys are for."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tests.console.scenery import Scenery
@@ -51,3 +52,23 @@ def replay(scenery: Scenery) -> str:
         assert time.monotonic() < limit_s, "the job did not finish"
         time.sleep(0.02)
     return str(job["id"])
+
+
+def tell(
+    scenery: Scenery,
+    hurry: Callable[[int], None] = lambda _: None,
+    *,
+    level: int = 1,
+    **fields: Any,
+) -> str:
+    """The whole story, with seconds that pass in between where time can be hurried; the id."""
+    message_id = send(scenery, **fields)
+    hurry(3)
+    fail(scenery, PAYER, "payer-1", delay_level=level)
+    scenery.ack(AUDITOR, take(scenery, AUDITOR, "auditor-7"))
+    hurry(11)
+    fail(scenery, PAYER, "payer-2")
+    hurry(65)
+    replay(scenery)
+    scenery.ack(PAYER, take(scenery, PAYER, "payer-3"))
+    return message_id

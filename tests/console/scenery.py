@@ -21,6 +21,20 @@ TOPICS = (
     ("user-events", "NORMAL"),
     ("transfers", "TRANSACTION"),
 )
+# The first one fires as soon as it is evaluated.
+ALERT_RULES = (
+    {
+        "name": "billing is behind",
+        "kind": "lag",
+        "group_pattern": "billing",
+        "threshold": 10,
+        "for_s": 0,
+        "severity": "critical",
+    },
+    {"name": "old messages", "kind": "lag_age", "threshold": 86_400},
+    {"name": "loyalty is behind", "kind": "lag", "group_pattern": "loyalty*", "threshold": 100},
+    {"name": "engine", "kind": "engine", "for_s": 0},
+)
 ERRORS = (
     "ValueError: total is missing in line 3",
     "TimeoutError: the payment service did not answer within 5 s",
@@ -89,6 +103,8 @@ class Scenery:
 
     def build(self) -> None:
         """Topics of each type, a healthy group, one in arrears, one with dead letters."""
+        for rule in ALERT_RULES:
+            self.post("/alerts/rules", rule)
         for name, kind in TOPICS:
             self.post("/topics", {"name": name, "type": kind})
         self.post("/groups", {"name": DEAD_GROUP, "retry_max": 0})
@@ -148,3 +164,6 @@ class Scenery:
         ]
         self.post(f"/groups/{DEAD_GROUP}/nack", {"nacks": nacks, "client": f"{DEAD_GROUP}-1"})
         self.ack(DEAD_GROUP, self.receive(DEAD_GROUP, "orders", 120))
+        self.ack("reports", self.receive("reports", "user-events", 40))
+        move = {"topics": ["user-events"], "to": "shift", "by": -5, "force": True}
+        self.post("/groups/reports/resets", move)

@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from engine.clock import SystemClock
 from tests.console.conftest import CHROMIUM_ARGUMENTS, Site, find_browser
+from tests.console import journeys
 from tests.console.scenery import Scenery, order
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
@@ -35,7 +36,15 @@ PICTURES = (
     ("message-narrow-dark", "/messages/orders/0/1", "dark", NARROW),
     ("produce", "/topics/orders/produce", "light", WIDE),
     ("groups", "/groups", "light", WIDE),
+    ("alerts", "/alerts", "light", WIDE),
+    ("alert-rule-dark", "/alerts/new?kind=lag&group=billing", "dark", WIDE),
     ("group-dark", "/groups/billing", "dark", WIDE),
+    (
+        "offsets",
+        "/groups/warehouse/offsets?step=review&to=shift&by=-40&topic=orders&topic=shipments",
+        "light",
+        WIDE,
+    ),
     ("dead-letters", "/dlq/billing", "light", WIDE),
     ("dead-letter", "/dlq/billing/1", "dark", WIDE),
     ("resend", "/dlq/billing/resend", "light", WIDE),
@@ -45,6 +54,8 @@ PICTURES = (
     ("engine", "/engine", "light", WIDE),
     ("engine-narrow-dark", "/engine", "dark", NARROW),
     ("audit", "/audit", "light", WIDE),
+    ("journey", "/trace/REFUND1", "light", WIDE),
+    ("journey-narrow-dark", "/trace/REFUND1", "dark", NARROW),
     ("purge", "/topics/orders/purge?how=all", "light", WIDE),
 )
 
@@ -113,6 +124,8 @@ def main() -> None:
         scenery = Scenery(site.base)
         scenery.build()
         live(site, scenery, clock)
+        journeys.prepare(scenery)
+        journeys.tell(scenery, clock.hurry, level=3, id="REFUND1")
         scenery.close()
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import httpx
@@ -49,7 +50,7 @@ def graveyard(site: Site) -> Iterator[Scenery]:
     kill(scenery, "museum", "exhibits", exhibits, client="guard-1")
     loans = [{"body": f"loan {n}"} for n in range(10)]
     kill(scenery, "museum", "loans", loans, is_rejected=True, error="KeyError: 'lender'")
-    odd = [
+    odd: list[dict[str, Any]] = [
         {"body": SCRIPT_BODY, "tag": "odd"},
         {"body": "gAAB", "encoding": "base64", "tag": "odd", "keys": ["=1+1"]},
     ]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from tests.console.journeys import AUDITOR, ERROR, IDLE, PAYER, TOPIC
 from tests.console.scenery import Scenery
 
 HTML = {"accept": "text/html"}
+AXE = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +34,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def failing(site: Site) -> str:
     """A message that failed twice, died, was sent again and is done; the others' attempts too."""
     with closing(Scenery(site.base)) as scenery:
-        message_id = journeys.send(scenery)
-        journeys.fail(scenery, PAYER, "payer-1", delay_level=1)
-        scenery.ack(AUDITOR, journeys.take(scenery, AUDITOR, "auditor-7"))
-        journeys.fail(scenery, PAYER, "payer-2")
-        journeys.replay(scenery)
-        scenery.ack(PAYER, journeys.take(scenery, PAYER, "payer-3"))
-    return message_id
+        return journeys.tell(scenery)
 
 
 @pytest.fixture
@@ -327,3 +323,16 @@ def test_errors_in_a_journey_are_text_and_fit_a_telephone(
     assert bar is not None
     assert bar["width"] > 1
     assert bar["height"] > 10
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_full_journey_has_no_serious_accessibility_fault(
+    open_page: OpenPage, failing: str, theme: str
+) -> None:
+    page = open_page(f"/trace/{failing}", theme=theme)
+    page.get_by_text("The same as a table").click()
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
+    assert [(each["id"], each["nodes"][0]["html"][:200]) for each in serious] == []

@@ -378,6 +378,9 @@ class StoreWorld:
                 kept.is_expired = kept.position < self.store.oldest
             if lost_power:
                 self.forget_lost(topic, queue, high)
+                # A deletion may be lost, too: the earlier topic's offsets go on, even if all of its
+                # messages have expired.
+                line.end = max(line.end, low)
             for entry in self.entries(topic, queue, max(low, line.end)):
                 found = self.store.read_entries([entry])[0]
                 line.end = entry.offset + 1

@@ -1,0 +1,249 @@
+"""What may be read of a store: entries, records, places by key and by time.
+
+The half of `Store` that changes nothing. Records are read from the page cache; those that may be
+cold have jobs for the pool (`reader_of`, `reader_at`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.errors import Corrupt, MessageNotFound
+from engine.events import CorruptRecord, Events
+from engine.message import StoredMessage
+from engine.store.apart import ApartReader, Piece
+from engine.store.commit_log import CommitLog
+from engine.store.consume_queue import ConsumeQueue, Entry
+from engine.store.dispatch import Dispatch
+from engine.store.encode import TagCode
+from engine.store.files import Files
+from engine.store.key_index import KeyIndex
+from engine.store.record import (
+    HEAD_BYTES_MAX,
+    RECORD_BYTES_MIN,
+    decode,
+    decode_run,
+    stored_ms_in,
+)
+
+RUN_BYTES_MAX = 1024 * 1024
+
+
+class Reading:
+    """Log, queues and key index of one directory, as a reader sees them."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        clock: Clock,
+        files: Files,
+        events: Events,
+        tag_codes: dict[str, TagCode],
+    ) -> None:
+        self._clock = clock
+        self._files = files
+        self._events = events
+        self._tag_codes = tag_codes
+        self._root = config.data
+        self._log = CommitLog(files, self._root / "commitlog", config.segment_bytes)
+        self._index = KeyIndex(files, self._root / "index", config.index_slots, config.index_items)
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._dispatch = Dispatch(self._index)
+
+    @property
+    def written(self) -> int:
+        """The position after the last record."""
+        return self._log.written
+
+    @property
+    def readable(self) -> int:
+        """The position up to which records can be read."""
+        return self._dispatch.position
+
+    @property
+    def oldest(self) -> int:
+        """The position of the first byte that retention left."""
+        return self._log.oldest
+
+    def bounds(self, topic: str, queue: int) -> tuple[int, int]:
+        """First offset still kept, and one past the last readable one; (0, 0) if unknown."""
+        known = self._queues.get((topic, queue))
+        return (0, 0) if known is None else (known.min_offset(self._log.oldest), known.visible)
+
+    def entries(self, topic: str, queue: int, offset: int, count_max: int) -> list[Entry]:
+        """Readable entries from `offset` (or the first kept) on, at most `count_max`."""
+        known = self._queues.get((topic, queue))
+        if known is None:
+            return []
+        return known.read(max(offset, known.min_offset(self._log.oldest)), count_max)
+
+    def read_entries(self, entries: Sequence[Entry]) -> list[StoredMessage | None]:
+        """The messages of these entries; None where a record is damaged or gone."""
+        found: list[StoredMessage | None] = []
+        for run in _contiguous(entries):
+            start, last = run[0].position, run[-1]
+            size = last.position + last.size_bytes - start if last.has_record else 0
+            data = self._log.read(start, size)
+            read = decode_run(data, [entry.position - start for entry in run])
+            for entry, message in zip(run, read, strict=True):
+                if isinstance(message, StoredMessage) and (
+                    message.position == entry.position and message.offset == entry.offset
+                ):
+                    found.append(message)
+                else:
+                    found.append(None)
+                    self._tell_damage(entry, message)
+        return found
+
+    def read_at(self, position: int, *, held: bool = False) -> StoredMessage:
+        """The record that begins at `position`; MessageNotFound when there is none.
+
+        With `held` also one that is written and not to be seen yet: see `positions_held`.
+        """
+        size = 0
+        end = self._log.written if held else self._dispatch.position
+        if self._log.oldest <= position < end:
+            size = int.from_bytes(self._log.read(position, 4), "big")
+        if RECORD_BYTES_MIN <= size <= self._log.segment_bytes:
+            try:
+                message = decode(self._log.read(position, size))
+            except Corrupt:
+                message = None
+            if message is not None and message.position == position:
+                return message
+        raise MessageNotFound(f"no message lies at position {position}", field="position")
+
+    def positions_of_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = 1 << 62,
+    ) -> list[int]:
+        """Where messages with this key or id may lie, newest first; compare the text yourself."""
+        return [
+            position
+            for position in self._index.positions(
+                topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
+            )
+            if position >= self._log.oldest
+        ]
+
+    def positions_held(self, topic: str, key: str) -> list[int]:
+        """The same for records that wait for their flush, or for room, before they can be read."""
+        return self._dispatch.positions_held(topic, key)
+
+    def places_of_key(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 1 << 62
+    ) -> Iterator[int | None]:
+        """The same bit by bit; after a None it may be left alone and asked on later."""
+        for position in self._index.iter_places(topic, key, begin_ms=begin_ms, end_ms=end_ms):
+            if position is None or position >= self._log.oldest:
+                yield position
+
+    @property
+    def index_file_count(self) -> int:
+        """How many key index files there are: a search looks into each of them."""
+        return self._index.file_count
+
+    def has_tag_codes(self, topic: str) -> bool:
+        """Whether the third field of a topic's entries is the hash of the tag."""
+        return topic not in self._tag_codes
+
+    def reader_of(self, entries: Sequence[Entry]) -> Callable[[], list[StoredMessage | None]]:
+        """A job that reads the messages of these entries on any thread; None for what is gone."""
+        pieces: list[Piece | None] = []
+        for run in _contiguous(entries):
+            place = self._log.segment_at(run[0].position)
+            if place is None or not all(entry.has_record for entry in run):
+                pieces += [None] * len(run)
+                continue
+            size = run[-1].position + run[-1].size_bytes - run[0].position
+            pieces.append(Piece(*place, [entry.position for entry in run], size))
+        return ApartReader(self._files, pieces)
+
+    def reader_at(self, positions: Sequence[int]) -> Callable[[], list[StoredMessage | None]]:
+        """The same for records that begin at these positions; None where no readable one does."""
+        pieces: list[Piece | None] = []
+        for position in positions:
+            is_readable = self._log.oldest <= position < self._dispatch.position
+            place = self._log.segment_at(position) if is_readable else None
+            segment_bytes = self._log.segment_bytes
+            pieces.append(None if place is None else Piece(*place, [position], 0, segment_bytes))
+        return ApartReader(self._files, pieces)
+
+    def positions_of_id(self, topics: Sequence[str], message_id: str, count_max: int) -> list[int]:
+        """Where messages with this id may lie in any of `topics`, but for where it was made."""
+        found = self._index.positions_in(topics, message_id, count_max)
+        return [position for position in found if position >= self._log.oldest]
+
+    def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
+        """The first offset stored at or after `at_ms`; one past the last when all are older."""
+        known = self._queues.get((topic, queue))
+        if known is None:
+            return 0
+
+        def is_late(entry: Entry) -> bool:
+            return (self.stored_ms_at(entry) or 0) >= at_ms
+
+        return known.first_where(is_late, known.min_offset(self._log.oldest))
+
+    def offset_at_position(self, topic: str, queue: int, position: int) -> int:
+        """The first offset whose record lies at or past `position`; the end when none does."""
+        known = self._queues.get((topic, queue))
+        if known is None:
+            return 0
+        first = known.min_offset(self._log.oldest)
+        return known.first_where(lambda entry: entry.position >= position, first)
+
+    def stored_ms_at(self, entry: Entry) -> int | None:
+        """When the entry's record was stored; None when it cannot be read."""
+        return self.stored_ms_of(entry.position) if entry.has_record else None
+
+    def stored_ms_of(self, position: int) -> int | None:
+        """When the record that begins at `position` was stored; None when none does."""
+        if not self._log.oldest <= position < self._log.written:
+            return None
+        return stored_ms_in(self._log.read(position, HEAD_BYTES_MAX), position)
+
+    def segments(self) -> tuple[int, ...]:
+        """Positions at which the log's segments begin, oldest first."""
+        return self._log.bases()
+
+    def queue_keys(self) -> list[tuple[str, int]]:
+        """Topic and number of every queue that ever held a message."""
+        return list(self._queues)
+
+    def queues_of(self, topic: str) -> list[int]:
+        """Numbers of the queues of `topic` that ever held a message."""
+        return sorted(queue for name, queue in self._queues if name == topic)
+
+    def _tell_damage(self, entry: Entry, found: StoredMessage | Corrupt) -> None:
+        """What lies where an entry points is not its record; nothing new if retention took it."""
+        if isinstance(found, Corrupt):
+            detail = found.detail
+        else:
+            detail = f"it says it lies at {found.position} as offset {found.offset}"
+        is_damage = entry.has_record and entry.position >= self._log.oldest
+        if is_damage and self._events.is_heard:
+            self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
+
+
+def _contiguous(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Entries in runs that lie one behind the other in the log, each read with one call."""
+    if not entries:
+        return []
+    runs = [[entries[0]]]
+    size = entries[0].size_bytes
+    for before, entry in pairwise(entries):
+        size += entry.size_bytes
+        if before.position + before.size_bytes == entry.position and size <= RUN_BYTES_MAX:
+            runs[-1].append(entry)
+        else:
+            runs.append([entry])
+            size = entry.size_bytes
+    return runs
