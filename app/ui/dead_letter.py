@@ -16,7 +16,7 @@ from app.ui.message import Property
 from app.ui.resend import offset_of
 from engine.broker import DeadLetter
 from engine.errors import EngineError, NotFound
-from engine.message import RESERVED
+from engine.message import RESERVED, StoredMessage
 
 # Stages of a journey that tell how it came to this, with the words for them.
 STAGES = {
@@ -129,12 +129,7 @@ def _context(
         tag=message.tag,
         keys=message.keys,
         message_group=message.message_group,
-        properties=[
-            Property(name, value, name in RESERVED)
-            for name, value in sorted(
-                message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0])
-            )
-        ],
+        properties=_properties(message),
         body=bodies.decode(
             message.body,
             view=request.query_params.get("view", ""),
@@ -149,6 +144,12 @@ def _context(
         min_offset=low,
         max_offset=end,
     )
+
+
+def _properties(message: StoredMessage) -> list[Property]:
+    """The producer's own first."""
+    pairs = sorted(message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0]))
+    return [Property(name, value, name in RESERVED) for name, value in pairs]
 
 
 def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:

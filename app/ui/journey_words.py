@@ -139,7 +139,7 @@ def note(stage: Stage, now_ms: int) -> str:
     if goes_on(stage):
         word = "" if stage.name in (StageName.WAIT, StageName.RETRY_WAIT) else word
     if stage.name is StageName.PRODUCE:
-        word = ""
+        word = "" if length else "sent"
     return " ".join(filter(None, (mark, word, length)))
 
 

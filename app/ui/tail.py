@@ -7,6 +7,7 @@ a break where the last event ended, as an event's id says where every queue stan
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import tzinfo
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -16,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from app.services.tail import TOPICS_MAX, Batch, Tail
-from app.ui import formats, pages
+from app.ui import formats, pages, preferences
 from app.ui.console import Console
 from app.ui.forms import Form
 from app.ui.message import address
@@ -106,13 +107,13 @@ async def stream(request: Request) -> Response:
     console.tails.check()
     tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
     return StreamingResponse(
-        _events(console, tail),
+        _events(console, tail, preferences.read(request).zone.rules),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _events(console: Console, tail: Tail) -> AsyncIterator[bytes]:
+async def _events(console: Console, tail: Tail, zone: tzinfo) -> AsyncIterator[bytes]:
     """Batches as they come, a sign of life otherwise; over when the server stops."""
     with console.tails.taken():
         yield b"retry: %d\n\n" % RETRY_MS
@@ -120,7 +121,7 @@ async def _events(console: Console, tail: Tail) -> AsyncIterator[bytes]:
             try:
                 batch = tail.read()
                 if batch.has_news:
-                    yield await console.render(partial(_event, batch))
+                    yield await console.render(partial(_event, batch, zone))
                 if batch.has_news or batch.is_behind:
                     await console.host.wait(_Nothing, TICK_S)
                 elif not await console.host.wait(tail.park, HEARTBEAT_S):
@@ -142,10 +143,10 @@ class _Nothing:
         """There is nothing to give up."""
 
 
-def _event(batch: Batch) -> bytes:
+def _event(batch: Batch, zone: tzinfo) -> bytes:
     """A batch as one event; pure, as another thread does it."""
     data: dict[str, Any] = {
-        "rows": [_row(message) for message in batch.messages],
+        "rows": [_row(message, zone) for message in batch.messages],
         "looked": batch.looked,
         "skipped": batch.skipped,
         "gone": batch.gone,
@@ -153,15 +154,14 @@ def _event(batch: Batch) -> bytes:
     return b"id: %s\nevent: rows\ndata: %s\n\n" % (batch.mark.encode(), msgspec.json.encode(data))
 
 
-def _row(message: StoredMessage) -> dict[str, Any]:
+def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:
     row = row_of(message)
-    at = formats.iso(row.stored_ms)
     return {
         "topic": row.topic,
         "place": f"{row.queue}:{row.offset}",
         "href": address(row.topic, row.queue, row.offset),
-        "at": at,
-        "clock": at[11:23],
+        "at": formats.iso(row.stored_ms),
+        "clock": formats.absolute(row.stored_ms, zone)[11:23],
         "tag": row.tag,
         "keys": " ".join(row.keys[:KEYS_SHOWN]),
         "attempt": row.attempt,

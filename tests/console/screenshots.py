@@ -14,8 +14,8 @@ import httpx
 from playwright.sync_api import Browser, sync_playwright
 
 from engine.clock import SystemClock
-from tests.console.conftest import CHROMIUM_ARGUMENTS, Site, find_browser
 from tests.console import journeys
+from tests.console.conftest import CHROMIUM_ARGUMENTS, Site, find_browser
 from tests.console.scenery import Scenery, order
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"

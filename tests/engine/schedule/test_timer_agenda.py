@@ -86,3 +86,17 @@ def test_a_million_pending_messages_take_less_than_fifty_bytes_each(width_ms):
     tracemalloc.stop()
     print(f"{taken / count:.1f} bytes each, due over {width_ms} ms")  # noqa: T201
     assert taken / count < 50
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_counts_what_is_due_before_any_time(seed):
+    chance = random.Random(seed)
+    agenda, dues = Agenda(), []
+    assert agenda.counts_before([0, 5]) == [0, 0]
+    for offset in range(chance.randint(1, 5 * BLOCK_COUNT_MAX)):
+        due_ms = chance.randrange(900)
+        agenda.add(Pending(due_ms, offset))
+        dues.append(due_ms)
+    times = [-1, 0, 1, 450, 899, 900, YEAR_MS]
+    expected = [sum(due_ms < time_ms for due_ms in dues) for time_ms in times]
+    assert agenda.counts_before(times) == expected
