@@ -245,3 +245,17 @@ def test_the_warning_ends_with_its_cause_and_a_new_cause_is_told_anew(engine, me
     assert members.warning("g") is None
     differ = [each for each in told if isinstance(each, SubscriptionsDiffer)]
     assert [each.clients for each in differ] == [("a", "b"), ("a", "c")]
+
+
+def test_everyone_is_told_with_their_group_and_only_while_alive(engine, members, broker):
+    broker.create_group(GroupConfig("h"))
+    members.heartbeat("g", "a")
+    members.heartbeat("h", "a")
+    members.heartbeat("h", "b")
+    walk = members.everyone()
+    first = next(walk)
+    members.heartbeat("g", "late")
+    found = {(group, member.client) for group, member in [first, *walk]}
+    assert found == {("g", "a"), ("h", "a"), ("h", "b")}
+    engine.tick(121)
+    assert list(members.everyone()) == []

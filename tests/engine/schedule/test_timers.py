@@ -254,3 +254,33 @@ def test_a_wrong_place_in_the_list_is_refused(broker, after):
 def test_an_empty_list_has_no_next(broker):
     page = broker.scheduled()
     assert (page.items, page.next, page.count) == ([], None, 0)
+
+
+@IDS
+def test_a_message_is_found_while_it_waits(engine, broker, delay, clock, message_id):
+    name = delay("a", message_id=message_id)
+    found = broker.find_scheduled(name)
+    assert (found.topic, found.message.message_id) == ("t", name)
+    assert found == broker.find_scheduled(found.message.offset_id)
+    broker.reschedule(name, clock.now_ms() + 50_000)
+    assert broker.find_scheduled(name).due_ms == clock.now_ms() + 50_000
+    engine.tick(50)
+    assert broker.find_scheduled(name) is None
+    assert broker.find_scheduled("nonsense") is None
+
+
+def test_what_falls_due_is_counted_without_reading_it(broker, delay, clock):
+    for seconds in (5, 10, 10, 300):
+        delay("x", s=seconds)
+    now_ms = clock.now_ms()
+    times = [now_ms, now_ms + 5000, now_ms + 5001, now_ms + 10_001, now_ms + 10**9]
+    assert broker.scheduled_counts(times) == [0, 0, 1, 3, 4]
+
+
+def test_the_levels_tell_how_many_wait_in_each(engine, broker):
+    broker.send([Message("t", b"x", delay_level=level) for level in (1, 3, 3)])
+    waits = {each.level: (each.delay_ms, each.count) for each in broker.delay_levels()}
+    assert len(waits) == 18
+    assert (waits[1], waits[2], waits[3]) == ((1000, 1), (5000, 0), (10_000, 2))
+    engine.tick(10)
+    assert not any(each.count for each in broker.delay_levels())
