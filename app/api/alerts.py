@@ -25,9 +25,10 @@ from app.api.operation import API, Call, operation
 from app.api.topics import actor_of
 from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
-from app.services.alerts.alerts import Alerts, Standing
+from app.services.alerts.alerts import Alerts
 from app.services.alerts.machine import State
 from app.services.alerts.rules import ABOUT, Kind, Severity
+from app.services.alerts.standing import Standing
 from app.services.alerts.webhook import host_of
 from engine.errors import Invalid
 

@@ -7,7 +7,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.db.alert_rows import RuleRow
-from app.services.alerts.alerts import Standing
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
     ABOUT,
@@ -19,6 +18,7 @@ from app.services.alerts.rules import (
     Kind,
     Severity,
 )
+from app.services.alerts.standing import Standing
 from app.services.audit import actor_at
 from app.ui import forms, pages
 from app.ui.alerts import alerts_of, wanted_id

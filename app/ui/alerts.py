@@ -6,9 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
-from app.services.alerts.alerts import Alerts, Standing
+from app.services.alerts.alerts import Alerts
 from app.services.alerts.machine import State
 from app.services.alerts.rules import ABOUT, Kind
+from app.services.alerts.standing import Standing
 from app.services.alerts.webhook import host_of
 from app.services.audit import actor_at
 from app.ui import formats, forms, pages

@@ -72,9 +72,7 @@ class Members(Service):
         self.timeout_s = timeout_s
         self._members_max = members_max
         self._entries: dict[str, dict[str, MemberEntry]] = {}
-        self._order: dict[
-            tuple[str, str], MemberEntry
-        ] = {}  # the longest silent first
+        self._order: dict[tuple[str, str], MemberEntry] = {}  # the longest silent first
         self._current: dict[str, Subscription] = {}  # what RocketMQ calls the group's subscription
         self._warned: dict[str, frozenset[tuple[tuple[str, str], ...]]] = {}
         self.on_goodbye: Callable[[str, str], None] = _nobody

@@ -118,9 +118,9 @@ class Offsets:
             retry_waiting=self.retry_waiting(group),
             dead=end - first,
             oldest_age_ms=max(0, self._clock.now_ms() - min(oldest)) if oldest else None,
-            counts=Counts.ALL if any(each.counts is Counts.ALL for each in queues) else (
-                Counts.MATCHING
-            ),
+            counts=Counts.ALL
+            if any(each.counts is Counts.ALL for each in queues)
+            else (Counts.MATCHING),
         )
 
     def _queue_lag(self, progress: Progress) -> QueueLag:

@@ -89,6 +89,7 @@ def test_the_histogram_and_the_levels_count_everything(browser: httpx.Client) ->
         drawn = found["histogram"]
         bars = sum(bar["count"] for bar in drawn["bars"])
         assert drawn["overdue"] + bars + drawn["later"] == found["total"]
+    found = twin(browser, "/scheduled")
     levels = {level["level"]: level["count"] for level in found["levels"]}
     assert len(levels) == 18
     assert levels[18] >= 1

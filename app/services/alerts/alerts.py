@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
@@ -20,7 +20,6 @@ from app.db.alert_rows import (
     RuleRow,
     SilenceRow,
     StateChanges,
-    StateRow,
     TransitionRow,
 )
 from app.db.rows import DatabaseError
@@ -31,6 +30,7 @@ from app.services.alerts.events import FAILED, Teller
 from app.services.alerts.machine import Reading, State
 from app.services.alerts.readings import Readings
 from app.services.alerts.rules import RULES_MAX, checked
+from app.services.alerts.standing import ORDER, Kept, Standing
 from app.services.alerts.webhook import BACKOFF_S, Webhooks
 from app.services.audit import Actor, Audit
 from engine.broker import GroupLag
@@ -50,38 +50,7 @@ SILENCES_MAX = 500
 SILENCE_MAX_MS = 366 * 24 * 3600 * 1000
 NOTE_CHARS_MAX = 512
 KIND = "alert_rule"
-ORDER = (State.FIRING, State.PENDING, State.NO_DATA, State.OK)
 NOT_CONFIGURED = "the address is no longer among the settings"
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A rule and where it stands; `at_ms` is its last evaluation, 0 before the first."""
-
-    rule: RuleRow
-    state: State
-    states: tuple[StateRow, ...] = ()
-    checked: int = 0
-    left_out: int = 0
-    at_ms: int = 0
-
-
-@dataclass
-class _Kept:
-    """What is remembered of one rule."""
-
-    rule: RuleRow
-    states: Mapping[str, StateRow] = field(default_factory=dict)
-    checked: int = 0
-    left_out: int = 0
-    at_ms: int = 0
-
-    def standing(self) -> Standing:
-        states = sorted(
-            self.states.values(), key=lambda s: (ORDER.index(State(s.state)), s.subject)
-        )
-        worst = State(states[0].state) if states else State.OK
-        return Standing(self.rule, worst, tuple(states), self.checked, self.left_out, self.at_ms)
 
 
 class Alerts:
@@ -107,7 +76,7 @@ class Alerts:
             database, host.clock, urls=urls, secret=secret, backoff_s=backoff_s
         )
         self._readings = Readings(host, host.config.data)
-        self._kept: dict[int, _Kept] = {}
+        self._kept: dict[int, Kept] = {}
         self._silences: list[SilenceRow] = []
         self._is_loaded = False
         # Evaluations and changes follow one another, so that none works with what another changes.
@@ -250,7 +219,7 @@ class Alerts:
                 raise Refused(f"there are {RULES_MAX} rules already", remedy="delete one first")
             async with self._audit.change(actor, "alert_rule.create", KIND, rule.name) as change:
                 change.after = rule = await self._ask(lambda store: store.insert_rule(rule))
-            self._kept[rule.id] = _Kept(rule)
+            self._kept[rule.id] = Kept(rule)
         return rule
 
     async def change(self, actor: Actor, rule: RuleRow) -> RuleRow:
@@ -365,7 +334,7 @@ class Alerts:
         states = await self._ask(lambda store: store.states())
         self._silences = await self._ask(lambda store: store.silences(now_ms))
         await self._ask(lambda store: store.abandon(self._teller.urls, FAILED, NOT_CONFIGURED))
-        self._kept = {rule.id: _Kept(rule) for rule in rules}
+        self._kept = {rule.id: Kept(rule) for rule in rules}
         for state in states:
             kept = self._kept.get(state.rule_id)
             if kept is not None:
@@ -381,7 +350,7 @@ class Alerts:
                 remedy="see the server's log about its database, then try again",
             ) from error
 
-    def _find(self, rule_id: int) -> _Kept:
+    def _find(self, rule_id: int) -> Kept:
         if rule_id not in self._kept:
             raise NotFound(f"there is no alert rule {rule_id}", field="id")
         return self._kept[rule_id]
@@ -395,11 +364,11 @@ class Alerts:
                     remedy="choose another name",
                 )
 
-    async def _switch_off(self, kept: _Kept) -> None:
+    async def _switch_off(self, kept: Kept) -> None:
         await self._apply(self._ended(kept, "the rule was switched off"))
         kept.states = {}
 
-    def _ended(self, kept: _Kept, detail: str) -> StateChanges:
+    def _ended(self, kept: Kept, detail: str) -> StateChanges:
         now_ms = self._host.clock.now_ms()
         return evaluation.ended(
             kept.rule, kept.states, now_ms=now_ms, detail=detail, teller=self._teller
