@@ -31,7 +31,7 @@ BODY = b"x" * 256
 FEW = 100  # one message in so many matches
 TICK_EVERY = 50  # batches
 LOOKUPS = 2_000
-RETAINED_MIN = 40_000  # fewer would not fill what is kept
+RETAINED_MIN = 150000
 STATM = Path("/proc/self/statm")
 PAGE_BYTES = 4096
 

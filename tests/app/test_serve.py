@@ -122,7 +122,7 @@ def test_an_open_network_without_users_is_refused_with_what_to_do(
     said = capsys.readouterr().err
     assert host in said
     assert "127.0.0.1" in said
-    assert "proxy" in said
+    assert "users add" in said
     assert list(tmp_path.iterdir()) == []
 
 
