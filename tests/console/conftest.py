@@ -26,7 +26,14 @@ class Site:
 
     def __init__(self, data: Path, clock: Clock | None = None) -> None:
         self.data = data
-        settings = Settings(data=data, port=0, disk_free_min_bytes=0, environment="staging")
+        settings = Settings(
+            data=data,
+            port=0,
+            disk_free_min_bytes=0,
+            environment="staging",
+            # What is undecided stays so, however long the browser tests take.
+            transaction_check_interval_s=3600,
+        )
         self.app = create_app(settings, clock=clock)
         config = uvicorn.Config(self.app, port=0, log_level="warning", loop="asyncio", ws="none")
         self._server = uvicorn.Server(config)

