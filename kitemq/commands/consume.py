@@ -32,7 +32,8 @@ async def _consume(options: argparse.Namespace, output: Output) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    for stop in (signal.SIGINT, signal.SIGTERM):  # a shell starts background jobs deaf to SIGINT
+        loop.add_signal_handler(stop, task.cancel)
     seen = 0
     try:
         while not options.count or seen < options.count:

@@ -255,7 +255,7 @@ def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["body"] == "x"
     process.send_signal(stop)
-    assert process.wait(10) in (OK, 130)
+    assert process.wait(30) in (OK, 130)
     process.stdout.close()
     with Client(server.url) as client:
         assert client.lag("g")["inflight"] == 0
