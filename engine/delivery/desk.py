@@ -6,7 +6,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.delivery.broadcast import Broadcasts
-from engine.delivery.changes import GroupCleared, Passed, Settled, TopicCleared, to_runs
+from engine.delivery.changes import GroupCleared, Passed, Settled, TopicCleared
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.expire import Expirer
 from engine.delivery.failure import Failures
@@ -30,6 +30,7 @@ from engine.errors import Paused
 from engine.events import Events
 from engine.intake import Intake
 from engine.message import StoredMessage
+from engine.runs import to_runs
 from engine.service import Service
 from engine.store.journal import JournalEntry
 from engine.store.store import Store

@@ -1,12 +1,13 @@
 """The service that ends hand-outs whose time ran out, and brings back what has waited."""
 
 from engine.clock import Clock
-from engine.delivery.changes import CameDue, to_runs
+from engine.delivery.changes import CameDue
 from engine.delivery.deadlines import Deadlines, Due
 from engine.delivery.failure import Failures
 from engine.delivery.ledger import Ledger
 from engine.delivery.slot import Phase
 from engine.errors import Busy
+from engine.runs import to_runs
 from engine.service import IDLE_WAIT_MAX_S, Service
 
 TICK_MESSAGES_MAX = 500

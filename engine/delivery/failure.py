@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.delivery.broadcast import is_broadcast
-from engine.delivery.changes import Kept, SentBack, Settled, to_runs
+from engine.delivery.changes import Kept, SentBack, Settled
 from engine.delivery.dead_letter import Reason, dead_message
 from engine.delivery.deadlines import Due
 from engine.delivery.group import GroupCatalog, GroupConfig
@@ -34,6 +34,7 @@ from engine.errors import Busy, Corrupt, EngineError, Invalid, MessageNotFound
 from engine.events import Dead, Events, Retried
 from engine.intake import Intake
 from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
+from engine.runs import to_runs
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from engine.clock import Clock
 from engine.delivery.broadcast import Broadcasts, progress_name
-from engine.delivery.changes import HeldLonger, PutBack, Settled, to_runs
+from engine.delivery.changes import HeldLonger, PutBack, Settled
 from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import Progress
@@ -17,6 +17,7 @@ from engine.delivery.slot import Move, Slot
 from engine.delivery.values import AckResult, Extended, Receipt
 from engine.errors import Invalid
 from engine.events import Acked, Events, Returned
+from engine.runs import to_runs
 
 RECEIPTS_MAX = 4096
 Checked = tuple[list[AckResult], list[tuple[Progress, list[int]]]]

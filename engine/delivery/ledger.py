@@ -30,13 +30,13 @@ from engine.delivery.changes import (
     SerialUsed,
     Settled,
     TopicCleared,
-    from_runs,
 )
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.order import OPEN_LANE, TopicLanes
 from engine.delivery.progress import Progress, owner_of
 from engine.delivery.reset_history import ResetHistory
 from engine.delivery.slot import Move
+from engine.runs import from_runs
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import RETRY_PREFIX
 

@@ -8,18 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from engine.delivery.changes import (
-    CutOff,
-    HandedOut,
-    Passed,
-    QueueChange,
-    ResetUnseen,
-    Restored,
-    from_runs,
-    to_runs,
-)
+from engine.delivery.changes import CutOff, HandedOut, Passed, QueueChange, ResetUnseen, Restored
 from engine.delivery.order import OPEN_LANE, Lanes, OrderLanes, TopicLanes
 from engine.delivery.slot import ENDS, MOVES, Move, Phase, Slot, follow
+from engine.runs import from_runs, to_runs
 from engine.topic.names import retry_topic
 
 SNAPSHOT_OFFSETS_MAX = 1000  # in one journal entry

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from engine.delivery.changes import iter_runs, to_runs
 from engine.message import StoredMessage
+from engine.runs import iter_runs, to_runs
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from engine.clock import Clock
-from engine.delivery.changes import HandedOut, Passed, Settled, to_runs
+from engine.delivery.changes import HandedOut, Passed, Settled
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
 from engine.delivery.overtake import Overtaker
@@ -22,6 +22,7 @@ from engine.delivery.values import Delivery, Receipt
 from engine.errors import EngineError, Invalid
 from engine.events import Delivered, Events
 from engine.message import RETRY_TOPIC, StoredMessage
+from engine.runs import to_runs
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog

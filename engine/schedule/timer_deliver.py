@@ -28,6 +28,7 @@ from engine.message import (
     StoredMessage,
     copy_of,
 )
+from engine.runs import iter_runs, to_runs
 from engine.schedule.timer import (
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
@@ -352,7 +353,7 @@ class TimerDeliverer(Service):
     def _entries(self, offsets: Sequence[int]) -> list[Entry]:
         """Entries of these offsets, ascending, without those that retention took."""
         found: list[Entry] = []
-        for run in _runs(sorted(offsets)):
+        for run in iter_runs(to_runs(sorted(offsets))):
             entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, run[0], len(run))
             found += [entry for entry in entries if entry.offset in run]
         return found
@@ -388,14 +389,3 @@ def _within_bytes(chosen: Sequence[Pending], entries: dict[int, Entry]) -> list[
         if index and size_bytes > BATCH_BYTES_MAX:
             return list(chosen[:index])
     return list(chosen)
-
-
-def _runs(offsets: Sequence[int]) -> list[range]:
-    """Stretches without a gap."""
-    runs: list[range] = []
-    for offset in offsets:
-        if runs and runs[-1].stop == offset:
-            runs[-1] = range(runs[-1].start, offset + 1)
-        else:
-            runs.append(range(offset, offset + 1))
-    return runs

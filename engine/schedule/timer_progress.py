@@ -6,16 +6,16 @@ mark of one byte; the deliverer keeps that stretch short by moving old messages 
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from engine.message import SOURCE, StoredMessage
+from engine.runs import iter_runs, to_runs
 from engine.schedule.timer import TIMER_QUEUE
 from engine.store.journal import Journal, JournalEntry
+from engine.stretch import Stretch
 from engine.topic.names import TIMER_TOPIC
 
 SOURCE_PREFIX = f"@{TIMER_TOPIC}@{TIMER_QUEUE}@"
-FINISHED = b"\1"
 NOWHERE = -1
 
 
@@ -64,8 +64,7 @@ class TimerProgress:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.floor = 0
-        self._marks = bytearray()
+        self._stretch = Stretch()
         self._moves: list[Move] = []  # what recovery found
         journal.register((TimersFinished, TimersCut, TimersKept), self._apply, self._snapshot)
 
@@ -83,7 +82,7 @@ class TimerProgress:
 
         `position_of` tells where the record of an offset lies, a negative number for nowhere.
         """
-        if self.floor + len(self._marks) > end:
+        if self._stretch.end > end:
             self._write(TimersCut(end))
         if self.floor < first:
             self._write(TimersFinished([self.floor, first - self.floor]))
@@ -96,29 +95,24 @@ class TimerProgress:
             self.finish(list(left), record_end=max(move.end for move in self._moves))
         self._moves = []
 
+    @property
+    def floor(self) -> int:
+        """Everything before it is finished."""
+        return self._stretch.floor
+
     def is_finished(self, offset: int) -> bool:
-        at = offset - self.floor
-        return at < 0 or (at < len(self._marks) and self._marks[at] > 0)
+        return self._stretch.is_finished(offset)
 
     def unfinished(self, count_max: int, end: int) -> list[int]:
         """The first offsets before `end` that are not finished, at most `count_max`."""
-        found: list[int] = []
-        offset = self.floor
-        while len(found) < count_max and offset < end:
-            if not self.is_finished(offset):
-                found.append(offset)
-                offset += 1
-                continue
-            at = self._marks.find(0, offset - self.floor)
-            offset = self.floor + (at if at >= 0 else len(self._marks))
-        return found
+        return self._stretch.unfinished(self.floor, count_max, end)
 
     def finish(self, offsets: Sequence[int], *, record_end: int = 0) -> None:
         """These are finished; `record_end` as in TimersFinished, and then it cannot be refused.
 
         Raises DiskFull or Corrupt, and nothing has changed.
         """
-        self._write(TimersFinished(_runs(offsets), record_end))
+        self._write(TimersFinished(to_runs(sorted(set(offsets))), record_end))
 
     def _write(self, entry: TimersFinished | TimersCut) -> None:
         is_owed = isinstance(entry, TimersFinished) and entry.record_end > 0
@@ -127,34 +121,15 @@ class TimerProgress:
 
     def _apply(self, entry: TimersFinished | TimersCut | TimersKept) -> None:
         if isinstance(entry, TimersKept):
-            self.floor, self._marks = entry.floor, bytearray(zlib.decompress(entry.marks))
+            self._stretch = Stretch(entry.floor, zlib.decompress(entry.marks))
         elif isinstance(entry, TimersCut):
-            del self._marks[max(0, entry.offset - self.floor) :]
-            self.floor = min(self.floor, entry.offset)
+            self._stretch.cut(entry.offset)
         else:
-            for start, count in zip(entry.runs[::2], entry.runs[1::2], strict=True):
-                self._mark(start, count)
-
-    def _mark(self, start: int, count: int) -> None:
-        marks = self._marks
-        begin, end = max(0, start - self.floor), start + count - self.floor
-        if end <= begin:
-            return
-        if begin == 0 and end >= len(marks):
-            self.floor += end
-            marks.clear()
-            return
-        if begin > len(marks):
-            marks.extend(bytes(begin - len(marks)))
-        marks[begin:end] = FINISHED * (end - begin)
-        if begin == 0:
-            passed = marks.find(0)
-            passed = passed if passed >= 0 else len(marks)
-            del marks[:passed]
-            self.floor += passed
+            for run in iter_runs(entry.runs):
+                self._stretch.mark(run.start, len(run))
 
     def _snapshot(self) -> Iterable[JournalEntry]:
-        return [TimersKept(self.floor, zlib.compress(self._marks, 1))]
+        return [TimersKept(self.floor, zlib.compress(self._stretch.marks, 1))]
 
 
 def source_text(stored: StoredMessage, flushed: int) -> str:
@@ -186,17 +161,3 @@ def _left(moves: Sequence[Move]) -> Iterator[tuple[int, int]]:
         yield move.root, newest[move.root]
         if move.own >= 0:
             yield move.own, newest[move.root]
-
-
-def _runs(offsets: Sequence[int]) -> list[int]:
-    """First offset and count of each stretch without a gap."""
-    ordered = sorted(offsets)
-    if not ordered:
-        return []
-    starts = [ordered[0], *(late for early, late in pairwise(ordered) if late != early + 1)]
-    ends = [*(early for early, late in pairwise(ordered) if late != early + 1), ordered[-1]]
-    return [
-        number
-        for start, end in zip(starts, ends, strict=True)
-        for number in (start, end - start + 1)
-    ]

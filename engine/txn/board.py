@@ -12,8 +12,10 @@ from typing import Any, Protocol
 
 from engine.clock import Clock
 from engine.message import StoredMessage
+from engine.runs import iter_runs, to_runs
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
+from engine.stretch import Stretch
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from engine.txn.checks import Checks
 from engine.txn.half import IMMUNITY_MAX_S, QUEUE
@@ -24,10 +26,8 @@ from engine.txn.journal import (
     HalvesCut,
     HalvesFinished,
     HalvesKept,
-    to_runs,
 )
 from engine.txn.proof import Proof, left_behind, proof_of
-from engine.txn.stretch import Stretch
 
 LOAD_ENTRIES = 4096
 TOPICS = {HALVES: HALF_TOPIC, GIVEN_UP: GIVEN_UP_TOPIC}
@@ -133,10 +133,9 @@ class Board:
     def entries(self, kind: int, offsets: Sequence[int]) -> list[Entry]:
         """Entries of these offsets, ascending, without those that retention took."""
         found: list[Entry] = []
-        runs = to_runs(offsets)
-        for start, count in zip(runs[::2], runs[1::2], strict=True):
-            entries = self._store.entries(TOPICS[kind], QUEUE, start, count)
-            found += [entry for entry in entries if start <= entry.offset < start + count]
+        for run in iter_runs(to_runs(sorted(set(offsets)))):
+            entries = self._store.entries(TOPICS[kind], QUEUE, run.start, len(run))
+            found += [entry for entry in entries if entry.offset in run]
         return found
 
     def checks(self, offset: int) -> int:
@@ -172,7 +171,9 @@ class Board:
 
         With a record it cannot be refused. Else DiskFull or Corrupt, and nothing has changed.
         """
-        entry = HalvesFinished(to_runs(halves), to_runs(given_up), record_end)
+        entry = HalvesFinished(
+            to_runs(sorted(set(halves))), to_runs(sorted(set(given_up))), record_end
+        )
         self._store.journal.append(entry, is_owed=record_end > 0)
         for offset in halves:
             self._agenda.remove(self._pending(self._checks.due_ms(offset), offset))
@@ -253,8 +254,8 @@ class Board:
                 self._checks.set(offset, entry.due_ms, count)
         elif isinstance(entry, HalvesFinished):
             for kind, runs in ((HALVES, entry.halves), (GIVEN_UP, entry.given_up)):
-                for start, count in zip(runs[::2], runs[1::2], strict=True):
-                    self._stretches[kind].mark(start, count)
+                for run in iter_runs(runs):
+                    self._stretches[kind].mark(run.start, len(run))
             self._checks.trim(self._stretches[HALVES].floor)
         elif isinstance(entry, HalvesCut):
             self._stretches[entry.kind].cut(entry.offset)

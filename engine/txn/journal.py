@@ -1,8 +1,5 @@
 """What the progress journal keeps of transactions."""
 
-from collections.abc import Sequence
-from itertools import pairwise
-
 from engine.store.journal import JournalEntry
 
 HALVES = 0  # the queue of half messages
@@ -59,17 +56,3 @@ class HalvesKept(JournalEntry, frozen=True, tag="halves_kept", array_like=True):
     base: int = 0
     dues: bytes = b""
     counts: bytes = b""
-
-
-def to_runs(offsets: Sequence[int]) -> list[int]:
-    """First offset and count of each stretch without a gap."""
-    ordered = sorted(set(offsets))
-    if not ordered:
-        return []
-    starts = [ordered[0], *(late for early, late in pairwise(ordered) if late != early + 1)]
-    ends = [*(early for early, late in pairwise(ordered) if late != early + 1), ordered[-1]]
-    return [
-        number
-        for start, end in zip(starts, ends, strict=True)
-        for number in (start, end - start + 1)
-    ]

@@ -47,6 +47,10 @@ class Stretch:
         begin, end = max(0, start - self.floor), start + count - self.floor
         if end <= begin:
             return
+        if begin == 0 and end >= len(marks):
+            self.floor += end
+            marks.clear()
+            return
         if begin > len(marks):
             marks.extend(bytes(begin - len(marks)))
         marks[begin:end] = FINISHED * (end - begin)
