@@ -159,7 +159,7 @@ class EngineHost:
         """
         sent = self.broker.send(messages, promise=promise)
         if sent.promise is Promise.FLUSHED:
-            await self._flushed(sent.flush_position)
+            await self.flushed(sent.flush_position)
         return sent
 
     async def receive(
@@ -230,9 +230,8 @@ class EngineHost:
         """
         return await self._park(begin, asyncio.get_running_loop().time() + wait_s)
 
-    # -- how waiting is done --------------------------------------------------------------------
-
-    async def _flushed(self, position: int) -> None:
+    async def flushed(self, position: int) -> None:
+        """Wait until the log is on disk up to `position`; raises what kept it from that."""
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: Exception | None) -> None:
@@ -245,6 +244,8 @@ class EngineHost:
 
         self.broker.when_flushed(position, done)
         await flushed
+
+    # -- how waiting is done --------------------------------------------------------------------
 
     async def _park(self, park: Callable[[Callable[[], None]], Place], deadline_s: float) -> bool:
         """Wait until the engine wakes us (True) or the time is over or we drain (False).

@@ -12,24 +12,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.db.rows import AuditEntry, DatabaseError, TokenRow, UserRow
+from app.db.rows import AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
 from app.security.accounts import (
-    DAY_MS,
     DONE,
     EVERYWHERE,
     TOKEN_NAME,
     TOKENS_MAX,
     checked_name,
     checked_role,
+    made_token,
     patterns_for,
 )
 from app.security.passwords import (
-    PREFIX_CHARS,
     check_password,
     hash_password,
-    hash_secret,
-    new_token,
 )
 from app.settings import SettingsError, load
 from engine.errors import EngineError, Invalid, NotFound
@@ -123,17 +120,9 @@ def add_token(options: argparse.Namespace, database: Any) -> None:
     if owner is None:
         raise NotFound(f"there is no user {owner_name!r}")
     role = checked_role(options.role or owner.role)
-    secret, now_ms = new_token(), _now_ms()
     patterns = parse_patterns(options.allow) or EVERYWHERE
-    token = TokenRow(
-        name=options.name,
-        prefix=secret[:PREFIX_CHARS],
-        secret_hash=hash_secret(secret),
-        user_id=owner.id,
-        role=role,
-        patterns=patterns if role is Role.OPERATOR else (),
-        created_ms=now_ms,
-        expires_ms=None if options.days is None else now_ms + options.days * DAY_MS,
+    token, secret = made_token(
+        options.name, owner, role, patterns, days=options.days, now_ms=_now_ms()
     )
     entry = _entry("token.create", "token", f"{owner_name}/{options.name}")
     database.people.add_token(token, entry, count_max=TOKENS_MAX)

@@ -5,11 +5,15 @@ fails, and tells health about it. Nothing here starts a thread or waits.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
 
 from engine.clock import Clock
 
 log = logging.getLogger("kitemq.service")
+
+T = TypeVar("T")
 
 FAILURE_WAIT_FIRST_S = 0.1
 FAILURE_WAIT_MAX_S = 30.0
@@ -53,6 +57,53 @@ class Service:
             self.failure = ""
         self._next_s = now_s + wait_s
         return wait_s
+
+
+class RoundService(Service, Generic[T]):
+    """Looks over all things of a kind when asked to, a bounded number in each tick.
+
+    A subclass says what there is (`all`), and what is done with some of it (`look_over`). Rounds
+    begin `INTERVAL_S` apart at least; asking again meanwhile is for the next one.
+    """
+
+    INTERVAL_S = 1.0
+    AT_ONCE = 100
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._left: Iterator[T] | None = None
+        self._is_asked = False
+        self._round_s = 0.0
+
+    def all(self) -> Iterable[T]:
+        """What a round that begins now has to look over."""
+        raise NotImplementedError
+
+    def look_over(self, chosen: list[T]) -> None:
+        """Do what is to be done with these."""
+        raise NotImplementedError
+
+    def ask(self) -> None:
+        """There is a reason to look over everything, as soon as it is time."""
+        self._is_asked = True
+        self.wake()
+
+    def tick(self) -> float:
+        """Take one bounded step; 0 while the round is not over, else seconds until the next."""
+        now_s = self._clock.monotonic_s()
+        if self._left is None:
+            if not self._is_asked:
+                return IDLE_WAIT_MAX_S
+            if now_s < self._round_s:
+                return self._round_s - now_s
+            self._is_asked, self._round_s = False, now_s + self.INTERVAL_S
+            self._left = iter(self.all())
+        chosen = list(islice(self._left, self.AT_ONCE))
+        self.look_over(chosen)
+        if len(chosen) < self.AT_ONCE:
+            self._left = None
+        return 0.0
 
 
 class ServiceRunner:

@@ -372,9 +372,8 @@ async def delete_user(call: Call[None, None]) -> None:
 )
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List tokens: one's own, or everybody's for those who may see people."""
-    people, who = _people(call), call.who
-    owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
-    return TokenList([_token(row, people) for row in people.tokens(owner)])
+    people = _people(call)
+    return TokenList([_token(row, people) for row in people.tokens(_shown_owner(call))])
 
 
 @operation(
@@ -431,9 +430,8 @@ async def revoke_token(call: Call[None, None]) -> None:
 )
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List logins: one's own, or everybody's for those who may see people."""
-    people, who = _people(call), call.who
-    owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
-    return SessionList([_session(row, people) for row in people.sessions(owner)])
+    people = _people(call)
+    return SessionList([_session(row, people) for row in people.sessions(_shown_owner(call))])
 
 
 @operation(
@@ -451,6 +449,11 @@ async def end_session(call: Call[None, None]) -> None:
     found = next((row for row in people.sessions() if row.id == session_id), None)
     _owned(call, people.name_of(found.user_id) if found else "")
     await _accounts(call).end_session(by_of(call), session_id)
+
+
+def _shown_owner(call: Call[None, None]) -> str:
+    """Whose tokens and logins are shown: "" (everybody's) to those who may see people."""
+    return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
 
 
 OPERATIONS = (

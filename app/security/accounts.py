@@ -190,19 +190,11 @@ class Accounts:
             raise NotFound(f"there is no user {new.owner!r}", field="owner", code="no_such_user")
         if new.days is not None and not 1 <= new.days <= DAYS_MAX:
             raise Invalid(f"days is {new.days}", field="days", remedy=f"1 to {DAYS_MAX}")
-        secret, now_ms = new_token(), self._clock.now_ms()
         role = checked_role(new.role or owner.role)
         # Its owner's patterns bind it as well, also those that come later.
         patterns = EVERYWHERE if new.patterns is None else parse_patterns(new.patterns)
-        token = TokenRow(
-            name=new.name,
-            prefix=secret[:PREFIX_CHARS],
-            secret_hash=hash_secret(secret),
-            user_id=owner.id,
-            role=role,
-            patterns=patterns if role is Role.OPERATOR else (),
-            created_ms=now_ms,
-            expires_ms=None if new.days is None else now_ms + new.days * DAY_MS,
+        token, secret = made_token(
+            new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
         entry = self._entry(by, "token.create", "token", f"{owner.name}/{new.name}")
         added = await self._run(lambda db: db.people.add_token(token, entry, count_max=TOKENS_MAX))
@@ -331,6 +323,33 @@ class Accounts:
             await self.people.reload()
         except DatabaseError as error:
             raise _unavailable() from error
+
+
+def made_token(
+    name: str,
+    owner: UserRow,
+    role: Role,
+    patterns: tuple[str, ...],
+    *,
+    days: int | None,
+    now_ms: int,
+) -> tuple[TokenRow, str]:
+    """A token's row, and its secret, of which the row keeps only the hash.
+
+    Only an operator's rights end at `patterns`. Without `days` it does not expire.
+    """
+    secret = new_token()
+    row = TokenRow(
+        name=name,
+        prefix=secret[:PREFIX_CHARS],
+        secret_hash=hash_secret(secret),
+        user_id=owner.id,
+        role=role,
+        patterns=patterns if role is Role.OPERATOR else (),
+        created_ms=now_ms,
+        expires_ms=None if days is None else now_ms + days * DAY_MS,
+    )
+    return row, secret
 
 
 def checked_name(text: str) -> str:

@@ -3,7 +3,6 @@
 A producer's own decisions are data, as its messages are; what a person decides is audited.
 """
 
-import asyncio
 from collections.abc import Callable
 
 from app.host import EngineHost
@@ -81,7 +80,7 @@ class Transactions:
             transaction_id, decision, group=group, by=by or Decider.PRODUCER
         )
         if done.flush_position:
-            await self._flushed(done.flush_position)
+            await self._host.flushed(done.flush_position)
         return done
 
     async def decide_by_hand(
@@ -124,20 +123,6 @@ class Transactions:
             actor, "transaction_callback.delete", CALLBACK_KIND, group, before=before
         ):
             callbacks.delete(group)
-
-    async def _flushed(self, position: int) -> None:
-        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: Exception | None) -> None:
-            if flushed.done():
-                return
-            if error is None:
-                flushed.set_result(None)
-            else:
-                flushed.set_exception(error)
-
-        self._host.broker.when_flushed(position, done)
-        await flushed
 
 
 def _standing(transaction: Transaction) -> dict[str, object]:

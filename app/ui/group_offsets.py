@@ -55,10 +55,6 @@ class Wizard:
     here: str
     back: str
 
-    def page_link(self, page: int) -> str:
-        """The same review, other queues of it."""
-        return f"{self.here}&page={page}"
-
 
 @dataclass(frozen=True)
 class Asked:

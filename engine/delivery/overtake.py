@@ -4,22 +4,16 @@ What a group had not finished of the messages that are gone is counted, told and
 what is in a client's hands: that ends with its acknowledgement or its deadline.
 """
 
-from collections.abc import Iterator
-from itertools import islice
-
 from engine.clock import Clock
 from engine.delivery.changes import CutOff
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import Progress
 from engine.events import Events, Overtaken
-from engine.service import IDLE_WAIT_MAX_S, Service
+from engine.service import RoundService
 from engine.store.store import Store
 
-AT_ONCE = 100
-ROUND_INTERVAL_S = 1.0
 
-
-class Overtaker(Service):
+class Overtaker(RoundService[Progress]):
     """100 queues of groups in a tick, a round over all of them at most once a second.
 
     A receive that finds its queue begins later does not wait for its turn.
@@ -27,37 +21,21 @@ class Overtaker(Service):
 
     name = "overtaken groups"
 
+    INTERVAL_S = 1.0
+    AT_ONCE = 100
+
     def __init__(self, store: Store, ledger: Ledger, clock: Clock, events: Events) -> None:
-        super().__init__()
+        super().__init__(clock)
         self._store = store
         self._ledger = ledger
-        self._clock = clock
         self._events = events
-        self._left: Iterator[Progress] | None = None
-        self._is_asked = False
-        self._round_s = 0.0
 
-    def ask(self) -> None:
-        """Queues begin later now: look over all progress, as soon as it is time."""
-        self._is_asked = True
-        self.wake()
+    def all(self) -> list[Progress]:
+        return self._ledger.every()
 
-    def tick(self) -> float:
-        """Take one bounded step; 0 while the round is not over, else seconds until the next."""
-        now_s = self._clock.monotonic_s()
-        if self._left is None:
-            if not self._is_asked:
-                return IDLE_WAIT_MAX_S
-            if now_s < self._round_s:
-                return self._round_s - now_s
-            self._is_asked, self._round_s = False, now_s + ROUND_INTERVAL_S
-            self._left = iter(self._ledger.every())
-        chosen = list(islice(self._left, AT_ONCE))
+    def look_over(self, chosen: list[Progress]) -> None:
         for progress in chosen:
             self.look(progress)
-        if len(chosen) < AT_ONCE:
-            self._left = None
-        return 0.0
 
     def look(self, progress: Progress) -> None:
         """Let a group go on at the queue's begin if it is before that."""

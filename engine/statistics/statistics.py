@@ -43,7 +43,6 @@ SENDS_MAX = 100_000  # sends whose time waits to be entered; more are not counte
 FLUSHING_MAX = 10_000
 POINTS_DEFAULT = 300
 
-TopicOf = Callable[[str], object]
 Flushed = Callable[[Exception | None], None]
 
 
