@@ -12,11 +12,14 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 
 DATA ?= data
 LISTEN ?= 127.0.0.1:8080
+# 0 leaves Spark and its Java (0.7 GB) out: everything but the reports.
+ANALYTICS ?= 1
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --require-hashes
 RUN := $(VENV)/.run.stamp
+SPARK := $(VENV)/.spark.stamp
 DEV := $(VENV)/.dev.stamp
 DEMO := $(VENV)/.demo.stamp
 
@@ -25,13 +28,13 @@ DEMO := $(VENV)/.demo.stamp
 help: ## List these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) PYTHON=$(PYTHON)"
+	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) ANALYTICS=$(ANALYTICS) PYTHON=$(PYTHON)"
 
-run: $(RUN) ## Start KiteMQ and its console (DATA=folder, LISTEN=host:port)
+run: $(RUN) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ and its console (DATA=folder, LISTEN=host:port, ANALYTICS=0)
 	@echo "Console: http://$(LISTEN)/   API: http://$(LISTEN)/docs/api   Stop: Ctrl-C"
 	@exec $(BIN)/kitemq serve --data '$(DATA)' --listen '$(LISTEN)'
 
-demo: $(DEMO) ## Start KiteMQ with real flights as messages, to look around in
+demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real flights as messages, to look around in
 	$(BIN)/python -m examples.flights --data $(DATA)-demo --listen $(LISTEN)
 
 test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included
@@ -61,7 +64,9 @@ COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-ha
 
 lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) --extra build --output-file requirements.lock
-	$(COMPILE) --extra build --extra dev --constraint requirements.lock \
+	$(COMPILE) --extra build --extra analytics --constraint requirements.lock \
+		--output-file requirements-analytics.lock
+	$(COMPILE) --extra build --extra dev --constraint requirements-analytics.lock \
 		--output-file requirements-dev.lock
 	$(COMPILE) --extra build --extra demo --constraint requirements-dev.lock \
 		--output-file requirements-demo.lock
@@ -86,7 +91,11 @@ $(RUN): requirements.lock pyproject.toml
 	$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(DEV): $(RUN) requirements-dev.lock
+$(SPARK): $(RUN) requirements-analytics.lock
+	$(PIP) -r requirements-analytics.lock
+	@touch $@
+
+$(DEV): $(RUN) $(SPARK) requirements-dev.lock
 	$(PIP) -r requirements-dev.lock
 	@touch $@
 
