@@ -39,6 +39,8 @@ demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real
 
 test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included
 	sh tools/ensure_chromium.sh
+	sh tools/ensure_node.sh tests/oidc
+	sh tools/ensure_postgres.sh
 	$(BIN)/python -m pytest
 
 check: $(DEV) ## Lint, format, types, import contracts and the documentation's claims

@@ -21,24 +21,30 @@ from app.db.worker import DatabaseWorker
 from app.errors import problem_answer
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.security.access_keys import AccessKeys
 from app.security.accounts import Accounts
 from app.security.doorman import Doorman
 from app.security.gate import Gate
 from app.security.load import Load
+from app.security.oidc.login import ProviderLogin
 from app.security.people import People
 from app.services.alerts.alerts import Alerts
 from app.services.audit import Audit
 from app.services.connections import Connections
+from app.services.dismissals import Dismissals
 from app.services.groups import Groups
 from app.services.journeys import Journeys
+from app.services.replay_copies import ReplayCopies
 from app.services.replays import Replays
 from app.services.requests import Requests
 from app.services.resets import Resets
 from app.services.retention import Purges
+from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import Search
 from app.services.topics import Topics
 from app.services.transactions import Transactions
+from app.services.views import Views
 from app.settings import Settings
 from app.ui.console import Console
 from app.ui.routes import router as console
@@ -103,8 +109,11 @@ def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
     people = People(database, clock, settings)
     app.state.database = database
     app.state.people = people
+    app.state.access_keys = AccessKeys(settings.data)
+    app.state.rpc_figures = RpcFigures()
     app.state.doorman = Doorman(people)
     app.state.accounts = Accounts(database, people, clock, settings)
+    app.state.provider_login = ProviderLogin(settings, app.state.accounts, clock)
     app.set_gate(settings, load, app.state.doorman)
     return app
 
@@ -144,6 +153,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.search = Search(host)
         state.journeys = Journeys(host, state.search)
         state.replays = Replays(host, state.audit)
+        state.replay_copies = ReplayCopies(host, state.database)
+        state.views = Views(state.database, host.clock)
+        state.dismissals = Dismissals(host, state.audit)
         state.requests = Requests(host)
         state.scheduled = ScheduledMessages(host, state.audit)
         state.transactions = Transactions(host, state.audit, document=check_document)
@@ -158,6 +170,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.database.start()
             state.transactions.start()
             state.alerts.start()
+            state.replay_copies.start()
             try:
                 await state.people.start()
                 await state.accounts.bootstrap(settings.admin_name, settings.admin_password)
@@ -165,7 +178,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             finally:
                 state.heartbeat.stop()
                 state.accounts.close()
+                await state.provider_login.close()
                 await state.people.stop()
+                await state.replay_copies.stop()
                 await state.alerts.stop()
                 await state.transactions.stop()
                 await state.database.close()

@@ -1,4 +1,4 @@
-"""The server process: settings, one listening socket, uvicorn, and an orderly end.
+"""The server process: settings, its listening sockets, uvicorn, gRPC, and an orderly end.
 
 `serve` returns an exit code: 0 after a stop, 1 when starting failed, 2 when it refused to start
 because of what it was told.
@@ -13,14 +13,18 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from app.db.glance import has_users
 from app.db.rows import DatabaseError
-from app.host import EngineHost
+from app.grpc_settings import listen_at
 from app.main import create_app
 from app.settings import Settings, SettingsError, is_loopback, load, settings_fields
+
+if TYPE_CHECKING:
+    from app.grpc.door import GrpcDoor
 
 log = logging.getLogger("kitemq")
 
@@ -29,12 +33,18 @@ EXIT_REFUSED = 2
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
 COLLECT_AFTER = (20_000, 20, 50)
+Address = tuple[str, int]
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 OPEN_NETWORK = (
     "KiteMQ refuses to listen on {host}: it has no users yet, so anyone who reaches that address "
     "could read and change everything. Make an admin first (kitemq users add NAME --role admin "
     "--data DIR, or KITEMQ_ADMIN_PASSWORD), or listen on 127.0.0.1 (--host 127.0.0.1); "
     "--allow-open true lets everybody in."
+)
+NO_DATABASE = (
+    "KiteMQ refuses to listen on {host}: whether it has users cannot be found out, because the "
+    "database does not answer: {error}. Mend the database or the setting database_url, or listen "
+    "on 127.0.0.1 (--host 127.0.0.1)."
 )
 
 
@@ -54,14 +64,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM; the exit code. Blocks."""
-    if not (is_loopback(settings.host) or settings.allow_open or _has_users(settings)):
-        sys.stderr.write(f"{OPEN_NETWORK.format(host=settings.host)}\n")
-        return EXIT_REFUSED
     try:
-        listener = _listen(settings)
-    except OSError as error:
-        sys.stderr.write(f"kitemq: {_cannot_listen(settings, error)}\n")
+        host = _open_host(settings)
+        if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
+            sys.stderr.write(f"{OPEN_NETWORK.format(host=host)}\n")
+            return EXIT_REFUSED
+    except DatabaseError as error:
+        sys.stderr.write(f"{NO_DATABASE.format(host=_open_host(settings), error=error)}\n")
         return EXIT_FAILED
+    listeners: list[socket.socket] = []
+    for address, option in _addresses(settings):
+        try:
+            listeners.append(_listen(*address))
+        except OSError as error:
+            for each in listeners:
+                each.close()
+            sys.stderr.write(f"kitemq: {_cannot_listen(address, option, error)}\n")
+            return EXIT_FAILED
+    listener = listeners[0]
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT, force=True)
     app = create_app(settings)
     config = uvicorn.Config(
@@ -81,7 +101,7 @@ def serve(settings: Settings) -> int:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout_s)),
     )
-    server = Server(config, app.state.host, listener)
+    server = Server(config, app.state, listener, *listeners[1:])
     try:
         # uvicorn raises the signal that stopped it once more when it has stopped.
         signal.signal(signal.SIGTERM, _leave)
@@ -90,24 +110,21 @@ def serve(settings: Settings) -> int:
     except SystemExit as stop:
         return EXIT_FAILED if stop.code else 0
     finally:
-        listener.close()
+        for each in listeners:
+            each.close()
     return 0 if server.started else EXIT_FAILED
 
 
 def _has_users(settings: Settings) -> bool:
-    """Whether there is a user, or will be once the server has started."""
-    if settings.admin_password:
-        return True
+    """Whether there is a user, or will be once the server has started; raises DatabaseError."""
+    if settings.admin_password or settings.has_oidc:
+        return True  # a provider counts as well: with it everybody is asked who he is
     found = has_users(settings.database)
     if found is not None:
         return found
     from app.db.database import Database  # only where a glance does not tell
 
-    try:
-        database = Database(settings.database)
-    except DatabaseError as error:
-        sys.stderr.write(f"kitemq: the database cannot be opened: {error}\n")
-        return False
+    database = Database(settings.database)
     try:
         return bool(database.people.load().users)
     finally:
@@ -121,10 +138,19 @@ def _leave(number: int, frame: object) -> None:
 class Server(uvicorn.Server):
     """uvicorn's server, which says where it listens and lets long polls go before it waits."""
 
-    def __init__(self, config: uvicorn.Config, host: EngineHost, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: Any,
+        listener: socket.socket,
+        grpc_listener: socket.socket | None = None,
+    ) -> None:
+        """`state` is the application's; without a second listener there is no gRPC door."""
         super().__init__(config)
-        self._host = host
+        self._state = state
         self._listener = listener
+        self._grpc_listener = grpc_listener
+        self._grpc_door: GrpcDoor | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so: whoever reads this line can send requests."""
@@ -134,6 +160,11 @@ class Server(uvicorn.Server):
             await super().startup(sockets)
         finally:
             echo.disabled = False
+        if self.started and self._grpc_listener is not None:
+            self.started = await self._open_grpc(self._grpc_listener)
+            if not self.started:
+                self.should_exit = True
+                await self.shutdown(sockets)
         if self.started:
             _settle_memory()
             log.info("KiteMQ is ready on %s", url_of(self._listener))
@@ -141,8 +172,22 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what waits, finish what runs, then stop."""
         log.info("KiteMQ is stopping")
-        self._host.drain()
+        self._state.host.drain()
+        if self._grpc_door is not None:
+            await self._grpc_door.stop()
         await super().shutdown(sockets)
+
+    async def _open_grpc(self, listener: socket.socket) -> bool:
+        """Serve RocketMQ's clients; False, and the log says why, where that cannot be."""
+        from app.grpc.door import GrpcDoor  # only where it is not off: it takes a while to load
+
+        self._grpc_door = GrpcDoor(self._state, listener)
+        try:
+            await self._grpc_door.start()
+        except (OSError, ValueError) as error:
+            log.critical("KiteMQ cannot serve gRPC clients: %s", error)
+            return False
+        return True
 
 
 def _settle_memory() -> None:
@@ -162,8 +207,21 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
-def _listen(settings: Settings) -> socket.socket:
-    found = socket.getaddrinfo(settings.host.strip("[]"), settings.port, type=socket.SOCK_STREAM)
+def _addresses(settings: Settings) -> list[tuple[Address, str]]:
+    """Where to listen, HTTP first, each with the option that names it."""
+    http = (settings.host, settings.port)
+    grpc = listen_at(settings, *http)
+    return [(http, "--port")] if grpc is None else [(http, "--port"), (grpc, "--grpc-listen")]
+
+
+def _open_host(settings: Settings) -> str:
+    """Of the hosts that are listened on, one that others can reach, where there is one."""
+    hosts = [address[0] for address, _ in _addresses(settings)]
+    return next((host for host in hosts if not is_loopback(host)), hosts[0])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -177,10 +235,10 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _cannot_listen(settings: Settings, error: OSError) -> str:
-    where = f"{settings.host}:{settings.port}"
+def _cannot_listen(address: Address, option: str, error: OSError) -> str:
+    where = f"{address[0]}:{address[1]}"
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use by another process; stop it, or choose another --port"
+        return f"{where} is in use by another process; stop it, or choose another {option}"
     return f"cannot listen on {where}: {error.strerror or error}"
 
 

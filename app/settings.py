@@ -7,6 +7,7 @@ the command line; the later of the three wins. A name that does not exist refuse
 """
 
 import difflib
+import inspect
 import ipaddress
 import os
 import sys
@@ -18,13 +19,18 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
+from app import grpc_settings
+from app.grpc_settings import GrpcSettings
+from app.oidc_settings import OidcSettings, complaint
 from engine.config import MIB, EngineConfig, setting
 
 PREFIX = "KITEMQ_"
 CONFIG_NAME = "config"
 # Names of the SDK and the command line, which may share the server's environment.
 CLIENT_NAMES = frozenset({"server", "token"})
+DATABASES = ("sqlite://", "postgresql://", "postgresql+psycopg://")
 ENVIRONMENT_COLORS = ("", "green", "blue", "violet", "amber", "red")
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
@@ -35,7 +41,7 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(EngineConfig):
+class Settings(EngineConfig, OidcSettings, GrpcSettings):
     """What the server can be told, the engine's settings included."""
 
     host: str = setting(
@@ -43,10 +49,14 @@ class Settings(EngineConfig):
         "Address to listen on; only loopback while there are no users, unless `allow_open`.",
     )
     port: int = setting(8080, "TCP port to listen on; 0 takes a free one.")
-    database_url: str = setting(
-        "",
-        "SQLAlchemy URL of the database for audit and settings of people; empty means "
-        "`kitemq.db` (SQLite) in the data directory.",
+    database_url: str = field(
+        default="",
+        repr=False,
+        metadata={
+            "help": "Address of the database for people, the audit trail, alerts and saved views: "
+            "`postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME` or `sqlite:///PATH`; empty means "
+            "`kitemq.db` (SQLite) in the data directory.",
+        },
     )
     environment: str = setting("", "Name of this installation, shown on every console page.")
     cluster_name: str = setting("DefaultCluster", "Cluster label of the metrics.")
@@ -81,13 +91,22 @@ class Settings(EngineConfig):
         "Web origins of other sites whose pages may send changes, as `https://app.example.org`; "
         "separated by commas.",
     )
-    alert_webhooks: tuple[str, ...] = setting(
-        (),
-        "Addresses that are told of alerts by POST, as `https://hooks.example.org/kitemq`; "
-        "separated by commas.",
+    alert_webhooks: tuple[str, ...] = field(
+        default=(),
+        repr=False,
+        metadata={
+            "help": "Addresses that are told of alerts by POST, as "
+            "`https://hooks.example.org/kitemq`; separated by commas.",
+        },
     )
-    alert_webhook_secret: str = setting(
-        "", "Key of the HMAC-SHA256 that signs what webhooks are sent; empty signs nothing."
+    alert_webhook_secret: str = field(
+        default="",
+        repr=False,
+        metadata={
+            "help": "Key of the HMAC-SHA256 that signs what webhooks are sent; empty signs "
+            "nothing.",
+            "is_secret": True,
+        },
     )
     environment_color: str = setting(
         "",
@@ -121,6 +140,18 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def is_safe_url(text: str) -> bool:
+    """Whether secrets may go to this address: https, or plain http within this machine."""
+    try:
+        parts = urlsplit(text)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if not host or " " in text or not text.isprintable() or parts.username is not None:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
 
 
 def load(
@@ -168,9 +199,9 @@ def _own_address(settings: Settings) -> str:
 
 def settings_fields() -> tuple[Field[Any], ...]:
     """Every setting in the order in which it is documented: the server's first."""
-    every = fields(Settings)
-    own = tuple(item for item in every if item.name not in EngineConfig.__dataclass_fields__)
-    return own + tuple(item for item in every if item.name in EngineConfig.__dataclass_fields__)
+    found = {item.name: item for item in fields(Settings)}
+    parts = (Settings, GrpcSettings, OidcSettings, EngineConfig)
+    return tuple(found[name] for part in parts for name in inspect.get_annotations(part))
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -247,16 +278,40 @@ def _checked(settings: Settings) -> Settings:
         raise SettingsError(
             f"setting 'environment_color' is {settings.environment_color!r}; expected {known}"
         )
+    if settings.database_url and not settings.database_url.startswith(DATABASES):
+        raise SettingsError(
+            "setting 'database_url' is no address of a database; expected "
+            "postgresql+psycopg://USER:PASSWORD@HOST:PORT/NAME or sqlite:///PATH"
+        )
     for url in settings.alert_webhooks:
         if not url.startswith(("http://", "https://")) or " " in url or not url.isascii():
             raise SettingsError("setting 'alert_webhooks' holds what is no http or https address")
+    _check_login(settings)
     for item in fields(settings):
         value = getattr(settings, item.name)
         if isinstance(value, (int, float)) and value < 0:
             raise SettingsError(f"setting {item.name!r} is {value}; expected 0 or more")
     if settings.inflight_bytes_max < settings.request_bytes_max:
         raise SettingsError("setting 'inflight_bytes_max' is less than 'request_bytes_max'")
+    _check_grpc(settings)
     return settings
+
+
+def _check_login(settings: Settings) -> None:
+    if settings.oidc_issuer and not is_safe_url(settings.oidc_issuer):
+        raise SettingsError(
+            f"setting 'oidc_issuer' is {settings.oidc_issuer!r}; expected an https address (plain "
+            "http only of this very machine)"
+        )
+    wrong = complaint(settings)
+    if wrong:
+        raise SettingsError(wrong)
+
+
+def _check_grpc(settings: Settings) -> None:
+    wrong = grpc_settings.complaint(settings)
+    if wrong:
+        raise SettingsError(wrong)
 
 
 def document() -> str:
@@ -285,6 +340,8 @@ def _default(item: Field[Any]) -> str:
     value = item.default
     if value in ("", ()):
         return "empty"
+    if isinstance(value, tuple):
+        value = ",".join(value)
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return f"`{text}`"
 

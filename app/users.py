@@ -14,11 +14,10 @@ from typing import Any
 
 from app.db.rows import AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
-from app.security.accounts import (
-    DONE,
+from app.security.accounts import DONE, TOKENS_MAX
+from app.security.drafts import (
     EVERYWHERE,
     TOKEN_NAME,
-    TOKENS_MAX,
     checked_name,
     checked_role,
     made_token,

@@ -6,6 +6,7 @@ To add one: a `RateLine` with ours first and its peers after it, and its targets
 from pathlib import Path
 
 from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
+from bench.console import CONSOLE
 from bench.doors.rest import RestSend
 from bench.doors.sdk import sending_by_sdk, taking_by_sdk
 from bench.doors.websocket import SocketSend, SocketTake
@@ -326,4 +327,5 @@ LINES: tuple[Line, ...] = (
     *PIPELINED,
     *TAKING,
     *LIFE[1:],
+    CONSOLE,
 )

@@ -269,6 +269,7 @@ class Assembly:
             groups=lambda: [group.name for group in self.groups.all()],
             lag_of=self.desk.offsets.lag,
             members_of=self.desk.members.count,
+            resets_of=self.desk.ledger.resets.last_number,
             has_room=lambda: not self.store.refusal(),
         )
 

@@ -44,12 +44,13 @@ from engine.delivery.values import (
     QueueLag,
     Receipt,
 )
-from engine.errors import MessageNotFound, Stopping
+from engine.errors import MessageNotFound, QueueNotFound, Stopping
 from engine.message import Message, Promise, Sent, StoredMessage
-from engine.replay.dead_letters import DeadLetter, DeadLetterPage, Tally
+from engine.replay.dead_letters import DeadLetter, DeadLetterPage, Dismissed, Tally
+from engine.replay.dismissals import DismissNote
 from engine.replay.job import State as ReplayState
 from engine.replay.job import To as ReplayTo
-from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob
+from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, Retry
 from engine.reply.requests import (
     FoundReply,
     NewReply,
@@ -130,6 +131,8 @@ __all__ = [
     "Decider",
     "Decision",
     "Delivery",
+    "DismissNote",
+    "Dismissed",
     "Exponential",
     "Extended",
     "FoundReply",
@@ -192,6 +195,7 @@ __all__ = [
     "ResetTo",
     "Resets",
     "RetentionStatus",
+    "Retry",
     "RetryPolicy",
     "Scan",
     "ScanPage",
@@ -395,6 +399,13 @@ class Broker:
         """How a topic is set up; TopicNotFound."""
         return self._catalog.get(name)
 
+    def plan_topic(self, name: str) -> TopicConfig:
+        """The topic as the next message to it would find it; nothing is created.
+
+        Raises TopicNotFound where none would be created, Invalid for what is no name.
+        """
+        return self._catalog.plan(name)
+
     def topics(self, *, system: bool = False) -> list[TopicConfig]:
         """All topics by name; the engine's own only when asked for."""
         return self._catalog.all(system=system)
@@ -407,6 +418,20 @@ class Broker:
             for queue in range(max(config.read_queues, config.write_queues))
         ]
         return TopicStats(queues, sum(queue.max_offset - queue.min_offset for queue in queues))
+
+    def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
+        """The first offset of a queue stored at or after `at_ms`; its end where all are older.
+
+        TopicNotFound, QueueNotFound.
+        """
+        count = self._catalog.get(topic).read_queues
+        if not 0 <= queue < count:
+            raise QueueNotFound(
+                f"topic {topic!r} has no queue {queue}",
+                field="queue",
+                remedy=f"choose 0 to {count - 1}",
+            )
+        return self._store.offset_at_time(topic, queue, at_ms)
 
     def groups_of(self, topic: str) -> Sequence[str]:
         """Names of the groups that have consumed from a topic."""
@@ -507,6 +532,10 @@ class Broker:
     def extend(self, group: str, receipts: Sequence[Receipt], invisible_s: float) -> list[Extended]:
         """Keep messages for longer."""
         return self._desk.inflight.extend(group, receipts, invisible_s)
+
+    def renew(self, group: str, receipt: Receipt, invisible_s: float) -> Receipt | None:
+        """Keep a message for another time under a new receipt; None where `receipt` is stale."""
+        return self._desk.inflight.renew(group, receipt, invisible_s)
 
     def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
         """Put messages back unused, without counting an attempt."""
@@ -619,7 +648,9 @@ class Broker:
 
     def lag(self, group: str) -> GroupLag:
         """How far a group is behind; GroupNotFound."""
-        return self._desk.offsets.lag(group)
+        lag = self._desk.offsets.lag(group)
+        dismissed = self.dead_letters.dismissed_count(group)
+        return msgspec.structs.replace(lag, dismissed=dismissed) if dismissed else lag
 
     # -- finding ------------------------------------------------------------------------------
 
@@ -684,8 +715,7 @@ class Broker:
 
     def _queue_stats(self, topic: str, queue: int) -> QueueStats:
         first, end = self._store.bounds(topic, queue)
-        last = self._store.entries(topic, queue, end - 1, 1) if end > first else []
-        return QueueStats(queue, first, end, self._store.stored_ms_at(last[0]) if last else None)
+        return QueueStats(queue, first, end, self._store.last_stored_ms(topic, queue))
 
     def _check_running(self) -> None:
         if not self._is_running:

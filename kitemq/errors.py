@@ -106,6 +106,10 @@ NOT_FOUND_CODES = frozenset(
         "message_not_found",
         "offset_gone",
         "transaction_not_found",
+        "replay_not_found",
+        "no_dead_letters",
+        "dead_letter_not_found",
+        "dismissal_not_found",
     }
 )
 REFUSED_CODES = frozenset(

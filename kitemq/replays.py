@@ -18,15 +18,25 @@ class Replaying:
     # -- dead letters ---------------------------------------------------------------------------
 
     def dead_letters(
-        self, group: str, *, reason: str = "", topic: str = "", filter: str = "*", limit: int = 0
+        self,
+        group: str,
+        *,
+        reason: str = "",
+        topic: str = "",
+        filter: str = "*",
+        dismissed: bool | None = None,
+        limit: int = 0,
     ) -> Iterator[Json]:
         """A group's dead letters with their cause, the newest first, page by page.
 
-        Those with this reason, first sent to this topic, that match the filter. At most `limit`
-        of them; 0 means all.
+        Those with this reason, first sent to this topic, that match the filter; only those that
+        are dismissed, or only the others, where `dismissed` says so. At most `limit` of them; 0
+        means all.
         """
         path = f"/groups/{_part(group)}/dead-letters"
-        params = {"reason": reason, "topic": topic, "filter": filter}
+        params: Json = {"reason": reason, "topic": topic, "filter": filter}
+        if dismissed is not None:
+            params["dismissed"] = "true" if dismissed else "false"
         return self._paged(path, params, "after", limit)
 
     def dead_letter(self, group: str, offset: int) -> Json:
@@ -42,10 +52,36 @@ class Replaying:
         """Send dead letters again, by default all, to this group alone, at 100 a second.
 
         `choice`: to ("group", "origin" or "topic"), to_name, name, from_ms, to_ms, filter, reason,
-        topic, fresh_only, rate, dry_run. Answers the replay job.
+        topic, fresh_only, with_dismissed, rate, dry_run. Answers the replay job.
         """
         document = {"offsets": [str(offset) for offset in offsets], **choice}
         return self._call("POST", f"/groups/{_part(group)}/dead-letters/redrive", json=document)
+
+    def dismiss_dead_letters(
+        self, group: str, offsets: Sequence[int] = (), *, note: str, **choice: Any
+    ) -> Json:
+        """Let dead letters rest, by default all: `count` of them did not yet. Deletes nothing.
+
+        `choice`: from_ms, to_ms, filter, reason, topic, expected, dry_run.
+        """
+        document = {"offsets": [str(offset) for offset in offsets], "note": note, **choice}
+        return self._call("POST", f"/groups/{_part(group)}/dead-letters/dismiss", json=document)
+
+    def restore_dead_letters(
+        self, group: str, offsets: Sequence[int] = (), *, dismissal: str = "", all: bool = False
+    ) -> Json:
+        """Have dismissed dead letters looked at again: these, of one dismissal, or all."""
+        document = {
+            "offsets": [str(offset) for offset in offsets],
+            "dismissal": dismissal,
+            "all": all,
+        }
+        return self._call("POST", f"/groups/{_part(group)}/dead-letters/restore", json=document)
+
+    def dismissals(self, group: str, *, limit: int = 50) -> Json:
+        """What was dismissed together, with its note, the newest first; at most 200."""
+        path = f"/groups/{_part(group)}/dead-letters/dismissals"
+        return self._call("GET", path, params={"limit": limit})
 
     # -- jobs -----------------------------------------------------------------------------------
 
@@ -69,6 +105,14 @@ class Replaying:
     def begin_replay(self, job_id: str) -> Json:
         """Do a dry run in earnest; Refused for a job that is none."""
         return self._order(job_id, "begin")
+
+    def retry_replay(self, job_id: str, **choice: Any) -> Json:
+        """Try again what failed in a job that is over, and nothing else; the new job.
+
+        `choice`: to and to_name (else as before), name, rate, dry_run. Refused where nothing
+        failed.
+        """
+        return self._call("POST", f"/replays/{_part(job_id)}/retry", json=choice)
 
     def pause_replay(self, job_id: str) -> Json:
         """Let a job rest; Refused unless it runs."""

@@ -1,4 +1,4 @@
-"""What holds for every test: browsers come last, and in CI nothing is skipped.
+"""What holds for every test: Spark comes late, browsers come last, in CI nothing is skipped.
 
 A skipped test proves nothing. And Playwright's blocking interface leaves an event loop running in
 the main thread for as long as a browser is open, where `asyncio.run` of another test would fail.
@@ -9,12 +9,13 @@ from collections.abc import Generator
 
 import pytest
 
+LATE = ("browser", "spark")
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests after all others; otherwise in the order found."""
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    """Browser tests after all others, and before them those that share one Spark session."""
+    items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in LATE])
 
 
 def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.operation import API, Call, operation
 from app.api.topics import Milliseconds
-from app.db.rows import SessionRow, TokenRow, UserRow
+from app.db.rows import SessionRow, Source, TokenRow, UserRow
 from app.security.access import (
     ADMINISTER_PEOPLE,
     OWN,
@@ -20,7 +20,8 @@ from app.security.access import (
     lacks,
     require,
 )
-from app.security.accounts import Accounts, Browser, By, NewToken, NewUser, checked_name
+from app.security.accounts import Accounts, Browser, By
+from app.security.drafts import NewToken, NewUser, checked_name
 from app.security.passwords import check_password
 from app.security.people import People
 from app.settings import Settings, is_loopback
@@ -50,6 +51,10 @@ class User(msgspec.Struct):
     patterns: tuple[str, ...]
     disabled: bool
     created_ms: Milliseconds
+    source: Annotated[
+        Source,
+        Meta(description="By a password of this server, or through the OpenID Connect provider."),
+    ]
 
 
 class UserList(msgspec.Struct):
@@ -182,7 +187,7 @@ def _patterns(given: list[str] | UnsetType) -> tuple[str, ...] | None:
 
 
 def _user(row: UserRow) -> User:
-    return User(row.name, Role(row.role), row.patterns, row.disabled, row.created_ms)
+    return User(row.name, Role(row.role), row.patterns, row.disabled, row.created_ms, row.source)
 
 
 def _token(row: TokenRow, people: People) -> Token:

@@ -9,6 +9,7 @@ from app.api import (
     access,
     alerts,
     dead_letters,
+    dismissals,
     groups,
     members,
     messages,
@@ -16,6 +17,7 @@ from app.api import (
     produce,
     progress,
     receive,
+    replay_history,
     replays,
     requests,
     resets,
@@ -27,6 +29,7 @@ from app.api import (
     topics,
     traces,
     transactions,
+    views,
 )
 from app.api.docs import markdown
 
@@ -44,8 +47,10 @@ OPERATIONS = (
     *resets.OPERATIONS,
     *search.OPERATIONS,
     *members.OPERATIONS,
+    *dismissals.OPERATIONS,  # before offsets, which stand at the same place in a path
     *dead_letters.OPERATIONS,
     *replays.OPERATIONS,
+    *replay_history.OPERATIONS,
     *retention.OPERATIONS,
     *scheduled.OPERATIONS,
     *requests.OPERATIONS,
@@ -53,6 +58,7 @@ OPERATIONS = (
     *statistics.OPERATIONS,
     *alerts.OPERATIONS,
     *access.OPERATIONS,
+    *views.OPERATIONS,
     *system.OPERATIONS,
     *metrics.OPERATIONS,
 )

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.messages import OFFSET_MAX, Encoding, Filter, Stored, fields_of, number_in_path
 from app.api.operation import API, Call, operation
-from app.api.replays import (
+from app.api.replay_shapes import (
     DryRun,
     FreshOnly,
     OffsetText,
@@ -17,13 +17,14 @@ from app.api.replays import (
     Reason,
     Replay,
     Time,
+    WithDismissed,
     offset_of,
     replay_out,
 )
 from app.api.topics import actor_of
 from app.security.access import Action, Kind, Needs, require_replay
 from app.services.replays import Counts, Replays
-from engine.broker import DeadLetter, NewReplay, ReplayTo
+from engine.broker import DeadLetter, DismissNote, NewReplay, ReplayTo
 from engine.errors import NotFound, TopicNotFound
 
 TAG = "dead letters"
@@ -50,6 +51,9 @@ class Dead(msgspec.Struct):
         str, Meta(description="The replay job after which it came back dead; else empty.")
     ]
     times: Annotated[int, Meta(description="How many replay jobs had sent it before it died.")]
+    dismissed: Annotated[
+        DismissNote | None, Meta(description="Who let it rest, and why; null for nobody.")
+    ]
 
 
 class DeadPage(msgspec.Struct):
@@ -71,6 +75,9 @@ class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Reason = ""
     topic: OriginTopic = ""
     filter: Filter = "*"
+    dismissed: Annotated[
+        bool | None, Meta(description="Only those that are dismissed, or only the others.")
+    ] = None
     encoding: Encoding = Encoding.AUTO
 
 
@@ -90,6 +97,7 @@ class DeadCounts(msgspec.Struct):
     clients: dict[str, int]
     redriven: Annotated[int, Meta(description="How many of them were sent again.")]
     returned: Annotated[int, Meta(description="How many had been sent again before they died.")]
+    dismissed: Annotated[int, Meta(description="How many of them people let rest.")]
 
 
 class Redrive(msgspec.Struct, forbid_unknown_fields=True):
@@ -108,6 +116,7 @@ class Redrive(msgspec.Struct, forbid_unknown_fields=True):
     reason: Reason = ""
     topic: OriginTopic = ""
     fresh_only: FreshOnly = False
+    with_dismissed: WithDismissed = False
     rate: Rate = 100.0
     dry_run: DryRun = False
 
@@ -126,6 +135,7 @@ def dead_out(letter: DeadLetter, encoding: Encoding = Encoding.AUTO) -> Dead:
         letter.redriven_by,
         letter.returned_from,
         letter.times,
+        letter.dismissed,
     )
 
 
@@ -153,6 +163,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadPage:
         reason=query.reason,
         topic=query.topic,
         filter=query.filter,
+        dismissed=query.dismissed,
     )
     return DeadPage(
         [dead_out(item, query.encoding) for item in page.items],
@@ -183,6 +194,7 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadCounts:
         counts.clients,
         counts.redriven,
         counts.returned,
+        counts.dismissed,
     )
 
 
@@ -239,6 +251,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
                 reason=new.reason,
                 origin_topic=new.topic,
                 fresh_only=new.fresh_only,
+                with_dismissed=new.with_dismissed,
                 per_s=new.rate,
                 dry_run=new.dry_run,
             ),

@@ -8,11 +8,12 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from app.api.operation import Call, Raw, operation
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.pause import Pause
 from app.security.access import READ_SERVER
 from app.security.load import Load
 from app.settings import Settings
@@ -22,11 +23,11 @@ from engine.errors import NotFound
 
 TAG = "system"
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-NAMES_PER_SLICE = 100
 PAGE_BYTES = 4096
 STATM = Path("/proc/self/statm")
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
+T = TypeVar("T")
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
 
@@ -139,6 +140,7 @@ class Page:
         self._samples.setdefault(name, []).append((labels, value))
 
     def text(self) -> bytes:
+        """Everything; with ten thousand topics it takes longer than the loop may wait."""
         return "".join(self._lines()).encode()
 
     def _lines(self) -> Iterator[str]:
@@ -147,8 +149,9 @@ class Page:
             if not samples:
                 continue
             yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+            form = _form(family)
             for labels, value in samples:
-                yield f"{family.name}{_label_text(family.labels, labels)} {_number(value)}\n"
+                yield form.format(*map(_escaped, labels), _number(value))
 
 
 @operation(
@@ -169,7 +172,7 @@ async def metrics(call: Call[None, None]) -> Raw:
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, host, settings)
     await _add_groups(page, host, settings)
-    return Raw(page.text(), MEDIA_TYPE)
+    return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
 
 
 def _add_totals(page: Page, broker: Broker) -> None:
@@ -228,14 +231,15 @@ async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:
     page.add("rocketmq_broker_qps", figures.traffic.messages_out.minute, labels)
     topics = broker.topics(system=True)
     page.add("kitemq_topics", len(topics))
-    async for name in _in_slices(config.name for config in topics):
+    async for config in _in_slices(topics):
+        name = config.name
         try:
             queues = broker.topic_stats(name).queues
         except NotFound:
             continue  # deleted while others ran
         of_topic = (*labels, name)
         page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
-    for name, account in broker.statistics.topics():
+    async for name, account in _in_slices(list(broker.statistics.topics())):
         of_topic = (*labels, name)
         page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
         page.add("kitemq_bytes_in_total", account.total(Metric.BYTES_IN), (name,))
@@ -251,15 +255,16 @@ async def _add_groups(page: Page, host: EngineHost, settings: Settings) -> None:
     labels = (settings.cluster_name, settings.broker_name)
     groups = broker.groups()
     page.add("kitemq_groups", len(groups))
-    async for name in _in_slices(config.name for config in groups):
+    async for config in _in_slices(groups):
+        name = config.name
         try:
             lag = broker.lag(name)
         except NotFound:
             continue
         _add_lag(page, labels, name, lag, host.clock.now_ms())
-    for name, account in broker.statistics.groups():
+    async for name, account in _in_slices(list(broker.statistics.groups())):
         page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
-    for place, account in broker.statistics.readers():
+    async for place, account in _in_slices(list(broker.statistics.readers())):
         page.add("kitemq_messages_out_total", account.total(Metric.MESSAGES_OUT), place)
         page.add("kitemq_bytes_out_total", account.total(Metric.BYTES_OUT), place)
         page.add("kitemq_acked_total", account.total(Metric.ACKED), place)
@@ -285,12 +290,12 @@ def _add_lag(page: Page, labels: Labels, group: str, lag: GroupLag, now_ms: int)
         page.add("kitemq_group_inflight", sum(queue.inflight for queue in queues), (group, topic))
 
 
-async def _in_slices(names: Iterable[str]) -> AsyncIterator[str]:
-    """The names, with a pause for others after every few."""
-    for count, name in enumerate(names, 1):
-        yield name
-        if not count % NAMES_PER_SLICE:
-            await asyncio.sleep(0)
+async def _in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, and others run in between as soon as a few milliseconds were used up."""
+    pause = Pause()
+    for item in items:
+        yield item
+        await pause.when_due()
 
 
 def resident_bytes() -> int:
@@ -301,11 +306,14 @@ def resident_bytes() -> int:
         return 0
 
 
-def _label_text(names: Labels, values: Labels) -> str:
-    if not names:
-        return ""
-    pairs = zip(names, values, strict=True)
-    return "{" + ",".join(f'{name}="{value.translate(ESCAPES)}"' for name, value in pairs) + "}"
+def _form(family: Family) -> str:
+    """A sample's line, for `str.format` with the labels' values and the number."""
+    labels = ",".join(f'{label}="{{}}"' for label in family.labels)
+    return family.name + (f"{{{{{labels}}}}}" if labels else "") + " {}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.translate(ESCAPES) if "\\" in value or '"' in value or "\n" in value else value
 
 
 def _number(value: float) -> str:

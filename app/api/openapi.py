@@ -35,6 +35,7 @@ TAGS = {
     "statistics": "How much, how fast, how long; and lag over time.",
     "alerts": "What to be told of, where it stands, and who was told.",
     "access": "Users, tokens and logins; who may do what.",
+    "views": "Lists of the console with their filters, each under a name of one's own.",
     "system": "The server itself.",
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.

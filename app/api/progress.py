@@ -50,6 +50,7 @@ class Lag(msgspec.Struct):
     inflight: int
     retry_waiting: int
     dead: int
+    dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
     oldest_age_ms: int | None
     counts: Annotated[Counts, Meta(description="all where it is for any queue.")]
     queues: list[QueueLag]
@@ -106,6 +107,7 @@ async def get_lag(call: Call[None, None]) -> Lag:
         lag.inflight,
         lag.retry_waiting,
         lag.dead,
+        lag.dismissed,
         lag.oldest_age_ms,
         lag.counts,
         [

@@ -1,5 +1,6 @@
 """The server itself: whether it lives, whether it is ready, what it is, what people changed."""
 
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -44,6 +45,10 @@ class About(msgspec.Struct):
     uptime_s: float
     topics: int
     groups: int
+    data: Annotated[str, Meta(description="Data directory, on the server's own machine.")]
+    data_mark: Annotated[
+        str, Meta(description="Tells it from every other directory of that machine.")
+    ]
 
 
 class AuditItem(msgspec.Struct):
@@ -129,7 +134,15 @@ async def about(call: Call[None, None]) -> About:
         (call.host.clock.now_ms() - started_ms) / 1000,
         len(broker.topics()),
         len(broker.groups()),
+        str(call.settings.data.absolute()),
+        _mark_of(call.settings.data),
     )
+
+
+def _mark_of(data: Path) -> str:
+    """The identity of the store's lock file, which whoever reads the store's files can compare."""
+    found = (data / "lock").stat()
+    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
 
 
 @operation(

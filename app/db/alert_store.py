@@ -43,8 +43,9 @@ class AlertStore:
     def rules(self) -> list[RuleRow]:
         """All rules by name."""
         with self._transaction() as connection:
-            found = connection.execute(select(alert_rules).order_by(alert_rules.c.name))
-            return [RuleRow(**row) for row in found.mappings()]
+            found = connection.execute(select(alert_rules)).mappings()
+            # Sorted here: databases differ over capitals.
+            return sorted((RuleRow(**row) for row in found), key=lambda rule: rule.name)
 
     def insert_rule(self, rule: RuleRow) -> RuleRow:
         """Keep a new rule; the same with its id."""

@@ -1,6 +1,7 @@
 """The database itself, opened and brought up to date; every call may wait for disk and network.
 
-SQLite is the default (WAL, so that readers do not wait for a writer); PostgreSQL by its URL.
+SQLite is the default (WAL, so that readers do not wait for a writer); PostgreSQL by its URL, whose
+connections are tried before each use, so that a server which was started again is found by itself.
 `worker.py` keeps these calls off the event loop.
 """
 
@@ -9,14 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from app.db import queries
+from app.db.address import without_password
 from app.db.alert_store import AlertStore
 from app.db.migrate import ensure_schema
 from app.db.people import PeopleStore
+from app.db.replay_store import ReplayStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
+from app.db.view_store import ViewStore
 
 BUSY_TIMEOUT_MS = 5000
 SQLITE_PRAGMAS = (
@@ -25,16 +29,27 @@ SQLITE_PRAGMAS = (
     "PRAGMA foreign_keys=ON",
     f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}",
 )
+# Nobody waits for long: what hangs (a lost network, a lock) becomes an error with its reason. What
+# the URL says itself goes first.
+POSTGRES = {
+    "connect_timeout": "5",  # s
+    "tcp_user_timeout": "10000",  # ms until what was sent and not acknowledged breaks a connection
+    "options": "-c statement_timeout=15000 -c lock_timeout=5000",  # ms
+    "application_name": "kitemq",
+}
 
 
 class Database:
     """An open database; every method is one transaction and raises DatabaseError."""
 
     def __init__(self, url: str) -> None:
-        with _mapped():
+        self._url = url
+        with self._mapped():
             self._engine = open_engine(url)
         self.alerts = AlertStore(self._transaction)
         self.people = PeopleStore(self._transaction)
+        self.replays = ReplayStore(self._transaction)
+        self.views = ViewStore(self._transaction)
 
     def insert_audit(self, entry: AuditEntry) -> int:
         """Write a new entry; the id it got."""
@@ -64,28 +79,50 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        with _mapped(), self._engine.begin() as connection:
+        with self._mapped(), self._engine.begin() as connection:
             yield connection
 
-
-@contextmanager
-def _mapped() -> Iterator[None]:
-    try:
-        yield
-    except (SQLAlchemyError, OSError, ImportError) as error:
-        raise DatabaseError(f"{type(error).__name__}: {error}") from error
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        """What the driver said as a DatabaseError: no statement, no value, no password in it."""
+        try:
+            yield
+        except (SQLAlchemyError, OSError, ImportError) as error:
+            cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
+            said = without_password(str(cause), self._url)
+            raise DatabaseError(f"{type(cause).__name__}: {said}") from None
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for `url` whose schema is up to date."""
-    engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
-    if engine.dialect.name == "sqlite":
-        database = make_url(url).database
+    """An engine for `url` whose schema is up to date; it is closed again where that fails."""
+    engine = _engine(url)
+    try:
+        ensure_schema(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _engine(url: str) -> Engine:
+    try:
+        address = make_url(url)
+    except ValueError as error:  # the port is no number
+        raise OSError(f"the database's address cannot be read: {error}") from None
+    if address.get_backend_name() == "sqlite":
+        engine = create_engine(address, hide_parameters=True)
+        database = address.database
         if database and database != ":memory:":
             Path(database).parent.mkdir(parents=True, exist_ok=True)
         event.listen(engine, "connect", _set_pragmas)
-    ensure_schema(engine)
-    return engine
+        return engine
+    return create_engine(_with_limits(address), hide_parameters=True, pool_pre_ping=True)
+
+
+def _with_limits(address: URL) -> URL:
+    return address.set(drivername="postgresql+psycopg").update_query_dict(
+        {name: value for name, value in POSTGRES.items() if name not in address.query}
+    )
 
 
 def _set_pragmas(connection: Any, _record: object) -> None:

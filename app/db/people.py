@@ -1,6 +1,8 @@
 """Users, tokens and sessions in SQL: each change is one transaction with its audit entry.
 
-Every change counts `people_version` up, so that a server notices what the command line changed.
+Every change counts `people_version` up, so that a server notices what the command line changed. It
+does so first: the row stays locked until the end, so that of two changes at the same time the one
+sees what the other did, and the last two admins cannot remove each other.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +15,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry, PeopleRows, SessionRow, TokenRow, UserRow
-from app.db.tables import people_version, sessions, tokens, users
+from app.db.tables import people_version, saved_views, sessions, tokens, users
 from engine.errors import Conflict, NotFound
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -47,6 +49,7 @@ class PeopleStore:
     def add_user(self, user: UserRow, entry: AuditEntry, *, only_first: bool = False) -> UserRow:
         """Add a user; Conflict where the name is taken, or `only_first` and there are others."""
         with self._transaction() as connection:
+            _changed(connection)
             if only_first and _count(connection, users):
                 raise Conflict("there is a user already", remedy="log in")
             if _find_user(connection, user.name) is not None:
@@ -55,16 +58,18 @@ class PeopleStore:
                 )
             added = replace(user, id=_insert(connection, users, user))
             _audit(connection, entry, None, added.described())
-            _changed(connection)
         return added
 
     def change_user(self, name: str, changes: Mapping[str, Any], entry: AuditEntry) -> UserRow:
         """Change fields of a user; NotFound, or Conflict where no admin would be left.
 
-        A new password, and being disabled, end all the user's sessions.
+        A new password, and being disabled, end all the user's sessions. Who logs in through a
+        provider gets no password: that would be a way around it.
         """
         with self._transaction() as connection:
+            _changed(connection)
             before = _get_user(connection, name)
+            _keep_provided(before, changes)
             after = replace(before, **changes)
             _keep_an_admin(connection, before, after)
             connection.execute(update(users).where(users.c.id == before.id).values(_values(after)))
@@ -72,23 +77,52 @@ class PeopleStore:
                 connection.execute(delete(sessions).where(sessions.c.user_id == before.id))
             told = {"password": "changed"} if "password_hash" in changes else {}
             _audit(connection, entry, before.described(), {**after.described(), **told})
-            _changed(connection)
         return after
 
-    def delete_user(self, name: str, entry: AuditEntry) -> None:
-        """Delete a user with tokens and sessions; as `change_user` refuses."""
+    def welcome(self, known: UserRow, entry: AuditEntry) -> UserRow:
+        """Whom a provider let in: added at the first login, else with the role as of now.
+
+        Somebody is known by issuer and subject and keeps the name of the first login; Conflict
+        where that name is somebody else's. Also the last admin can lose the role this way, since
+        the provider says who is one.
+        """
         with self._transaction() as connection:
+            _changed(connection)
+            same = (users.c.issuer == known.issuer) & (users.c.subject == known.subject)
+            row = connection.execute(select(users).where(same)).mappings().first()
+            if row is not None:
+                before = _row(row, UserRow)
+                after = replace(before, role=known.role)
+                if after != before:
+                    here = users.c.id == before.id
+                    connection.execute(update(users).where(here).values(_values(after)))
+                    changed = replace(entry, action="user.change", object_name=before.name)
+                    _audit(connection, changed, before.described(), after.described())
+                return after
+            if _find_user(connection, known.name) is not None:
+                raise Conflict(
+                    f"there is another user {known.name!r}", field="name", code="name_taken"
+                )
+            added = replace(known, id=_insert(connection, users, known))
+            _audit(connection, replace(entry, action="user.create"), None, added.described())
+        return added
+
+    def delete_user(self, name: str, entry: AuditEntry) -> None:
+        """Delete a user with tokens, sessions and views; as `change_user` refuses."""
+        with self._transaction() as connection:
+            _changed(connection)
             before = _get_user(connection, name)
             _keep_an_admin(connection, before, None)
             for table in (tokens, sessions):
                 connection.execute(delete(table).where(table.c.user_id == before.id))
+            connection.execute(delete(saved_views).where(saved_views.c.owner == name))
             connection.execute(delete(users).where(users.c.id == before.id))
             _audit(connection, entry, before.described(), None)
-            _changed(connection)
 
     def add_token(self, token: TokenRow, entry: AuditEntry, *, count_max: int) -> TokenRow:
         """Add a token; Conflict where its owner has `count_max` or one of that name."""
         with self._transaction() as connection:
+            _changed(connection)
             owned = tokens.c.user_id == token.user_id
             names = connection.execute(select(tokens.c.name).where(owned)).scalars().all()
             if token.name in names:
@@ -101,25 +135,25 @@ class PeopleStore:
                 raise Conflict(f"one user has at most {count_max} tokens", remedy="revoke some")
             added = replace(token, id=_insert(connection, tokens, token))
             _audit(connection, entry, None, added.described())
-            _changed(connection)
         return added
 
     def delete_token(self, token_id: int, entry: AuditEntry) -> None:
         """Revoke a token; NotFound where there is none."""
         with self._transaction() as connection:
+            _changed(connection)
             found = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
             row = found.first()
             if row is None:
                 raise NotFound(f"there is no token {token_id}", field="id")
             connection.execute(delete(tokens).where(tokens.c.id == token_id))
             _audit(connection, entry, _row(row, TokenRow).described(), None)
-            _changed(connection)
 
     def add_session(
         self, session: SessionRow, entry: AuditEntry, *, instead_of: str, count_max: int
     ) -> SessionRow:
         """Log in: the session that the browser had before ends, and the user's oldest too many."""
         with self._transaction() as connection:
+            _changed(connection)
             connection.execute(delete(sessions).where(sessions.c.secret_hash == instead_of))
             added = replace(session, id=_insert(connection, sessions, session))
             theirs = select(sessions.c.id).where(sessions.c.user_id == session.user_id)
@@ -128,7 +162,6 @@ class PeopleStore:
             too_old = connection.execute(newest_first.limit(1_000)).scalars().all()
             connection.execute(delete(sessions).where(sessions.c.id.in_(too_old)))
             insert_audit(connection, entry)
-            _changed(connection)
         return added
 
     def end_sessions(self, ids: list[int], entry: AuditEntry) -> int:
@@ -157,6 +190,19 @@ class PeopleStore:
                 connection.execute(renewed.values(seen_ms=at_ms))
             is_over = (sessions.c.expires_ms <= now_ms) | (sessions.c.seen_ms <= idle_ms)
             connection.execute(delete(sessions).where(is_over))
+
+
+def _keep_provided(before: UserRow, changes: Mapping[str, Any]) -> None:
+    """What the provider says about somebody is not said here."""
+    taken = {"password_hash": "password", "role": "role"}
+    field = next((taken[n] for n in changes if n in taken and changes[n] != getattr(before, n)), "")
+    if before.issuer is not None and field:
+        raise Conflict(
+            f"{before.name!r} logs in through {before.issuer}, which decides about the {field}",
+            field=field,
+            remedy="change it there; it takes effect at the next login",
+            code="not_local",
+        )
 
 
 def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | None) -> None:

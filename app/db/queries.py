@@ -15,14 +15,14 @@ def insert_audit(connection: Connection, entry: AuditEntry) -> int:
     """Write a new entry; the id it got."""
     statement = insert(audit).values(
         at_ms=entry.at_ms,
-        actor=entry.actor,
+        actor=_storable(entry.actor),
         action=entry.action,
         object_kind=entry.object_kind,
-        object_name=entry.object_name,
+        object_name=_storable(entry.object_name),
         before_json=entry.before_json,
         after_json=entry.after_json,
         result=entry.result,
-        request_id=entry.request_id,
+        request_id=_storable(entry.request_id),
     )
     key = connection.execute(statement).inserted_primary_key
     assert key is not None, "the database numbers every entry"
@@ -70,7 +70,7 @@ def tally_audit(connection: Connection) -> AuditTally:
 
 
 def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
-    """What an entry has to fulfil; parts of names are compared as they are, "%" included."""
+    """What an entry has to fulfil; parts of names match in any case, "%" is just a character."""
     columns = audit.c
     same = (
         (columns.object_kind, wanted.object_kind),
@@ -80,11 +80,17 @@ def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
         (columns.result, wanted.result),
         (columns.request_id, wanted.request_id),
     )
-    found = [column == value for column, value in same if value]
+    found = [column == _storable(value) for column, value in same if value]
     if wanted.name_part:
-        found.append(columns.object_name.contains(wanted.name_part, autoescape=True))
+        part = _storable(wanted.name_part)
+        found.append(columns.object_name.icontains(part, autoescape=True))
     if wanted.from_ms is not None:
         found.append(columns.at_ms >= wanted.from_ms)
     if wanted.to_ms is not None:
         found.append(columns.at_ms < wanted.to_ms)
     return found
+
+
+def _storable(text: str) -> str:
+    """PostgreSQL keeps every character but NUL, which nobody but an attacker types."""
+    return text.replace("\0", "\ufffd")

@@ -3,6 +3,7 @@ to load and not needed to be ready."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 class DatabaseError(Exception):
@@ -54,6 +55,13 @@ class AuditTally:
     results: Mapping[str, int]
 
 
+class Source(StrEnum):
+    """Who vouches for a user: a password of this server, or an OpenID Connect provider."""
+
+    LOCAL = "local"
+    OIDC = "oidc"
+
+
 @dataclass(frozen=True, kw_only=True)
 class UserRow:
     """Who may log in, with which role, how far."""
@@ -65,14 +73,23 @@ class UserRow:
     patterns: tuple[str, ...] = ()
     disabled: bool = False
     created_ms: int
+    issuer: str | None = None  # with `subject`: who this is at a provider; None where local
+    subject: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Who vouches for this user."""
+        return Source.LOCAL if self.issuer is None else Source.OIDC
 
     def described(self) -> dict[str, object]:
         """As the trail keeps it: without the hash."""
+        known = {} if self.issuer is None else {"issuer": self.issuer, "subject": self.subject}
         return {
             "name": self.name,
             "role": self.role,
             "patterns": self.patterns,
             "disabled": self.disabled,
+            **known,
         }
 
 

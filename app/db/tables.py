@@ -6,6 +6,7 @@
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -19,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Column as C
 
-HEAD = "20261121_people"
+HEAD = "20261121_views"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -162,6 +163,9 @@ class UserColumns(TypedColumns):
     patterns_json: Named[str] = C(Text, nullable=False)
     disabled: Named[bool] = C(Boolean, nullable=False)
     created_ms: Named[int] = C(BigInteger, nullable=False)
+    # Who this is at an OpenID Connect provider; empty for those who have a password here.
+    issuer: Named[str | None] = C(String(255), nullable=True)
+    subject: Named[str | None] = C(String(255), nullable=True)
 
 
 class TokenColumns(TypedColumns):
@@ -199,7 +203,13 @@ class PeopleVersionColumns(TypedColumns):
     version: Named[int] = C(BigInteger, nullable=False)
 
 
-users = Table("users", metadata, UserColumns, UniqueConstraint("name"))
+users = Table(
+    "users",
+    metadata,
+    UserColumns,
+    UniqueConstraint("name"),
+    Index("uq_users_issuer_subject", "issuer", "subject", unique=True),
+)
 tokens = Table(
     "tokens",
     metadata,
@@ -215,3 +225,41 @@ sessions = Table(
     Index("ix_sessions_user_id", "user_id"),
 )
 people_version = Table("people_version", metadata, PeopleVersionColumns)
+
+
+class SavedViewColumns(TypedColumns):
+    """A list of the console as somebody likes to see it; `owner` is "" while there are no users."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    owner: Named[str] = C(String(64), nullable=False)
+    name: Named[str] = C(String(80), nullable=False)
+    path: Named[str] = C(String(1024), nullable=False)
+    query: Named[str] = C(String(2000), nullable=False)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+class ReplayJobColumns(TypedColumns):
+    """What the engine's journal says of each replay job, kept when it has forgotten the job."""
+
+    id: Named[str] = C(String(64), primary_key=True)
+    name: Named[str] = C(String(200), nullable=False)
+    source: Named[str] = C(String(255), nullable=False)
+    target: Named[str] = C(String(16), nullable=False)
+    target_name: Named[str] = C(String(255), nullable=False)
+    selection_json: Named[str] = C(Text, nullable=False)
+    per_s: Named[float] = C(Float, nullable=False)
+    dry_run: Named[bool] = C(Boolean, nullable=False)
+    state: Named[str] = C(String(16), nullable=False)
+    selected: Named[int] = C(BigInteger, nullable=False)
+    examined: Named[int] = C(BigInteger, nullable=False)
+    totals_json: Named[str] = C(Text, nullable=False)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+    created_by: Named[str] = C(String(255), nullable=False)
+    ended_ms: Named[int | None] = C(BigInteger, nullable=True)
+    last_error: Named[str] = C(Text, nullable=False)
+
+
+saved_views = Table("saved_views", metadata, SavedViewColumns, UniqueConstraint("owner", "name"))
+replay_jobs = Table(
+    "replay_jobs", metadata, ReplayJobColumns, Index("ix_replay_jobs_created_ms", "created_ms")
+)

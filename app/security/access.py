@@ -15,6 +15,8 @@ from typing import Any
 
 from engine.errors import Forbidden, Invalid
 
+Right = tuple["Action", "Kind", str]  # as `require` takes it
+
 WHO = "kitemq.who"  # where the gate leaves the principal in a request's scope
 EVERYTHING = "*"  # as a name: whatever there is
 PATTERN = re.compile(r"(\*|[a-z]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})\Z")
@@ -192,8 +194,7 @@ def lacks(who: Principal, action: Action, kind: Kind, name: str = "") -> str:
     """
     if kind is Kind.PUBLIC or who.is_open:
         return ""
-    if kind is Kind.TOPIC and name.startswith(OF_GROUP):
-        kind, name = Kind.GROUP, name.split("%", 2)[2]
+    kind, name = owned(kind, name)
     if kind is Kind.OWN and action is not Action.READ and who.token:
         # Else a token could make another one that may do more than itself.
         kind = Kind.PEOPLE
@@ -219,15 +220,22 @@ def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
 
 
 def require_replay(who: Principal, source: str, to: str, to_name: str) -> None:
-    """Raise RightMissing unless `who` may send messages of `source` again, and there.
+    """Raise RightMissing unless `who` may send messages of `source` again, and there."""
+    for right in replay_rights(source, to, to_name):
+        require(who, *right)
+
+
+def replay_rights(source: str, to: str, to_name: str) -> list[Right]:
+    """What sending messages of `source` again to `to` asks for.
 
     Back to where they came from needs no more than the right over the source.
     """
-    require(who, Action.ADMINISTER, Kind.TOPIC, source)
+    rights: list[Right] = [(Action.ADMINISTER, Kind.TOPIC, source)]
     if to == "topic":
-        require(who, Action.PRODUCE, Kind.TOPIC, to_name)
+        rights.append((Action.PRODUCE, Kind.TOPIC, to_name))
     elif to_name:
-        require(who, Action.ADMINISTER, Kind.GROUP, to_name)
+        rights.append((Action.ADMINISTER, Kind.GROUP, to_name))
+    return rights
 
 
 def require_decision(who: Principal, topic: str, *, by_hand: bool) -> None:
@@ -238,6 +246,18 @@ def require_decision(who: Principal, topic: str, *, by_hand: bool) -> None:
 def right_text(action: Action, kind: Kind, name: str = "") -> str:
     """How a right is written: with a name only where its kind has names."""
     return f"{action}:{kind}:{name or EVERYTHING}" if kind in NAMED else f"{action}:{kind}"
+
+
+def least_role(action: Action, kind: Kind) -> Role:
+    """The least role that can have a right over this kind, perhaps by a pattern."""
+    return next(role for role in Role if TABLE.get((role, action, kind), NONE) is not NONE)
+
+
+def owned(kind: Kind, name: str) -> tuple[Kind, str]:
+    """Whose rights count for `name`: those of the group for its retry and dead-letter topics."""
+    if kind is Kind.TOPIC and name.startswith(OF_GROUP):
+        return Kind.GROUP, name.split("%", 2)[2]
+    return kind, name
 
 
 def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:

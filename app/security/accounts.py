@@ -5,24 +5,29 @@ not do is refused: the first user is an admin, somebody stays admin, a token giv
 its owner has (`access.py` looks at both).
 """
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
 from app.errors import DoorError
 from app.security.access import Role, parse_patterns
 from app.security.attempts import ADDRESS_WAIT_MAX_S, NAME_WAIT_MAX_S, Attempts
-from app.security.passwords import (
-    PREFIX_CHARS,
-    Passwords,
-    check_password,
-    hash_secret,
-    new_session,
-    new_token,
+from app.security.drafts import (
+    DAYS_MAX,
+    EVERYWHERE,
+    TOKEN_NAME,
+    NewToken,
+    NewUser,
+    checked_name,
+    checked_role,
+    made_token,
+    patterns_for,
 )
+from app.security.passwords import Passwords, check_password, hash_secret, new_session
 from app.security.people import People
 from app.settings import Settings
 from engine.clock import Clock
@@ -33,13 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}\Z")
-TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@ -]{0,63}\Z")
 TOKENS_MAX = 100  # of one user
 SESSIONS_MAX = 50  # of one user; the oldest ends
-EVERYWHERE = ("*:*:*",)
-DAY_MS = 24 * 3600 * 1000
-DAYS_MAX = 3650
 DONE = "done"
 
 
@@ -49,27 +49,6 @@ class By:
 
     name: str
     request_id: str = ""
-
-
-@dataclass(frozen=True)
-class NewUser:
-    """A user to be added, as it was typed."""
-
-    name: str
-    password: str
-    role: str = Role.VIEWER
-    patterns: tuple[str, ...] | None = None  # None: everywhere
-
-
-@dataclass(frozen=True)
-class NewToken:
-    """A token to be made; without a role it has its owner's."""
-
-    name: str
-    owner: str
-    role: str = ""
-    patterns: tuple[str, ...] | None = None
-    days: int | None = None  # None: for good
 
 
 @dataclass(frozen=True)
@@ -90,6 +69,7 @@ class Accounts:
         self._database = database
         self._clock = clock
         self._session_ms = round(settings.session_max_s * 1000)
+        self._has_passwords = settings.password_login
         self._by_name = Attempts(NAME_WAIT_MAX_S)
         self._by_address = Attempts(ADDRESS_WAIT_MAX_S)
         self._passwords = Passwords()
@@ -97,7 +77,7 @@ class Accounts:
 
     async def bootstrap(self, name: str, password: str) -> None:
         """Make the admin that the settings name, if there is nobody yet."""
-        if not password or not self.people.is_open:
+        if not password or not self.people.has_nobody:
             return
         new = NewUser(name, password, Role.ADMIN)
         await self.add_user(By("settings"), new, is_first=True)
@@ -115,7 +95,7 @@ class Accounts:
         name = checked_name(new.name)
         role = checked_role(new.role)
         check_password(new.password)
-        if self.people.is_open and role is not Role.ADMIN:
+        if self.people.has_nobody and role is not Role.ADMIN:
             raise Invalid("the first user must be an admin", field="role", remedy="choose admin")
         user = UserRow(
             name=name,
@@ -216,8 +196,16 @@ class Accounts:
     async def log_in(self, name: str, password: str, browser: Browser) -> tuple[str, int]:
         """The secret of a new session and when it ends at the latest, in ms.
 
-        Raises DoorError: 401 for what does not fit, 429 after too many failures.
+        Raises DoorError: 401 for what does not fit, 429 after too many failures, 403 where
+        nobody logs in by a password.
         """
+        if not self._has_passwords:
+            raise DoorError(
+                403,
+                "password_login_off",
+                "nobody logs in by a password here",
+                remedy="use the button, or have the setting password_login switched on",
+            )
         name = name.strip().lower()
         user = self.people.user(name)
         kept = user.password_hash if user is not None else ""
@@ -225,6 +213,38 @@ class Accounts:
         if user is None or user.disabled:
             await self._failed(name, browser.address)
             raise _wrong("password")
+        opened = await self._open_session(user, browser, {"from": browser.address})
+        self._by_name.succeeded(name)
+        return opened
+
+    async def welcome(self, known: UserRow, browser: Browser) -> tuple[str, int]:
+        """The same for whom a provider let in, who is added or gets the role of `known`.
+
+        Raises DoorError for who is switched off here, Conflict where the name is taken.
+        """
+        entry = self._entry(By(known.issuer or ""), "", "user", known.name)
+        user = await self._run(lambda db: db.people.welcome(known, entry))
+        if user.disabled:
+            await self._reload()
+            raise DoorError(
+                403,
+                "user_disabled",
+                f"the user {user.name!r} is switched off on this server",
+                remedy="an admin can switch it on again on the page Access",
+            )
+        told = {"from": browser.address, "through": known.issuer}
+        return await self._open_session(user, browser, told)
+
+    async def refused(self, name: str, browser: Browser, told: Mapping[str, object]) -> None:
+        """Write down that a provider's user was not let in, and why."""
+        by = By(f"anonymous@{browser.address}"[:255])
+        after = msgspec.json.encode(told).decode()
+        entry = self._entry(by, "login", "user", name, after=after, result="login_refused")
+        await self._run(lambda db: db.insert_audit(entry))
+
+    async def _open_session(
+        self, user: UserRow, browser: Browser, told: Mapping[str, object]
+    ) -> tuple[str, int]:
         secret, now_ms = new_session(), self._clock.now_ms()
         session = SessionRow(
             secret_hash=hash_secret(secret),
@@ -236,14 +256,14 @@ class Accounts:
             user_agent=browser.user_agent[:255],
         )
         before = hash_secret(browser.session) if browser.session else ""
-        entry = self._entry(By(name), "login", "user", name, after=f'"{browser.address}"')
+        after = msgspec.json.encode(told).decode()
+        entry = self._entry(By(user.name), "login", "user", user.name, after=after)
         await self._run(
             lambda db: db.people.add_session(
                 session, entry, instead_of=before, count_max=SESSIONS_MAX
             )
         )
         await self._reload()
-        self._by_name.succeeded(name)
         return secret, session.expires_ms
 
     async def log_out(self, by: By, session_id: int) -> None:
@@ -323,58 +343,6 @@ class Accounts:
             await self.people.reload()
         except DatabaseError as error:
             raise _unavailable() from error
-
-
-def made_token(
-    name: str,
-    owner: UserRow,
-    role: Role,
-    patterns: tuple[str, ...],
-    *,
-    days: int | None,
-    now_ms: int,
-) -> tuple[TokenRow, str]:
-    """A token's row, and its secret, of which the row keeps only the hash.
-
-    Only an operator's rights end at `patterns`. Without `days` it does not expire.
-    """
-    secret = new_token()
-    row = TokenRow(
-        name=name,
-        prefix=secret[:PREFIX_CHARS],
-        secret_hash=hash_secret(secret),
-        user_id=owner.id,
-        role=role,
-        patterns=patterns if role is Role.OPERATOR else (),
-        created_ms=now_ms,
-        expires_ms=None if days is None else now_ms + days * DAY_MS,
-    )
-    return row, secret
-
-
-def checked_name(text: str) -> str:
-    """A user's name as it is kept: lower case. Invalid for what is none."""
-    name = text.strip().lower()
-    if NAME.match(name) is None:
-        raise Invalid(
-            f"{text[:80]!r} is no name for a user",
-            field="name",
-            remedy="letters, digits and . _ @ -, at most 64, a letter or digit first",
-        )
-    return name
-
-
-def checked_role(text: str) -> Role:
-    if text not in set(Role):
-        raise Invalid(f"{text[:40]!r} is no role", field="role", remedy=f"one of {', '.join(Role)}")
-    return Role(text)
-
-
-def patterns_for(role: Role, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The patterns to keep: an operator's, who has all of them where none are named."""
-    if role is not Role.OPERATOR:
-        return parse_patterns(patterns or ())
-    return EVERYWHERE if patterns is None else parse_patterns(patterns)
 
 
 def _wrong(field: str) -> DoorError:

@@ -20,12 +20,22 @@ COOKIE = "kitemq_session"
 BEARER = b"bearer "
 TOKEN_PROTOCOL = b"kitemq.token."
 LOGIN = "/login"
+# By way of a provider: to it, back from it; after logging out here, and out of it as well.
+LOGIN_BEGIN = "/login/provider"
+LOGIN_BACK = "/login/callback"
+LOGOUT_LEFT = "/login/left"
+LOGOUT_FAR = "/login/leave-provider"
+# What the console sends along when a page asks by itself, as no sign that somebody is there.
+POLL = b"kitemq-poll"
+STREAMS = frozenset({"/tail/stream"})  # which a browser opens again by itself
 # What anybody may ask for: whether the server lives, and what the login page is made of.
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", LOGIN})
+PUBLIC_PATHS = frozenset(
+    {"/healthz", "/readyz", LOGIN, LOGIN_BEGIN, LOGIN_BACK, LOGOUT_LEFT, LOGOUT_FAR}
+)
 PUBLIC_FOLDER = "/static/"
 WANTED = frozenset(
     {b"authorization", b"cookie", b"accept", b"hx-request", b"hx-current-url"}
-    | {b"sec-websocket-protocol", b"sec-fetch-site", b"origin", b"host"}
+    | {POLL, b"sec-websocket-protocol", b"sec-fetch-site", b"origin", b"host"}
 )
 NEXT_CHARS_MAX = 2000
 
@@ -46,7 +56,7 @@ class Doorman:
         """Who asks while nobody is asked who he is."""
         return self._people.everybody
 
-    def identify(self, scope: Scope) -> Principal:
+    def identify(self, scope: Scope, *, is_use: bool = True) -> Principal:
         """Who sends this request; raises DoorError where nobody is known but has to be.
 
         401 for programs and for htmx, which is told where to log in; 303 to the login page for
@@ -67,24 +77,30 @@ class Doorman:
         if self._people.is_open:
             return self._people.everybody
         found = {name: value for name, value in scope["headers"] if name in WANTED}
-        who = self._known(scope, found)
+        is_use = is_use and POLL not in found and path not in STREAMS
+        who = self._known(scope, found, is_use=is_use)
         if who is None and not is_public:
             raise _stranger(scope, found)
         return who or NOBODY
 
     def recognise(self, scope: Scope) -> Principal | None:
-        """Who sent this request, as of now; None where he may not go on. Never raises."""
+        """Who sent this request, as of now; None where he may not go on. Never raises.
+
+        That something long goes on is no use of its login.
+        """
         try:
-            return self.identify(scope)
+            return self.identify(scope, is_use=False)
         except DoorError:
             return None
 
-    def _known(self, scope: Scope, found: Mapping[bytes, bytes]) -> Principal | None:
+    def _known(
+        self, scope: Scope, found: Mapping[bytes, bytes], *, is_use: bool
+    ) -> Principal | None:
         token = _token(found)
         if token:
             return self._people.of_token(token)
         secret = cookie_of(found.get(b"cookie", b""))
-        who = self._people.of_session(secret) if secret else None
+        who = self._people.of_session(secret, is_use=is_use) if secret else None
         if who is not None:
             _check_page(scope, found)
         return who

@@ -13,6 +13,7 @@ from app.db.glance import has_users
 from app.db.rows import DatabaseError, PeopleRows, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
 from app.security.access import Grant, Principal, Role
+from app.security.access_keys import access_key_of
 from app.security.passwords import hash_secret
 from app.settings import Settings
 from engine.clock import Clock
@@ -32,10 +33,12 @@ class People:
         self._url = settings.database
         self._idle_ms = round(settings.session_idle_s * 1000)
         self._is_read_only = settings.read_only
+        self._issuer = settings.oidc_issuer
         self._version = -1
         self._users: dict[int, UserRow] = {}
         self._names: dict[str, UserRow] = {}
         self._tokens: dict[str, TokenRow] = {}
+        self._access_keys: dict[str, str] = {}
         self._sessions: dict[str, SessionRow] = {}
         self._used_ms: dict[int, int] = {}
         self._seen_ms: dict[int, int] = {}
@@ -48,8 +51,18 @@ class People:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is no user, so that nobody is asked who he is."""
+        """Whether nobody is asked who he is: there is no user, nor a provider that knows some."""
+        return self.has_nobody and not self._issuer
+
+    @property
+    def has_nobody(self) -> bool:
+        """Whether there is certainly no user."""
         return self.is_known and not self._users
+
+    @property
+    def version(self) -> int:
+        """Counted up at each change of people, also of who had a name; -1 while not known."""
+        return self._version
 
     async def start(self) -> None:
         """Find out whether there are users, and who they are; then keep looking."""
@@ -76,12 +89,20 @@ class People:
 
     def of_token(self, secret: str) -> Principal | None:
         """Who shows this token; None where it is unknown, expired, or its owner is disabled."""
-        token = self._tokens.get(hash_secret(secret))
+        return self.of_hash(hash_secret(secret))
+
+    def hash_of(self, access_key: str) -> str:
+        """The hash of the token that an access key belongs to; "" for an unknown one."""
+        return self._access_keys.get(access_key, "")
+
+    def of_hash(self, secret_hash: str) -> Principal | None:
+        """Whose token has this hash, for whoever has seen it proved; None as `of_token`."""
+        token = self._tokens.get(secret_hash)
         now_ms = self._clock.now_ms()
         if token is None or (token.expires_ms is not None and token.expires_ms <= now_ms):
             return None
         user = self._users.get(token.user_id)
-        if user is None or user.disabled:
+        if user is None or not self._may_come(user):
             return None
         self._used_ms[token.id] = now_ms
         own = Grant(Role(token.role), token.patterns)
@@ -89,13 +110,18 @@ class People:
             user.name, (own, _grant(user)), token=token.name, is_read_only=self._is_read_only
         )
 
-    def of_session(self, secret: str) -> Principal | None:
-        """Who is logged in with this cookie; None where the session is unknown or over."""
+    def of_session(self, secret: str, *, is_use: bool = True) -> Principal | None:
+        """Who is logged in with this cookie; None where the session is unknown or over.
+
+        Without `is_use` nobody does anything, a page only keeps itself fresh: the session grows
+        idle all the same.
+        """
         found = self.session(secret)
         user = None if found is None else self._users.get(found.user_id)
-        if found is None or user is None or user.disabled:
+        if found is None or user is None or not self._may_come(user):
             return None
-        self._seen_ms[found.id] = self._clock.now_ms()
+        if is_use:
+            self._seen_ms[found.id] = self._clock.now_ms()
         return Principal(
             user.name, (_grant(user),), session_id=found.id, is_read_only=self._is_read_only
         )
@@ -108,6 +134,10 @@ class People:
         now_ms = self._clock.now_ms()
         is_over = found.expires_ms <= now_ms or self._seen(found) + self._idle_ms <= now_ms
         return None if is_over else found
+
+    def _may_come(self, user: UserRow) -> bool:
+        """Whom a provider knows that is no longer this server's, nobody vouches for."""
+        return not user.disabled and user.issuer in (None, self._issuer)
 
     # -- lists ----------------------------------------------------------------------------------
 
@@ -154,6 +184,7 @@ class People:
         self._users = {user.id: user for user in rows.users}
         self._names = {user.name: user for user in rows.users}
         self._tokens = {token.secret_hash: token for token in rows.tokens}
+        self._access_keys = {access_key_of(known): known for known in self._tokens}
         self._sessions = {session.secret_hash: session for session in rows.sessions}
         self.is_known = True
 

@@ -8,7 +8,7 @@ import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import NewReplay, ReplayJob
+from engine.broker import NewReplay, ReplayJob, Retry
 
 KIND = "replay"
 
@@ -24,6 +24,7 @@ class Counts:
     clients: Counter[str] = field(default_factory=Counter)
     redriven: int = 0
     returned: int = 0
+    dismissed: int = 0
 
 
 class Replays:
@@ -46,6 +47,26 @@ class Replays:
         before = self._host.broker.replays.get(job_id)
         async with self._audit.change(actor, "replay.begin", KIND, job_id, before=before) as change:
             change.after = job = self._host.broker.replays.begin(job_id)
+        return job
+
+    async def retry(self, actor: Actor, job_id: str, how: Retry) -> ReplayJob:
+        """Try again what failed in a job, and nothing else; raises what the engine's `retry` does.
+
+        The failures are gathered in steps that let others in between.
+        """
+        replays = self._host.broker.replays
+        runs = []
+        start: int | None = 0
+        while start is not None:
+            found = replays.failed(job_id, start)
+            runs += found.runs
+            start = found.next
+            await asyncio.sleep(0)
+        how = msgspec.structs.replace(how, created_by=actor.name)
+        action = "replay.preview" if how.dry_run else "replay.retry"
+        before = replays.get(job_id)
+        async with self._audit.change(actor, action, KIND, job_id, before=before) as change:
+            change.after = job = replays.retry(job_id, runs, how)
         return job
 
     async def pause(self, actor: Actor, job_id: str) -> ReplayJob:
@@ -93,6 +114,7 @@ class Replays:
             counts.clients.update(tally.clients)
             counts.redriven += tally.redriven
             counts.returned += tally.returned
+            counts.dismissed += tally.dismissed
             after = tally.next
             if after is None:
                 break

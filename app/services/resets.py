@@ -14,11 +14,15 @@ KIND = "group"
 
 
 class ResetOrder(msgspec.Struct, frozen=True):
-    """Which queues are to go where; without `queues` all that can be read."""
+    """Which queues are to go where; without `queues` all that can be read.
+
+    With `goals` each topic's queue goes to an offset of its own, or stays where that is None.
+    """
 
     topics: Sequence[str]
     target: ResetTarget
     queues: Sequence[int] = ()
+    goals: Sequence[tuple[str, int, int | None]] = ()
 
 
 class Resets:
@@ -65,7 +69,11 @@ class Resets:
         return self._host.broker.resets.history(group)
 
     async def _plan(self, group: str, order: ResetOrder) -> ResetPlan:
-        plan = self._host.broker.resets.plan(group, order.topics, order.target, queues=order.queues)
+        resets = self._host.broker.resets
+        if order.goals:
+            goals = {(topic, queue): offset for topic, queue, offset in order.goals}
+            return resets.plan_given(group, goals)
+        plan = resets.plan(group, order.topics, order.target, queues=order.queues)
         is_left = plan.step()
         while is_left:
             await asyncio.sleep(0)

@@ -17,23 +17,29 @@ from app.security.access import (
     lacks,
     who_of,
 )
-from app.security.accounts import NewToken, NewUser
 from app.security.doorman import LOGIN
+from app.security.drafts import NewToken, NewUser
 from app.security.people import People
 from app.settings import is_loopback
 from app.ui import forms, pages, rights
 from app.ui.forms import Form
+from app.ui.language import N_, _
 from app.ui.login import accounts_of, browser_of, by_of, logged_in
 from app.ui.templating import segment
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
 
 ROWS_MAX = 200
 ROLES = (
-    (Role.VIEWER.value, "viewer: sees everything but people"),
-    (Role.OPERATOR.value, "operator: produces, consumes, administers what the patterns name"),
-    (Role.ADMIN.value, "admin: everything"),
+    (Role.VIEWER.value, N_("viewer: sees everything but people")),
+    (Role.OPERATOR.value, N_("operator: produces, consumes, administers what the patterns name")),
+    (Role.ADMIN.value, N_("admin: everything")),
 )
-LIFETIMES = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "no end"))
+LIFETIMES = (
+    ("30", N_("30 days")),
+    ("90", N_("90 days")),
+    ("365", N_("a year")),
+    ("", N_("no end")),
+)
 USER_FIELDS = ("name", "password", "role", "patterns")
 TOKEN_FIELDS = ("name", "owner", "role", "patterns", "days")
 PASSWORD_FIELDS = ("old", "new", "again")
@@ -49,6 +55,7 @@ class UserLine:
     tokens: int
     sessions: int
     is_me: bool
+    provider: str  # which vouches for the user; "" for who has a password here
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,7 @@ class Access:
     is_open: bool
     may_begin: bool
     me: str
+    provider: str  # which vouches for the one who looks; "" for who has a password
     token: str
     users: list[UserLine]
     users_total: int
@@ -149,8 +157,8 @@ async def add_user(request: Request) -> Response:
     password, posted.values["password"] = posted.values["password"], ""
     if is_first and not _may_begin(request):
         raise Forbidden(
-            "the server listens on a network, so the first user is not made here",
-            remedy="run on the server itself: kitemq users add NAME --role admin",
+            _("the server listens on a network, so the first user is not made here"),
+            remedy=_("run on the server itself: kitemq users add NAME --role admin"),
         )
     new = NewUser(
         posted.values["name"],
@@ -175,7 +183,7 @@ async def add_token(request: Request) -> Response:
     owner = values["owner"] or who.name
     if owner != who.name:
         rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
-    days = form.number("days", "Days", 1, 3650) if values["days"] else None
+    days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
         return await _page(request, token_form=form, status=422)
     new = NewToken(values["name"].strip(), owner, values["role"], _patterns(values["patterns"]))
@@ -212,7 +220,7 @@ async def change_password(request: Request) -> Response:
     posted = forms.fill(await forms.read(request), PASSWORD_FIELDS)
     old, new = posted.values["old"], posted.values["new"]
     if new != posted.values["again"]:
-        posted.refuse("again", "The two new passwords differ.")
+        posted.refuse("again", _("The two new passwords differ."))
     form = Form(dict.fromkeys(PASSWORD_FIELDS, ""), posted.errors)
     if form.is_wrong:
         return await _page(request, password_form=form, status=422)
@@ -271,7 +279,7 @@ async def delete_user(request: Request) -> Response:
     form = forms.fill(await forms.read(request), ("confirm",))
     name = request.path_params["name"]
     if form.values["confirm"].strip() != name:
-        form.refuse("confirm", f"Type {name} to delete this user.")
+        form.refuse("confirm", _("Type %(name)s to delete this user.", name=name))
         return await _user_page(request, delete_form=form, status=422)
     try:
         await accounts_of(request).delete_user(by_of(request), name)
@@ -294,6 +302,7 @@ async def _page(
     people, who = people_of(request), who_of(request.scope)
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
     users = [user for user in people.users() if not owner or user.name == owner]
+    myself = people.user(who.name)
     tokens, sessions = people.tokens(owner), people.sessions(owner)
     now_ms = pages.console_of(request).now_ms()
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
@@ -301,6 +310,7 @@ async def _page(
         is_open=who.is_open,
         may_begin=_may_begin(request),
         me=who.name,
+        provider=(myself.issuer if myself is not None else "") or "",
         token=who.token,
         users=[_user_line(user, people, who) for user in users[:ROWS_MAX]],
         users_total=len(users),
@@ -320,7 +330,7 @@ async def _page(
         made_name=made_name,
     )
     return await pages.respond(
-        request, "access.html", context, title="Access", section="access", status=status
+        request, "access.html", context, title=_("Access"), section="access", status=status
     )
 
 
@@ -335,7 +345,7 @@ async def _user_page(
     people = people_of(request)
     user = people.user(request.path_params["name"])
     if user is None:
-        raise NotFound(f"there is no user {request.path_params['name']!r}")
+        raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))
     values = {
         "role": user.role,
         "patterns": "\n".join(user.patterns),
@@ -360,7 +370,7 @@ def _answers(user: UserRow, on: str) -> list[Answer]:
     """What a user may do: to the topic and the group `on`, and to what has no name."""
     who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
     found = []
-    for _, action, kind in TABLE:
+    for __, action, kind in TABLE:
         missing = lacks(who, action, kind, on)
         has_name = kind in (Kind.TOPIC, Kind.GROUP)
         name = f":{on}" if has_name and on else ""
@@ -371,7 +381,7 @@ def _answers(user: UserRow, on: str) -> list[Answer]:
 
 
 def _table() -> list[RightLine]:
-    pairs = dict.fromkeys((action, kind) for _, action, kind in TABLE)
+    pairs = dict.fromkeys((action, kind) for __, action, kind in TABLE)
     return [
         RightLine(action, kind, tuple(TABLE[role, action, kind] for role in Role))
         for action, kind in pairs
@@ -388,6 +398,7 @@ def _user_line(user: UserRow, people: People, who: Principal) -> UserLine:
         tokens=len(people.tokens(user.name)),
         sessions=len(people.sessions(user.name)),
         is_me=user.name == who.name,
+        provider=user.issuer or "",
     )
 
 
@@ -437,7 +448,7 @@ def _patterns(text: str) -> tuple[str, ...] | None:
 def _id(request: Request) -> int:
     text = request.path_params["id"]
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise NotFound(f"there is nothing with the id {text[:40]!r}")
+        raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))
     return int(text)
 
 

@@ -24,6 +24,7 @@ from app.ui import forms, pages
 from app.ui.alerts import alerts_of, wanted_id
 from app.ui.console import client_of
 from app.ui.forms import Form, Posted
+from app.ui.language import _
 from engine.errors import Conflict, Invalid, Refused
 
 FIELDS = (
@@ -109,7 +110,7 @@ async def delete(request: Request) -> Response:
     standing = await _standing(request)
     form = forms.fill(await forms.read(request), ("confirm",))
     if form.values["confirm"].strip() != standing.rule.name:
-        form.refuse("confirm", "That is not the rule's name.")
+        form.refuse("confirm", _("That is not the rule's name."))
         return await _deletion(request, form, 422)
     await alerts_of(request).delete(actor_at(client_of(request)), standing.rule.id)
     return forms.go(request, "/alerts?done=deleted")
@@ -154,7 +155,9 @@ def _prefilled(given: Mapping[str, str]) -> Form:
     subject = next((name for name in (group, topic) if name != "*"), "")
     return Form(
         {
-            "name": f"{about.label} of {subject}" if subject else "",
+            "name": _("%(label)s of %(subject)s", label=about.label, subject=subject)
+            if subject
+            else "",
             "kind": kind,
             "group_pattern": group,
             "topic_pattern": topic,
@@ -185,22 +188,24 @@ def _form_of(rule: RuleRow) -> Form:
 
 def _read(form: Form, rule_id: int) -> RuleRow:
     """The rule in a form; what is wrong is said at its field."""
-    kind = form.choice("kind", "What", tuple(kind.value for kind in Kind))
+    kind = form.choice("kind", _("What"), tuple(kind.value for kind in Kind))
     about = ABOUT[Kind(kind)]
     if not form.values["name"].strip():
-        form.refuse("name", "A rule needs a name.")
+        form.refuse("name", _("A rule needs a name."))
     return RuleRow(
         id=rule_id,
         name=form.values["name"].strip(),
         kind=kind,
         group_pattern=form.values["group_pattern"].strip() or "*",
         topic_pattern=form.values["topic_pattern"].strip() or "*",
-        threshold=form.number("threshold", "Threshold", 0, min(about.threshold_max, NUMBER_MAX)),
+        threshold=form.number("threshold", _("Threshold"), 0, min(about.threshold_max, NUMBER_MAX)),
         window_s=(
-            form.number("window_s", "Window", WINDOW_MIN_S, WINDOW_MAX_S) if about.has_window else 0
+            form.number("window_s", _("Window"), WINDOW_MIN_S, WINDOW_MAX_S)
+            if about.has_window
+            else 0
         ),
-        for_s=form.number("for_s", "For", 0, FOR_MAX_S),
-        severity=form.choice("severity", "Severity", tuple(s.value for s in Severity)),
+        for_s=form.number("for_s", _("For"), 0, FOR_MAX_S),
+        severity=form.choice("severity", _("Severity"), tuple(s.value for s in Severity)),
         is_enabled=form.values["is_enabled"] == ON,
     )
 
@@ -213,7 +218,7 @@ async def _page(
     request: Request, rule_id: int, form: Form, *, trial: Trial | None = None, status: int = 200
 ) -> Response:
     context = RuleForm(rule_id, form, [(kind.value, about) for kind, about in ABOUT.items()], trial)
-    title = "Change a rule" if rule_id else "New alert rule"
+    title = _("Change a rule") if rule_id else _("New alert rule")
     return await pages.respond(
         request, "alert_form.html", context, title=title, section="alerts", status=status
     )
@@ -235,7 +240,7 @@ async def _deletion(request: Request, form: Form, status: int) -> Response:
         request,
         "alert_delete.html",
         context,
-        title="Delete a rule",
+        title=_("Delete a rule"),
         section="alerts",
         status=status,
     )

@@ -14,6 +14,7 @@ from app.services.alerts.webhook import host_of
 from app.services.audit import actor_at
 from app.ui import formats, forms, pages
 from app.ui.console import client_of
+from app.ui.language import N_, _, translated
 from app.ui.templating import segment
 from engine.errors import NotFound
 
@@ -21,10 +22,10 @@ SUBJECTS_SHOWN_MAX = 50
 DELIVERIES_SHOWN = 20
 CHANGES_SHOWN = 20
 SILENCE_CHOICES = (
-    ("1", "for 1 hour"),
-    ("8", "for 8 hours"),
-    ("24", "for a day"),
-    ("168", "a week"),
+    ("1", N_("for 1 hour")),
+    ("8", N_("for 8 hours")),
+    ("24", N_("for a day")),
+    ("168", N_("a week")),
 )
 HOUR_MS = 3_600_000
 ID_DIGITS_MAX = 18
@@ -117,7 +118,9 @@ async def show(request: Request) -> Response:
         firing=sum(subject.state == State.FIRING for subject in subjects),
         rules=[_rule(standing) for standing in standings],
         evaluated_ms=max((s.at_ms for s in standings), default=0) or None,
-        silences=[(one, names.get(one.rule_id, "every rule")) for one in await alerts.silences()],
+        silences=[
+            (one, names.get(one.rule_id, _("every rule"))) for one in await alerts.silences()
+        ],
         deliveries=[_delivery(row) for row in found],
         older=found[-1].id if len(found) == DELIVERIES_SHOWN else None,
         changes=await alerts.transitions(CHANGES_SHOWN),
@@ -125,7 +128,7 @@ async def show(request: Request) -> Response:
         failure=alerts.failure,
     )
     return await pages.respond(
-        request, "alerts.html", context, title="Alerts", section="alerts", is_live=True
+        request, "alerts.html", context, title=_("Alerts"), section="alerts", is_live=True
     )
 
 
@@ -159,20 +162,24 @@ def place_of(kind: Kind, subject: str) -> str:
 def _rule(standing: Standing) -> Rule:
     rule = standing.rule
     about = ABOUT[Kind(rule.kind)]
-    parts = [f"more than {rule.threshold:,} {about.unit}"] if about.has_threshold else ["any"]
+    parts = (
+        [_("more than %(threshold)s %(unit)s", threshold=f"{rule.threshold:,}", unit=about.unit)]
+        if about.has_threshold
+        else [_("any")]
+    )
     if about.has_window:
-        parts.append(f"within {formats.duration(rule.window_s * 1000)}")
+        parts.append(_("within %(window_s)s", window_s=formats.duration(rule.window_s * 1000)))
     if rule.for_s:
-        parts.append(f"for {formats.duration(rule.for_s * 1000)}")
+        parts.append(_("for %(for_s)s", for_s=formats.duration(rule.for_s * 1000)))
     scopes = [rule.group_pattern] if about.has_groups else []
     if about.has_topics and (not about.has_groups or rule.topic_pattern != "*"):
         scopes.append(rule.topic_pattern)
     return Rule(
         id=rule.id,
         name=rule.name,
-        label=about.label,
+        label=translated(about.label),
         condition=" ".join(parts),
-        scope=" in ".join(scopes) or "this server",
+        scope=_(" in ").join(scopes) or _("this server"),
         severity=rule.severity,
         is_enabled=rule.is_enabled,
         state=standing.state,
@@ -201,7 +208,7 @@ async def silence(request: Request) -> Response:
     """POST /alerts/silences: tell nothing of a rule and a subject for some hours."""
     posted = await forms.read(request)
     hours = posted.one("hours")
-    if hours not in {value for value, _ in SILENCE_CHOICES}:
+    if hours not in {value for value, __ in SILENCE_CHOICES}:
         hours = SILENCE_CHOICES[0][0]
     until_ms = pages.console_of(request).now_ms() + int(hours) * HOUR_MS
     rule_id = wanted_id(posted.one("rule_id"))
@@ -228,7 +235,10 @@ def wanted_id(text: str) -> int:
     """The id of a rule or a silence in an address; NotFound says what was looked for."""
     found = _id(text)
     if not found:
-        raise NotFound(f"nothing has the id {text[:40]!r}", remedy="choose from the list of alerts")
+        raise NotFound(
+            _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
+            remedy=_("choose from the list of alerts"),
+        )
     return found
 
 

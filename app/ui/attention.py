@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app.ui import formats
+from app.ui.language import _, ngettext
 from app.ui.sampler import GroupFigures
 from app.ui.templating import segment
 from app.ui.watch import Watch
@@ -29,30 +30,31 @@ class Concern:
 def alerts(watch: Watch) -> Iterator[Concern]:
     """Rules that fire, the critical ones first; and that states are not kept up."""
     if watch.alerts_failure:
-        title = "Alerts are not up to date"
-        yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", "See alerts")
+        title = _("Alerts are not up to date")
+        yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", _("See alerts"))
     found = sorted(watch.firing, key=lambda one: (SEVERITIES.get(one.severity, 0), one.rule))
     for one in found[:EACH_MAX]:
-        about = f" for {one.subject}" if one.subject else ""
         tone = "bad" if one.severity == "critical" else "warn"
-        title = f"{one.rule}{about}"
-        yield Concern(tone, "alert", title, f"{one.detail}.", one.href or "/alerts", "See where")
-    yield from _rest(len(found), "alerts that fire", "/alerts")
+        title = one.rule
+        if one.subject:
+            title = _("%(rule)s for %(subject)s", rule=one.rule, subject=one.subject)
+        yield Concern(tone, "alert", title, f"{one.detail}.", one.href or "/alerts", _("See where"))
+    yield from _rest(len(found), _("alerts that fire"), "/alerts")
 
 
 def paused(watch: Watch) -> Iterator[Concern]:
     """Groups that somebody stopped, perhaps long ago."""
     for name, topics in watch.paused[:EACH_MAX]:
-        where = f"in {topics} of its topics" if topics else "altogether"
+        where = _("in %(topics)s of its topics", topics=topics) if topics else _("altogether")
         yield Concern(
             "warn",
             "clock",
-            f"{name} is paused",
-            f"Somebody stopped handing out messages to it, {where}.",
+            _("%(name)s is paused", name=name),
+            _("Somebody stopped handing out messages to it, %(where)s.", where=where),
             f"/groups/{segment(name)}",
-            "See the group",
+            _("See the group"),
         )
-    yield from _rest(len(watch.paused), "paused groups", "/groups")
+    yield from _rest(len(watch.paused), _("paused groups"), "/groups")
 
 
 def conflicts(watch: Watch) -> Iterator[Concern]:
@@ -61,68 +63,75 @@ def conflicts(watch: Watch) -> Iterator[Concern]:
         yield Concern(
             "bad",
             "group",
-            f"Members of {name} subscribe to different messages",
-            "Each takes messages that another one wants; give each subscription its own group.",
+            _("Members of %(name)s subscribe to different messages", name=name),
+            _("Each takes messages that another one wants; give each subscription its own group."),
             f"/groups/{segment(name)}/subscriptions",
-            "Compare them",
+            _("Compare them"),
         )
-    yield from _rest(len(watch.conflicts), "groups with such members", "/groups")
+    yield from _rest(len(watch.conflicts), _("groups with such members"), "/groups")
 
 
 def traces(watch: Watch) -> Iterator[Concern]:
     """What happened to messages and was not recorded."""
     if watch.traces_refusal:
-        title = "Traces are not recorded"
+        title = _("Traces are not recorded")
         yield Concern(
-            "bad", "trend", title, f"{watch.traces_refusal}.", "/engine", "See the engine"
+            "bad", "trend", title, f"{watch.traces_refusal}.", "/engine", _("See the engine")
         )
     if watch.traces_dropped:
         count = formats.count(watch.traces_dropped)
         yield Concern(
             "warn",
             "trend",
-            f"{count} trace events found no room",
-            "Counted since the server's start: journeys of those messages have gaps.",
+            _("%(count)s trace events found no room", count=count),
+            _("Counted since the server's start: journeys of those messages have gaps."),
             "/engine",
-            "See the engine",
+            _("See the engine"),
         )
 
 
 def given_up(watch: Watch) -> Iterator[Concern]:
     """Transactions that nobody decided and nobody is asked about any more."""
     if watch.given_up:
-        noun = "transaction waits" if watch.given_up == 1 else "transactions wait"
         yield Concern(
             "bad",
             "info",
-            f"{formats.count(watch.given_up)} {noun} for a person",
-            "Their producers never said how they ended, and are not asked any more.",
+            ngettext(
+                "%(num)s transaction waits for a person",
+                "%(num)s transactions wait for a person",
+                watch.given_up,
+            ),
+            _("Their producers never said how they ended, and are not asked any more."),
             "/transactions?kind=given_up",
-            "Decide",
+            _("Decide"),
         )
 
 
 def warnings(found: Mapping[str, str]) -> Iterator[Concern]:
     """What the engine's health warns of while everything still works."""
     for name, text in found.items():
-        title = f"{name.capitalize()} warns"
-        yield Concern("warn", "info", title, f"{text}.", "/engine", "See the engine")
+        title = _("%(name)s warns", name=name.capitalize())
+        yield Concern("warn", "info", title, f"{text}.", "/engine", _("See the engine"))
 
 
 def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
     """Groups that gave up on messages, the most first."""
     found = sorted((f.dead, name) for name, f in groups.items() if f.dead)[::-1]
     for dead, name in found[:EACH_MAX]:
-        noun = "dead letter" if dead == 1 else "dead letters"
         yield Concern(
             "bad",
             "skull",
-            f"{formats.count(dead)} {noun} in {name}",
-            "Every attempt failed; the messages wait for someone to decide.",
+            ngettext(
+                "%(num)s dead letter in %(name)s",
+                "%(num)s dead letters in %(name)s",
+                dead,
+                name=name,
+            ),
+            _("Every attempt failed; the messages wait for someone to decide."),
             f"/dlq/{segment(name)}",
-            "Look at them",
+            _("Look at them"),
         )
-    yield from _rest(len(found), "groups with dead letters", "/dlq?sort=-dead")
+    yield from _rest(len(found), _("groups with dead letters"), "/dlq?sort=-dead")
 
 
 def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> Iterator[Concern]:
@@ -132,13 +141,16 @@ def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> It
         yield Concern(
             "warn",
             "trend",
-            f"Lag of {name} is growing",
-            f"{formats.count(groups[name].lag)} unread, {formats.count(grown)} more within the"
-            " last quarter of an hour.",
+            _("Lag of %(name)s is growing", name=name),
+            _(
+                "%(lag)s unread, %(grown)s more within the last quarter of an hour.",
+                lag=formats.count(groups[name].lag),
+                grown=formats.count(grown),
+            ),
             f"/groups/{segment(name)}",
-            "See where",
+            _("See where"),
         )
-    yield from _rest(len(found), "groups with growing lag", "/groups?sort=-lag")
+    yield from _rest(len(found), _("groups with growing lag"), "/groups?sort=-lag")
 
 
 def old_unread(
@@ -156,12 +168,16 @@ def old_unread(
         yield Concern(
             "warn",
             "clock",
-            f"{name} leaves messages unread for {formats.duration(now_ms - oldest_ms)}",
-            f"{formats.count(groups[name].lag)} unread; perhaps nobody is consuming.",
+            _(
+                "%(name)s leaves messages unread for %(oldest_ms)s",
+                name=name,
+                oldest_ms=formats.duration(now_ms - oldest_ms),
+            ),
+            _("%(lag)s unread; perhaps nobody is consuming.", lag=formats.count(groups[name].lag)),
             f"/groups/{segment(name)}",
-            "See where",
+            _("See where"),
         )
-    yield from _rest(len(found), "groups with old unread messages", "/groups?sort=oldest")
+    yield from _rest(len(found), _("groups with old unread messages"), "/groups?sort=oldest")
 
 
 def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
@@ -172,9 +188,12 @@ def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
         yield Concern(
             "bad",
             "disk",
-            "Disk is full: writes are refused",
-            f"{formats.size(free_bytes)} free, at least {formats.size(min_bytes)} is needed."
-            " Reads go on.",
+            _("Disk is full: writes are refused"),
+            _(
+                "%(free_bytes)s free, at least %(min_bytes)s is needed. Reads go on.",
+                free_bytes=formats.size(free_bytes),
+                min_bytes=formats.size(min_bytes),
+            ),
             "",
             "",
         )
@@ -182,8 +201,12 @@ def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
         yield Concern(
             "warn",
             "disk",
-            "Disk is filling up",
-            f"{formats.size(free_bytes)} free; below {formats.size(min_bytes)} writes are refused.",
+            _("Disk is filling up"),
+            _(
+                "%(free_bytes)s free; below %(min_bytes)s writes are refused.",
+                free_bytes=formats.size(free_bytes),
+                min_bytes=formats.size(min_bytes),
+            ),
             "",
             "",
         )
@@ -192,12 +215,15 @@ def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
 def damage(count: int) -> Iterator[Concern]:
     """Records that recovery found broken and stepped over."""
     if count:
-        noun = "place" if count == 1 else "places"
         yield Concern(
             "bad",
             "disk",
-            f"The log is damaged in {formats.count(count)} {noun}",
-            "Recovery stepped over it; the server's log names the positions.",
+            ngettext(
+                "The log is damaged in %(num)s place",
+                "The log is damaged in %(num)s places",
+                count,
+            ),
+            _("Recovery stepped over it; the server's log names the positions."),
             "",
             "",
         )
@@ -206,10 +232,12 @@ def damage(count: int) -> Iterator[Concern]:
 def services(failures: Mapping[str, str]) -> Iterator[Concern]:
     """Background duties whose last step failed."""
     for name, failure in failures.items():
-        yield Concern("bad", "alert", f"Background service {name} is failing", failure, "", "")
+        yield Concern(
+            "bad", "alert", _("Background service %(name)s is failing", name=name), failure, "", ""
+        )
 
 
 def _rest(found: int, noun: str, href: str) -> Iterator[Concern]:
     if found > EACH_MAX:
-        title = f"{formats.count(found - EACH_MAX)} more {noun}"
-        yield Concern("warn", "info", title, "", href, "List them")
+        title = _("%(n)s more %(noun)s", n=formats.count(found - EACH_MAX), noun=noun)
+        yield Concern("warn", "info", title, "", href, _("List them"))

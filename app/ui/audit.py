@@ -9,10 +9,12 @@ from starlette.responses import Response, StreamingResponse
 
 from app.db.rows import AuditEntry, AuditFilter
 from app.services.audit import DONE, STARTED, Audit
-from app.ui import cells, formats, forms, pages, tables, typed_time
+from app.ui import cells, formats, forms, pages, preferences, tables
 from app.ui.forms import Form
+from app.ui.language import N_, _
 from app.ui.templating import segment
 from app.ui.turns import Turns
+from app.ui.zones import Zone
 from engine.errors import EngineError, Invalid
 
 FIELDS = ("kind", "name", "action", "actor", "result", "request_id", "from", "to")
@@ -33,7 +35,7 @@ COLUMNS = (
     "request_id",
 )
 
-EXPORTS = Turns(EXPORTS_MAX, "exports of the audit trail")
+EXPORTS = Turns(EXPORTS_MAX, N_("exports of the audit trail"))
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class AuditPage:
 async def show(request: Request) -> Response:
     """GET /audit"""
     values = request.query_params
-    form, wanted = read(values)
+    form, wanted = read(values, preferences.read(request).zone)
     size = tables.parse_query(values, ("at",), "at").size
     before_id = _id(values.get("cursor", ""))
     audit: Audit = request.app.state.audit
@@ -114,21 +116,25 @@ async def show(request: Request) -> Response:
         size=size,
         is_later=before_id is not None,
         next_cursor=last if more else "",
-        export_query="&".join(
-            f"{name}={forms.quoted(value)}" for name, value in form.values.items() if value
-        ),
+        export_query=_export_query(form, preferences.read(request).zone),
     )
     status = 422 if form.is_wrong else 200
     return await pages.respond(
-        request, "audit.html", context, title="Audit", section="audit", status=status, is_live=True
+        request,
+        "audit.html",
+        context,
+        title=_("Audit"),
+        section="audit",
+        status=status,
+        is_live=True,
     )
 
 
 async def export(request: Request) -> Response:
     """GET /audit/export and a filter as /audit has it: every entry that it finds, as CSV."""
-    form, wanted = read(request.query_params)
+    form, wanted = read(request.query_params, preferences.read(request).zone)
     if form.is_wrong:
-        raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy="mend the filter")
+        raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
     EXPORTS.check()
     audit: Audit = request.app.state.audit
     first = await audit.find(wanted, limit=EXPORT_PAGE)
@@ -159,8 +165,12 @@ async def _lines(
                 return
 
 
-def read(values: Mapping[str, str]) -> tuple[Form, AuditFilter]:
-    """The filter in an address, as the form shows it and as the trail takes it."""
+def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
+    """The filter in an address, as the form shows it and as the trail takes it.
+
+    Its times are by the clocks of the `zone` it names, and then shown by those of `shown`.
+    """
+    zone_name = values.get("zone", "")
     form = Form({name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
     typed = form.values
     return form, AuditFilter(
@@ -170,17 +180,16 @@ def read(values: Mapping[str, str]) -> tuple[Form, AuditFilter]:
         actor=typed["actor"],
         result=typed["result"],
         request_id=typed["request_id"],
-        from_ms=_moment(form, "from"),
-        to_ms=_moment(form, "to"),
+        from_ms=form.moment("from", zone_name, shown) if typed["from"] else None,
+        to_ms=form.moment("to", zone_name, shown) if typed["to"] else None,
     )
 
 
-def _moment(form: Form, name: str) -> int | None:
-    text = form.values[name]
-    at_ms = typed_time.find_moment_ms(text) if text else None
-    if text and at_ms is None:
-        form.refuse(name, f"That is no time. {typed_time.MOMENT_HELP}")
-    return at_ms
+def _export_query(form: Form, shown: Zone) -> str:
+    given = {name: value for name, value in form.values.items() if value}
+    if given.keys() & {"from", "to"}:
+        given["zone"] = shown.name
+    return "&".join(f"{name}={forms.quoted(value)}" for name, value in given.items())
 
 
 def row_of(entry: AuditEntry) -> AuditRow:
@@ -261,4 +270,7 @@ def _id(text: str) -> int | None:
         return None
     if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= ID_MAX:
         return int(text)
-    raise Invalid(f"{text[:40]!r} is no place in the trail", remedy="begin at the newest entries")
+    raise Invalid(
+        _("%(text)s is no place in the trail", text=f"{text[:40]!r}"),
+        remedy=_("begin at the newest entries"),
+    )

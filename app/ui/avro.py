@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from app.ui.language import _
+
 MAGIC = b"Obj\x01"
 SINGLE_MAGIC = b"\xc3\x01"
 SYNC_BYTES = 16
@@ -38,19 +40,25 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         return _container(body)
     except RecursionError:
-        raise NotAvro("the schema is nested too deeply") from None
+        raise NotAvro(_("the schema is nested too deeply")) from None
     except (struct.error, IndexError):
-        raise NotAvro("the body ends within a value") from None
+        raise NotAvro(_("the body ends within a value")) from None
 
 
 def _other_framing(body: bytes) -> str:
     if body.startswith(SINGLE_MAGIC) and len(body) >= 10:
         fingerprint = body[2:10][::-1].hex()
-        return f"schema needed: single-object encoding, schema fingerprint {fingerprint}"
+        return _(
+            "schema needed: single-object encoding, schema fingerprint %(fingerprint)s",
+            fingerprint=fingerprint,
+        )
     if body[:1] == b"\x00" and len(body) >= CONFLUENT_BYTES_MIN:
         number = int.from_bytes(body[1:5], "big")
-        return f"schema needed, if it is Avro: framed as schema {number} of a schema registry"
-    return 'no container file: it does not begin with "Obj" and 0x01'
+        return _(
+            "schema needed, if it is Avro: framed as schema %(number)s of a schema registry",
+            number=number,
+        )
+    return _('no container file: it does not begin with "Obj" and 0x01')
 
 
 def _container(body: bytes) -> tuple[dict[str, Any], bool]:
@@ -60,7 +68,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     try:
         schema = json.loads(metadata["avro.schema"])
     except (KeyError, ValueError, RecursionError):
-        raise NotAvro("the header holds no schema that is JSON") from None
+        raise NotAvro(_("the header holds no schema that is JSON")) from None
     sync = reader.take(SYNC_BYTES)
     names: dict[str, Any] = {}
     records: list[Any] = []
@@ -70,7 +78,12 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
         count = reader.long()
         block = _unpacked(reader.bytes_(), codec)
         if reader.take(SYNC_BYTES) != sync:
-            raise NotAvro(f"byte {reader.at - SYNC_BYTES}: the sync marker is not the header's")
+            raise NotAvro(
+                _(
+                    "byte %(at)s: the sync marker is not the header's",
+                    at=reader.at - SYNC_BYTES,
+                )
+            )
         is_cut = _records(_Reader(block, 0, names, budget), schema, count, records)
     title = schema.get("name", "") if isinstance(schema, dict) else ""
     return {"schema": title or schema, "codec": codec, "records": records}, is_cut
@@ -79,12 +92,12 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
 def _records(reader: "_Reader", schema: Any, count: int, records: list[Any]) -> bool:
     """Read a block's records; True where there were more than are shown."""
     try:
-        for _ in range(count):
+        for __ in range(count):
             records.append(reader.value(schema))
     except _Enough:
         return True
     if reader.at != len(reader.data):
-        raise NotAvro(f"{len(reader.data) - reader.at} bytes of a block are left over")
+        raise NotAvro(_("%(at)s bytes of a block are left over", at=len(reader.data) - reader.at))
     return False
 
 
@@ -92,14 +105,21 @@ def _unpacked(block: bytes, codec: str) -> bytes:
     if codec == "null":
         return block
     if codec != "deflate":
-        raise NotAvro(f"blocks are compressed with {codec}, which is not read here")
+        raise NotAvro(
+            _("blocks are compressed with %(codec)s, which is not read here", codec=codec)
+        )
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         data = unpacker.decompress(block, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        raise NotAvro(f"a block cannot be inflated: {error}") from None
+        raise NotAvro(_("a block cannot be inflated: %(error)s", error=error)) from None
     if unpacker.unconsumed_tail:
-        raise NotAvro(f"a block is larger than {UNPACKED_BYTES_MAX // 1024} KiB unpacked")
+        raise NotAvro(
+            _(
+                "a block is larger than %(unpacked_bytes_max)s KiB unpacked",
+                unpacked_bytes_max=UNPACKED_BYTES_MAX // 1024,
+            )
+        )
     return data
 
 
@@ -136,7 +156,7 @@ class _Reader:
             raise _Enough
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            raise NotAvro("values are nested too deeply")
+            raise NotAvro(_("values are nested too deeply"))
         try:
             return self._value(schema)
         finally:
@@ -178,8 +198,8 @@ class _Reader:
                 self.long()  # the block's size, for those who step over it
                 count = -count
             if count > BLOCK_ITEMS_MAX:
-                raise NotAvro(f"byte {self.at}: a block of {count} items")
-            items += [read() for _ in range(count)]
+                raise NotAvro(_("byte %(at)s: a block of %(count)s items", at=self.at, count=count))
+            items += [read() for __ in range(count)]
         return items
 
     def map_of(self, read: Callable[[], Any]) -> dict[str, Any]:
@@ -187,7 +207,13 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count < 0 or self.at + count > len(self.data):
-            raise NotAvro(f"byte {self.at}: {count} bytes are announced, fewer are there")
+            raise NotAvro(
+                _(
+                    "byte %(at)s: %(count)s bytes are announced, fewer are there",
+                    at=self.at,
+                    count=count,
+                )
+            )
         piece = self.data[self.at : self.at + count]
         self.at += count
         return piece
@@ -202,7 +228,7 @@ class _Reader:
                 return (value >> 1) ^ -(value & 1)
             shift += 7
             if shift > 63:
-                raise NotAvro(f"byte {self.at}: a number is too long")
+                raise NotAvro(_("byte %(at)s: a number is too long", at=self.at))
 
     def bytes_(self) -> bytes:
         return self.take(self.long())
@@ -211,14 +237,14 @@ class _Reader:
         try:
             return self.bytes_().decode()
         except UnicodeDecodeError:
-            raise NotAvro(f"byte {self.at}: a string is not UTF-8") from None
+            raise NotAvro(_("byte %(at)s: a string is not UTF-8", at=self.at)) from None
 
 
 def _member(members: list[Any], index: int, noun: str) -> Any:
     if not 0 <= index < len(members):
-        raise NotAvro(f"the {noun} has no member {index}")
+        raise NotAvro(_("the %(noun)s has no member %(index)s", noun=noun, index=index))
     return members[index]
 
 
 def _refuse(schema: Any) -> Any:
-    raise NotAvro(f"the schema names an unknown type: {str(schema)[:80]}")
+    raise NotAvro(_("the schema names an unknown type: %(name)s", name=str(schema)[:80]))

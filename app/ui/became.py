@@ -33,7 +33,7 @@ async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[V
         return None
     return [
         Verdict(
-            branch.group, *journey_words.VERDICTS[branch.state], branch.deliveries, branch.at_ms
+            branch.group, *journey_words.verdict(branch.state), branch.deliveries, branch.at_ms
         )
         for branch in journey.groups
     ]

@@ -10,6 +10,7 @@ import msgspec
 
 from app.ui import avro, protobuf
 from app.ui.avro import NotAvro
+from app.ui.language import _
 from app.ui.protobuf import NotProtobuf
 from app.ui.trees import Node, Tree
 from app.ui.unpack import Unpacked, unpack
@@ -118,7 +119,7 @@ def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[T
     decoded: dict[str, _Decoded] = {}
     for name in ORDER:
         if packed.is_foreign and name in GUESSED:
-            tried.append(Tried(name, False, "not tried, as the body is compressed"))
+            tried.append(Tried(name, False, _("not tried, as the body is compressed")))
             continue
         try:
             decoded[name] = DECODERS[name](body, "text" in decoded)
@@ -126,7 +127,7 @@ def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[T
             tried.append(Tried(name, False, str(error)))
         else:
             tried.append(Tried(name, True, decoded[name].detail))
-    tried.append(Tried("hex", True, "shows any bytes"))
+    tried.append(Tried("hex", True, _("shows any bytes")))
     return decoded, tried
 
 
@@ -151,59 +152,67 @@ def _limit(view: str, is_all: bool) -> int:
     return ALL_BYTES_MAX if is_all else SHOWN_BYTES_MAX
 
 
-def _text(body: bytes, _: bool) -> _Decoded:
+def _text(body: bytes, __: bool) -> _Decoded:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotThis(f"byte {error.start} (0x{body[error.start]:02x}) is not UTF-8") from None
+        raise NotThis(
+            _(
+                "byte %(start)s (0x%(byte)s) is not UTF-8",
+                start=error.start,
+                byte=f"{body[error.start]:02x}",
+            )
+        ) from None
     strange = _unprintable(text[:SHOWN_BYTES_MAX])
     if strange:
         name = unicodedata.name(strange, f"U+{ord(strange):04X}")
-        raise NotThis(f"UTF-8, but holds the control character {name}")
-    return _Decoded("valid UTF-8" if text else "empty")
+        raise NotThis(_("UTF-8, but holds the control character %(name)s", name=name))
+    return _Decoded(_("valid UTF-8") if text else "empty")
 
 
 def _json(body: bytes, is_text: bool) -> _Decoded:
     if not is_text or body.lstrip()[:1] not in (b"{", b"["):
-        raise NotThis("does not begin with { or [")
+        raise NotThis(_("does not begin with { or ["))
     _check_size(body, TREE_BYTES_MAX)
     try:
-        return _Decoded("valid JSON", json.loads(body))
+        return _Decoded(_("valid JSON"), json.loads(body))
     except (ValueError, RecursionError) as error:
-        raise NotThis(str(error) or "nested too deeply") from None
+        raise NotThis(str(error) or _("nested too deeply")) from None
 
 
 def _avro(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis("not tried, as the body is text")
+        raise NotThis(_("not tried, as the body is text"))
     _check_size(body, TREE_BYTES_MAX)
     document, is_cut = avro.decode(body)
-    return _Decoded("an object container file with its schema", document, is_cut)
+    return _Decoded(_("an object container file with its schema"), document, is_cut)
 
 
 def _msgpack(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis("not tried, as the body is text")
+        raise NotThis(_("not tried, as the body is text"))
     if not body or body[0] not in CONTAINERS:
-        raise NotThis("does not begin with a map or an array")
+        raise NotThis(_("does not begin with a map or an array"))
     _check_size(body, TREE_BYTES_MAX)
     try:
-        return _Decoded("one MessagePack value, to the last byte", msgspec.msgpack.decode(body))
+        return _Decoded(_("one MessagePack value, to the last byte"), msgspec.msgpack.decode(body))
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
-        raise NotThis(str(error) or "nested too deeply") from None
+        raise NotThis(str(error) or _("nested too deeply")) from None
 
 
 def _protobuf(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis("not tried, as the body is text")
+        raise NotThis(_("not tried, as the body is text"))
     _check_size(body, GUESS_BYTES_MAX)
     document = protobuf.decode(body)
-    return _Decoded("fits the wire format; names and exact types are in its schema only", document)
+    return _Decoded(
+        _("fits the wire format; names and exact types are in its schema only"), document
+    )
 
 
 def _check_size(body: bytes, limit: int) -> None:
     if len(body) > limit:
-        raise NotThis(f"larger than {limit // 1024} KiB")
+        raise NotThis(_("larger than %(limit)s KiB", limit=limit // 1024))
 
 
 def _unprintable(text: str) -> str:

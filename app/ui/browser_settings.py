@@ -1,4 +1,4 @@
-"""What this browser prefers, on one page: colours, refreshing, and any time zone by its name."""
+"""What this browser prefers, on one page: colours, refreshing, any time zone, the language."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from app.ui import formats, forms, pages, preferences, zones
 from app.ui.forms import Form
+from app.ui.language import N_, Language, _
 
-FIELDS = ("theme", "refresh", "zone", "local_zone")
-THEMES = (("auto", "As the system"), ("light", "Light"), ("dark", "Dark"))
-REFRESHES = tuple(
-    (str(seconds), f"every {seconds} s" if seconds else "only when asked")
-    for seconds in preferences.REFRESH_CHOICES_S
+FIELDS = ("theme", "refresh", "zone", "local_zone", "language")
+THEMES = (("auto", N_("As the system")), ("light", N_("Light")), ("dark", N_("Dark")))
+LANGUAGES = (
+    (preferences.AUTO_LANGUAGE, N_("As the browser asks for")),
+    *((language.value, language.own_name) for language in Language),
 )
 
 
@@ -23,15 +24,17 @@ class SettingsPage:
     form: Form
     example: str
     zones: tuple[str, ...]
+    refreshes: tuple[tuple[str, str], ...]
     themes: tuple[tuple[str, str], ...] = THEMES
-    refreshes: tuple[tuple[str, str], ...] = REFRESHES
+    languages: tuple[tuple[str, str], ...] = LANGUAGES
 
 
 async def show(request: Request) -> Response:
     """GET /settings"""
     chosen = preferences.read(request)
     zone = zones.LOCAL if chosen.zone.is_local else chosen.zone.name
-    values = (chosen.theme.value, str(chosen.refresh_s), zone, "")
+    language = preferences.chosen_language(request) or preferences.AUTO_LANGUAGE
+    values = (chosen.theme.value, str(chosen.refresh_s), zone, "", language)
     return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
 
 
@@ -43,7 +46,7 @@ async def change(request: Request) -> Response:
     console = pages.console_of(request)
     text = preferences.zone_text(posted)
     if await console.render(lambda: zones.parse(text)) is None:
-        form.refuse("zone", "No zone has this name; choose one from the list, UTC, or local.")
+        form.refuse("zone", _("No zone has this name; choose one from the list, UTC, or local."))
         return await _page(request, form, 422)
     response = forms.go(request, "/settings?done=changed")
     preferences.keep(response, posted)
@@ -55,12 +58,19 @@ async def _page(request: Request, form: Form, status: int) -> Response:
     zone = preferences.read(request).zone
     known = await console.render(zones.names)
     example = formats.absolute(console.now_ms(), zone.rules)
-    context = SettingsPage(form, example, known)
+    context = SettingsPage(form, example, known, _refreshes())
     return await pages.respond(
         request,
         "settings.html",
         context,
-        title="Settings",
+        title=_("Settings"),
         section="settings",
         status=status,
+    )
+
+
+def _refreshes() -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (str(s), _("every %(seconds)s s", seconds=s) if s else _("only when asked"))
+        for s in preferences.REFRESH_CHOICES_S
     )

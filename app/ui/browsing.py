@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.ui.language import _
 from engine.broker import Broker, QueueStats
 from engine.errors import Invalid, MessageNotFound
 from engine.message import StoredMessage
@@ -76,7 +77,10 @@ def newest(
     """The newest messages over `queues` by the time they were stored, below `cursor`."""
     note = ""
     if len(queues) > QUEUES_MAX:
-        note = f"Only the {QUEUES_MAX} queues written last were looked at; choose one for others."
+        note = _(
+            "Only the %(queues_max)s queues written last were looked at; choose one for others.",
+            queues_max=QUEUES_MAX,
+        )
         queues = heapq.nlargest(QUEUES_MAX, queues, key=lambda queue: queue.last_stored_ms or 0)
     below = _parse_cursor(cursor)
     tails = [_Tail(q.queue, q.min_offset, _upper(q, below)) for q in queues]
@@ -97,7 +101,7 @@ def newest(
         messages.append(message)
         tails[index].upper = message.offset
         if budget.is_spent:
-            note = "The page is shorter than usual, for its messages are large."
+            note = _("The page is shorter than usual, for its messages are large.")
             break
         push(index)
     more = any(tail.upper > tail.low for tail in tails)
@@ -130,9 +134,15 @@ def along(broker: Broker, topic: str, stats: QueueStats, *, offset: int, count_m
     kept = stats.max_offset - stats.min_offset
     note = ""
     if offset < stats.min_offset:
-        note = f"The queue begins at offset {stats.min_offset:,}; older ones are gone."
+        note = _(
+            "The queue begins at offset %(min_offset)s; older ones are gone.",
+            min_offset=f"{stats.min_offset:,}",
+        )
     elif offset >= stats.max_offset and kept:
-        note = f"The queue ends at offset {stats.max_offset:,}; that message is yet to come."
+        note = _(
+            "The queue ends at offset %(max_offset)s; that message is yet to come.",
+            max_offset=f"{stats.max_offset:,}",
+        )
     return Found(
         messages=messages,
         scanned=budget.reads,
@@ -153,10 +163,10 @@ def _cursor(below: Mapping[int, int]) -> str:
 def _parse_cursor(text: str) -> dict[int, int]:
     pairs = (item.partition("-") for item in text.split(".") if item)
     try:
-        return {int(queue): int(offset) for queue, _, offset in pairs}
+        return {int(queue): int(offset) for queue, __, offset in pairs}
     except ValueError as error:
         raise Invalid(
-            "the cursor in the address is broken",
+            _("the cursor in the address is broken"),
             field="cursor",
-            remedy="begin again at the newest messages",
+            remedy=_("begin again at the newest messages"),
         ) from error

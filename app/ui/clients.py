@@ -8,16 +8,22 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.services.connections import Connected, Connections
 from app.services.transactions import Transactions
-from app.ui import pages, tables
+from app.ui import formats, list_exports, pages, tables
 from app.ui.console import Console
-from app.ui.pause import Pause
+from app.ui.language import _
+from app.ui.list_exports import Listing
 from app.ui.tables import Cut, Query
 from engine.broker import Member
 from engine.errors import NotFound
 
 SORTS = ("client", "group", "version", "seen", "joined")
+COLUMNS = (
+    "client", "group", "language", "version", "address", "ways", "topics", "joined_at", "seen_at",
+    "in_flight", "unknown",
+)  # fmt: skip
 CONNECTIONS_SHOWN_MAX = 100
 VERSIONS_SHOWN_MAX = 12
 
@@ -89,6 +95,12 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, "client")
     members = await _everyone(console)
+    kind_of_file = list_exports.wanted(request)
+    if kind_of_file:
+        whole = tables.whole(query, len(members))
+        chosen = await console.render(lambda: _select(members, whole).cut.rows)
+        listing = _listing(await _rows(console, chosen))
+        return await list_exports.respond(console, listing, kind_of_file)
     found = await console.render(lambda: _select(members, query))
     transactions: Transactions = request.app.state.transactions
     connections: Connections = request.app.state.connections
@@ -119,7 +131,7 @@ async def show(request: Request) -> Response:
         connections_total=len(connected),
     )
     return await pages.respond(
-        request, "clients.html", context, title="Clients", section="clients", is_live=True
+        request, "clients.html", context, title=_("Clients"), section="clients", is_live=True
     )
 
 
@@ -135,7 +147,7 @@ async def _everyone(console: Console) -> list[tuple[str, Member]]:
 def _select(members: list[tuple[str, Member]], query: Query) -> Selection:
     """Filter, count, sort and cut; pure, as another thread does it."""
     versions = Counter(
-        {member.client: (member.language, member.version) for _, member in members}.values()
+        {member.client: (member.language, member.version) for __, member in members}.values()
     )
     words = query.text.lower().split()
     chosen = [each for each in members if _matches(each, words)]
@@ -143,7 +155,7 @@ def _select(members: list[tuple[str, Member]], query: Query) -> Selection:
     return Selection(
         cut=tables.cut(chosen, query),
         clients=versions.total(),
-        groups=len({group for group, _ in members}),
+        groups=len({group for group, __ in members}),
         versions=[VersionTally(*key, count) for key, count in versions.most_common()],
     )
 
@@ -176,6 +188,27 @@ async def _rows(console: Console, members: Sequence[tuple[str, Member]]) -> list
         rows.append(_row(console, group, member))
         await pause.when_due()
     return rows
+
+
+def _listing(rows: Sequence[ClientRow]) -> Listing:
+    """Members as a file."""
+    lines = (
+        (
+            row.client,
+            row.group,
+            row.language,
+            row.version,
+            row.address,
+            " ".join(row.ways),
+            " ".join(row.topics),
+            formats.iso(row.joined_ms),
+            formats.iso(row.seen_ms),
+            row.inflight,
+            "the group is gone" if row.inflight is None else "",
+        )
+        for row in rows
+    )
+    return Listing("clients", COLUMNS, lines, len(rows))
 
 
 def _row(console: Console, group: str, member: Member) -> ClientRow:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -12,9 +13,11 @@ from app.host import EngineHost
 from app.security.access import who_of
 from app.services.search import Search
 from app.services.topics import Topics
+from app.ui import language
 from app.ui.assets import Assets
 from app.ui.dead_index import DeadIndex
 from app.ui.lag_reader import LagReader
+from app.ui.language import N_
 from app.ui.meter import Meter
 from app.ui.sampler import Sampler
 from app.ui.templating import Templates
@@ -47,15 +50,17 @@ class Console:
         self.dead_index = DeadIndex(host.broker)
         self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
 
-        self.exports = Turns(EXPORTS_MAX, "exports of messages")
-        self.tails = Turns(TAILS_MAX, "live tails")
+        self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
+        self.tails = Turns(TAILS_MAX, N_("live tails"))
 
         # One thread: pages queue up behind each other, never before the broker's own work.
         self._renderer = ThreadPoolExecutor(1, thread_name_prefix="kitemq-pages")
 
     async def render(self, work: Callable[[], T]) -> T:
         """Run `work` on the pages' thread: a long table takes longer than the loop may wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._renderer, work)
+        here = contextvars.copy_context()  # the page's language goes along
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._renderer, lambda: here.run(work))
 
     @property
     def broker(self) -> Broker:
@@ -65,6 +70,7 @@ class Console:
     async def opened(self) -> AsyncIterator[None]:
         """Listen to the engine and keep the figures fresh for as long as the context is held."""
         sampling = asyncio.create_task(self.sampler.run())
+        self._renderer.submit(language.load)
         try:
             yield
         finally:

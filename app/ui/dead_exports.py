@@ -16,12 +16,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from app.pause import Pause
 from app.ui import dead_filter, dead_index, formats, pages
 from app.ui.console import Console
 from app.ui.dead_filter import Criteria
 from app.ui.dead_letters import criteria_of, has_topic, view_of
 from app.ui.kinds import DEAD_LETTER_PREFIX
-from app.ui.pause import Pause
+from app.ui.language import _
 from app.ui.xlsx import CELL_CHARS_MAX, Workbook
 from engine.broker import DeadLetter
 from engine.errors import GroupNotFound, Invalid, MessageNotFound
@@ -33,7 +34,7 @@ XLSX_ROWS_MAX = 50_000
 SPOOL_BYTES_MAX = 4 * 1024 * 1024
 WHOLE_S = 20.0
 CUT_NOTE = (
-    f"Cut here: the workbook holds {XLSX_ROWS_MAX} dead letters, there are more."
+    f"Cut here: the workbook holds {XLSX_ROWS_MAX:,} dead letters, there are more."
     " Choose fewer, or export as CSV or NDJSON, which are whole."
 )
 # Cells that a spreadsheet would run.
@@ -41,6 +42,7 @@ RISKY = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = (
     "group", "offset", "died_at", "message_id", "keys", "tag", "origin_topic", "origin_id",
     "reason", "error", "client", "failures", "redriven_by", "returned_from", "times_redriven",
+    "dismissed_at", "dismissed_by", "dismiss_note",
     "born_at", "message_group", "properties", "body_encoding", "body",
 )  # fmt: skip
 MEDIA_TYPES = {
@@ -58,10 +60,14 @@ async def export(request: Request) -> Response:
     kind = request.query_params.get("format", "csv")
     if kind not in MEDIA_TYPES:
         raise Invalid(
-            f"{kind[:20]!r} is no format", field="format", remedy="choose csv, ndjson or xlsx"
+            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
+            field="format",
+            remedy=_("choose csv, ndjson or xlsx"),
         )
     if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
-        raise Invalid("no dead letter is ticked", field="offset", remedy="go back and tick some")
+        raise Invalid(
+            _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
+        )
     console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())
     letters = await _chosen(request, console, group, criteria)
@@ -84,7 +90,7 @@ async def _chosen(request: Request, console: Console, group: str, criteria: Crit
     """The dead letters that are meant, newest first; those that came later are not in it."""
     if criteria.offsets or criteria.id or criteria.key:
         view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
-        return _letters(console, group, view.selection.offsets, Criteria())
+        return _letters(console, group, view.selection.offsets, Criteria(state="all"))
     topic = DEAD_LETTER_PREFIX + group
     low, end = dead_index.bounds(console.broker, topic) if has_topic(console, topic) else (0, 0)
     return _letters(console, group, range(end - 1, low - 1, -1), criteria)
@@ -104,7 +110,9 @@ async def _letters(
             letter = console.broker.dead_letters.get(group, offset)
         except (MessageNotFound, GroupNotFound):  # retention, or the topic's end, took it
             continue
-        if not dead_filter.meets(dead_index.row_of(letter.message), criteria, now_ms):
+        row = dead_index.row_of(letter.message)
+        is_dismissed = letter.dismissed is not None
+        if not dead_filter.meets(row, criteria, now_ms, is_dismissed=is_dismissed):
             continue
         found.append(letter)
         size_bytes += len(letter.message.body)
@@ -164,11 +172,13 @@ def _json_lines(group: str, letters: list[DeadLetter]) -> bytes:
 def _row(group: str, letter: DeadLetter) -> list[str | int]:
     message = letter.message
     encoding, body = _body(message.body)
+    rest = letter.dismissed
     return [
         group, message.offset, formats.iso(message.stored_ms), message.message_id,
         " ".join(message.keys), message.tag, letter.origin_topic, letter.origin_id,
         letter.reason, letter.error, letter.client, letter.failures,
         " ".join(letter.redriven_by), letter.returned_from, letter.times,
+        *((formats.iso(rest.at_ms), rest.by, rest.note) if rest else ("", "", "")),
         formats.iso(message.born_ms), message.message_group,
         msgspec.json.encode(message.properties).decode(), encoding, body,
     ]  # fmt: skip

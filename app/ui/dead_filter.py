@@ -1,11 +1,12 @@
 """Which dead letters are wanted, and what those have in common. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from app.ui.dead_index import DeadRow
+from app.ui.language import N_, _, translated
 from engine.errors import Invalid
 
 TEXT_MAX = 512
@@ -15,24 +16,26 @@ NONE = "(none)"
 HOUR_MS = 3_600_000
 # Name, what people read, from this age on, below this age: every dead letter is in one of them.
 AGES: tuple[tuple[str, str, int, int | None], ...] = (
-    ("hour", "up to 1 hour", 0, HOUR_MS),
+    ("hour", N_("up to 1 hour"), 0, HOUR_MS),
     ("day", "1 to 24 hours", HOUR_MS, 24 * HOUR_MS),
     ("week", "1 to 7 days", 24 * HOUR_MS, 168 * HOUR_MS),
     ("older", "over 7 days", 168 * HOUR_MS, None),
 )
 FACETS = ("reason", "topic", "tag", "client", "age")
+# Whether it waits for a decision, rests by one, or either; the first where nothing is said.
+STATES = ("open", "dismissed", "all")
 LABELS = {
-    "reason": "Reason",
-    "topic": "Sent to topic",
-    "tag": "Tag",
-    "client": "Last tried by",
-    "age": "Age",
+    "reason": N_("Reason"),
+    "topic": N_("Sent to topic"),
+    "tag": N_("Tag"),
+    "client": N_("Last tried by"),
+    "age": N_("Age"),
 }
 NOTHING = {
-    "reason": "no reason recorded",
-    "topic": "origin not recorded",
-    "tag": "no tag",
-    "client": "client not recorded",
+    "reason": N_("no reason recorded"),
+    "topic": N_("origin not recorded"),
+    "tag": N_("no tag"),
+    "client": N_("client not recorded"),
 }
 
 
@@ -53,23 +56,26 @@ class Criteria:
     id: str = ""
     key: str = ""
     offsets: tuple[int, ...] = ()
+    state: str = ""
 
     @property
     def is_any(self) -> bool:
-        """Whether every dead letter meets them."""
-        return self == Criteria()
+        """Whether nothing but the state is asked for."""
+        return replace(self, state="") == Criteria()
+
+    @property
+    def wants(self) -> str:
+        """Which state counts; what was ticked counts in any."""
+        return "all" if self.offsets else self.state or STATES[0]
 
     def settled(self, now_ms: int) -> "Criteria":
         """The same with the age as times, so that it means the same a minute later."""
         begin, end = self.from_ms, self.until_ms
-        for name, _, low, high in AGES:
+        for name, __, low, high in AGES:
             if name == self.age:
                 end = min(end or now_ms, now_ms - low + 1) if low else end
                 begin = begin if high is None else max(begin, now_ms - high + 1)
-        return Criteria(
-            self.reason, self.topic, self.tag, self.client, "", begin, end,
-            self.id, self.key, self.offsets,
-        )  # fmt: skip
+        return replace(self, age="", from_ms=begin, until_ms=end)
 
     def query(self) -> dict[str, str]:
         """The criteria as an address says them; nothing for what is left open."""
@@ -84,6 +90,7 @@ class Criteria:
             "id": self.id,
             "key": self.key,
             "offsets": ",".join(map(str, self.offsets)),
+            "state": self.state,
         }
         return {name: value for name, value in values.items() if value}
 
@@ -92,20 +99,20 @@ class Criteria:
         if self.offsets:
             return []
         said = [
-            f"{label} {value if value != NONE else 'none'}"
+            f"{label} {value if value != NONE else _('none')}"
             for label, value in (
-                ("reason", self.reason),
-                ("sent to", self.topic),
-                ("tag", self.tag),
-                ("last tried by", self.client),
-                ("message id", self.id),
-                ("key", self.key),
+                (_("reason"), self.reason),
+                (_("sent to"), self.topic),
+                (_("tag"), self.tag),
+                (_("last tried by"), self.client),
+                (_("message id"), self.id),
+                (_("key"), self.key),
             )
             if value
         ]
-        said += [text for name, text, _, _ in AGES if name == self.age]
-        said += [f"from {_moment(self.from_ms)}"] if self.from_ms else []
-        return said + ([f"before {_moment(self.until_ms)}"] if self.until_ms else [])
+        said += [translated(text) for name, text, *__ in AGES if name == self.age]
+        said += [_("from %(at)s", at=_moment(self.from_ms))] if self.from_ms else []
+        return said + ([_("before %(at)s", at=_moment(self.until_ms))] if self.until_ms else [])
 
 
 @dataclass(frozen=True)
@@ -129,11 +136,16 @@ class Facet:
 
 @dataclass(frozen=True)
 class Selection:
-    """The offsets that meet the criteria, newest first, and the facets beside them."""
+    """The offsets that meet the criteria, newest first, and the facets beside them.
+
+    `open` and `dismissed` count what meets all but the state.
+    """
 
     offsets: list[int]
     returned: int
     facets: list[Facet]
+    open: int = 0
+    dismissed: int = 0
 
 
 def parse(values: Mapping[str, str]) -> Criteria:
@@ -142,14 +154,22 @@ def parse(values: Mapping[str, str]) -> Criteria:
     Raises Invalid for what cannot be meant: a condition left out would choose too much.
     """
     text = {name: values.get(name, "").strip()[:TEXT_MAX] for name in (*FACETS, "id", "key")}
-    if text["age"] and text["age"] not in [name for name, *_ in AGES]:
+    if text["age"] and text["age"] not in [name for name, *__ in AGES]:
         raise Invalid(
-            f"{text['age'][:40]!r} is no age",
+            _("%(age)s is no age", age=f"{text['age'][:40]!r}"),
             field="age",
-            remedy=f"choose {', '.join(name for name, *_ in AGES)}",
+            remedy=_("choose %(choices)s", choices=", ".join((name for name, *__ in AGES))),
+        )
+    state = values.get("state", "").strip()
+    if state and state not in STATES:
+        raise Invalid(
+            _("%(state)s is no state", state=f"{state[:40]!r}"),
+            field="state",
+            remedy=_("choose %(choices)s", choices=", ".join(STATES)),
         )
     return Criteria(
         **text,
+        state="" if state == STATES[0] else state,
         from_ms=_time(values.get("from", ""), "from"),
         until_ms=_time(values.get("until", ""), "until"),
         offsets=_offsets(values.get("offsets", "")),
@@ -157,7 +177,11 @@ def parse(values: Mapping[str, str]) -> Criteria:
 
 
 def select(
-    rows: Sequence[DeadRow], criteria: Criteria, now_ms: int, found: Iterable[int] | None
+    rows: Sequence[DeadRow],
+    criteria: Criteria,
+    now_ms: int,
+    found: Iterable[int] | None,
+    dismissed: Set[int] = frozenset(),
 ) -> Selection:
     """The rows that meet all criteria; `found` are the offsets that an id or a key has, if asked.
 
@@ -167,7 +191,7 @@ def select(
     among = None if found is None else frozenset(found)
     counts = {name: Counter[str]() for name in FACETS}
     offsets: list[int] = []
-    returned = 0
+    resting = returned = met = 0
     for row in reversed(rows):
         if among is not None and row.offset not in among:
             continue
@@ -175,6 +199,11 @@ def select(
             continue
         values = _values(row, now_ms)
         missed = [n for n, want in enumerate(wanted) if want and want != values[n]]
+        is_resting = row.offset in dismissed
+        met += not missed
+        resting += is_resting and not missed
+        if criteria.wants == (STATES[0] if is_resting else STATES[1]):
+            continue
         if not missed:
             offsets.append(row.offset)
             returned += row.is_back
@@ -183,11 +212,13 @@ def select(
         elif len(missed) == 1:
             counts[FACETS[missed[0]]][values[missed[0]]] += 1
     facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, wanted, strict=True)]
-    return Selection(offsets, returned, facets)
+    return Selection(offsets, returned, facets, met - resting, resting)
 
 
-def meets(row: DeadRow, criteria: Criteria, now_ms: int) -> bool:
+def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) -> bool:
     """Whether one dead letter meets the criteria, ids and keys apart."""
+    if criteria.wants == (STATES[0] if is_dismissed else STATES[1]):
+        return False
     if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
         return False
     pairs = zip(FACETS, _values(row, now_ms), strict=True)
@@ -202,32 +233,32 @@ def _values(row: DeadRow, now_ms: int) -> tuple[str, str, str, str, str]:
 
 
 def _age(age_ms: int) -> str:
-    return next(name for name, _, _, high in AGES if high is None or age_ms < high)
+    return next(name for name, *__, high in AGES if high is None or age_ms < high)
 
 
 def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
     if name == "age":
-        pairs = [(age, counts[age]) for age, *_ in AGES if counts[age] or age == chosen]
+        pairs = [(age, counts[age]) for age, *__ in AGES if counts[age] or age == chosen]
     else:
         pairs = sorted(counts.items(), key=lambda pair: (pair[0] != chosen, -pair[1], pair[0]))
         if chosen and chosen not in counts:
             pairs.insert(0, (chosen, 0))
     shown, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
-    words = {age: text for age, text, _, _ in AGES} if name == "age" else {}
+    words = {age: translated(text) for age, text, *__ in AGES} if name == "age" else {}
     return Facet(
         name=name,
-        label=LABELS[name],
+        label=translated(LABELS[name]),
         values=[
             FacetValue(
                 value,
-                words.get(value) or (NOTHING[name] if value == NONE else value),
+                words.get(value) or (translated(NOTHING[name]) if value == NONE else value),
                 count,
                 value == chosen,
             )
             for value, count in shown
         ],
         others=len(rest),
-        others_count=sum(count for _, count in rest),
+        others_count=sum(count for __, count in rest),
     )
 
 
@@ -244,7 +275,9 @@ def _time(text: str, field: str) -> int:
         return max(0, round(moment.timestamp() * 1000))
     except (ValueError, OverflowError):
         raise Invalid(
-            f"{text[:40]!r} is no time", field=field, remedy="write it as 2026-01-31T09:00"
+            _("%(text)s is no time", text=f"{text[:40]!r}"),
+            field=field,
+            remedy=_("write it as 2026-01-31T09:00"),
         ) from None
 
 
@@ -257,21 +290,25 @@ def _moment(at_ms: int) -> str:
     try:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
-        return f"{at_ms} ms since 1970"
+        return _("%(at_ms)s ms since 1970", at_ms=at_ms)
 
 
 def _offsets(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
         raise Invalid(
-            "the ticked dead letters are not named by their offsets",
+            _("the ticked dead letters are not named by their offsets"),
             field="offsets",
-            remedy="tick them in the list again",
+            remedy=_("tick them in the list again"),
         )
     if len(parts) > OFFSETS_MAX:
         raise Invalid(
-            f"{len(parts)} dead letters are named, {OFFSETS_MAX} is the most",
+            _(
+                "%(named)s dead letters are named, %(offsets_max)s is the most",
+                named=len(parts),
+                offsets_max=OFFSETS_MAX,
+            ),
             field="offsets",
-            remedy="choose them by reason, topic, tag or time",
+            remedy=_("choose them by reason, topic, tag or time"),
         )
     return tuple(sorted({int(part) for part in parts}))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from app.pause import Pause
 from app.ui.kinds import DEAD_LETTER_PREFIX
-from app.ui.pause import Pause
 from engine.broker import Broker
 from engine.errors import MessageNotFound, NotFound
 from engine.message import FAILED_CLIENT, FAILED_REASON, REDRIVEN_JOB, StoredMessage

@@ -12,18 +12,19 @@ from app.ui.console import Console
 from app.ui.dead_letters import has_group, has_topic
 from app.ui.jobs import Job, job_of
 from app.ui.kinds import DEAD_LETTER_PREFIX
+from app.ui.language import N_, _, translated
 from app.ui.message import Property
 from app.ui.resend import offset_of
-from engine.broker import DeadLetter
+from engine.broker import DeadLetter, DismissNote
 from engine.errors import EngineError, NotFound
 from engine.message import RESERVED, StoredMessage
 
 # Stages of a journey that tell how it came to this, with the words for them.
 STAGES = {
-    "delivery": "delivered",
-    "retry_wait": "waited to be retried",
-    "dead_letter": "became a dead letter",
-    "replay": "sent again",
+    "delivery": N_("delivered"),
+    "retry_wait": N_("waited to be retried"),
+    "dead_letter": N_("became a dead letter"),
+    "replay": N_("sent again"),
 }
 
 
@@ -67,6 +68,7 @@ class LetterPage:
     forgotten: list[str]
     returned_from: str
     times: int
+    dismissed: DismissNote | None
     steps: list[Step]
     why_no_steps: str
     min_offset: int
@@ -80,7 +82,7 @@ async def show(request: Request) -> Response:
     letter = console.broker.dead_letters.get(group, offset_of(request))
     steps, why = _steps(console, group, letter)
     context = _context(console, request, group, letter, steps, why)
-    title = f"Dead letter {letter.message.offset} of {group}"
+    title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
     return await pages.respond(request, "dlq_letter.html", context, title=title, section="dlq")
 
 
@@ -139,6 +141,7 @@ def _context(
         forgotten=forgotten,
         returned_from=letter.returned_from,
         times=letter.times,
+        dismissed=letter.dismissed,
         steps=steps,
         why_no_steps=why_no_steps,
         min_offset=low,
@@ -172,7 +175,7 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
         return [], error.detail
     steps = [
         Step(
-            STAGES[stage.name],
+            translated(STAGES[stage.name]),
             stage.attempt,
             stage.at_ms,
             stage.until_ms,
@@ -184,6 +187,6 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
         if stage.name in STAGES and stage.group in (group, "")
     ]
     applying = [reason.detail for reason in journey.reasons_checked if reason.applies]
-    is_told = any(step.word == STAGES["delivery"] for step in steps)
-    why = "" if is_told else "; ".join(applying) or "nothing was traced of its deliveries"
+    is_told = any(step.word == translated(STAGES["delivery"]) for step in steps)
+    why = "" if is_told else "; ".join(applying) or _("nothing was traced of its deliveries")
     return steps, why

@@ -5,18 +5,21 @@ Lists count over everything that `dead_index` keeps in mind, and say so where th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.ui import dead_filter, dead_index, pages, tables
 from app.ui.console import Console, search_of
 from app.ui.dead_filter import Criteria, Facet, Selection
 from app.ui.dead_index import Known
 from app.ui.kinds import DEAD_LETTER_PREFIX
-from app.ui.pause import Pause
+from app.ui.language import _
 from app.ui.tables import Cut, Query
-from engine.broker import DeadLetter, ReplayJob
+from engine.broker import DeadLetter, Dismissed, DismissNote, ReplayJob
 from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
 
 SORTS = ("dead", "group", "newest")
@@ -25,16 +28,22 @@ REASONS_MAX = 3
 BUDGET_S = 0.4
 FOUND_MAX = 1000
 JOBS_MAX = 5
+DISMISSALS_MAX = 5
 LINE_CHARS_MAX = 200
 
 
 @dataclass(frozen=True)
 class DeadGroup:
-    """A group's line; what it says of reasons is counted over the newest `examined`."""
+    """A group's line; what it says of reasons is counted over the newest `examined`.
+
+    Of `count` dead letters `open` wait for a decision, the others are dismissed.
+    """
 
     group: str
     is_gone: bool
     count: int
+    open: int
+    dismissed: int
     oldest_ms: int | None
     newest_ms: int | None
     examined: int
@@ -44,13 +53,23 @@ class DeadGroup:
     returned: int
 
 
+class _Count(NamedTuple):
+    """How many dead letters a group has, and when the last came."""
+
+    group: str
+    open: int
+    dismissed: int
+    newest_ms: int | None
+
+
 @dataclass(frozen=True)
 class DeadGroups:
-    """The context of `dlq.html`; `total` is over all groups."""
+    """The context of `dlq.html`; `total` is over all groups, without what is `dismissed`."""
 
     cut: Cut[DeadGroup]
     query: Query
     total: int
+    dismissed: int
     groups: int
 
 
@@ -71,17 +90,25 @@ class DeadLine:
     redriven_by: list[str]
     returned_from: str
     times: int
+    dismissed: DismissNote | None
 
 
 @dataclass(frozen=True)
 class DeadPage:
-    """The context of `dlq_group.html`: counted over the newest `examined` of `total`."""
+    """The context of `dlq_group.html`: counted over the newest `examined` of `total`.
+
+    `resting` of these are dismissed; `open` and `dismissed` count what meets the other criteria.
+    The newest of `dismissals` are shown.
+    """
 
     group: str
     is_gone: bool
     total: int
     examined: int
     unreadable: int
+    resting: int
+    open: int
+    dismissed: int
     returned: int
     redriven: int
     tallied: int
@@ -93,6 +120,8 @@ class DeadPage:
     cut: Cut[DeadLine]
     note: str
     jobs: list[ReplayJob]
+    dismissals: list[Dismissed]
+    dismissals_total: int
 
 
 @dataclass(frozen=True)
@@ -111,14 +140,14 @@ async def show(request: Request) -> Response:
     found = await _counts(console)
     context = await _groups(console, query, found)
     return await pages.respond(
-        request, "dlq.html", context, title="Dead letters", section="dlq", is_live=True
+        request, "dlq.html", context, title=_("Dead letters"), section="dlq", is_live=True
     )
 
 
-async def _counts(console: Console) -> list[tuple[str, int, int | None]]:
-    """Every group that has dead letters: how many, and when the last came."""
+async def _counts(console: Console) -> list[_Count]:
+    """Every group that has dead letters."""
     broker = console.broker
-    found: list[tuple[str, int, int | None]] = []
+    found: list[_Count] = []
     pause = Pause()
     for topic in broker.topics(system=True):
         if not topic.name.startswith(DEAD_LETTER_PREFIX):
@@ -127,42 +156,44 @@ async def _counts(console: Console) -> list[tuple[str, int, int | None]]:
         if stats.messages:
             newest = max((q.last_stored_ms or 0 for q in stats.queues), default=0)
             group = topic.name.removeprefix(DEAD_LETTER_PREFIX)
-            found.append((group, stats.messages, newest or None))
+            dismissed = broker.dead_letters.dismissed_count(group)
+            found.append(_Count(group, stats.messages - dismissed, dismissed, newest or None))
         await pause.when_due()
     return found
 
 
-async def _groups(
-    console: Console, query: Query, found: list[tuple[str, int, int | None]]
-) -> DeadGroups:
+async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGroups:
     words = query.text.lower().split()
-    chosen = [one for one in found if all(word in one[0].lower() for word in words)]
-    place = {"dead": 1, "group": 0, "newest": 2}[query.sort]
+    chosen = [one for one in found if all(word in one.group.lower() for word in words)]
+    place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
     tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
     page = tables.cut(chosen, query)
     rows: list[DeadGroup] = []
     pause = Pause()
-    for group, count, newest_ms in page.rows:
-        rows.append(_group(console, group, count, newest_ms))
+    for count in page.rows:
+        rows.append(_group(console, count))
         await pause.when_due()
     return DeadGroups(
         cut=Cut(rows, page.total, page.first, page.last, page.page, page.pages, page.size),
         query=query,
-        total=sum(count for _, count, _ in found),
+        total=sum(one.open for one in found),
+        dismissed=sum(one.dismissed for one in found),
         groups=len(found),
     )
 
 
-def _group(console: Console, group: str, count: int, newest_ms: int | None) -> DeadGroup:
-    broker = console.broker
+def _group(console: Console, of: _Count) -> DeadGroup:
+    broker, group = console.broker, of.group
     tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
     return DeadGroup(
         group=group,
         is_gone=not has_group(console, group),
-        count=count,
+        count=of.open + of.dismissed,
+        open=of.open,
+        dismissed=of.dismissed,
         oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
-        newest_ms=newest_ms,
+        newest_ms=of.newest_ms,
         examined=tally.examined,
         reasons=reasons[:REASONS_MAX],
         reasons_left=len(reasons[REASONS_MAX:]),
@@ -201,12 +232,16 @@ async def detail(request: Request) -> Response:
     lines = await _lines(console, group, list(cut.rows))
     tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     source = DEAD_LETTER_PREFIX + group
+    dismissals = console.broker.dead_letters.dismissals(group)
     context = DeadPage(
         group=group,
         is_gone=not has_group(console, group),
         total=view.known.total,
         examined=view.known.examined,
         unreadable=view.known.unreadable,
+        resting=sum(one.count for one in dismissals),
+        open=view.selection.open,
+        dismissed=view.selection.dismissed,
         returned=view.selection.returned,
         redriven=tally.redriven,
         tallied=tally.examined,
@@ -218,8 +253,10 @@ async def detail(request: Request) -> Response:
         cut=Cut(lines, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size),
         note=view.note,
         jobs=console.broker.replays.list(source=source, count_max=JOBS_MAX),
+        dismissals=dismissals[:DISMISSALS_MAX],
+        dismissals_total=len(dismissals),
     )
-    title = f"Dead letters of {group}"
+    title = _("Dead letters of %(group)s", group=group)
     return await pages.respond(
         request, "dlq_group.html", context, title=title, section="dlq", is_live=True
     )
@@ -241,9 +278,15 @@ async def view_of(
     console = pages.console_of(request)
     known = await console.dead_index.known(group, budget_s)
     found, note = await _found(request, group, criteria) if known.total else (None, "")
-    selection = await console.render(
-        lambda: dead_filter.select(known.rows, criteria, now_ms, found)
-    )
+    first = known.rows[0].offset if known.rows else 0
+    end = known.rows[-1].offset + 1 if known.rows else 0
+    spans = console.broker.dead_letters.dismissed_within(group, first, end)
+
+    def select() -> Selection:
+        dismissed = frozenset(chain(*(range(span.first, span.end) for span in spans)))
+        return dead_filter.select(known.rows, criteria, now_ms, found, dismissed)
+
+    selection = await console.render(select)
     return View(known, selection, note)
 
 
@@ -262,7 +305,10 @@ async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[
         except TopicNotFound:  # deleted meanwhile
             keyed = []
         if len(keyed) >= FOUND_MAX:
-            note = f"Only the newest {FOUND_MAX:,} with this key were looked at."
+            note = _(
+                "Only the newest %(found_max)s with this key were looked at.",
+                found_max=f"{FOUND_MAX:,}",
+            )
         here = {record.offset for record in keyed}
         found = here if found is None else found & here
     return found, note
@@ -302,4 +348,5 @@ def line_of(letter: DeadLetter) -> DeadLine:
         redriven_by=letter.redriven_by,
         returned_from=letter.returned_from,
         times=letter.times,
+        dismissed=letter.dismissed,
     )

@@ -4,16 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from app.ui.language import N_, translated
+
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 # Name, words, width of a bar, number of bars.
 SPANS = (
-    ("hour", "next hour", MINUTE_MS, 60),
-    ("day", "next day", 30 * MINUTE_MS, 48),
-    ("week", "next 7 days", 4 * HOUR_MS, 42),
-    ("month", "next 30 days", DAY_MS, 30),
-    ("year", "next year", 8 * DAY_MS, 46),
+    ("hour", N_("next hour"), MINUTE_MS, 60),
+    ("day", N_("next day"), 30 * MINUTE_MS, 48),
+    ("week", N_("next 7 days"), 4 * HOUR_MS, 42),
+    ("month", N_("next 30 days"), DAY_MS, 30),
+    ("year", N_("next year"), 8 * DAY_MS, 46),
 )
 SHARE_MIN = 0.9
 WIDTH = 960
@@ -69,14 +71,14 @@ def histogram(counts: Counts, total: int, now_ms: int, wanted: str) -> Histogram
     their width, so that they stand still while time goes on; the first has begun already.
     """
     name = wanted if wanted in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
-    _, label, step_ms, bars = next(span for span in SPANS if span[0] == name)
+    __, label, step_ms, bars = next(span for span in SPANS if span[0] == name)
     begin_ms = now_ms // step_ms * step_ms
     edges = [begin_ms + step_ms * number for number in range(bars + 1)]
     before = counts(edges)
     amounts = [after - first for first, after in pairwise(before)]
     return Histogram(
-        spans=[Span(span[0], span[1], span[0] == name) for span in SPANS],
-        label=label,
+        spans=[Span(span[0], translated(span[1]), span[0] == name) for span in SPANS],
+        label=translated(label),
         begin_ms=begin_ms,
         end_ms=edges[-1],
         bars=_bars(edges, amounts),
@@ -88,8 +90,8 @@ def histogram(counts: Counts, total: int, now_ms: int, wanted: str) -> Histogram
 
 
 def _fitting(counts: Counts, total: int, now_ms: int) -> str:
-    ends = [now_ms + step_ms * bars for _, _, step_ms, bars in SPANS]
-    for (name, *_), count in zip(SPANS, counts(ends), strict=True):
+    ends = [now_ms + step_ms * bars for __, __, step_ms, bars in SPANS]
+    for (name, *__), count in zip(SPANS, counts(ends), strict=True):
         if count >= SHARE_MIN * total:
             return name
     return SPANS[-1][0]

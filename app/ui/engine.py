@@ -10,8 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.heartbeat import Heartbeat
+from app.services.alerts.webhook import host_of
 from app.settings import Settings, settings_fields
 from app.ui import pages
+from app.ui.language import N_, _, translated
 from engine.broker import (
     ROCKETMQ_LABELS,
     BrokerFigures,
@@ -24,7 +26,8 @@ from engine.broker import (
 
 BARS_WIDTH = 650
 BARS_HEIGHT = 110
-HIDDEN = "hidden: it holds a password"
+HIDDEN = N_("hidden: it is a secret")
+HIDDEN_PART = N_("hidden: it holds a password")
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,10 @@ async def show(request: Request) -> Response:
         bars_width=BARS_WIDTH,
         bars_height=BARS_HEIGHT,
         spreads=[
-            SpreadRow("stored, last minutes", latency.stored.recent),
-            SpreadRow("stored, since the start", latency.stored.ever),
-            SpreadRow("on the disk, last minutes", latency.flushed.recent),
-            SpreadRow("on the disk, since the start", latency.flushed.ever),
+            SpreadRow(_("stored, last minutes"), latency.stored.recent),
+            SpreadRow(_("stored, since the start"), latency.stored.ever),
+            SpreadRow(_("on the disk, last minutes"), latency.flushed.recent),
+            SpreadRow(_("on the disk, since the start"), latency.flushed.ever),
         ],
         # In steps of a tenth of a millisecond, so that an idle page stays the same.
         loop_delay_ms=round(heartbeat.worst_s * 1000, 1),
@@ -125,7 +128,7 @@ async def show(request: Request) -> Response:
         log_end=log_end,
     )
     return await pages.respond(
-        request, "engine.html", context, title="Engine", section="engine", is_live=True
+        request, "engine.html", context, title=_("Engine"), section="engine", is_live=True
     )
 
 
@@ -145,7 +148,7 @@ def _settings(settings: Settings) -> list[SettingRow]:
         rows.append(
             SettingRow(
                 name=item.name,
-                value=HIDDEN if _holds_password(value) else _text(value),
+                value=_shown(item, value),
                 default=_text(default),
                 help=item.metadata["help"].replace("`", ""),
                 is_set=value != default,
@@ -156,6 +159,15 @@ def _settings(settings: Settings) -> list[SettingRow]:
 
 def _default(item: Field[Any]) -> Any:
     return "" if item.default is MISSING else item.default
+
+
+def _shown(item: Field[Any], value: Any) -> str:
+    """A setting as anybody who may read may see it."""
+    if item.metadata.get("is_secret") and value:
+        return translated(HIDDEN)
+    if item.name == "alert_webhooks":
+        return _text(tuple(f"{host_of(url)}/…" for url in value))
+    return translated(HIDDEN_PART) if _holds_password(value) else _text(value)
 
 
 def _holds_password(value: Any) -> bool:

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.errors import status_of
-from app.ui import pages
+from app.ui import pages, preferences
+from app.ui.language import N_, _, translated
 from engine.errors import Busy, EngineError, NotFound
 
 log = logging.getLogger("kitemq.console")
@@ -18,20 +19,20 @@ log = logging.getLogger("kitemq.console")
 Handler = Callable[[Request], Awaitable[Response]]
 
 HEADLINES = {
-    400: "That request makes no sense",
-    403: "Not allowed",
-    404: "Not found",
-    409: "Not possible as things stand",
-    410: "Gone",
-    422: "Something in the request is wrong",
-    500: "Something broke",
-    503: "Not right now",
+    400: N_("That request makes no sense"),
+    403: N_("Not allowed"),
+    404: N_("Not found"),
+    409: N_("Not possible as things stand"),
+    410: N_("Gone"),
+    422: N_("Something in the request is wrong"),
+    500: N_("Something broke"),
+    503: N_("Not right now"),
 }
 STEPS = {
-    404: "Check the name, or find it from the lists of topics and groups.",
-    409: "Look at the present state, then try again.",
-    500: "Nothing was half-done by the page itself. Search the server's log for the error id.",
-    503: "Try again in a moment.",
+    404: N_("Check the name, or find it from the lists of topics and groups."),
+    409: N_("Look at the present state, then try again."),
+    500: N_("Nothing was half-done by the page itself. Search the server's log for the error id."),
+    503: N_("Try again in a moment."),
 }
 
 
@@ -52,6 +53,7 @@ def page(handler: Handler) -> Handler:
 
     @functools.wraps(handler)
     async def guarded(request: Request) -> Response:
+        preferences.speak(request)
         try:
             return await handler(request)
         except EngineError as error:
@@ -60,7 +62,7 @@ def page(handler: Handler) -> Handler:
             error_id = secrets.token_hex(4)
             log.exception("error %s: %s %s", error_id, request.method, request.url.path)
             return await _show(
-                request, 500, "The server met an error it did not expect.", "", "", error_id
+                request, 500, _("The server met an error it did not expect."), "", "", error_id
             )
 
     return guarded
@@ -83,18 +85,21 @@ async def refused(request: Request, error: EngineError) -> Response:
 
 async def unknown_page(request: Request) -> Response:
     """404 for an address that is no page."""
-    return await refused(request, NotFound(f"there is no page at {request.scope['path']}"))
+    preferences.speak(request)
+    return await refused(
+        request, NotFound(_("there is no page at %(path)s", path=request.scope["path"]))
+    )
 
 
 async def _show(
     request: Request, status: int, detail: str, remedy: str, code: str, error_id: str
 ) -> Response:
-    headline = HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400])
+    headline = translated(HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400]))
     failure = Failure(
         status=status,
         headline=headline,
         detail=detail,
-        remedy=_sentence(remedy) if remedy else STEPS.get(status, ""),
+        remedy=_sentence(remedy) if remedy else translated(STEPS.get(status, "")),
         code=code,
         error_id=error_id,
     )

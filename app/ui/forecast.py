@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from app.ui.language import N_
+
 WINDOW_MS = 300_000
 SPAN_MIN_MS = 60_000
-TOO_YOUNG = "less than a minute of samples since the server or the group began"
+TOO_YOUNG = N_("less than a minute of samples since the server or the group began")
 
-NOT_BEGUN = "the group has no place in any queue yet"
+NOT_BEGUN = N_("the group has no place in any queue yet")
 
 
 class Outlook(StrEnum):

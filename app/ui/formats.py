@@ -2,14 +2,16 @@
 
 from datetime import UTC, datetime, tzinfo
 
+from app.ui.language import N_, _, translated
+
 SECOND_MS = 1000
 BYTE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 # (limit in seconds, divisor, unit): the first row whose limit is above the value is used.
 DURATION_STEPS = (
-    (120, 1, "s"),
-    (2 * 3600, 60, "min"),
-    (48 * 3600, 3600, "h"),
-    (float("inf"), 86400, "d"),
+    (120, 1, N_("%(n)s s")),
+    (2 * 3600, 60, N_("%(n)s min")),
+    (48 * 3600, 3600, N_("%(n)s h")),
+    (float("inf"), 86400, N_("%(n)s d")),
 )
 
 
@@ -44,20 +46,20 @@ def rate(value: float) -> str:
 def duration(value_ms: int) -> str:
     """A length of time in its one fitting unit: 850 ms, 12 s, 7 min, 5 h, 3 d."""
     if value_ms < SECOND_MS:
-        return f"{max(value_ms, 0)} ms"
+        return _("%(n)s ms", n=max(value_ms, 0))
     seconds = value_ms // SECOND_MS
-    _, divisor, unit = next(step for step in DURATION_STEPS if seconds < step[0])
-    return f"{seconds // divisor} {unit}"
+    __, divisor, text = next(step for step in DURATION_STEPS if seconds < step[0])
+    return translated(text) % {"n": seconds // divisor}
 
 
 def ago(at_ms: int, now_ms: int) -> str:
     """How long before `now_ms` something happened: "now", "12 s ago", "in 3 min"."""
     difference = now_ms - at_ms
     if abs(difference) < SECOND_MS:
-        return "now"
+        return _("now")
     if difference < 0:
-        return f"in {duration(-difference)}"
-    return f"{duration(difference)} ago"
+        return _("in %(duration)s", duration=duration(-difference))
+    return _("%(duration)s ago", duration=duration(difference))
 
 
 def _moment(at_ms: int, zone: tzinfo = UTC) -> datetime:
@@ -78,7 +80,7 @@ def absolute(at_ms: int, zone: tzinfo = UTC) -> str:
         moment = _moment(at_ms, zone)
         return f"{_local(moment, at_ms)} {offset(moment)}"
     except (OverflowError, ValueError, OSError):
-        return f"{at_ms} ms since 1970"
+        return _("%(at_ms)s ms since 1970", at_ms=at_ms)
 
 
 def clock(at_ms: int, now_ms: int, zone: tzinfo = UTC) -> str:
@@ -87,7 +89,7 @@ def clock(at_ms: int, now_ms: int, zone: tzinfo = UTC) -> str:
         text = _local(_moment(at_ms, zone), at_ms)
         return text[11:] if text[:10] == str(_moment(now_ms, zone).date()) else text
     except (OverflowError, ValueError, OSError):
-        return f"{at_ms} ms since 1970"
+        return _("%(at_ms)s ms since 1970", at_ms=at_ms)
 
 
 def offset(moment: datetime) -> str:

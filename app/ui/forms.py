@@ -7,6 +7,10 @@ from urllib.parse import parse_qs, quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.ui import typed_time, zones
+from app.ui.language import _
+from app.ui.typed_time import NoMoment
+from app.ui.zones import UTC_ZONE, Zone
 from engine.errors import EngineError, Invalid
 
 FIELDS_MAX = 200
@@ -55,13 +59,46 @@ class Form:
         text = self.values.get(name, "").strip()
         if text.isascii() and text.isdigit() and len(text) < 19 and low <= int(text) <= high:
             return int(text)
-        self.refuse(name, f"{label} must be a whole number from {low:,} to {high:,}.")
+        self.refuse(
+            name,
+            _(
+                "%(label)s must be a whole number from %(low)s to %(high)s.",
+                label=label,
+                low=f"{low:,}",
+                high=f"{high:,}",
+            ),
+        )
         return low
+
+    def moment(self, name: str, zone_name: str, shown: Zone) -> int | None:
+        """The time in a field as ms since 1970; an error at the field, and None, if there is none.
+
+        It was typed by the clocks of the zone called `zone_name` (of UTC without one); afterwards
+        the field holds it by those of `shown`, which is what the page says beside it.
+        """
+        zone = zones.parse(zone_name) if zone_name else UTC_ZONE
+        if zone is None:
+            self.refuse(name, _("%(zone)s is no time zone.", zone=repr(zone_name[:64])))
+            return None
+        try:
+            at_ms = typed_time.moment_ms(self.values.get(name, ""), zone)
+        except NoMoment as error:
+            self.refuse(name, str(error))
+            return None
+        self.values[name] = typed_time.moment_text(at_ms, shown)
+        return at_ms
 
     def choice(self, name: str, label: str, choices: tuple[str, ...]) -> str:
         text = self.values.get(name, "")
         if text not in choices:
-            self.refuse(name, f"{label} must be one of: {', '.join(choices)}.")
+            self.refuse(
+                name,
+                _(
+                    "%(label)s must be one of: %(choices)s.",
+                    label=label,
+                    choices=", ".join(choices),
+                ),
+            )
             return choices[0]
         return text
 
@@ -70,14 +107,14 @@ async def read(request: Request) -> Posted:
     """The form in the request's body; raises Invalid for what no browser sends."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
-        raise Invalid("the console reads HTML forms only", remedy="use /api/v1 for programs")
+        raise Invalid(_("the console reads HTML forms only"), remedy=_("use /api/v1 for programs"))
     body = await request.body()
     try:
         values = parse_qs(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX
         )
     except ValueError as error:
-        raise Invalid("the form's encoding is broken", remedy="send UTF-8") from error
+        raise Invalid(_("the form's encoding is broken"), remedy=_("send UTF-8")) from error
     return Posted({name: [_lines(value) for value in all_] for name, all_ in values.items()})
 
 

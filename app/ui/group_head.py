@@ -43,7 +43,7 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
         paused_topics=len(config.paused_topics),
         members=broker.members.count(name),
         is_differing=is_differing(console, name),
-        dead=lag.dead,
+        dead=lag.dead_open,
         retry_topic=retry_topic,
         dead_topic=dead_topic,
         has_retry_topic=_has_topic(console, retry_topic),

@@ -15,6 +15,7 @@ from app.ui import forms, pages, tables
 from app.ui.console import client_of
 from app.ui.forms import Form
 from app.ui.group_head import GroupHead, head_of, resets_of
+from app.ui.language import _
 from app.ui.reset_review import DoneRow, Review, done_rows, place_in_words, review
 from app.ui.tables import Cut
 from engine.broker import OffsetsMoved, Reset
@@ -132,7 +133,7 @@ async def reset(request: Request) -> Response:
         request,
         "group_reset.html",
         context,
-        title=f"Reset {found.number} of {config.name}",
+        title=_("Reset %(number)s of %(name)s", number=found.number, name=config.name),
         section="groups",
     )
 
@@ -193,7 +194,7 @@ async def _undo_page(
         request,
         "group_undo.html",
         context,
-        title=f"Undo reset {former.number} of {config.name}",
+        title=_("Undo reset %(number)s of %(name)s", number=former.number, name=config.name),
         section="groups",
         status=409 if is_conflict or form.is_wrong else 200,
     )
@@ -203,7 +204,10 @@ def _number(request: Request) -> int:
     text: str = request.path_params["id"]
     if text.isascii() and text.isdigit() and len(text) < 19:
         return int(text)
-    raise NotFound(f"{text!r} is not the number of a reset", remedy="see the group's history")
+    raise NotFound(
+        _("%(text)s is not the number of a reset", text=f"{text!r}"),
+        remedy=_("see the group's history"),
+    )
 
 
 def _reset_row(found: Reset) -> ResetRow:
@@ -237,9 +241,9 @@ def _changes(entry: AuditEntry) -> list[str]:
     names = [name for name in after if name != "queues" and _is_told(name, before, after)]
     lines = [_line(name, before, after) for name in names]
     if isinstance(after.get("queues"), list):
-        lines.append(f"{len(after['queues']):,} queues moved")
+        lines.append(_("%(n)s queues moved", n=f"{len(after['queues']):,}"))
     more = len(lines) - CHANGES_SHOWN_MAX
-    return [*lines[:CHANGES_SHOWN_MAX], f"and {more} more"] if more > 0 else lines
+    return [*lines[:CHANGES_SHOWN_MAX], _("and %(more)s more", more=more)] if more > 0 else lines
 
 
 def _is_told(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.services.audit import actor_at
 from app.ui import forms, pages, tables
 from app.ui.console import Console, client_of
 from app.ui.group_confirm import Confirmation, ask
 from app.ui.group_head import GroupHead, groups_of, head_of
-from app.ui.pause import Pause
+from app.ui.language import _, ngettext
 from app.ui.tables import Cut, Query, Row
 from engine.broker import GroupConfig, Member
 from engine.errors import NotFound
@@ -168,8 +169,8 @@ async def leave(request: Request) -> Response:
     client = (await forms.read(request)).one("client")
     if not await groups_of(request).leave(actor_at(client_of(request)), config.name, client):
         raise NotFound(
-            f"{client!r} is no member of the group any more",
-            remedy="look at its clients as they are now",
+            _("%(client)s is no member of the group any more", client=f"{client!r}"),
+            remedy=_("look at its clients as they are now"),
         )
     head = head_of(console, config, console.broker.lag(config.name))
     return forms.go(request, f"{head.path}/clients?done=left")
@@ -180,24 +181,45 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
     found = [each for each in console.broker.members.of(config.name) if each.client == client]
     if not found:
         raise NotFound(
-            f"{client!r} is no member of the group {config.name!r}",
-            remedy="look at its clients as they are now",
+            _(
+                "%(client)s is no member of the group %(name)s",
+                client=f"{client!r}",
+                name=f"{config.name!r}",
+            ),
+            remedy=_("look at its clients as they are now"),
         )
     row = _client(console, config.name, found[0], 0)
     locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
-    noun = "message" if row.inflight == 1 else "messages"
     impact = [
-        f"{row.inflight:,} {noun} in its hands stay there until their time is up, then come back.",
-        f"{locks:,} queue locks of it are given up; its share of queues goes to {others:,} others.",
-        "It is not told. With its next heartbeat or receive it is a member again.",
+        ngettext(
+            "%(num)s message in its hands stays there until its time is up, then comes back.",
+            "%(num)s messages in its hands stay there until their time is up, then come back.",
+            row.inflight,
+        ),
+        _(
+            "%(locks)s queue locks of it are given up; its share of queues goes to "
+            "%(others)s others.",
+            locks=f"{locks:,}",
+            others=f"{others:,}",
+        ),
+        _("It is not told. With its next heartbeat or receive it is a member again."),
     ]
     if row.is_connected:
-        impact.append("Its open WebSocket keeps it a member: only what it said besides is dropped.")
+        impact.append(
+            _("Its open WebSocket keeps it a member: only what it said besides is dropped.")
+        )
     return await ask(
         request,
         config,
-        Confirmation("leave", f"Remove {client}?", impact, "Remove", {"client": client}, "danger"),
+        Confirmation(
+            "leave",
+            _("Remove %(client)s?", client=client),
+            impact,
+            _("Remove"),
+            {"client": client},
+            "danger",
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Retry policies as forms hold them and as pages tell them. Pure."""
 
 from app.ui.forms import Form
+from app.ui.language import _, translated
 from app.ui.typed_time import LENGTH_HELP, find_length_ms, length_text
 from engine.broker import Exponential, Ladder, RetryPolicy, Steps
 
@@ -43,11 +44,11 @@ def kind_of(policy: RetryPolicy) -> str:
 
 def read(form: Form) -> RetryPolicy:
     """The policy that a form describes; what is wrong is told at its field."""
-    kind = form.choice("policy", "Retry policy", KINDS)
+    kind = form.choice("policy", _("Retry policy"), KINDS)
     if kind == "exponential":
         return Exponential(
-            _length(form, "initial", "The first wait"),
-            _length(form, "longest", "The longest wait"),
+            _length(form, "initial", _("The first wait")),
+            _length(form, "longest", _("The longest wait")),
             _factor(form),
         )
     if kind == "steps":
@@ -55,7 +56,13 @@ def read(form: Form) -> RetryPolicy:
         waits = [find_length_ms(part) for part in parts]
         known = [wait for wait in waits if wait is not None]
         if not known or len(known) < len(waits):
-            form.refuse("steps", f"Each wait must be a length of time. {LENGTH_HELP}")
+            form.refuse(
+                "steps",
+                _(
+                    "Each wait must be a length of time. %(length_help)s",
+                    length_help=translated(LENGTH_HELP),
+                ),
+            )
         return Steps(tuple(known) or (1_000,))
     return Ladder()
 
@@ -78,7 +85,14 @@ def _wait(policy: RetryPolicy, number: int) -> str:
 def _length(form: Form, name: str, label: str) -> int:
     found = find_length_ms(form.values[name])
     if found is None:
-        form.refuse(name, f"{label} must be a length of time. {LENGTH_HELP}")
+        form.refuse(
+            name,
+            _(
+                "%(label)s must be a length of time. %(length_help)s",
+                label=label,
+                length_help=translated(LENGTH_HELP),
+            ),
+        )
     return found or 1
 
 
@@ -86,5 +100,5 @@ def _factor(form: Form) -> float:
     try:
         return float(form.values["multiplier"])
     except ValueError:
-        form.refuse("multiplier", "The multiplier must be a number from 1 to 100.")
+        form.refuse("multiplier", _("The multiplier must be a number from 1 to 100."))
         return 1.0

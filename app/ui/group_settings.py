@@ -8,12 +8,14 @@ from starlette.responses import Response
 
 from app.services.audit import actor_at
 from app.services.groups import GroupChanges
-from app.ui import forms, group_policy, pages
+from app.ui import forms, group_policy, pages, preferences
 from app.ui.console import client_of
 from app.ui.forms import Form
 from app.ui.group_confirm import Confirmation, ask
 from app.ui.group_head import GroupHead, groups_of, head_of, topics_of_group
-from app.ui.typed_time import MOMENT_HELP, find_moment_ms, moment_text
+from app.ui.language import _
+from app.ui.typed_time import moment_text
+from app.ui.zones import Zone
 from engine.broker import GroupConfig, Mode, StartAt, Strategy
 from engine.errors import Forbidden, Invalid
 
@@ -63,11 +65,12 @@ class GroupDeletion:
 async def show(request: Request) -> Response:
     """GET /groups/{group}/config"""
     config = pages.console_of(request).broker.group(request.path_params["group"])
+    zone = preferences.read(request).zone
     form = Form(
         {
             "retry_max": str(config.retry_max),
             "start": config.start.value,
-            "start_at": moment_text(config.start_at_ms) if config.start_at_ms else "",
+            "start_at": moment_text(config.start_at_ms, zone) if config.start_at_ms else "",
             "mode": config.mode.value,
             "strategy": config.strategy.value,
             "rooms": ", ".join(config.rooms),
@@ -82,8 +85,9 @@ async def change(request: Request) -> Response:
     """POST /groups/{group}/config"""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
-    form = forms.fill(await forms.read(request), FIELDS)
-    changes = _changes(form)
+    posted = await forms.read(request)
+    form = forms.fill(posted, FIELDS)
+    changes = _changes(form, posted.one("zone"), preferences.read(request).zone)
     if form.is_wrong:
         return await _config_page(request, config, form, 422)
     try:
@@ -95,23 +99,20 @@ async def change(request: Request) -> Response:
     return forms.go(request, f"{head.path}/config?done=changed")
 
 
-def _changes(form: Form) -> GroupChanges:
-    start = StartAt(form.choice("start", "Begins at", tuple(StartAt)))
+def _changes(form: Form, zone_name: str, shown: Zone) -> GroupChanges:
+    start = StartAt(form.choice("start", _("Begins at"), tuple(StartAt)))
     start_at_ms = 0
     if start is StartAt.TIME:
-        found = find_moment_ms(form.values["start_at"])
-        if found is None:
-            form.refuse("start_at", f"The time to begin at must be a date and time. {MOMENT_HELP}")
-        start_at_ms = found or 1
+        start_at_ms = form.moment("start_at", zone_name, shown) or 1
     rooms = tuple(room.strip() for room in form.values["rooms"].split(",") if room.strip())
     return GroupChanges(
-        retry_max=form.number("retry_max", "Retries", 0, RETRY_MAX_LIMIT),
+        retry_max=form.number("retry_max", _("Retries"), 0, RETRY_MAX_LIMIT),
         start=start,
         start_at_ms=start_at_ms,
-        dead_letters=form.choice("dead_letters", "Dead letters", ("keep", "drop")) == "keep",
-        mode=Mode(form.choice("mode", "Mode", tuple(Mode))),
+        dead_letters=form.choice("dead_letters", _("Dead letters"), ("keep", "drop")) == "keep",
+        mode=Mode(form.choice("mode", _("Mode"), tuple(Mode))),
         retry_policy=group_policy.read(form),
-        strategy=Strategy(form.choice("strategy", "Strategy", tuple(Strategy))),
+        strategy=Strategy(form.choice("strategy", _("Strategy"), tuple(Strategy))),
         rooms=rooms,
     )
 
@@ -149,16 +150,27 @@ async def pause_page(request: Request) -> Response:
     unread = sum(queue.count for queue in places)
     inflight = sum(queue.inflight for queue in places)
     members = console.broker.members.count(config.name)
-    what = f"topic {topic}" if topic else "the whole group"
+    what = _("topic %(topic)s", topic=topic) if topic else _("the whole group")
     impact = [
-        f"Nothing more of {what} is handed out: {unread:,} unread messages wait, and what comes.",
-        f"{inflight:,} messages that are with clients can still be acknowledged or come back.",
-        f"Receives and pulls are answered 403; {members:,} members are alive now. WebSocket "
-        "subscriptions stay open and go on by themselves afterwards.",
+        _(
+            "Nothing more of %(what)s is handed out: %(unread)s unread messages wait, "
+            "and what comes.",
+            what=what,
+            unread=f"{unread:,}",
+        ),
+        _(
+            "%(inflight)s messages that are with clients can still be acknowledged or come back.",
+            inflight=f"{inflight:,}",
+        ),
+        _(
+            "Receives and pulls are answered 403; %(members)s members are alive now. "
+            "WebSocket subscriptions stay open and go on by themselves afterwards.",
+            members=f"{members:,}",
+        ),
     ]
-    question = f"Pause {what}?"
+    question = _("Pause %(what)s?", what=what)
     return await ask(
-        request, config, Confirmation("pause", question, impact, "Pause", {"topic": topic})
+        request, config, Confirmation("pause", question, impact, _("Pause"), {"topic": topic})
     )
 
 
@@ -176,14 +188,16 @@ async def resume_page(request: Request) -> Response:
     topic = request.query_params.get("topic", "")
     queues = console.broker.lag(config.name).queues
     unread = sum(queue.count for queue in queues if topic in ("", queue.topic))
-    what = f"topic {topic}" if topic else "the group"
-    impact = [f"{unread:,} unread messages are handed out again to whoever asks."]
+    what = _("topic %(topic)s", topic=topic) if topic else _("the group")
+    impact = [
+        _("%(unread)s unread messages are handed out again to whoever asks.", unread=f"{unread:,}")
+    ]
     if config.paused_topics and not topic:
         names = ", ".join(config.paused_topics)
-        impact.append(f"Topics that are paused by themselves stay so: {names}.")
-    question = f"Resume {what}?"
+        impact.append(_("Topics that are paused by themselves stay so: %(names)s.", names=names))
+    question = _("Resume %(what)s?", what=what)
     return await ask(
-        request, config, Confirmation("resume", question, impact, "Resume", {"topic": topic})
+        request, config, Confirmation("resume", question, impact, _("Resume"), {"topic": topic})
     )
 
 
@@ -205,7 +219,7 @@ async def delete(request: Request) -> Response:
     config = pages.console_of(request).broker.group(request.path_params["group"])
     form = forms.fill(await forms.read(request), ("confirm",))
     if form.values["confirm"].strip() != config.name:
-        form.refuse("confirm", "That is not the group's name; nothing was deleted.")
+        form.refuse("confirm", _("That is not the group's name; nothing was deleted."))
         return await _delete_page(request, config, form, 422)
     await groups_of(request).delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/groups?done=deleted")
@@ -230,7 +244,7 @@ async def _delete_page(
         retry_messages=retries,
         rate=console.meter.group_rate(config.name),
     )
-    title = f"Delete {config.name}"
+    title = _("Delete %(name)s", name=config.name)
     return await pages.respond(
         request, "group_delete.html", context, title=title, section="groups", status=status
     )

@@ -1,20 +1,21 @@
 """The list of consumer groups: how far behind in messages and in time, and who is well."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.ui import charts, list_exports, pages, tables
 from app.ui.charts import Line
 from app.ui.console import Console
 from app.ui.forecast import Forecast
 from app.ui.group_head import is_differing
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from app.ui.pause import Pause
+from app.ui.language import _
 from app.ui.sampler import GroupFigures, Snapshot, group_figures
 from app.ui.tables import Cut, Query
 from engine.broker import Counts, GroupConfig
@@ -51,12 +52,17 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class GroupList:
-    """The context of `groups.html`; lists are sorted by figures read at `as_of_ms`."""
+    """The context of `groups.html`; lists are sorted by figures read at `as_of_ms`.
+
+    `unread` is by these figures too, over all groups that match; of `unknown` ones it is not known.
+    """
 
     cut: Cut[GroupRow]
     query: Query
     as_of_ms: int
     is_any: bool
+    unread: int
+    unknown: int
 
 
 async def show(request: Request) -> Response:
@@ -65,11 +71,14 @@ async def show(request: Request) -> Response:
     query = tables.parse_query(request.query_params, SORTS, "-lag")
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = list(console.broker.groups())
-    if list_exports.is_csv(request):
+    kind_of_file = list_exports.wanted(request)
+    if kind_of_file:
         whole = tables.whole(query, len(everything))
         chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
-        return await list_exports.groups(console, chosen, snapshot)
+        listing = list_exports.groups(chosen, snapshot)
+        return await list_exports.respond(console, listing, kind_of_file)
     page = await console.render(lambda: _select(everything, snapshot, query))
+    unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
     rows: list[GroupRow] = []
     pause = Pause()
     for group in page.rows:
@@ -81,18 +90,32 @@ async def show(request: Request) -> Response:
         query=query,
         as_of_ms=snapshot.taken_ms,
         is_any=bool(everything),
+        unread=unread,
+        unknown=unknown,
     )
     return await pages.respond(
-        request, "groups.html", context, title="Groups", section="groups", is_live=True
+        request, "groups.html", context, title=_("Groups"), section="groups", is_live=True
     )
+
+
+def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
+    """The groups whose names hold every word of `text`."""
+    words = text.lower().split()
+    return [group for group in everything if all(word in group.name.lower() for word in words)]
 
 
 def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> Cut[GroupConfig]:
     """Filter, sort and cut; pure, as another thread does it."""
-    words = query.text.lower().split()
-    chosen = [g for g in everything if all(word in g.name.lower() for word in words)]
+    chosen = matching(everything, query.text)
     tables.order(chosen, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
     return tables.cut(chosen, query)
+
+
+def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:
+    """The lag of all groups that match, and of how many it is not known."""
+    lags = [_lag(snapshot.groups.get(g.name)) for g in matching(everything, query.text)]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known), len(lags) - len(known)
 
 
 def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:

@@ -12,30 +12,32 @@ from app.ui import forms, pages, rights
 from app.ui.console import client_of, search_of
 from app.ui.forms import Form
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from app.ui.language import N_, _, translated
 from app.ui.message import address
-from engine.broker import OutcomeRow, ReplayJob, ReplayState
-from engine.errors import Conflict, Invalid, MessageNotFound
+from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo, Retry
+from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
 
 PAGE_SIZE = 50
 TEXT_MAX = 300
 RATE_MAX = 1_000_000
 PATIENCE_S = 0.5
+RETRIES_MAX = 5
 # What is said of an outcome: in the table, and its tone.
 OUTCOMES = {
-    "sent": ("sent", "ok"),
-    "eligible": ("can be sent", "ok"),
-    "filtered": ("not chosen: the conditions leave it out", ""),
-    "sent_before": ("not chosen: sent by another job already", ""),
-    "expired": ("expired: the record is no longer kept", "bad"),
-    "unreadable": ("unreadable: the record is damaged", "bad"),
-    "no_origin": ("the record does not say where it came from", "bad"),
-    "topic_gone": ("the topic it would go to is gone", "bad"),
-    "group_gone": ("the group it would go to is gone", "bad"),
-    "not_writable": ("the topic is not open for writing", "bad"),
-    "refused": ("the topic refuses it", "bad"),
-    "pending": ("not looked at yet", ""),
-    "stopped": ("never looked at: the job was stopped", "warn"),
+    "sent": (N_("sent"), "ok"),
+    "eligible": (N_("can be sent"), "ok"),
+    "filtered": (N_("not chosen: the conditions leave it out"), ""),
+    "sent_before": (N_("not chosen: sent by another job already"), ""),
+    "expired": (N_("expired: the record is no longer kept"), "bad"),
+    "unreadable": (N_("unreadable: the record is damaged"), "bad"),
+    "no_origin": (N_("the record does not say where it came from"), "bad"),
+    "topic_gone": (N_("the topic it would go to is gone"), "bad"),
+    "group_gone": (N_("the group it would go to is gone"), "bad"),
+    "not_writable": (N_("the topic is not open for writing"), "bad"),
+    "refused": (N_("the topic refuses it"), "bad"),
+    "pending": (N_("not looked at yet"), ""),
+    "stopped": (N_("never looked at: the job was stopped"), "warn"),
 }
 STATES = tuple(state.value for state in ReplayState)
 ACTIONS = ("begin", "pause", "resume", "stop")
@@ -63,8 +65,12 @@ class Job:
     def word(self) -> str:
         """Where it stands, in two words at most."""
         if self.job.state is ReplayState.FINISHED and self.job.dry_run:
-            return "dry run"
-        return "dry run" if self.job.dry_run and not self.is_over else self.job.state.value
+            return _("dry run")
+        return (
+            _("dry run")
+            if self.job.dry_run and not self.is_over
+            else translated(self.job.state.value)
+        )
 
     @property
     def tone(self) -> str:
@@ -114,6 +120,14 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Link:
+    """Another job, by its name where it has one."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
 class JobPage:
     """The context of `job.html`."""
 
@@ -124,6 +138,8 @@ class JobPage:
     next_cursor: str
     is_first: bool
     form: Form
+    retry_of: Link | None
+    retried_by: list[Link]
 
 
 def replays_of(request: Request) -> Replays:
@@ -155,7 +171,7 @@ async def index(request: Request) -> Response:
         is_first=not cursor,
     )
     return await pages.respond(
-        request, "jobs.html", context, title="Replay jobs", section="jobs", is_live=not cursor
+        request, "jobs.html", context, title=_("Replay jobs"), section="jobs", is_live=not cursor
     )
 
 
@@ -179,7 +195,7 @@ def job_of(job: ReplayJob) -> Job:
 async def show(request: Request) -> Response:
     """GET /jobs/{id}"""
     job = pages.console_of(request).broker.replays.get(request.path_params["id"])
-    return await _page(request, Form({"rate": _rate_text(job)}))
+    return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
 
 
 async def _page(request: Request, form: Form, status: int = 200) -> Response:
@@ -194,7 +210,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     context = JobPage(
         shown=shown,
         totals=[
-            Total(name, *OUTCOMES[name], count, count / max(1, job.selected))
+            Total(name, *_said(name), count, count / max(1, job.selected))
             for name, count in job.totals.items()
         ],
         outcome=outcome,
@@ -202,21 +218,37 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         next_cursor="" if page.next is None else str(page.next),
         is_first=after < 0,
         form=form,
+        retry_of=_link(request, job.retry_of) if job.retry_of else None,
+        retried_by=[_link(request, each) for each in job.retried_by[-RETRIES_MAX:]],
     )
     return await pages.respond(
         request,
         "job.html",
         context,
-        title=job.name or f"Job {job.id}",
+        title=job.name or _("Job %(id)s", id=job.id),
         section="jobs",
         status=status,
         is_live=not shown.is_over and after < 0,
     )
 
 
+def _said(outcome: str) -> tuple[str, str]:
+    text, tone = OUTCOMES[outcome]
+    return translated(text), tone
+
+
+def _link(request: Request, job_id: str) -> Link:
+    """A job that may be forgotten by now."""
+    try:
+        name = pages.console_of(request).broker.replays.get(job_id).name
+    except NotFound:
+        name = ""
+    return Link(job_id, name or job_id)
+
+
 def _outcome(row: OutcomeRow) -> Outcome:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
-    text, tone = OUTCOMES[row.outcome]
+    text, tone = _said(row.outcome)
     return Outcome(
         row.queue, row.offset, row.outcome, text, tone,
         row.message_id, row.tag, row.keys, row.to_topic, group,
@@ -254,10 +286,33 @@ async def act(request: Request) -> Response:
     return forms.go(request, f"/jobs/{job_id}?done={DONE[action]}")
 
 
+async def retry(request: Request) -> Response:
+    """POST /jobs/{id}/retry: a dry run over what failed; its page has the next step."""
+    job_id = request.path_params["id"]
+    form = forms.fill(await forms.read(request), ("to_topic",))
+    to_topic = form.values["to_topic"].strip()
+    _require_right(request, job_id)
+    job = pages.console_of(request).broker.replays.get(job_id)
+    form.values["rate"] = _rate_text(job)
+    to = ReplayTo.TOPIC if to_topic else None
+    how = Retry(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
+    if to_topic:
+        rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
+    try:
+        created = await replays_of(request).retry(actor_of(request), job_id, how)
+    except Refused as error:
+        return await _refused(request, job_id, error)
+    except (Invalid, NotFound) as error:
+        form.blame(error, {"to_name": "to_topic", "topic": "to_topic"})
+        return await _page(request, form, status=422)
+    await settle(request, created.id)
+    return forms.go(request, f"/jobs/{created.id}")
+
+
 async def change_rate(request: Request) -> Response:
     """POST /jobs/{id}/rate"""
     job_id = request.path_params["id"]
-    form = forms.fill(await forms.read(request), ("rate",))
+    form = forms.fill(await forms.read(request), ("rate", "to_topic"))
     rate = rate_of(form)
     if form.is_wrong:
         return await _page(request, form, status=422)
@@ -272,10 +327,10 @@ async def change_rate(request: Request) -> Response:
     return forms.go(request, f"/jobs/{job_id}?done=changed")
 
 
-async def _refused(request: Request, job_id: str, error: Conflict) -> Response:
+async def _refused(request: Request, job_id: str, error: Refused) -> Response:
     """The job as it stands now, with the reason why it was not changed."""
     job = pages.console_of(request).broker.replays.get(job_id)
-    form = Form({"rate": _rate_text(job)})
+    form = Form({"rate": _rate_text(job), "to_topic": ""})
     form.blame(error)
     return await _page(request, form, status=409)
 
@@ -283,11 +338,17 @@ async def _refused(request: Request, job_id: str, error: Conflict) -> Response:
 def rate_of(form: Form) -> float:
     """Messages a second, as typed; an error at the field if it is no rate."""
     text = form.values.get("rate", "").strip()
-    whole, _, part = text.partition(".")
+    whole, __, part = text.partition(".")
     digits = whole + part
     if digits.isascii() and digits.isdigit() and len(digits) < 12 and float(text) <= RATE_MAX:
         return float(text)
-    form.refuse("rate", f"The rate must be a number from 0 to {RATE_MAX:,}; 0 sets no limit.")
+    form.refuse(
+        "rate",
+        _(
+            "The rate must be a number from 0 to %(rate_max)s; 0 sets no limit.",
+            rate_max=f"{RATE_MAX:,}",
+        ),
+    )
     return 0.0
 
 
@@ -312,7 +373,11 @@ async def copy(request: Request) -> Response:
             place = address(record.topic, record.queue, record.offset)
             return RedirectResponse(place, status_code=302)
     raise MessageNotFound(
-        f"the copy of message {message_id} that the job {job.id} wrote is not found",
+        _(
+            "the copy of message %(message_id)s that the job %(id)s wrote is not found",
+            message_id=message_id,
+            id=job.id,
+        ),
         field="message",
-        remedy="it may be older than what its topic keeps, or too new for the index of ids",
+        remedy=_("it may be older than what its topic keeps, or too new for the index of ids"),
     )

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.services.journeys import Journeys
 from app.ui import journey_layout, journey_otel, journey_words, pages
 from app.ui.console import Console
 from app.ui.journey_layout import Bar, Span, Tick
 from app.ui.kinds import DEAD_LETTER_PREFIX
+from app.ui.language import _, ngettext, translated
 from app.ui.message import address
-from app.ui.pause import Pause
 from app.ui.routing import has_page
 from app.ui.templating import segment
 from engine.broker import Branch, GroupState, Journey, Reason, Stage, StageName, StageOutcome
@@ -149,7 +150,7 @@ async def show(request: Request) -> Response:
         request,
         "journey.html",
         context,
-        title=f"Journey of {asked[:64]}",
+        title=_("Journey of %(asked)s", asked=asked[:64]),
         section="trace",
         is_live=not context.is_over,
     )
@@ -308,9 +309,9 @@ def _block(
     journey: Journey, branch: Branch, filtered: frozenset[str], places: Places, now_ms: int
 ) -> GroupBlock:
     own = [each for each in journey.stages if each.group == branch.group and not _is_common(each)]
-    verdict, tone = journey_words.VERDICTS[branch.state]
+    verdict, tone = journey_words.verdict(branch.state)
     if branch.state is GroupState.PASSED and branch.group in filtered:
-        verdict = journey_words.FILTERED_OUT
+        verdict = translated(journey_words.FILTERED_OUT)
     told = own[-STORY_MAX:]
     dead = [each for each in own if each.name is StageName.DEAD_LETTER]
     return GroupBlock(
@@ -332,13 +333,17 @@ def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
     """The sentence of a stage, and where it leads to."""
     href, link = "", ""
     if stage.name is StageName.DEAD_LETTER:
-        href, link = _dead_href(stage, places), "the dead letter"
+        href, link = _dead_href(stage, places), _("the dead letter")
     elif stage.name is StageName.REPLAY and stage.client and places.job_path:
-        href, link = places.job_path.format(segment(stage.client)), "the replay job"
+        href, link = places.job_path.format(segment(stage.client)), _("the replay job")
     elif stage.name is StageName.STORE:
-        href, link = _record_href(stage), "the message"
+        href, link = _record_href(stage), _("the message")
     elif stage.name in (StageName.REQUEST, StageName.REPLY) and stage.detail != message_id:
-        link = "the request's journey" if stage.name is StageName.REQUEST else "the reply's journey"
+        link = (
+            _("the request's journey")
+            if stage.name is StageName.REQUEST
+            else _("the reply's journey")
+        )
         href = f"/trace/{segment(stage.detail)}" if stage.detail else ""
     tone = journey_words.tone(stage)
     return Line(journey_words.sentence(stage, now_ms), tone, href, link if href else "")
@@ -364,7 +369,7 @@ def _message_href(stages: Sequence[Stage]) -> str:
 
 
 def _reason(reason: Reason) -> ReasonRow:
-    question = journey_words.QUESTIONS[reason.code]
+    question = translated(journey_words.QUESTIONS[reason.code])
     return ReasonRow(reason.code.value, question, reason.applies, reason.detail)
 
 
@@ -377,15 +382,22 @@ def _summary(journey: Journey, now_ms: int) -> str:
     end_ms = max(_span(each, now_ms).end_ms for each in journey.stages)
     length = journey_words.span(end_ms - min(each.at_ms for each in journey.stages))
     if not handed:
-        return f"No hand-out is recorded; what is known of it covers {length}."
-    times = "once" if len(handed) == 1 else f"{len(handed)} times"
+        return _("No hand-out is recorded; what is known of it covers %(length)s.", length=length)
+    times = ngettext("Handed out once", "Handed out %(num)s times", len(handed))
     groups = len({each.group for each in handed})
-    to = f" to {groups} groups" if groups > 1 else ""
-    how = f", {failed} of them failed" if failed else ""
+    to = _(" to %(groups)s groups", groups=groups) if groups > 1 else ""
+    how = _(", %(failed)s of them failed", failed=failed) if failed else ""
     if failed == len(handed):
-        how = " and failed" if failed == 1 else " and failed each time"
+        how = _(" and failed") if failed == 1 else _(" and failed each time")
     hops = _hops(journey.stages)
-    return f"Handed out {times}{to} over {length}{how}{hops}."
+    return _(
+        "%(times)s%(to)s over %(length)s%(how)s%(hops)s.",
+        times=times,
+        to=to,
+        length=length,
+        how=how,
+        hops=hops,
+    )
 
 
 def _hops(stages: Sequence[Stage]) -> str:
@@ -393,7 +405,11 @@ def _hops(stages: Sequence[Stage]) -> str:
     replayed = sum(each.outcome is StageOutcome.REPLAYED for each in stages)
     parts = []
     if dead:
-        parts.append("became a dead letter" if dead == 1 else f"became a dead letter {dead} times")
+        parts.append(
+            _("became a dead letter")
+            if dead == 1
+            else _("became a dead letter %(n)s times", n=dead)
+        )
     if replayed:
-        parts.append("was sent again" + ("" if replayed == 1 else f" {replayed} times"))
-    return f"; it {' and '.join(parts)}" if parts else ""
+        parts.append(ngettext("was sent again", "was sent again %(num)s times", replayed))
+    return _("; it %(parts)s", parts=_(" and ").join(parts)) if parts else ""

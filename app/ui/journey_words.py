@@ -2,99 +2,107 @@
 
 from collections.abc import Mapping, Sequence
 
+from app.ui.language import N_, _, translated
 from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
 
 LABELS: Mapping[StageName, str] = {
-    StageName.PRODUCE: "Produce",
-    StageName.REFUSED: "Refused",
-    StageName.DELAY: "Scheduled",
-    StageName.TRANSACTION: "Transaction",
-    StageName.CHECK: "Check",
-    StageName.STORE: "Store",
-    StageName.WAIT: "Wait",
-    StageName.DELIVERY: "Attempt",
-    StageName.RETRY_WAIT: "Retry wait",
-    StageName.DEAD_LETTER: "Dead letter",
-    StageName.REPLAY: "Replay",
-    StageName.REQUEST: "Request",
-    StageName.REPLY: "Reply",
-    StageName.CLIENT_SEND: "Client: send",
-    StageName.CLIENT_CONSUME: "Client: consume",
-    StageName.CLIENT_TRANSACTION: "Client: transaction",
-    StageName.CLIENT_RECALL: "Client: recall",
+    StageName.PRODUCE: N_("Produce"),
+    StageName.REFUSED: N_("Refused"),
+    StageName.DELAY: N_("Scheduled"),
+    StageName.TRANSACTION: N_("Transaction"),
+    StageName.CHECK: N_("Check"),
+    StageName.STORE: N_("Store"),
+    StageName.WAIT: N_("Wait"),
+    StageName.DELIVERY: N_("Attempt"),
+    StageName.RETRY_WAIT: N_("Retry wait"),
+    StageName.DEAD_LETTER: N_("Dead letter"),
+    StageName.REPLAY: N_("Replay"),
+    StageName.REQUEST: N_("Request"),
+    StageName.REPLY: N_("Reply"),
+    StageName.CLIENT_SEND: N_("Client: send"),
+    StageName.CLIENT_CONSUME: N_("Client: consume"),
+    StageName.CLIENT_TRANSACTION: N_("Client: transaction"),
+    StageName.CLIENT_RECALL: N_("Client: recall"),
 }
 NUMBERED = frozenset({StageName.CHECK, StageName.DELIVERY, StageName.CLIENT_CONSUME})
 # An outcome as it stands beside its bar, its mark, and its tone.
 OUTCOMES: Mapping[StageOutcome, tuple[str, str, str]] = {
-    StageOutcome.STORED: ("stored", "", "plain"),
-    StageOutcome.REFUSED: ("refused", "✕", "bad"),
-    StageOutcome.WAITING: ("goes on", "…", "open"),
-    StageOutcome.RELEASED: ("released", "", "wait"),
-    StageOutcome.RECALLED: ("recalled", "↩", "warn"),
-    StageOutcome.RESCHEDULED: ("moved to another time", "↷", "wait"),
-    StageOutcome.COMMITTED: ("committed", "✓", "ok"),
-    StageOutcome.ROLLED_BACK: ("rolled back", "↩", "warn"),
-    StageOutcome.GIVEN_UP: ("given up", "✕", "bad"),
-    StageOutcome.ASKED: ("producer asked", "?", "plain"),
-    StageOutcome.NOBODY_TO_ASK: ("nobody to ask", "!", "warn"),
-    StageOutcome.DELIVERED: ("handed out", "", "wait"),
-    StageOutcome.INFLIGHT: ("in flight", "…", "open"),
-    StageOutcome.ACKED: ("done", "✓", "ok"),
-    StageOutcome.FAILED: ("failed", "✕", "bad"),
-    StageOutcome.EXPIRED: ("timed out", "✕", "bad"),
-    StageOutcome.DEAD: ("given up", "✕", "bad"),
-    StageOutcome.RETURNED: ("put back unused", "↩", "plain"),
-    StageOutcome.PULLED: ("read", "✓", "plain"),
-    StageOutcome.PASSED: ("passed", "→", "plain"),
-    StageOutcome.REPLAYED: ("sent again", "↻", "replay"),
-    StageOutcome.LEFT_OUT: ("not sent again", "!", "warn"),
-    StageOutcome.REPLIED: ("replied", "✓", "ok"),
-    StageOutcome.LATE: ("too late", "!", "warn"),
-    StageOutcome.SUCCESS: ("success", "✓", "ok"),
-    StageOutcome.UNKNOWN: ("end not recorded", "?", "plain"),
+    StageOutcome.STORED: (N_("stored"), "", "plain"),
+    StageOutcome.REFUSED: (N_("refused"), "✕", "bad"),
+    StageOutcome.WAITING: (N_("goes on"), "…", "open"),
+    StageOutcome.RELEASED: (N_("released"), "", "wait"),
+    StageOutcome.RECALLED: (N_("recalled"), "↩", "warn"),
+    StageOutcome.RESCHEDULED: (N_("moved to another time"), "↷", "wait"),
+    StageOutcome.COMMITTED: (N_("committed"), "✓", "ok"),
+    StageOutcome.ROLLED_BACK: (N_("rolled back"), "↩", "warn"),
+    StageOutcome.GIVEN_UP: (N_("given up"), "✕", "bad"),
+    StageOutcome.ASKED: (N_("producer asked"), "?", "plain"),
+    StageOutcome.NOBODY_TO_ASK: (N_("nobody to ask"), "!", "warn"),
+    StageOutcome.DELIVERED: (N_("handed out"), "", "wait"),
+    StageOutcome.INFLIGHT: (N_("in flight"), "…", "open"),
+    StageOutcome.ACKED: (N_("done"), "✓", "ok"),
+    StageOutcome.FAILED: (N_("failed"), "✕", "bad"),
+    StageOutcome.EXPIRED: (N_("timed out"), "✕", "bad"),
+    StageOutcome.DEAD: (N_("given up"), "✕", "bad"),
+    StageOutcome.RETURNED: (N_("put back unused"), "↩", "plain"),
+    StageOutcome.PULLED: (N_("read"), "✓", "plain"),
+    StageOutcome.PASSED: (N_("passed"), "→", "plain"),
+    StageOutcome.REPLAYED: (N_("sent again"), "↻", "replay"),
+    StageOutcome.LEFT_OUT: (N_("not sent again"), "!", "warn"),
+    StageOutcome.REPLIED: (N_("replied"), "✓", "ok"),
+    StageOutcome.LATE: (N_("too late"), "!", "warn"),
+    StageOutcome.SUCCESS: (N_("success"), "✓", "ok"),
+    StageOutcome.UNKNOWN: (N_("end not recorded"), "?", "plain"),
 }
 # A group's verdict and its tone.
 VERDICTS: Mapping[GroupState, tuple[str, str]] = {
-    GroupState.WAITING: ("not consumed yet", ""),
-    GroupState.INFLIGHT: ("in flight", "warn"),
-    GroupState.RETRY_WAITING: ("waiting for retry", "warn"),
-    GroupState.DONE: ("done", "ok"),
-    GroupState.DEAD: ("dead", "bad"),
-    GroupState.PASSED: ("passed", ""),
-    GroupState.PULLED: ("read", ""),
-    GroupState.UNKNOWN: ("unknown", ""),
+    GroupState.WAITING: (N_("not consumed yet"), ""),
+    GroupState.INFLIGHT: (N_("in flight"), "warn"),
+    GroupState.RETRY_WAITING: (N_("waiting for retry"), "warn"),
+    GroupState.DONE: (N_("done"), "ok"),
+    GroupState.DEAD: (N_("dead"), "bad"),
+    GroupState.PASSED: (N_("passed"), ""),
+    GroupState.PULLED: (N_("read"), ""),
+    GroupState.UNKNOWN: (N_("unknown"), ""),
 }
 OPEN_STATES = frozenset({GroupState.WAITING, GroupState.INFLIGHT, GroupState.RETRY_WAITING})
-FILTERED_OUT = "filtered out"
+FILTERED_OUT = N_("filtered out")
 FAILED = frozenset({StageOutcome.FAILED, StageOutcome.EXPIRED, StageOutcome.DEAD})
 QUESTIONS: Mapping[ReasonCode, str] = {
-    ReasonCode.TRACING_OFF: "Is tracing off for the topic?",
-    ReasonCode.SAMPLED_OUT: "Was it left out of the sample?",
-    ReasonCode.RETENTION: "Is it older than what is kept?",
-    ReasonCode.KIND_OF_ID: "Is it the wrong kind of id?",
-    ReasonCode.NOT_INDEXED: "Is it not indexed yet?",
-    ReasonCode.DROPPED: "Were trace events dropped?",
-    ReasonCode.TOO_MUCH: "Is there more than is read?",
+    ReasonCode.TRACING_OFF: N_("Is tracing off for the topic?"),
+    ReasonCode.SAMPLED_OUT: N_("Was it left out of the sample?"),
+    ReasonCode.RETENTION: N_("Is it older than what is kept?"),
+    ReasonCode.KIND_OF_ID: N_("Is it the wrong kind of id?"),
+    ReasonCode.NOT_INDEXED: N_("Is it not indexed yet?"),
+    ReasonCode.DROPPED: N_("Were trace events dropped?"),
+    ReasonCode.TOO_MUCH: N_("Is there more than is read?"),
 }
 
 
 def span(length_ms: int) -> str:
     """A length of time to two places: 850 ms, 3.2 s, 2 min 5 s, 1 h 20 min, 3 d 4 h."""
     if length_ms < 1000:
-        return f"{max(0, length_ms)} ms"
+        return _("%(n)s ms", n=max(0, length_ms))
     if length_ms < 60_000:
-        return f"{length_ms // 100 / 10:g} s"
+        return _("%(n)s s", n=f"{length_ms // 100 / 10:g}")
     minutes, seconds = divmod(length_ms // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    pairs = ((days, "d", hours, "h"), (hours, "h", minutes, "min"), (minutes, "min", seconds, "s"))
-    big, unit, small, part = next(pair for pair in pairs if pair[0])
-    return f"{big} {unit} {small} {part}" if small else f"{big} {unit}"
+    units = (days, "%(n)s d"), (hours, "%(n)s h"), (minutes, "%(n)s min"), (seconds, "%(n)s s")
+    first = next(place for place, (n, __) in enumerate(units) if n)
+    two = units[first : first + 2]
+    return " ".join(translated(text) % {"n": n} for n, text in two if n)
+
+
+def verdict(state: GroupState) -> tuple[str, str]:
+    """A group's verdict in words, and its tone."""
+    text, colour = VERDICTS[state]
+    return translated(text), colour
 
 
 def label(stage: Stage) -> str:
     """The name of a stage, with its number where it has one."""
-    name = LABELS[stage.name]
+    name = translated(LABELS[stage.name])
     return f"{name} {stage.attempt}" if stage.name in NUMBERED and stage.attempt else name
 
 
@@ -114,16 +122,16 @@ def tone(stage: Stage) -> str:
 def outcome(stage: Stage) -> str:
     """How it ended, in the table's words."""
     if stage.name is StageName.DEAD_LETTER:
-        return "dead letter"
+        return _("dead letter")
     if stage.outcome is StageOutcome.WAITING and stage.name is StageName.WAIT:
-        return "not consumed yet"
-    return OUTCOMES[stage.outcome][0]
+        return _("not consumed yet")
+    return translated(OUTCOMES[stage.outcome][0])
 
 
 def took(stage: Stage, now_ms: int) -> str:
     """Its length; empty for a moment."""
     if goes_on(stage):
-        return f"{span(now_ms - stage.at_ms)} so far"
+        return _("%(span)s so far", span=span(now_ms - stage.at_ms))
     if stage.until_ms is None or stage.until_ms == stage.at_ms:
         return "" if stage.name is not StageName.DELIVERY or stage.until_ms is None else "0 ms"
     return span(stage.until_ms - stage.at_ms)
@@ -139,7 +147,7 @@ def note(stage: Stage, now_ms: int) -> str:
     if goes_on(stage):
         word = "" if stage.name in (StageName.WAIT, StageName.RETRY_WAIT) else word
     if stage.name is StageName.PRODUCE:
-        word = "" if length else "sent"
+        word = "" if length else _("sent")
     return " ".join(filter(None, (mark, word, length)))
 
 
@@ -152,17 +160,40 @@ def sentence(stage: Stage, now_ms: int) -> str:
 
 
 def _attempt(stage: Stage, length: str) -> str:
-    by = f" on client {stage.client}" if stage.client else ""
-    begun = f"attempt {stage.attempt or '(number not recorded)'}"
+    by = _(" on client %(client)s", client=stage.client) if stage.client else ""
+    begun = _("attempt %(number)s", number=stage.attempt or _("(number not recorded)"))
     ends = {
-        StageOutcome.ACKED: f"{begun} was done after {length}{by}",
-        StageOutcome.FAILED: f"{begun} failed after {length}{by}",
-        StageOutcome.EXPIRED: f"{begun} timed out after {length}{by}: no answer came",
-        StageOutcome.DEAD: f"{begun} failed after {length}{by} and was the last",
-        StageOutcome.RETURNED: f"{begun} was put back unused after {length}{by}",
-        StageOutcome.INFLIGHT: f"{begun} is under way{by}, {length}",
-        StageOutcome.PULLED: f"was read{by} by a group that keeps its own place",
-        StageOutcome.UNKNOWN: f"{begun} began{by}; how it ended is not recorded",
+        StageOutcome.ACKED: _(
+            "%(begun)s was done after %(length)s%(by)s", begun=begun, length=length, by=by
+        ),
+        StageOutcome.FAILED: _(
+            "%(begun)s failed after %(length)s%(by)s", begun=begun, length=length, by=by
+        ),
+        StageOutcome.EXPIRED: _(
+            "%(begun)s timed out after %(length)s%(by)s: no answer came",
+            begun=begun,
+            length=length,
+            by=by,
+        ),
+        StageOutcome.DEAD: _(
+            "%(begun)s failed after %(length)s%(by)s and was the last",
+            begun=begun,
+            length=length,
+            by=by,
+        ),
+        StageOutcome.RETURNED: _(
+            "%(begun)s was put back unused after %(length)s%(by)s",
+            begun=begun,
+            length=length,
+            by=by,
+        ),
+        StageOutcome.INFLIGHT: _(
+            "%(begun)s is under way%(by)s, %(length)s", begun=begun, by=by, length=length
+        ),
+        StageOutcome.PULLED: _("was read%(by)s by a group that keeps its own place", by=by),
+        StageOutcome.UNKNOWN: _(
+            "%(begun)s began%(by)s; how it ended is not recorded", begun=begun, by=by
+        ),
     }
     text = ends.get(stage.outcome, f"{begun}{by}: {outcome(stage)}")
     return f"{text}: {stage.detail}" if stage.detail else text
@@ -170,79 +201,132 @@ def _attempt(stage: Stage, length: str) -> str:
 
 def _wait(stage: Stage, length: str) -> str:
     if stage.outcome is StageOutcome.WAITING:
-        return f"has waited in the queue for {length.removesuffix(' so far')}, and nobody has it"
+        return _(
+            "has waited in the queue for %(length)s, and nobody has it",
+            length=length.removesuffix(_("%(span)s so far", span="")),
+        )
     if stage.outcome is StageOutcome.PASSED:
-        return stage.detail or "the group is past it without a recorded hand-out"
-    return f"waited {length} in the queue"
+        return stage.detail or _("the group is past it without a recorded hand-out")
+    return _("waited %(length)s in the queue", length=length)
 
 
 def _retry_wait(stage: Stage, length: str) -> str:
-    before = f" before attempt {stage.attempt}" if stage.attempt else ""
+    before = _(" before attempt %(attempt)s", attempt=stage.attempt) if stage.attempt else ""
     if goes_on(stage):
         return f"waits{before}, {length}"
-    return f"waited {length}{before}"
+    return _("waited %(length)s%(before)s", length=length, before=before)
 
 
-def _dead_letter(stage: Stage, _: str) -> str:
-    return f"became a dead letter: {stage.detail}" if stage.detail else "became a dead letter"
+def _dead_letter(stage: Stage, __: str) -> str:
+    return (
+        _("became a dead letter: %(detail)s", detail=stage.detail)
+        if stage.detail
+        else _("became a dead letter")
+    )
 
 
 def _produced(stage: Stage, length: str) -> str:
-    sender = f" by {stage.client}" if stage.client else ""
+    sender = _(" by %(client)s", client=stage.client) if stage.client else ""
     if stage.until_ms is None:
-        return f"was produced{sender}; the record that it was first stored as is gone"
+        return _(
+            "was produced%(sender)s; the record that it was first stored as is gone", sender=sender
+        )
     extra = f"; {stage.detail}" if stage.detail else ""
-    return f"was produced{sender} and in the log {length} later{extra}"
+    return _(
+        "was produced%(sender)s and in the log %(length)s later%(extra)s",
+        sender=sender,
+        length=length,
+        extra=extra,
+    )
 
 
-def _stored(stage: Stage, _: str) -> str:
-    return f"was stored in {stage.topic}, queue {stage.queue}, offset {stage.offset}"
+def _stored(stage: Stage, __: str) -> str:
+    return _(
+        "was stored in %(topic)s, queue %(queue)s, offset %(offset)s",
+        topic=stage.topic,
+        queue=stage.queue,
+        offset=stage.offset,
+    )
 
 
-def _refused(stage: Stage, _: str) -> str:
-    return f"was refused by {stage.topic or 'the broker'}: {stage.detail}"
+def _refused(stage: Stage, __: str) -> str:
+    return _(
+        "was refused by %(broker)s: %(detail)s",
+        broker=stage.topic or "the broker",
+        detail=stage.detail,
+    )
 
 
 def _delay(stage: Stage, length: str) -> str:
     if goes_on(stage):
-        return f"waits for its time, {length}"
-    return f"waited {length} for its time and was {outcome(stage)}"
+        return _("waits for its time, %(length)s", length=length)
+    return _(
+        "waited %(length)s for its time and was %(outcome)s", length=length, outcome=outcome(stage)
+    )
 
 
 def _transaction(stage: Stage, length: str) -> str:
     if goes_on(stage):
-        return f"its transaction is undecided, {length}"
+        return _("its transaction is undecided, %(length)s", length=length)
     by = f" {stage.detail}" if stage.detail else ""
-    return f"its transaction was {outcome(stage)}{by} after {length}"
+    return _(
+        "its transaction was %(outcome)s%(by)s after %(length)s",
+        outcome=outcome(stage),
+        by=by,
+        length=length,
+    )
 
 
-def _check(stage: Stage, _: str) -> str:
+def _check(stage: Stage, __: str) -> str:
     number = stage.attempt or ""
     if stage.outcome is StageOutcome.NOBODY_TO_ASK:
-        return f"check {number} found no producer of {stage.group or 'the group'} to ask"
-    return f"check {number} asked a producer what became of the transaction"
+        return _(
+            "check %(number)s found no producer of %(group)s to ask",
+            number=number,
+            group=stage.group or "the group",
+        )
+    return _("check %(number)s asked a producer what became of the transaction", number=number)
 
 
-def _replay(stage: Stage, _: str) -> str:
+def _replay(stage: Stage, __: str) -> str:
     if stage.outcome is StageOutcome.LEFT_OUT:
-        return f"replay job {stage.client} did not send it again: {stage.detail}"
-    to = f" to {stage.topic}" if stage.topic else ""
-    return f"replay job {stage.client} sent it again{to}, {stage.detail}".rstrip(", ")
+        return _(
+            "replay job %(client)s did not send it again: %(detail)s",
+            client=stage.client,
+            detail=stage.detail,
+        )
+    to = _(" to %(topic)s", topic=stage.topic) if stage.topic else ""
+    return _(
+        "replay job %(client)s sent it again%(to)s, %(detail)s",
+        client=stage.client,
+        to=to,
+        detail=stage.detail,
+    ).rstrip(", ")
 
 
 def _request(stage: Stage, length: str) -> str:
     ends = {
-        StageOutcome.REPLIED: f"client {stage.client} had its reply after {length}",
-        StageOutcome.EXPIRED: f"client {stage.client} got no reply within {length}",
-        StageOutcome.WAITING: f"client {stage.client} waits for a reply, {length}",
+        StageOutcome.REPLIED: _(
+            "client %(client)s had its reply after %(length)s", client=stage.client, length=length
+        ),
+        StageOutcome.EXPIRED: _(
+            "client %(client)s got no reply within %(length)s", client=stage.client, length=length
+        ),
+        StageOutcome.WAITING: _(
+            "client %(client)s waits for a reply, %(length)s", client=stage.client, length=length
+        ),
     }
-    gone = f"client {stage.client} stopped waiting for a reply; when is not recorded"
+    gone = _(
+        "client %(client)s stopped waiting for a reply; when is not recorded", client=stage.client
+    )
     return ends.get(stage.outcome, gone)
 
 
-def _reply(stage: Stage, _: str) -> str:
-    late = ", after nobody waited any more" if stage.outcome is StageOutcome.LATE else ""
-    return f"a reply came from {stage.client or 'a consumer'}{late}"
+def _reply(stage: Stage, __: str) -> str:
+    late = _(", after nobody waited any more") if stage.outcome is StageOutcome.LATE else ""
+    return _(
+        "a reply came from %(consumer)s%(late)s", consumer=stage.client or "a consumer", late=late
+    )
 
 
 TELLING = {
@@ -266,9 +350,9 @@ def balance(stages: Sequence[Stage], now_ms: int) -> str:
     """Where a group's time went: in the queue, with clients, between attempts."""
     sums: dict[str, int] = {}
     names = {
-        StageName.WAIT: "in the queue",
-        StageName.DELIVERY: "with clients",
-        StageName.RETRY_WAIT: "waiting for a retry",
+        StageName.WAIT: _("in the queue"),
+        StageName.DELIVERY: _("with clients"),
+        StageName.RETRY_WAIT: _("waiting for a retry"),
     }
     for stage in stages:
         until_ms = now_ms if goes_on(stage) else stage.until_ms

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from app.ui.forecast import WINDOW_MS, Forecast, Outlook, forecast
+from app.ui.language import N_
 from engine.broker import LagHistoryPage, LagPoint
 
 STILL_WIDTH, STILL_HEIGHT = 720, 160
@@ -24,9 +25,9 @@ class Shape:
 
 
 SHAPES = (
-    Shape("count", "Unread", "count"),
-    Shape("age", "Oldest unread", "ms"),
-    Shape("clear", "Time to clear", "ms"),
+    Shape("count", N_("Unread"), "count"),
+    Shape("age", N_("Oldest unread"), "ms"),
+    Shape("clear", N_("Time to clear"), "ms"),
 )
 
 

@@ -14,6 +14,7 @@ from app.ui.became import Verdict
 from app.ui.bodies import Body
 from app.ui.console import Console, search_of
 from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
+from app.ui.language import _
 from app.ui.templating import segment
 from app.ui.topic_messages import MessageRow, row_of
 from engine.broker import QueueStats
@@ -126,9 +127,9 @@ async def by_id(request: Request) -> Response:
         if gone is not None:
             return gone
         raise MessageNotFound(
-            f"no message has the id {text}",
+            _("no message has the id %(text)s", text=text),
             field="id",
-            remedy="ids are compared exactly; the message may be older than what is kept",
+            remedy=_("ids are compared exactly; the message may be older than what is kept"),
         )
     first = min(found, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
     return _go(first)
@@ -170,7 +171,7 @@ def _body(request: Request, message: StoredMessage) -> Body:
 def _place(request: Request) -> tuple[str, int, int]:
     numbers = (request.path_params["queue"], request.path_params["offset"])
     if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
-        raise NotFound("a message is addressed as topic, queue number and offset")
+        raise NotFound(_("a message is addressed as topic, queue number and offset"))
     queue, offset = (int(text) for text in numbers)
     return request.path_params["topic"], queue, offset
 
@@ -203,7 +204,7 @@ async def _show_gone(request: Request) -> Response:
         begins_ms = console.broker.message(topic, queue, begin).stored_ms
     context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
     return await pages.respond(
-        request, "message_gone.html", context, title="Gone", section="topics", status=410
+        request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
     )
 
 
@@ -225,7 +226,7 @@ async def _show_gone_id(request: Request, text: str) -> Response | None:
         return None
     context = Gone("", 0, 0, 0, 0, status.oldest_ms, id=text)
     return await pages.respond(
-        request, "message_gone.html", context, title="Gone", section="topics", status=410
+        request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
     )
 
 

@@ -16,8 +16,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.ui import cells, formats, message_query, pages
+from app.ui import cells, formats, message_query, pages, preferences
 from app.ui.console import Console, search_of
+from app.ui.language import _
 from engine.broker import FOREVER_MS, ScanPage, ScanQuery
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import RESERVED, StoredMessage
@@ -64,11 +65,15 @@ async def show(request: Request) -> Response:
     values = request.query_params
     name = values.get("format", "ndjson")
     if name not in FORMATS:
-        raise Invalid(f"there is no format {name!r}", field="format", remedy="choose ndjson or csv")
-    form, query = message_query.read(values, console.now_ms())
+        raise Invalid(
+            _("there is no format %(name)s", name=f"{name!r}"),
+            field="format",
+            remedy=_("choose ndjson or csv"),
+        )
+    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
     if form.is_wrong or not query.topic:
-        detail = next(iter(form.errors.values()), "no topic was named")
-        raise Invalid(detail.rstrip("."), remedy="go back to the search and mend it there")
+        detail = next(iter(form.errors.values()), _("no topic was named"))
+        raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
     console.exports.check()
     first = await search_of(request).scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)
     file = quote(f"{query.topic}.{name}", safe="-_.")
@@ -114,7 +119,7 @@ async def _parts(
 async def _next(request: Request, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
     """The next page; where too many search at once it waits for its turn a few times."""
     search = search_of(request)
-    for _ in range(BUSY_TRIES):
+    for __ in range(BUSY_TRIES):
         if not console.host.is_ready:
             break
         try:

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.search import KEY_COUNT_MAX
-from app.ui import browsing, message_query, pages
+from app.ui import browsing, message_query, pages, preferences
 from app.ui.console import search_of
 from app.ui.forms import Form
+from app.ui.language import _
 from app.ui.topic_messages import MessageRow, row_of
 from engine.broker import ScanPage, ScanQuery
 from engine.errors import EngineError, NotFound, QueueNotFound
@@ -81,7 +82,7 @@ async def show(request: Request) -> Response:
     values = request.query_params
     by = values.get("by", "")
     by = by if by in WAYS else "search"
-    form, query = message_query.read(values, console.now_ms())
+    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
     form.values.update({name: values.get(name, "").strip()[:512] for name in WHERE})
     is_asked = bool(form.values["id"] if by == "id" else form.values["topic"])
     if by == "key":
@@ -112,14 +113,15 @@ async def show(request: Request) -> Response:
         is_asked=is_asked,
     )
     return await pages.respond(
-        request, "messages.html", context, title="Messages", section="messages", status=status
+        request, "messages.html", context, title=_("Messages"), section="messages", status=status
     )
 
 
 def _blame(form: Form, error: EngineError) -> None:
     if isinstance(error, NotFound):
         form.refuse(
-            "queue" if isinstance(error, QueueNotFound) else "topic", f"Not found: {error.detail}."
+            "queue" if isinstance(error, QueueNotFound) else "topic",
+            _("Not found: %(detail)s.", detail=error.detail),
         )
     else:
         form.blame(error, {"expression": "filter"})
@@ -172,12 +174,19 @@ async def _by_key(request: Request, topic: str, key: str) -> _Answer:
     if topic:
         found = await search.by_key(topic, key)
         is_cut = len(found) >= KEY_COUNT_MAX
-        note = f"The newest {KEY_COUNT_MAX} are shown; the key has more." if is_cut else ""
+        note = (
+            _(
+                "The newest %(key_count_max)s are shown; the key has more.",
+                key_count_max=KEY_COUNT_MAX,
+            )
+            if is_cut
+            else ""
+        )
         return _Answer(found, note=note)
     anything = await search.anything(key)
-    note = "In every topic, by key and by id."
+    note = _("In every topic, by key and by id.")
     if anything.is_cut:
-        note += " There may be more: choose a topic to see them."
+        note += _(" There may be more: choose a topic to see them.")
     return _Answer(list(anything.messages), note=note)
 
 
@@ -186,14 +195,19 @@ def _along(request: Request, form: Form) -> _Answer:
     stats = broker.topic_stats(form.values["topic"]).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"
-    queue = form.number("queue", "Queue", 0, len(stats) - 1)
-    offset = form.number("offset", "Offset", 0, OFFSET_MAX)
+    queue = form.number("queue", _("Queue"), 0, len(stats) - 1)
+    offset = form.number("offset", _("Offset"), 0, OFFSET_MAX)
     if form.is_wrong:
         return _Answer([])
     found = browsing.along(
         broker, form.values["topic"], stats[queue], offset=offset, count_max=_size(request)
     )
-    note = f"Queue {queue} keeps {found.kept:,} messages. {found.note}".strip()
+    note = _(
+        "Queue %(queue)s keeps %(kept)s messages. %(note)s",
+        queue=queue,
+        kept=f"{found.kept:,}",
+        note=found.note,
+    ).strip()
     return _Answer(
         found.messages, note=note, earlier=found.previous_cursor, later=found.next_cursor
     )

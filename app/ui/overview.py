@@ -12,6 +12,7 @@ from app.ui.attention import Concern
 from app.ui.charts import Line
 from app.ui.console import Console
 from app.ui.kinds import USER_KINDS
+from app.ui.language import _
 from app.ui.meter import Traffic
 from app.ui.sampler import Snapshot
 from app.ui.watch import Watch, look
@@ -48,6 +49,7 @@ class Totals:
     groups: int
     messages: int
     lag: int
+    lag_unknown: int  # groups that have no place in any queue yet
     inflight: int
     retry_waiting: int
     dead: int
@@ -105,7 +107,7 @@ async def show(request: Request) -> Response:
         delivered_line=charts.line(traffic.delivered, 720, 160),
     )
     return await pages.respond(
-        request, "overview.html", context, title="Overview", section="overview", is_live=True
+        request, "overview.html", context, title=_("Overview"), section="overview", is_live=True
     )
 
 
@@ -151,6 +153,7 @@ def _totals(snapshot: Snapshot, own_topics: int) -> Totals:
         groups=len(groups),
         messages=sum(figures.messages for figures in snapshot.topics.values()),
         lag=sum(figures.lag for figures in groups),
+        lag_unknown=sum(not figures.lag_by_topic for figures in groups),
         inflight=sum(figures.inflight for figures in groups),
         retry_waiting=sum(figures.retry_waiting for figures in groups),
         dead=sum(figures.dead for figures in groups),

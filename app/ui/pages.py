@@ -6,8 +6,9 @@ wanted follows from the element that htmx will fill: `id="topic-list"` is block 
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -15,16 +16,19 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from app.security.access import Action, Kind, Principal, lacks, who_of
+from app.security.access import Action, Kind, Principal, lacks, replay_rights, who_of
 from app.settings import is_loopback
-from app.ui import preferences
+from app.ui import language, preferences, rights, saved_bar
+from app.ui.language import N_, Language
 from app.ui.preferences import Theme
+from app.ui.rights import Lock
+from app.ui.saved_bar import SavedBar
 from app.ui.zones import Zone
 
 if TYPE_CHECKING:
     from app.ui.console import Console
 
-VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie"
+VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language"
 # Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
 AS_TEXT = frozenset(
     {"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"}
@@ -32,30 +36,33 @@ AS_TEXT = frozenset(
 )
 # What a page may say after a redirect: the address carries the word, never the sentence.
 NOTICES = {
-    "created": "Created.",
-    "changed": "Saved.",
-    "deleted": "Deleted.",
-    "first": "You are the admin. From now on everything needs a login or a token.",
-    "revoked": "Revoked: the token is useless.",
-    "ended": "Ended: that browser has to log in again.",
-    "password": "Changed. Your other logins have ended.",
-    "recalled": "Recalled: the message will never be delivered.",
-    "delivered": "Delivered just now.",
-    "rescheduled": "Rescheduled.",
-    "committed": "Committed: the message is delivered.",
-    "rolled_back": "Rolled back: the message is never delivered.",
-    "checks_resumed": "Its checks begin anew.",
-    "purged": "Purged: what was shown can no longer be read. The audit trail has the numbers.",
-    "silenced": "Silenced. States still change here; nobody is told.",
-    "unsilenced": "The silence is over. What still fires is told within ten seconds.",
-    "tested": "A test is on its way; the deliveries tell whether it arrived.",
-    "job-begun": "Begun: what the dry run found is being sent.",
-    "job-paused": "Paused. Nothing is sent until it is resumed.",
-    "job-resumed": "Resumed.",
-    "job-stopped": "Stopped. What was not sent stays where it is.",
-    "paused": "Paused.",
-    "resumed": "Resumed.",
-    "left": "Removed.",
+    "created": N_("Created."),
+    "changed": N_("Saved."),
+    "deleted": N_("Deleted."),
+    "first": N_("You are the admin. From now on everything needs a login or a token."),
+    "revoked": N_("Revoked: the token is useless."),
+    "ended": N_("Ended: that browser has to log in again."),
+    "password": N_("Changed. Your other logins have ended."),
+    "recalled": N_("Recalled: the message will never be delivered."),
+    "delivered": N_("Delivered just now."),
+    "rescheduled": N_("Rescheduled."),
+    "committed": N_("Committed: the message is delivered."),
+    "rolled_back": N_("Rolled back: the message is never delivered."),
+    "checks_resumed": N_("Its checks begin anew."),
+    "dismissed": N_("Dismissed: these rest until somebody restores them."),
+    "restored": N_("Restored: they wait for a decision again."),
+    "purged": N_("Purged: what was shown can no longer be read. The audit trail has the numbers."),
+    "silenced": N_("Silenced. States still change here; nobody is told."),
+    "unsilenced": N_("The silence is over. What still fires is told within ten seconds."),
+    "tested": N_("A test is on its way; the deliveries tell whether it arrived."),
+    "job-begun": N_("Begun: what the dry run found is being sent."),
+    "job-paused": N_("Paused. Nothing is sent until it is resumed."),
+    "job-resumed": N_("Resumed."),
+    "job-stopped": N_("Stopped. What was not sent stays where it is."),
+    "paused": N_("Paused."),
+    "resumed": N_("Resumed."),
+    "left": N_("Removed."),
+    "view-saved": N_("Saved: its name stands above the list and in Ctrl K."),
 }
 
 
@@ -73,6 +80,7 @@ class Frame:
     theme: Theme
     refresh_s: int
     zone: Zone
+    language: Language
     origin: str
     now_ms: int
     notice: str
@@ -81,13 +89,29 @@ class Frame:
     dead: int
     who: Principal
     is_local: bool  # the server listens on this machine only
+    block: str = ""  # the one that is rendered; "" for the whole page
+    saved: SavedBar | None = None  # above a list, on whole pages
+    locks: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
 
     def lacks(self, action: str, kind: str, name: str = "") -> str:
-        """The right that the one who looks has not, as text; "" where he may."""
-        missing = lacks(self.who, Action(action), Kind(kind), name)
-        if not missing and self.who.is_read_only and action != Action.READ and kind != Kind.OWN:
-            return "a server that is not read-only"
-        return missing
+        """The right that the one who looks has not, as text; "" where he has it."""
+        return lacks(self.who, Action(action), Kind(kind), name)
+
+    def lock(self, action: str, kind: str, name: str = "") -> Lock | None:
+        """Why the one who looks may not do this now; None where he may.
+
+        A page shows the control then disabled, once with the reason: `m.can`, or `m.locked` or
+        `m.by` together with `m.why`.
+        """
+        return rights.lock_of(self.who, self._lock_id(), (Action(action), Kind(kind), name))
+
+    def lock_replay(self, source: str, to: str, to_name: str) -> Lock | None:
+        """The same for sending messages of `source` again, to where a replay job sends them."""
+        return rights.lock_of(self.who, self._lock_id(), *replay_rights(source, to, to_name))
+
+    def _lock_id(self) -> str:
+        # Of its own in every block, which stands beside others of the same page.
+        return "-".join(filter(None, ("lock", self.block, str(next(self.locks)))))
 
     @property
     def zone_label(self) -> str:
@@ -133,9 +157,11 @@ async def respond(
     block = _wanted_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
+    saved = None if block or status != 200 else await saved_bar.read(request)
 
     def rendered() -> Response:
-        frame = _frame(request, context, title=title, section=section, is_live=is_live)
+        frame = _frame(request, context, title=title, section=section, is_live=is_live, block=block)
+        frame = dataclasses.replace(frame, saved=saved)
         headers = {"Vary": VARY, "Cache-Control": "no-store"}
         if block and is_live and status == 200:
             headers["HX-PTag"] = frame.ptag
@@ -151,7 +177,7 @@ def respond_block(
     request: Request, template: str, block: str, context: Any, *, status: int
 ) -> Response:
     """One block of a template, whichever element asked; what htmx shows of an error."""
-    frame = _frame(request, context, title="", section="", is_live=False)
+    frame = _frame(request, context, title="", section="", is_live=False, block=block)
     values = {"frame": frame, **_fields(context)}
     html = console_of(request).templates.render(template, block, values)
     return HTMLResponse(html, status, headers={"Vary": VARY, "Cache-Control": "no-store"})
@@ -184,7 +210,9 @@ def _wanted_block(request: Request) -> str:
     return headers.get("hx-target", "").partition("#")[2].replace("-", "_")
 
 
-def _frame(request: Request, context: Any, *, title: str, section: str, is_live: bool) -> Frame:
+def _frame(
+    request: Request, context: Any, *, title: str, section: str, is_live: bool, block: str
+) -> Frame:
     console = console_of(request)
     chosen = preferences.read(request)
     who = who_of(request.scope)
@@ -200,12 +228,14 @@ def _frame(request: Request, context: Any, *, title: str, section: str, is_live:
         theme=chosen.theme,
         refresh_s=chosen.refresh_s,
         zone=chosen.zone,
+        language=language.spoken(),
         origin=str(request.base_url).rstrip("/"),
         now_ms=console.now_ms(),
-        notice=NOTICES.get(request.query_params.get("done", ""), ""),
+        notice=language.translated(NOTICES.get(request.query_params.get("done", ""), "")),
         is_live=is_live,
         ptag=tag.hexdigest(),
         who=who,
         is_local=is_loopback(request.app.state.settings.host),
         dead=console.sampler.snapshot.dead,
+        block=block,
     )

@@ -1,35 +1,37 @@
 """Everything that has a name, found by a few letters of it: pages, actions, topics, groups."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui import pages
+from app.ui import pages, saved_bar
 from app.ui.kinds import SYSTEM_KINDS, kind_of
+from app.ui.language import N_, _
 from app.ui.templating import segment
 
 EACH_MAX = 8
 QUERY_CHARS_MAX = 255
+NO_VIEWS: Mapping[str, str] = {}
 
 # Title, address, icon, and further words by which it is found.
 PLACES = (
-    ("Overview", "/", "overview", "start home attention"),
-    ("Topics", "/topics", "topic", ""),
-    ("Groups", "/groups", "group", "consumers lag"),
-    ("Messages", "/messages", "topic", "search find key"),
-    ("Live tail", "/tail", "topic", "follow watch"),
-    ("Dead letters", "/dlq", "skull", "dlq failed"),
-    ("Jobs", "/jobs", "send", "replay redrive"),
-    ("Find", "/search", "search", "message id"),
-    ("Alerts", "/alerts", "alert", "rules silence webhook"),
-    ("Settings", "/settings", "clock", "theme zone refresh colours"),
+    (N_("Overview"), "/", "overview", "start home attention"),
+    (N_("Topics"), "/topics", "topic", ""),
+    (N_("Groups"), "/groups", "group", "consumers lag"),
+    (N_("Messages"), "/messages", "topic", "search find key"),
+    (N_("Live tail"), "/tail", "topic", "follow watch"),
+    (N_("Dead letters"), "/dlq", "skull", "dlq failed"),
+    (N_("Jobs"), "/jobs", "send", "replay redrive"),
+    (N_("Find"), "/search", "search", "message id"),
+    (N_("Alerts"), "/alerts", "alert", "rules silence webhook"),
+    (N_("Settings"), "/settings", "clock", "theme zone refresh colours language"),
     ("API", "/docs/api", "code", "rest openapi"),
 )
 ACTIONS = (
-    ("Create a topic", "/create/topic", "plus", "new"),
-    ("New alert rule", "/alerts/new", "plus", "create watch"),
+    (N_("Create a topic"), "/create/topic", "plus", "new"),
+    (N_("New alert rule"), "/alerts/new", "plus", "create watch"),
 )
 
 
@@ -60,45 +62,71 @@ async def show(request: Request) -> Response:
     topics = console.broker.topics(system=True) if text else []
     groups = [group.name for group in console.broker.groups()] if text else []
 
+    known = await saved_bar.glance(request)
+    saved = {view.name: view.href for view in known.views}
+
     def search() -> Palette:
         own = [topic.name for topic in topics if kind_of(topic) not in SYSTEM_KINDS]
-        return find(text, own, groups)
+        return find(text, own, groups, saved)
 
     context = await console.render(search)
-    return await pages.respond(request, "palette.html", context, title="Go to", section="palette")
+    return await pages.respond(
+        request, "palette.html", context, title=_("Go to"), section="palette"
+    )
 
 
-def find(text: str, topics: Sequence[str], groups: Sequence[str]) -> Palette:
-    """The best hits of each kind; without letters every page and action. Pure."""
+def find(
+    text: str, topics: Sequence[str], groups: Sequence[str], saved: Mapping[str, str] = NO_VIEWS
+) -> Palette:
+    """The best hits of each kind; without letters pages, actions and saved views. Pure.
+
+    `saved` leads from the name of a view to its address.
+    """
     hits: list[Hit] = []
     more: list[str] = []
     # What a topic or group is called exactly comes before the pages with the letters in them.
     for kind, names, folder, icon in (
-        ("Topic", topics, "topics", "topic"),
-        ("Group", groups, "groups", "group"),
+        (_("Topic"), topics, "topics", "topic"),
+        (_("Group"), groups, "groups", "group"),
     ):
         found = ranked(text, names) if text else []
         hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in found[:EACH_MAX]]
-        if kind == "Topic" and found:
+        if kind == _("Topic") and found:
             name = found[0]
             hits.append(
-                Hit("Action", f"Produce to {name}", f"/topics/{segment(name)}/produce", "send")
+                Hit(
+                    _("Action"),
+                    _("Produce to %(name)s", name=name),
+                    f"/topics/{segment(name)}/produce",
+                    "send",
+                )
             )
         if len(found) > EACH_MAX:
-            more.append(f"the first {EACH_MAX} of {len(found):,} {folder}")
-    places = [Hit("Page", *place[:3]) for place in PLACES if _is_meant(text, place)]
-    actions = [Hit("Action", *place[:3]) for place in ACTIONS if _is_meant(text, place)]
+            more.append(_more(found, folder))
+    names = ranked(text, list(saved))  # all of them without letters
+    hits += [Hit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
+    if len(names) > EACH_MAX:
+        more.append(_more(names, _("saved views")))
+    places = [Hit(_("Page"), *place[:3]) for place in PLACES if _is_meant(text, place)]
+    actions = [Hit(_("Action"), *place[:3]) for place in ACTIONS if _is_meant(text, place)]
     exact = any(hit.title.lower() == text.lower() for hit in hits)
     listed = [*places, *actions]
     by_name = any(hit.title.lower().startswith(text.lower()) for hit in listed)
     return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
 
 
+def _more(found: Sequence[str], folder: str) -> str:
+    """Of how many the hits are the first."""
+    return _(
+        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(found):,}", folder=folder
+    )
+
+
 def ranked(text: str, names: Sequence[str]) -> list[str]:
     """Names with the letters of `text` in their order: equal, beginning, within, scattered."""
     wanted = text.lower()
     found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
-    return [name for _, _, name in sorted(found)]
+    return [name for __, __, name in sorted(found)]
 
 
 def _rank(wanted: str, name: str) -> int:

@@ -1,4 +1,4 @@
-"""What a browser was told to prefer: colours, refreshing, the time zone; kept in three cookies.
+"""What a browser was told to prefer: colours, refreshing, time zone, language; in four cookies.
 
 The server reads them before it renders, so that a page never shows in the wrong colours first.
 """
@@ -9,12 +9,15 @@ from enum import StrEnum
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui import forms, zones
+from app.ui import forms, language, zones
+from app.ui.language import Language
 from app.ui.zones import UTC_ZONE, Zone
 
 THEME_COOKIE = "kitemq_theme"
 REFRESH_COOKIE = "kitemq_refresh"
 ZONE_COOKIE = "kitemq_zone"
+LANGUAGE_COOKIE = "kitemq_language"
+AUTO_LANGUAGE = "auto"
 OTHER_ZONE = "other"
 KEEP_S = 365 * 24 * 3600
 REFRESH_CHOICES_S = (0, 2, 5, 10)
@@ -32,6 +35,7 @@ class Preferences:
     theme: Theme = Theme.AUTO
     refresh_s: int = REFRESH_DEFAULT_S
     zone: Zone = UTC_ZONE
+    language: Language = Language.ENGLISH
 
 
 def read(request: Request) -> Preferences:
@@ -42,7 +46,23 @@ def read(request: Request) -> Preferences:
         theme=Theme(theme) if theme in set(Theme) else Theme.AUTO,
         refresh_s=next((s for s in REFRESH_CHOICES_S if str(s) == refresh), REFRESH_DEFAULT_S),
         zone=zones.parse(request.cookies.get(ZONE_COOKIE, "")) or UTC_ZONE,
+        language=chosen_language(request) or language.preferred(_accepted(request)),
     )
+
+
+def speak(request: Request) -> None:
+    """Let the texts of this request be in its browser's language; for programs in English."""
+    is_page = request.query_params.get("format", "html") == "html"
+    language.speak(read(request).language if is_page else Language.ENGLISH)
+
+
+def chosen_language(request: Request) -> Language | None:
+    """The language that was chosen here; None while the browser's own settings decide."""
+    return language.parse(request.cookies.get(LANGUAGE_COOKIE, ""))
+
+
+def _accepted(request: Request) -> str:
+    return request.headers.get("accept-language", "")
 
 
 async def change(request: Request) -> Response:
@@ -63,6 +83,8 @@ def keep(response: Response, values: forms.Posted) -> None:
         _keep(response, THEME_COOKIE, theme)
     if refresh in {str(choice) for choice in REFRESH_CHOICES_S}:
         _keep(response, REFRESH_COOKIE, refresh)
+    if values.one("language") in {AUTO_LANGUAGE, *Language}:
+        _keep(response, LANGUAGE_COOKIE, values.one("language"))
     zone = zones.parse(zone_text(values))
     if zone is not None:
         _keep(response, ZONE_COOKIE, zone.choice)

@@ -7,6 +7,8 @@ a text, a message or a packed list: what fits is shown, the number and the wire 
 import struct
 from typing import Any
 
+from app.ui.language import _
+
 FIELDS_MAX = 2000
 DEPTH_MAX = 12
 NUMBER_MAX = (1 << 29) - 1
@@ -28,7 +30,7 @@ class _Budget:
 def decode(body: bytes) -> dict[str, Any]:
     """The fields by number and wire type, repeated ones as lists; raises NotProtobuf."""
     if not body:
-        raise NotProtobuf("the body is empty")
+        raise NotProtobuf(_("the body is empty"))
     return _message(body, 0, _Budget())
 
 
@@ -38,12 +40,18 @@ def _message(data: bytes, depth: int, budget: _Budget) -> dict[str, Any]:
     while at < len(data):
         budget.left -= 1
         if budget.left < 0:
-            raise NotProtobuf(f"more than {FIELDS_MAX} fields")
+            raise NotProtobuf(_("more than %(fields_max)s fields", fields_max=FIELDS_MAX))
         begin = at
         key, at = _varint(data, at)
         number, wire = key >> 3, key & 7
         if not 1 <= number <= NUMBER_MAX or number in RESERVED_NUMBERS:
-            raise NotProtobuf(f"byte {begin}: no field can have the number {number}")
+            raise NotProtobuf(
+                _(
+                    "byte %(begin)s: no field can have the number %(number)s",
+                    begin=begin,
+                    number=number,
+                )
+            )
         name, value, at = _field(data, at, wire, depth, budget)
         _add(fields, f"{number} ({name})", value)
     return fields
@@ -77,11 +85,18 @@ def _field(data: bytes, at: int, wire: int, depth: int, budget: _Budget) -> tupl
         size, begin = _varint(data, at)
         if begin + size > len(data):
             raise NotProtobuf(
-                f"byte {at}: {size} bytes are announced, {len(data) - begin} are there"
+                _(
+                    "byte %(at)s: %(size)s bytes are announced, %(begin)s are there",
+                    at=at,
+                    size=size,
+                    begin=len(data) - begin,
+                )
             )
         name, value = _delimited(data[begin : begin + size], depth, budget)
         return name, value, begin + size
-    raise NotProtobuf(f"byte {at - 1}: wire type {wire} is unknown or of an old group")
+    raise NotProtobuf(
+        _("byte %(at)s: wire type %(wire)s is unknown or of an old group", at=at - 1, wire=wire)
+    )
 
 
 def _delimited(data: bytes, depth: int, budget: _Budget) -> tuple[str, Any]:
@@ -112,19 +127,27 @@ def _fixed(data: bytes, at: int, size: int) -> str:
     """Both readings of four or eight bytes: which one was meant, only the schema says."""
     piece = data[at : at + size]
     if len(piece) < size:
-        raise NotProtobuf(f"byte {at}: the body ends within a {size * 8}-bit value")
+        raise NotProtobuf(
+            _("byte %(at)s: the body ends within a %(size)s-bit value", at=at, size=size * 8)
+        )
     whole, fraction = struct.unpack("<q" if size == 8 else "<i", piece)[0], 0.0
     (fraction,) = struct.unpack("<d" if size == 8 else "<f", piece)
-    return f"{whole} or {fraction:.6g}"
+    return _("%(whole)s or %(fraction)s", whole=whole, fraction=f"{fraction:.6g}")
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for count in range(VARINT_BYTES_MAX):
         if at + count >= len(data):
-            raise NotProtobuf(f"byte {at}: the body ends within a number")
+            raise NotProtobuf(_("byte %(at)s: the body ends within a number", at=at))
         byte = data[at + count]
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return value, at + count + 1
-    raise NotProtobuf(f"byte {at}: a number is longer than {VARINT_BYTES_MAX} bytes")
+    raise NotProtobuf(
+        _(
+            "byte %(at)s: a number is longer than %(varint_bytes_max)s bytes",
+            at=at,
+            varint_bytes_max=VARINT_BYTES_MAX,
+        )
+    )

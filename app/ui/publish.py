@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from app.ui import forms, pages
 from app.ui.forms import Form
+from app.ui.language import N_, _
 from app.ui.message import address
 from app.ui.templating import segment
 from app.ui.topic import Head, head_of
@@ -20,10 +21,7 @@ DELAYS = (
     "1 s", "5 s", "10 s", "30 s", "1 min", "2 min", "3 min", "4 min", "5 min", "6 min", "7 min",
     "8 min", "9 min", "10 min", "20 min", "30 min", "1 h", "2 h",
 )  # fmt: skip
-DELAY_CHOICES = (
-    ("0", "at once"),
-    *((str(level), f"level {level}: after {text}") for level, text in enumerate(DELAYS, 1)),
-)
+AT_ONCE = ("0", N_("at once"))
 COUNT_MAX = 100
 SHOWN_MAX = 20
 QUEUES_SHOWN = 256
@@ -61,7 +59,7 @@ class Publish:
     sent: list[SentMessage]
     sent_total: int
     source: Source | None = None
-    delays: tuple[tuple[str, str], ...] = DELAY_CHOICES
+    delays: tuple[tuple[str, str], ...] = ()
 
 
 async def show(request: Request) -> Response:
@@ -80,7 +78,9 @@ def _filled(request: Request, values: dict[str, str]) -> Source | None:
     topic, queue, offset = ([*name.rsplit(":", 2), "", ""])[:3]
     if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in (queue, offset)):
         raise Invalid(
-            f"{name[:60]!r} names no message", field="from", remedy="write it as topic:queue:offset"
+            _("%(name)s names no message", name=f"{name[:60]!r}"),
+            field="from",
+            remedy=_("write it as topic:queue:offset"),
         )
     message = pages.console_of(request).broker.message(topic, int(queue), int(offset))
     try:
@@ -117,11 +117,11 @@ async def send(request: Request) -> Response:
 
 def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message]:
     values = form.values
-    level = form.number("delay_level", "Delay", 0, len(DELAYS))
-    count = form.number("count", "Copies", 1, COUNT_MAX)
+    level = form.number("delay_level", _("Delay"), 0, len(DELAYS))
+    count = form.number("count", _("Copies"), 1, COUNT_MAX)
     queue = -1
     if values["queue"]:
-        queue = form.number("queue", "Queue", 0, config.write_queues - 1)
+        queue = form.number("queue", _("Queue"), 0, config.write_queues - 1)
     client = request.client
     return [
         Message(
@@ -135,7 +135,7 @@ def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message
             delay_level=level,
             born_host=f"{client.host}:{client.port}" if client else "",
         )
-        for _ in range(count if not form.is_wrong else 1)
+        for __ in range(count if not form.is_wrong else 1)
     ]
 
 
@@ -147,9 +147,16 @@ def _properties(form: Form) -> dict[str, str]:
             continue
         name, colon, value = (part.strip() for part in line.partition(":"))
         if not (colon and name and value):
-            form.refuse("properties", f"Line {number} is not “name: value”.")
+            form.refuse("properties", _("Line %(number)s is not “name: value”.", number=number))
         elif name in RESERVED:
-            form.refuse("properties", f"Line {number}: {name} is a name of the system's own.")
+            form.refuse(
+                "properties",
+                _(
+                    "Line %(number)s: %(name)s is a name of the system's own.",
+                    number=number,
+                    name=name,
+                ),
+            )
         else:
             properties[name] = value
     return properties
@@ -169,23 +176,33 @@ async def _page(
         head=head_of(console, config),
         tab="produce",
         form=form,
-        queues=[("", "the broker chooses")]
+        queues=[("", _("the broker chooses"))]
         + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_SHOWN))],
         sent=[
             SentMessage(
                 message_id=one.message_id,
                 href=address(one.topic, one.queue, one.offset),
-                place=f"queue {one.queue}, offset {one.offset}",
+                place=_("queue %(queue)s, offset %(offset)s", queue=one.queue, offset=one.offset),
                 is_waiting=one.topic != config.name,
             )
             for one in stored[:SHOWN_MAX]
         ],
         sent_total=len(stored),
         source=source,
+        delays=_delays(),
     )
     return await pages.respond(
         request, "topic_produce.html", context, title=config.name, section="topics", status=status
     )
+
+
+def _delays() -> tuple[tuple[str, str], ...]:
+    levels = enumerate(DELAYS, 1)
+    said = [
+        (str(level), _("level %(level)s: after %(wait)s", level=level, wait=w))
+        for level, w in levels
+    ]
+    return (AT_ONCE, *said)
 
 
 def _places(stored: list[Stored]) -> str:

@@ -7,19 +7,21 @@ from starlette.responses import Response
 
 from app.services.audit import actor_at
 from app.services.retention import Extent, Purges
-from app.ui import forms, pages, typed_time
+from app.ui import forms, pages, preferences
 from app.ui.console import client_of
 from app.ui.forms import Form
+from app.ui.language import N_, _
 from app.ui.templating import segment
 from app.ui.topic import Head, head_of
+from app.ui.zones import Zone
 from engine.broker import Purge, TopicConfig
 from engine.errors import Invalid, QueueNotFound
 
-FIELDS = ("how", "before", "queue", "offset", "confirm", "shown")
+FIELDS = ("how", "before", "zone", "queue", "offset", "confirm", "shown")
 HOW = (
-    ("all", "everything that can be read now"),
-    ("before", "what was stored before a time"),
-    ("offset", "one queue, up to an offset"),
+    ("all", N_("everything that can be read now")),
+    ("before", N_("what was stored before a time")),
+    ("offset", N_("one queue, up to an offset")),
 )
 QUEUES_SHOWN_MAX = 200
 
@@ -59,7 +61,7 @@ async def purge(request: Request) -> Response:
     form = forms.fill(await forms.read(request), FIELDS)
     shown = _shown(form.values["shown"])
     if form.values["confirm"].strip() != config.name:
-        form.refuse("confirm", "That is not the topic's name; nothing was purged.")
+        form.refuse("confirm", _("That is not the topic's name; nothing was purged."))
     if form.is_wrong or not shown:
         preview = _preview(request, config, form)
         return await _page(request, config, form, preview, 422)
@@ -67,7 +69,10 @@ async def purge(request: Request) -> Response:
     try:
         await purges.purge(actor_at(client_of(request)), config.name, Extent(before_offset=shown))
     except (Invalid, QueueNotFound) as error:
-        form.error = f"{error.detail[:1].upper()}{error.detail[1:]}: the topic is another by now."
+        form.error = _(
+            "%(detail)s: the topic is another by now.",
+            detail=error.detail[:1].upper() + error.detail[1:],
+        )
         form.values["confirm"] = ""
         return await _page(request, config, form, _preview(request, config, form), 409)
     return forms.go(request, f"/topics/{segment(config.name)}?done=purged")
@@ -76,15 +81,15 @@ async def purge(request: Request) -> Response:
 def _shown(text: str) -> dict[int, int]:
     """Where queues are to begin, as the preview showed it: "0:12 3:7"; {} for anything else."""
     pairs = [part.partition(":") for part in text.split()]
-    numbers = [number for queue, _, offset in pairs for number in (queue, offset)]
+    numbers = [number for queue, __, offset in pairs for number in (queue, offset)]
     if not all(each.isascii() and each.isdecimal() and len(each) < 19 for each in numbers):
         return {}
-    return {int(queue): int(offset) for queue, _, offset in pairs}
+    return {int(queue): int(offset) for queue, __, offset in pairs}
 
 
 def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
     """What would go; None with what is wrong said at its field."""
-    extent = _extent(form)
+    extent = _extent(form, preferences.read(request).zone)
     if extent is None:
         return None
     purges: Purges = request.app.state.purges
@@ -95,17 +100,16 @@ def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
         return None
 
 
-def _extent(form: Form) -> Extent | None:
-    how = form.choice("how", "How much", tuple(value for value, _ in HOW))
+def _extent(form: Form, shown: Zone) -> Extent | None:
+    how = form.choice("how", _("How much"), tuple(value for value, __ in HOW))
     if how == "all" and not form.is_wrong:
         return Extent(everything=True)
     if how == "before":
-        at_ms = typed_time.find_moment_ms(form.values["before"])
-        if at_ms is None:
-            form.refuse("before", f"That is no time. {typed_time.MOMENT_HELP}")
+        at_ms = form.moment("before", form.values["zone"], shown)
+        form.values["zone"] = shown.name
         return None if at_ms is None or form.is_wrong else Extent(before_ms=at_ms)
-    queue = form.number("queue", "The queue", 0, 65_535)
-    offset = form.number("offset", "The offset", 0, 2**53)
+    queue = form.number("queue", _("The queue"), 0, 65_535)
+    offset = form.number("offset", _("The offset"), 0, 2**53)
     return None if form.is_wrong else Extent(before_offset={queue: offset})
 
 
@@ -120,7 +124,7 @@ async def _page(
         shown=" ".join(f"{row.queue}:{row.to_offset}" for row in preview.queues) if preview else "",
         queues=list(range(max(config.read_queues, config.write_queues))),
     )
-    title = f"Purge {config.name}"
+    title = _("Purge %(name)s", name=config.name)
     return await pages.respond(
         request, "topic_purge.html", context, title=title, section="topics", status=status
     )

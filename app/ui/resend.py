@@ -14,6 +14,7 @@ from app.ui.dead_index import COUNTED_MAX, QUEUE
 from app.ui.dead_letters import View, criteria_of, has_group, view_of
 from app.ui.forms import Form
 from app.ui.kinds import DEAD_LETTER_PREFIX
+from app.ui.language import N_, _
 from app.ui.templating import segment
 from engine.broker import NewReplay, ReplayTo
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
@@ -21,12 +22,14 @@ from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFou
 BUDGET_S = 0.4
 WHOLE_S = 20.0  # before a job is made of it, all of a group is looked at
 FIELDS = ("to", "to_group", "to_topic", "rate", "fresh_only", "name")
-CRITERIA = ("reason", "topic", "tag", "client", "from", "until", "id", "key", "offsets")
+CRITERIA = (
+    "reason", "topic", "tag", "client", "from", "until", "id", "key", "offsets", "state",
+)  # fmt: skip
 ENGINE_NAMES = {"per_s": "rate", "places": "offsets", "filter": "tag"}
 TARGETS = (
-    ("group", "one group alone, by way of its retry topic"),
-    ("origin", "the topic each was first sent to: all its groups get it"),
-    ("topic", "another topic: all its groups get it"),
+    ("group", N_("one group alone, by way of its retry topic")),
+    ("origin", N_("the topic each was first sent to: all its groups get it")),
+    ("topic", N_("another topic: all its groups get it")),
 )
 SQL_PREFIX = "sql92:"
 
@@ -55,9 +58,9 @@ async def show(request: Request) -> Response:
     group = request.path_params["group"]
     if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
         raise Invalid(
-            "no dead letter is ticked",
+            _("no dead letter is ticked"),
             field="offset",
-            remedy="go back and tick some, or choose “resend all that match”",
+            remedy=_("go back and tick some, or choose “resend all that match”"),
         )
     is_gone = not has_group(console, group)
     values = dict.fromkeys(FIELDS, "") | {"rate": "100", "to_group": "" if is_gone else group}
@@ -83,7 +86,7 @@ async def _page(request: Request, form: Form, criteria: Criteria, status: int = 
         returned=view.selection.returned,
         sent_before=_sent_before(console, group, criteria),
     )
-    title = f"Resend dead letters of {group}"
+    title = _("Resend dead letters of %(group)s", group=group)
     return await pages.respond(
         request, "dlq_resend.html", context, title=title, section="dlq", status=status
     )
@@ -109,10 +112,10 @@ async def create(request: Request) -> Response:
     form = forms.fill(posted, FIELDS)
     criteria = dead_filter.parse({name: posted.one(name) for name in CRITERIA})
     rate = jobs.rate_of(form)
-    to = ReplayTo(form.choice("to", "Where to", tuple(ReplayTo)))
+    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
     to_name = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
     if to_name and not form.values[to_name].strip():
-        form.refuse(to_name, "Name it.")
+        form.refuse(to_name, _("Name it."))
     if form.is_wrong:
         return await _page(request, form, criteria, 422)
     source = DEAD_LETTER_PREFIX + group
@@ -145,9 +148,9 @@ def _blame(form: Form, error: EngineError, group: str, to_name: str) -> None:
 def no_dead_letters(group: str) -> NotFound:
     """What is said of a group that has none."""
     return NotFound(
-        f"the group {group!r} has no dead letters",
+        _("the group %(group)s has no dead letters", group=f"{group!r}"),
         field="group",
-        remedy="check its spelling, or look at another group",
+        remedy=_("check its spelling, or look at another group"),
         code="no_dead_letters",
     )
 
@@ -164,6 +167,7 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
             reason=criteria.reason,
             origin_topic=criteria.topic,
             filter=criteria.tag or "*",
+            with_dismissed=criteria.wants == "all",
         )
     now_ms = pages.console_of(request).now_ms()
     view = await view_of(request, group, criteria, now_ms, WHOLE_S)
@@ -173,7 +177,7 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
 
 def _is_expressible(criteria: Criteria) -> bool:
     """Whether a job's own conditions can say it."""
-    by_name = criteria.client or criteria.id or criteria.key
+    by_name = criteria.client or criteria.id or criteria.key or criteria.wants == "dismissed"
     if by_name or NONE in (criteria.reason, criteria.topic, criteria.tag):
         return False
     return "|" not in criteria.tag and not criteria.tag.lower().startswith(SQL_PREFIX)
@@ -183,17 +187,26 @@ def _check_named(view: View) -> None:
     """Invalid where naming the messages one by one would leave some out, or choose none."""
     count = len(view.selection.offsets)
     if not count:
-        raise Invalid("no dead letter meets these conditions", remedy="choose others")
+        raise Invalid(_("no dead letter meets these conditions"), remedy=_("choose others"))
     if count > OFFSETS_MAX:
         raise Invalid(
-            f"{count:,} dead letters match, {OFFSETS_MAX:,} can be chosen by client, key or id",
-            remedy="narrow it by reason, topic, tag or time",
+            _(
+                "%(count)s dead letters match, %(offsets_max)s can be chosen by client, key or id",
+                count=f"{count:,}",
+                offsets_max=f"{OFFSETS_MAX:,}",
+            ),
+            remedy=_("narrow it by reason, topic, tag or time"),
         )
     if not view.known.is_whole:
         raise Invalid(
-            f"only the newest {view.known.examined:,} of {view.known.total:,} were looked at"
-            f" (at most {COUNTED_MAX:,} are)",
-            remedy="choose by reason, topic, tag or time instead",
+            _(
+                "only the newest %(examined)s of %(total)s were looked at (at most "
+                "%(counted_max)s are)",
+                examined=f"{view.known.examined:,}",
+                total=f"{view.known.total:,}",
+                counted_max=f"{COUNTED_MAX:,}",
+            ),
+            remedy=_("choose by reason, topic, tag or time instead"),
         )
 
 
@@ -201,7 +214,7 @@ async def one(request: Request) -> Response:
     """POST /dlq/{group}/{offset}/resend: this one at once; the job's page has the result."""
     group = request.path_params["group"]
     form = forms.fill(await forms.read(request), ("to",))
-    to = ReplayTo(form.choice("to", "Where to", ("group", "origin")))
+    to = ReplayTo(form.choice("to", _("Where to"), ("group", "origin")))
     if form.is_wrong:
         raise Invalid(form.errors["to"], field="to")
     letter = pages.console_of(request).broker.dead_letters.get(group, offset_of(request))
@@ -209,7 +222,7 @@ async def one(request: Request) -> Response:
         source=DEAD_LETTER_PREFIX + group,
         to=to,
         places=[(QUEUE, letter.message.offset)],
-        name=f"{group} dead letter {letter.message.offset}",
+        name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
         per_s=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
@@ -223,8 +236,10 @@ def offset_of(request: Request) -> int:
     text = request.path_params["offset"]
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise NotFound(
-            f"{text[:60]!r} is no offset of a dead letter",
+            _("%(text)s is no offset of a dead letter", text=f"{text[:60]!r}"),
             field="offset",
-            remedy=f"look at the list, /dlq/{segment(request.path_params['group'])}",
+            remedy=_(
+                "look at the list, /dlq/%(group)s", group=segment(request.path_params["group"])
+            ),
         )
     return int(text)

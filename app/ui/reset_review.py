@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.ui.formats import absolute
+from app.ui.language import N_, _, ngettext, translated
 from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
 
 SHOWN = 200
 NONE = "-"
 NOTES = {
     ResetNote.NONE: "",
-    ResetNote.BEFORE_OLDEST: "lies before the oldest message kept: goes there instead",
-    ResetNote.PAST_END: "lies past the end: goes there instead",
-    ResetNote.NO_PLACE: "stays: there is no offset to copy or to count from",
-    ResetNote.QUEUE_GONE: "stays: the topic has no such queue any more",
+    ResetNote.BEFORE_OLDEST: N_("lies before the oldest message kept: goes there instead"),
+    ResetNote.PAST_END: N_("lies past the end: goes there instead"),
+    ResetNote.NO_PLACE: N_("stays: there is no offset to copy or to count from"),
+    ResetNote.QUEUE_GONE: N_("stays: the topic has no such queue any more"),
 }
 
 Place = tuple[str, int]
@@ -96,20 +97,26 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
 
 def place_in_words(to: str) -> str:
     """Where a reset goes, as the engine writes it down, for people."""
-    kind, _, value = to.partition(" ")
+    kind, __, value = to.partition(" ")
     if kind == "time":
-        return f"the first message stored at {absolute(int(value))} or later"
+        return _("the first message stored at %(at)s or later", at=absolute(int(value)))
     if kind == "shift":
         count = int(value)
-        noun = "message" if abs(count) == 1 else "messages"
-        return f"{abs(count):,} {noun} {'back' if count < 0 else 'forward'}"
+        if count < 0:
+            return ngettext("%(num)s message back", "%(num)s messages back", -count)
+        return ngettext("%(num)s message forward", "%(num)s messages forward", count)
     if kind == "offset":
-        return f"offset {int(value):,}"
+        return _("offset %(offset)s", offset=f"{int(value):,}")
     if kind == "group":
-        return f"where group {value} is"
+        return _("where group %(value)s is", value=value)
     if kind == "undo":
-        return f"where reset {value} found it"
-    return {"earliest": "the oldest message kept", "latest": "the end"}.get(kind, to)
+        return _("where reset %(value)s found it", value=value)
+    words = {
+        "earliest": _("the oldest message kept"),
+        "latest": _("the end"),
+        "plan": _("the offsets of a plan"),
+    }
+    return words.get(kind, to)
 
 
 @dataclass(frozen=True)
@@ -146,7 +153,7 @@ def _row(move: QueueMove, before: Mapping[Place, int | None]) -> MoveRow:
         target_ms=move.target_ms,
         is_moved=move.is_moved,
         is_clipped=move.note in (ResetNote.BEFORE_OLDEST, ResetNote.PAST_END),
-        note=NOTES[move.note],
+        note=translated(NOTES[move.note]),
         has_moved=has_moved,
         seen_offset=before[place] if has_moved else None,
     )
@@ -164,8 +171,8 @@ def _parsed(seen: str) -> dict[Place, int | None]:
     """What `_line` wrote; whatever else came back with the form is left out."""
     found: dict[Place, int | None] = {}
     for line in seen.splitlines():
-        queue, _, rest = line.partition(" ")
-        current, _, topic = rest.partition(" ")
+        queue, __, rest = line.partition(" ")
+        current, __, topic = rest.partition(" ")
         if _is_number(queue) and topic and (current == NONE or _is_number(current)):
             found[topic, int(queue)] = None if current == NONE else int(current)
     return found

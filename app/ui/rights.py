@@ -2,8 +2,11 @@
 
 Looking needs the right to read what the path names. What changes something stands here; what is
 missing here is the admins' alone, and a test fails. Where a form names the topic or the group, or
-a path only an id, the handler asks once more with `require`.
+a path only an id, the handler asks once more with `require`. `lock_of` says beforehand what would
+be refused, so that the page shows the control disabled, with the reason.
 """
+
+from dataclasses import dataclass
 
 from starlette.requests import Request
 
@@ -11,6 +14,7 @@ from app.security.access import (
     ADMINISTER_PEOPLE,
     ADMINISTER_SERVER,
     EVERYTHING,
+    NAMED,
     OWN,
     PUBLIC,
     READ_GROUP,
@@ -19,10 +23,18 @@ from app.security.access import (
     Action,
     Kind,
     Needs,
+    Principal,
+    Right,
+    Role,
+    lacks,
+    least_role,
+    owned,
     require_replay,
     who_of,
 )
 from app.security.access import require as require_right
+from app.security.access import require_decision as require_decision_right
+from app.ui.language import N_, _, translated
 
 READ_AUDIT = Needs(Action.READ, Kind.AUDIT)
 READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
@@ -36,10 +48,15 @@ PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
 
 LOOKS = {
     "/login": PUBLIC,
+    "/login/provider": PUBLIC,
+    "/login/callback": PUBLIC,
+    "/login/left": PUBLIC,
+    "/login/leave-provider": PUBLIC,
     "/static/{name:path}": PUBLIC,
     "/access": READ_OWN,
     "/access/users/{name}": READ_PEOPLE,
     "/audit": READ_AUDIT,
+    "/views": READ_OWN,
 }
 CHANGES = {
     "/login": PUBLIC,
@@ -51,9 +68,15 @@ CHANGES = {
     "/topics/{topic}/config": TOPIC,
     "/topics/{topic}/delete": TOPIC,
     "/topics/{topic}/purge": TOPIC,
+    "/bulk/groups": ANY_GROUP,
     "/dlq/{group}/resend": GROUP,
+    "/dlq/{group}/dismiss": GROUP,
+    "/dlq/{group}/restore": GROUP,
     "/dlq/{group}/{offset}/resend": GROUP,
+    "/jobs": ANY_TOPIC,  # asked for once more, by source and target
     "/jobs/{id}/rate": ANY_GROUP,
+    "/views": OWN,
+    "/views/{id}/delete": OWN,
     "/access/users": ADMINISTER_PEOPLE,
     "/access/users/{name}": ADMINISTER_PEOPLE,
     "/access/users/{name}/password": ADMINISTER_PEOPLE,
@@ -63,6 +86,55 @@ CHANGES = {
     "/access/sessions/{id}/end": OWN,
     "/access/password": OWN,
 }
+
+
+READ_ONLY_TEXT = N_("Read-only mode: nothing can be changed")
+# How the least role that could is told, by kind and by whether a name is known.
+ONE, EACH, SOME = "one", "each", "some"
+NEEDS_TEXTS = {
+    (Kind.TOPIC, ONE): N_("Needs operator on topic %(name)s"),
+    (Kind.TOPIC, EACH): N_("Needs operator on all topics"),
+    (Kind.TOPIC, SOME): N_("Needs operator on a topic"),
+    (Kind.GROUP, ONE): N_("Needs operator on group %(name)s"),
+    (Kind.GROUP, EACH): N_("Needs operator on all groups"),
+    (Kind.GROUP, SOME): N_("Needs operator on a group"),
+}
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Why a control is disabled; `id` is that of the element which says so.
+
+    `right` is what a pattern would have to cover, "" where no right would help.
+    """
+
+    id: str
+    reason: str
+    right: str = ""
+
+
+def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
+    """What keeps `who` from something that asks for all of `rights`; None where nothing does."""
+    for action, kind, name in rights:
+        if who.is_read_only and action is not Action.READ and kind not in (Kind.OWN, Kind.PUBLIC):
+            return Lock(id, translated(READ_ONLY_TEXT))
+        missing = lacks(who, action, kind, name)
+        if missing:
+            return Lock(id, needs_text(action, kind, name), missing)
+    return None
+
+
+def needs_text(action: Action, kind: Kind, name: str) -> str:
+    """Who may, in words: "Needs operator on group payments", "Needs admin"."""
+    kind, name = owned(kind, name)
+    # A token may not change what is its owner's own.
+    role = least_role(action, Kind.PEOPLE if kind is Kind.OWN else kind)
+    if role is Role.ADMIN:
+        return _("Needs admin")
+    if kind not in NAMED:
+        return _("Needs operator")
+    scope = EACH if name == EVERYTHING else ONE if name else SOME
+    return translated(NEEDS_TEXTS[kind, scope]) % {"name": name}
 
 
 def is_labelled(method: str, path: str) -> bool:
@@ -93,6 +165,11 @@ def require_resend(request: Request, source: str, to: str, to_name: str) -> None
     require_replay(who_of(request.scope), source, to, to_name)
 
 
+def require_decision(request: Request, topic: str) -> None:
+    """Raise RightMissing unless the one who asks may decide by hand what is bound for `topic`."""
+    require_decision_right(who_of(request.scope), topic, by_hand=True)
+
+
 def _of_change(path: str) -> Needs | None:
     if path in CHANGES:
         return CHANGES[path]
@@ -107,7 +184,7 @@ FOLDERS = {
     "/groups/{group}/": GROUP,
     "/jobs/{id}/": ANY_GROUP,
     "/scheduled/": EVERY_TOPIC,
-    "/transactions/": EVERY_TOPIC,
+    "/transactions/": ANY_TOPIC,
     "/alerts": ADMINISTER_SERVER,
     "/engine": ADMINISTER_SERVER,
     "/reports": ADMINISTER_SERVER,

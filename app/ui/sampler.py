@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from app.pause import Pause
 from app.ui.forecast import UNKNOWN, Forecast, forecast
 from app.ui.kinds import kind_of
 from app.ui.meter import Meter
-from app.ui.pause import Pause
 from engine.broker import Broker, GroupLag, TopicConfig, TopicStats
 from engine.errors import EngineError
 
@@ -69,6 +69,7 @@ class Snapshot:
     growth: Mapping[str, int] = field(default_factory=dict)
     # When each group will have caught up, as it looks.
     forecasts: Mapping[str, Forecast] = field(default_factory=dict)
+    dismissed: int = 0
 
     def forecast(self, group: str) -> Forecast:
         """Unknown for a group that is newer than the walk."""
@@ -76,8 +77,9 @@ class Snapshot:
 
     @functools.cached_property
     def dead(self) -> int:
-        """How many dead letters are kept, also of groups that are gone."""
-        return sum(figures.messages for figures in self.topics.values() if figures.kind == "DLQ")
+        """How many dead letters wait for a decision, also of groups that are gone."""
+        kept = sum(figures.messages for figures in self.topics.values() if figures.kind == "DLQ")
+        return max(0, kept - self.dismissed)
 
     def readers(self, topic: str) -> Mapping[str, int]:
         """The groups that read a topic, and how many messages each has still to read."""
@@ -107,7 +109,7 @@ def group_figures(lag: GroupLag, rate: float, now_ms: int) -> GroupFigures:
         oldest_ms=None if age_ms is None else now_ms - age_ms,
         inflight=lag.inflight,
         retry_waiting=lag.retry_waiting,
-        dead=lag.dead,
+        dead=lag.dead_open,
         lag_by_topic=by_topic,
         rate=rate,
     )
@@ -148,6 +150,7 @@ class Sampler:
         self._now_ms = now_ms
         self._walking: asyncio.Task[None] | None = None
         self._histories: dict[str, History] = {}
+        self._walk_s = 0.0  # how long the last walk took
         self.snapshot = Snapshot()
 
     async def run(self) -> None:
@@ -175,8 +178,12 @@ class Sampler:
         await asyncio.shield(self._walking)
 
     async def fresh(self, age_max_ms: int, wait_s: float = 0.1) -> Snapshot:
-        """A snapshot not older than asked, if one can be had within `wait_s`; else the last."""
-        if self._now_ms() - self.snapshot.taken_ms > age_max_ms:
+        """A snapshot not older than asked, if one can be had within `wait_s`; else the last.
+
+        Where walks take longer than that nobody waits: they follow each other as it is.
+        """
+        is_old = self._now_ms() - self.snapshot.taken_ms > age_max_ms
+        if is_old and self._walk_s <= wait_s:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.refresh(), wait_s)
         return self.snapshot
@@ -187,6 +194,7 @@ class Sampler:
         return history.lags() if history else []
 
     async def _walk(self) -> None:
+        began_s = time.monotonic()
         pause = Pause()
         topics = await self._walk_topics(pause)
         groups = await self._walk_groups(pause)
@@ -206,7 +214,9 @@ class Sampler:
                 growth[name] = grown
             await pause.when_due()
         self._histories = histories
-        self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth, forecasts)
+        dismissed = self._broker.dead_letters.dismissed_total()
+        self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth, forecasts, dismissed)
+        self._walk_s = time.monotonic() - began_s
 
     async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
         found: dict[str, TopicFigures] = {}

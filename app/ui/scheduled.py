@@ -7,11 +7,13 @@ from starlette.responses import Response
 
 from app.services.audit import actor_at
 from app.services.scheduled import ScheduledMessages
-from app.ui import bodies, dues, forms, pages, tables, typed_time
+from app.ui import bodies, dues, forms, pages, preferences, tables
 from app.ui.console import Console, client_of
 from app.ui.dues import Histogram
 from app.ui.forms import Form
+from app.ui.language import N_, _
 from app.ui.message import address
+from app.ui.zones import Zone
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
 
@@ -28,7 +30,7 @@ LATER = (
     ("3600000", "in 1 hour"),
     ("86400000", "in 1 day"),
     ("604800000", "in 7 days"),
-    ("", "at the time below"),
+    ("", N_("at the time below")),
 )
 
 
@@ -98,7 +100,7 @@ async def show(request: Request) -> Response:
         levels_total=sum(level.count for level in levels),
     )
     return await pages.respond(
-        request, "scheduled.html", context, title="Scheduled", section="scheduled", is_live=True
+        request, "scheduled.html", context, title=_("Scheduled"), section="scheduled", is_live=True
     )
 
 
@@ -134,10 +136,13 @@ async def change(request: Request) -> Response:
     form = forms.fill(posted, ("later", "at", "confirm"))
     do = posted.one("do")
     if do not in DO:
-        raise Invalid(f"{do[:40]!r} is nothing that can be done", field="do")
-    due_ms = _new_time(form, console.now_ms()) if do == "reschedule" else 0
+        raise Invalid(_("%(do)s is nothing that can be done", do=f"{do[:40]!r}"), field="do")
+    due_ms = 0
+    if do == "reschedule":
+        shown = preferences.read(request).zone
+        due_ms = _new_time(form, console.now_ms(), posted.one("zone"), shown)
     if do == "recall" and form.values["confirm"].strip() != "recall":
-        form.refuse("confirm", "The word was not typed; nothing was recalled.")
+        form.refuse("confirm", _("The word was not typed; nothing was recalled."))
     if form.is_wrong:
         return await _detail(request, item, form, do, 422)
     try:
@@ -146,7 +151,7 @@ async def change(request: Request) -> Response:
         form.blame(error, {"deliver_at_ms": "at", "delay_ms": "at"})
         return await _detail(request, item, form, do, 422)
     if answer not in DONE:
-        form.error = "It was delivered a moment ago; nothing was changed."
+        form.error = _("It was delivered a moment ago; nothing was changed.")
         return await _detail(request, item, form, do, 409)
     return forms.go(request, f"/scheduled?done={DONE[answer]}")
 
@@ -165,23 +170,26 @@ def _item(console: Console, message_id: str) -> Scheduled:
     item = console.broker.find_scheduled(message_id)
     if item is None:
         raise MessageNotFound(
-            f"no message with the id {message_id[:100]} waits for a time",
+            _(
+                "no message with the id %(message_id)s waits for a time",
+                message_id=message_id[:100],
+            ),
             field="id",
-            remedy="it may have been delivered or recalled by now: search for its message id",
+            remedy=_("it may have been delivered or recalled by now: search for its message id"),
         )
     return item
 
 
-def _new_time(form: Form, now_ms: int) -> int:
+def _new_time(form: Form, now_ms: int, zone_name: str, shown: Zone) -> int:
     """When it is to be due: a length of time from now, or the time that was typed."""
-    later = form.choice("later", "When", tuple(value for value, _ in LATER))
+    later = form.choice("later", _("When"), tuple(value for value, __ in LATER))
     if later:
         return now_ms + int(later)
-    at_ms = typed_time.find_moment_ms(form.values["at"])
-    if at_ms is None:
-        form.refuse("at", f"That is no time. {typed_time.MOMENT_HELP}")
-    elif at_ms <= now_ms:
-        form.refuse("at", "That time has passed: to deliver it at once, use the button for that.")
+    at_ms = form.moment("at", zone_name, shown)
+    if at_ms is not None and at_ms <= now_ms:
+        form.refuse(
+            "at", _("That time has passed: to deliver it at once, use the button for that.")
+        )
     return at_ms or 0
 
 
@@ -191,7 +199,7 @@ async def _detail(request: Request, item: Scheduled, form: Form, do: str, status
         request,
         "scheduled_message.html",
         context,
-        title="A waiting message",
+        title=_("A waiting message"),
         section="scheduled",
         status=status,
     )

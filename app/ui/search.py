@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.ui import pages
 from app.ui.console import Console, search_of
+from app.ui.language import _
 from app.ui.templating import segment
 from app.ui.topic_messages import MessageRow, row_of
 from engine.broker import GroupConfig, TopicConfig
@@ -58,7 +59,7 @@ async def show(request: Request) -> Response:
         topic=topic,
         key=key,
     )
-    return await pages.respond(request, "search.html", context, title="Find", section="search")
+    return await pages.respond(request, "search.html", context, title=_("Find"), section="search")
 
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:

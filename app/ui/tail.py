@@ -16,14 +16,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from app.pause import Pause
+from app.security.access import READ_SERVER, require
+from app.security.doorman import Doorman
 from app.services.tail import TOPICS_MAX, Batch, Tail
 from app.ui import formats, pages, preferences
 from app.ui.console import Console
 from app.ui.forms import Form
+from app.ui.language import _
 from app.ui.message import address
-from app.ui.pause import Pause
 from app.ui.topic_messages import MessageRow, row_of
-from engine.errors import EngineError, NotFound
+from engine.errors import EngineError, Forbidden, NotFound
 from engine.message import StoredMessage
 
 ROWS = (50, 100, 200, 500, 1000, 2000)
@@ -92,7 +95,7 @@ async def show(request: Request) -> Response:
         request,
         "tail.html",
         context,
-        title="Live tail",
+        title=_("Live tail"),
         section="tail",
         status=422 if form.is_wrong else 200,
     )
@@ -106,18 +109,37 @@ async def stream(request: Request) -> Response:
     console.tails.check()
     tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
     return StreamingResponse(
-        _events(console, tail, preferences.read(request).zone.rules),
+        _events(console, tail, preferences.read(request).zone.rules, _stays(request)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _events(console: Console, tail: Tail, zone: tzinfo) -> AsyncIterator[bytes]:
-    """Batches as they come, a sign of life otherwise; over when the server stops."""
+def _stays(request: Request) -> Callable[[], None]:
+    """What raises Forbidden as soon as whoever opened a stream may no longer read it."""
+    doorman: Doorman = request.app.state.doorman
+
+    def check() -> None:
+        who = doorman.recognise(request.scope)
+        if who is None:
+            raise Forbidden("the login or the token has ended", remedy="log in again")
+        require(who, READ_SERVER.action, READ_SERVER.kind)
+
+    return check
+
+
+async def _events(
+    console: Console, tail: Tail, zone: tzinfo, check: Callable[[], None]
+) -> AsyncIterator[bytes]:
+    """Batches as they come, a sign of life otherwise; over when the server stops.
+
+    `check` is asked before each of them.
+    """
     with console.tails.taken():
         yield b"retry: %d\n\n" % RETRY_MS
         while console.host.is_ready:
             try:
+                check()
                 batch = tail.read()
                 if batch.has_news:
                     yield await console.render(partial(_event, batch, zone))
@@ -174,7 +196,7 @@ async def _newest(console: Console, asked: Asked) -> tuple[list[StoredMessage], 
     tail = Tail(console.broker, asked.topics, asked.filter, lookback=FIRST_ROWS)
     found: list[StoredMessage] = []
     pause = Pause()
-    for _ in range(FIRST_READS_MAX):
+    for __ in range(FIRST_READS_MAX):
         batch = tail.read()
         found += batch.messages
         if not batch.is_behind:
@@ -192,7 +214,7 @@ def _asked(request: Request) -> Asked:
 
 def _blame(form: Form, error: EngineError) -> None:
     if isinstance(error, NotFound):
-        form.refuse("topic", f"Not found: {error.detail}.")
+        form.refuse("topic", _("Not found: %(detail)s.", detail=error.detail))
     else:
         form.blame(error, {"expression": "filter"})
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from app.ui import formats
+from app.ui import formats, language
 from app.ui.assets import Assets
 
 ROOT = Path(__file__).parent / "templates"
@@ -27,6 +27,12 @@ class Templates:
             lstrip_blocks=True,
             auto_reload=False,
             cache_size=100,
+            extensions=["jinja2.ext.i18n"],
+        )
+        # A text may be broken over lines in the template; its key has single spaces.
+        self._environment.policies["ext.i18n.trimmed"] = True
+        self._environment.install_gettext_callables(  # type: ignore[attr-defined]
+            language.translated, language.plural_form, newstyle=True
         )
         self._environment.filters.update(
             count=formats.count,
@@ -37,8 +43,11 @@ class Templates:
             iso=formats.iso,
             segment=segment,
             shell=shlex.quote,
+            translated=language.translated,
         )
-        self._environment.globals.update(asset=assets.url, ago=formats.ago, clock=_clock)
+        self._environment.globals.update(
+            asset=assets.url, ago=formats.ago, clock=_clock, languages=language.OWN_NAMES.items()
+        )
 
     def has_block(self, template: str, block: str) -> bool:
         return block in self._environment.get_template(template).blocks

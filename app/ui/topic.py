@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.services.audit import actor_at
 from app.services.topics import TopicChanges
 from app.ui import charts, forms, pages, topic_fields
@@ -14,7 +15,7 @@ from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
 from app.ui.kinds import SYSTEM_KINDS, group_of, kind_of
-from app.ui.pause import Pause
+from app.ui.language import _
 from app.ui.templating import segment
 from app.ui.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
 from engine.broker import TopicConfig, TopicFigures, TopicStats
@@ -231,9 +232,9 @@ async def change(request: Request) -> Response:
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), CONFIG_FIELDS)
     changes = TopicChanges(
-        read_queues=form.number("read_queues", "Read queues", 1, QUEUES_MAX),
-        write_queues=form.number("write_queues", "Write queues", 1, QUEUES_MAX),
-        permission=int(form.choice("permission", "Permission", ("6", "4", "2", "0"))),
+        read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
+        write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
+        permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
         promise=read_promise(form),
         retention_ms=topic_fields.read_retention(form, "retention"),
         trace_sample=topic_fields.read_percent(form, "trace_sample"),
@@ -278,7 +279,7 @@ async def delete(request: Request) -> Response:
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), ("confirm",))
     if form.values["confirm"].strip() != config.name:
-        form.refuse("confirm", "That is not the topic's name; nothing was deleted.")
+        form.refuse("confirm", _("That is not the topic's name; nothing was deleted."))
         return await _delete_page(request, config, form, 422)
     await topics_of(request).delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/topics?done=deleted")
@@ -309,7 +310,7 @@ async def _delete_page(
         rate=console.meter.topic_rate(config.name),
         readers=_readers(console, config.name, snapshot.readers(config.name)),
     )
-    title = f"Delete {config.name}"
+    title = _("Delete %(name)s", name=config.name)
     return await pages.respond(
         request, "topic_delete.html", context, title=title, section="topics", status=status
     )

@@ -2,6 +2,7 @@
 
 from app.ui import typed_time
 from app.ui.forms import Form
+from app.ui.language import _, translated
 
 PERCENT = 100
 
@@ -20,7 +21,13 @@ def read_retention(form: Form, name: str) -> int | None:
         return 0 if text else None
     length_ms = typed_time.find_length_ms(text)
     if not length_ms:
-        form.refuse(name, f"That is no length of time. {typed_time.LENGTH_HELP}")
+        form.refuse(
+            name,
+            _(
+                "That is no length of time. %(length_help)s",
+                length_help=translated(typed_time.LENGTH_HELP),
+            ),
+        )
     return length_ms
 
 
@@ -39,6 +46,6 @@ def read_percent(form: Form, name: str) -> float | None:
     except ValueError:
         percent = -1.0
     if not 0 <= percent <= PERCENT:
-        form.refuse(name, "Write a number from 0 to 100, or nothing for the broker's.")
+        form.refuse(name, _("Write a number from 0 to 100, or nothing for the broker's."))
         return None
     return percent / PERCENT

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from app.ui import bodies, browsing, pages
 from app.ui.browsing import Found
 from app.ui.console import Console, search_of
+from app.ui.language import _
 from app.ui.topic import Head, head_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
@@ -162,7 +163,11 @@ async def _by_id(request: Request, topic: str, text: str) -> Found:
         found = []
     here = [message for message in found if message.topic == topic]
     elsewhere = len(found) - len(here)
-    note = f"{elsewhere} more in other topics: see the message's own page." if elsewhere else ""
+    note = (
+        _("%(elsewhere)s more in other topics: see the message's own page.", elsewhere=elsewhere)
+        if elsewhere
+        else ""
+    )
     return Found(here, len(found), 0, 0, note=note)
 
 
@@ -170,5 +175,5 @@ async def _by_key(request: Request, topic: str, key: str) -> Found:
     found = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX) if key else []
     note = ""
     if len(found) >= BY_KEY_MAX:
-        note = f"The newest {BY_KEY_MAX} are shown; the key has more."
+        note = _("The newest %(by_key_max)s are shown; the key has more.", by_key_max=BY_KEY_MAX)
     return Found(list(found), len(found), 0, 0, note=note)

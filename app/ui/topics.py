@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
 from app.ui import charts, forms, list_exports, pages, rights, tables
@@ -16,7 +17,7 @@ from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
 from app.ui.kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
-from app.ui.pause import Pause
+from app.ui.language import N_, _
 from app.ui.sampler import Snapshot, topic_figures
 from app.ui.tables import Cut, Query
 from app.ui.templating import segment
@@ -27,17 +28,22 @@ from engine.message import Promise
 SORTS = ("name", "messages", "rate", "bytes", "lag", "last")
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
-PERMISSIONS = (("6", "read and write"), ("4", "read only"), ("2", "write only"), ("0", "neither"))
+PERMISSIONS = (
+    ("6", N_("read and write")),
+    ("4", N_("read only")),
+    ("2", N_("write only")),
+    ("0", N_("neither")),
+)
 PROMISES = (
-    ("", "the broker's default"),
-    ("stored", "stored: survives a killed process"),
-    ("flushed", "flushed: survives power loss"),
+    ("", N_("the broker's default")),
+    ("stored", N_("stored: survives a killed process")),
+    ("flushed", N_("flushed: survives power loss")),
 )
 TYPES = (
-    ("NORMAL", "NORMAL: any message"),
-    ("FIFO", "FIFO: in order within a message group"),
-    ("DELAY", "DELAY: delivered after a wait"),
-    ("TRANSACTION", "TRANSACTION: half messages"),
+    ("NORMAL", N_("NORMAL: any message")),
+    ("FIFO", N_("FIFO: in order within a message group")),
+    ("DELAY", N_("DELAY: delivered after a wait")),
+    ("TRANSACTION", N_("TRANSACTION: half messages")),
 )
 FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
 
@@ -108,10 +114,12 @@ async def show(request: Request) -> Response:
     if query.sort != "name" or not snapshot.taken_ms:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = console.broker.topics(system=True)
-    if list_exports.is_csv(request):
+    kind_of_file = list_exports.wanted(request)
+    if kind_of_file:
         whole = tables.whole(query, len(everything))
         everyone = await console.render(lambda: _select(everything, snapshot, whole, kind))
-        return await list_exports.topics(console, everyone.cut.rows, snapshot)
+        listing = list_exports.topics(everyone.cut.rows, snapshot)
+        return await list_exports.respond(console, listing, kind_of_file)
     found = await console.render(lambda: _select(everything, snapshot, query, kind))
     context = TopicList(
         cut=await _rows(console, snapshot, found.cut),
@@ -122,7 +130,7 @@ async def show(request: Request) -> Response:
         is_any=found.is_any,
     )
     return await pages.respond(
-        request, "topics.html", context, title="Topics", section="topics", is_live=True
+        request, "topics.html", context, title=_("Topics"), section="topics", is_live=True
     )
 
 
@@ -137,8 +145,8 @@ def _select(
     tables.order(chosen, _key(snapshot, query.sort), lambda t: t.name, down=query.is_downward)
     return Selection(
         cut=tables.cut(chosen, query),
-        facets=_facets(Counter(k for _, k in matching), kind),
-        is_any=any(k in USER_KINDS for _, k in kinds),
+        facets=_facets(Counter(k for __, k in matching), kind),
+        is_any=any(k in USER_KINDS for __, k in kinds),
     )
 
 
@@ -149,9 +157,9 @@ def _is_chosen(kind: str, wanted: str) -> bool:
 
 
 def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
-    facets = [Facet("", "Your topics", sum(counts[kind] for kind in USER_KINDS), chosen == "")]
+    facets = [Facet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), chosen == "")]
     facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
-    total = Facet("all", "Including system", counts.total(), chosen == "all")
+    total = Facet("all", _("Including system"), counts.total(), chosen == "all")
     shown = [f for f in facets if f.count or f.is_on or not f.value]
     return [*shown, total] if any(counts[kind] for kind in SYSTEM_KINDS) else shown
 
@@ -222,19 +230,19 @@ def read_config(form: Form) -> TopicConfig:
     """The configuration in a form; what is wrong is said at its field."""
     name = form.values["name"].strip()
     if not name:
-        form.refuse("name", "A topic needs a name.")
+        form.refuse("name", _("A topic needs a name."))
     return TopicConfig(
         name=name,
-        type=TopicType(form.choice("type", "Type", USER_KINDS)),
-        read_queues=form.number("read_queues", "Read queues", 1, QUEUES_MAX),
-        write_queues=form.number("write_queues", "Write queues", 1, QUEUES_MAX),
-        permission=int(form.choice("permission", "Permission", ("6", "4", "2", "0"))),
+        type=TopicType(form.choice("type", _("Type"), USER_KINDS)),
+        read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
+        write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
+        permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
         promise=read_promise(form),
     )
 
 
 def read_promise(form: Form) -> Promise | None:
-    text = form.choice("promise", "Accepted means", ("", "stored", "flushed"))
+    text = form.choice("promise", _("Accepted means"), ("", "stored", "flushed"))
     return Promise(text) if text else None
 
 
@@ -243,7 +251,7 @@ async def _form_page(request: Request, form: Form, status: int = 200) -> Respons
         request,
         "topic_new.html",
         TopicForm(form),
-        title="Create a topic",
+        title=_("Create a topic"),
         section="topics",
         status=status,
     )

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.pause import Pause
 from app.ui import pages
 from app.ui.console import Console, search_of
 from app.ui.forms import Form
-from app.ui.pause import Pause
+from app.ui.language import N_, _, translated
 from app.ui.templating import segment
 from engine.broker import TraceStatus
 from engine.errors import EngineError, NotFound
@@ -48,11 +49,11 @@ class TracePage:
 
 
 WHY = {
-    "failed": ("failed", "bad"),
-    "expired": ("timed out", "bad"),
-    "dead": ("given up", "bad"),
-    "acked": ("done", "ok"),
-    "inflight": ("handed out", ""),
+    "failed": (N_("failed"), "bad"),
+    "expired": (N_("timed out"), "bad"),
+    "dead": (N_("given up"), "bad"),
+    "acked": (N_("done"), "ok"),
+    "inflight": (N_("handed out"), ""),
 }
 
 
@@ -86,7 +87,7 @@ async def show(request: Request) -> Response:
     )
     status = 422 if form.is_wrong else 200
     return await pages.respond(
-        request, "trace.html", context, title="Journeys", section="trace", status=status
+        request, "trace.html", context, title=_("Journeys"), section="trace", status=status
     )
 
 
@@ -94,7 +95,14 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
     """Messages with this key, whether there may be more, and the id to go to at once."""
     text = form.values["q"]
     if len(text) > TEXT_MAX:
-        form.refuse("q", f"An id or a key has at most {TEXT_MAX} characters, this has {len(text)}.")
+        form.refuse(
+            "q",
+            _(
+                "An id or a key has at most %(text_max)s characters, this has %(n)s.",
+                text_max=TEXT_MAX,
+                n=len(text),
+            ),
+        )
         return [], False, ""
     try:
         found = await search_of(request).anything(text)
@@ -110,14 +118,14 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
 async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
     for name in ("topic", "key"):
         if not form.values[name]:
-            form.refuse(name, "A key is looked for in one topic: give both.")
+            form.refuse(name, _("A key is looked for in one topic: give both."))
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
     try:
         found = await search_of(request).by_key(topic, key, count_max=KEY_HITS_MAX)
     except NotFound:
-        form.refuse("topic", f"There is no topic {topic}.")
+        form.refuse("topic", _("There is no topic %(topic)s.", topic=topic))
         return [], False
     except EngineError as error:
         form.blame(error)
@@ -147,7 +155,8 @@ async def _recent(console: Console) -> tuple[list[Hit], list[Hit]]:
         why, tone = WHY[each.outcome.value]
         kept = failed if each.is_failure else others
         if message.message_id not in failed and message.message_id not in others:
-            hit = _hit(message, each.at_ms, group=each.group, why=why, tone=tone)
+            said = translated(why)
+            hit = _hit(message, each.at_ms, group=each.group, why=said, tone=tone)
             kept[message.message_id] = hit
     return list(failed.values()), list(others.values())
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.services.audit import actor_at
 from app.services.transactions import Transactions
-from app.ui import bodies, forms, pages, tables
+from app.ui import bodies, forms, pages, rights, tables
 from app.ui.console import Console, client_of
 from app.ui.forms import Form
+from app.ui.language import N_, _
 from app.ui.message import address
-from app.ui.pause import Pause
 from engine.broker import Callback, Decision, Transaction, TransactionPage, TransactionState
 from engine.errors import Conflict
 
@@ -23,9 +24,9 @@ CALLBACKS_SHOWN_MAX = 100
 GROUPS_SHOWN_MAX = 20
 WORD = "operator"
 DECISIONS = (
-    ("", "choose one"),
-    ("commit", "commit: deliver the message"),
-    ("rollback", "roll back: never deliver it"),
+    ("", N_("choose one")),
+    ("commit", N_("commit: deliver the message")),
+    ("rollback", N_("roll back: never deliver it")),
 )
 DONE = {
     TransactionState.COMMITTED: "committed",
@@ -154,7 +155,7 @@ async def show(request: Request) -> Response:
         request,
         "transactions.html",
         context,
-        title="Transactions",
+        title=_("Transactions"),
         section="transactions",
         is_live=True,
     )
@@ -203,13 +204,14 @@ async def decide(request: Request) -> Response:
     form = forms.fill(posted, ("decision", "confirm"))
     # Named in the trail by the message's id, as the producer knows it.
     found = _get(request, name)
+    rights.require_decision(request, found.topic)
     try:
         if posted.one("do") == "resume":
             done = await service.resume(actor, found.transaction_id, found.producer_group)
         else:
-            wanted = form.choice("decision", "The decision", ("commit", "rollback"))
+            wanted = form.choice("decision", _("The decision"), ("commit", "rollback"))
             if form.values["confirm"].strip() != WORD:
-                form.refuse("confirm", "The word was not typed; nothing was decided.")
+                form.refuse("confirm", _("The word was not typed; nothing was decided."))
             if form.is_wrong:
                 return await _detail(request, form, 422)
             decision = Decision(wanted)
@@ -290,7 +292,7 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
         request,
         "transaction.html",
         context,
-        title=f"Transaction {found.transaction_id}",
+        title=_("Transaction %(transaction_id)s", transaction_id=found.transaction_id),
         section="transactions",
         status=status,
     )

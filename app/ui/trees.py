@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from app.ui.language import _, ngettext
+
 NODES_MAX = 1000
 DEPTH_OPEN = 3
 DEPTH_MAX = 60
@@ -34,12 +36,12 @@ class Tree:
     def build(self, label: str, value: Any, depth: int = 0) -> Node:
         self._left -= 1
         if isinstance(value, dict):
-            noun = "key" if len(value) == 1 else "keys"
-            node = Node(label, "object", f"{len(value)} {noun}", depth < DEPTH_OPEN)
+            text = ngettext("%(num)s key", "%(num)s keys", len(value))
+            node = Node(label, "object", text, depth < DEPTH_OPEN)
             self._fill(node, ((str(key), child) for key, child in value.items()), depth)
         elif isinstance(value, list | tuple):
-            noun = "item" if len(value) == 1 else "items"
-            node = Node(label, "array", f"{len(value)} {noun}", depth < DEPTH_OPEN)
+            text = ngettext("%(num)s item", "%(num)s items", len(value))
+            node = Node(label, "array", text, depth < DEPTH_OPEN)
             self._fill(node, ((str(index), child) for index, child in enumerate(value)), depth)
         else:
             node = Node(label, _kind(value), _text(value))
@@ -63,11 +65,11 @@ def _kind(value: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, msgspec.msgpack.Ext):
-        return f"extension {value.code}: {_text(bytes(value.data))}"
+        return _("extension %(code)s: %(body)s", code=value.code, body=_text(bytes(value.data)))
     if isinstance(value, bytes):
         more = " …" if len(value) > BYTES_SHOWN else ""
-        noun = "byte" if len(value) == 1 else "bytes"
-        return f"{len(value)} {noun}: {value[:BYTES_SHOWN].hex(' ')}{more}" if value else "0 bytes"
+        length = ngettext("%(num)s byte", "%(num)s bytes", len(value))
+        return f"{length}: {value[:BYTES_SHOWN].hex(' ')}{more}" if value else length
     if value is None or isinstance(value, bool | int | float | str):
         return json.dumps(value, ensure_ascii=False)
     return str(value)

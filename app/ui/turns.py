@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.ui.language import _, translated
 from engine.errors import Busy
 
 RETRY_AFTER_S = 5.0
@@ -20,9 +21,13 @@ class Turns:
         """Raise Busy where no more may begin: while there is still time to answer so."""
         if self.count >= self._count_max:
             raise Busy(
-                f"{self.count} {self._noun} are under way already",
+                _(
+                    "%(count)s %(noun)s are under way already",
+                    count=self.count,
+                    noun=translated(self._noun),
+                ),
                 retry_after_s=RETRY_AFTER_S,
-                remedy="end one of them, or come back in a moment",
+                remedy=_("end one of them, or come back in a moment"),
             )
 
     @contextmanager

@@ -3,6 +3,8 @@
 import zlib
 from dataclasses import dataclass
 
+from app.ui.language import _
+
 UNPACKED_BYTES_MAX = 4 * 1024 * 1024
 # RocketMQ marks a compressed body in the record's flags and says there by what.
 COMPRESSED_FLAG = 0x1
@@ -37,20 +39,41 @@ def unpack(body: bytes, sys_flag: int = 0) -> Unpacked:
     kind = KINDS.get(sys_flag >> KIND_SHIFT & 0x7, "") if sys_flag & COMPRESSED_FLAG else ""
     kind = kind or _kind(body)
     if not kind:
-        return Unpacked(body, "", False, "not compressed")
+        return Unpacked(body, "", False, _("not compressed"))
     if kind not in WINDOWS:
-        return Unpacked(body, kind, False, f"compressed with {kind}, which is not unpacked here")
+        return Unpacked(
+            body, kind, False, _("compressed with %(kind)s, which is not unpacked here", kind=kind)
+        )
     unpacker = zlib.decompressobj(WINDOWS[kind])
     try:
         data = unpacker.decompress(body, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        return Unpacked(body, kind, False, f"looks like {kind}, but {error}")
+        return Unpacked(
+            body, kind, False, _("looks like %(kind)s, but %(error)s", kind=kind, error=error)
+        )
     if unpacker.unconsumed_tail:
         limit = UNPACKED_BYTES_MAX // 1024 // 1024
-        return Unpacked(data, kind, True, f"{kind}; only the first {limit} MiB were unpacked")
+        return Unpacked(
+            data,
+            kind,
+            True,
+            _("%(kind)s; only the first %(limit)s MiB were unpacked", kind=kind, limit=limit),
+        )
     if not unpacker.eof:
-        return Unpacked(body, kind, False, f"looks like {kind}, but it ends too early")
-    return Unpacked(data, kind, True, f"{kind}, {len(body):,} bytes to {len(data):,}")
+        return Unpacked(
+            body, kind, False, _("looks like %(kind)s, but it ends too early", kind=kind)
+        )
+    return Unpacked(
+        data,
+        kind,
+        True,
+        _(
+            "%(kind)s, %(packed)s bytes to %(unpacked)s",
+            kind=kind,
+            packed=f"{len(body):,}",
+            unpacked=f"{len(data):,}",
+        ),
+    )
 
 
 def _kind(body: bytes) -> str:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
+from app.pause import Pause
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.machine import State
 from app.services.alerts.rules import Kind
 from app.ui.alerts import place_of
 from app.ui.console import Console
 from app.ui.group_head import is_differing
-from app.ui.pause import Pause
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ FILES = {
     "xl/workbook.xml": (
         '<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
         ' xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships">'
-        '<sheets><sheet name="Dead letters" sheetId="1" r:id="rId1"/></sheets></workbook>'
+        '<sheets><sheet name="%(sheet)s" sheetId="1" r:id="rId1"/></sheets></workbook>'
     ),
     "xl/_rels/workbook.xml.rels": (
         '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
@@ -48,12 +48,12 @@ ESCAPE = re.compile(r"_(?=x[0-9A-Fa-f]{4}_)")
 
 
 class Workbook:
-    """Writes to `file`; a context manager, whose end completes the workbook."""
+    """Writes to `file`; a context manager, whose end completes the workbook of one `sheet`."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], sheet: str = "Dead letters") -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=3)
         for name, text in FILES.items():
-            self._zip.writestr(name, HEAD + text)
+            self._zip.writestr(name, HEAD + text.replace("%(sheet)s", escape(sheet)))
         self._sheet = self._zip.open(SHEET, "w", force_zip64=True)
         self._write(
             f'{HEAD}<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'

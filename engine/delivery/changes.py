@@ -65,10 +65,11 @@ class Settled(QueueChange, frozen=True, tag="settled"):
 
 
 class HeldLonger(QueueChange, frozen=True, tag="held_longer"):
-    """Their clients keep them until another deadline."""
+    """Their clients keep them until another deadline; with a `serial`, under another receipt."""
 
     runs: Runs
     deadline_ms: int
+    serial: int = 0
 
 
 class Kept(QueueChange, frozen=True, tag="kept"):

@@ -129,8 +129,10 @@ class Desk:
         for group in sorted(groups):
             if self.groups.find(owner_of(group)) is None:
                 self.ledger.write(GroupCleared(group))
-        for topic in sorted(topics):
-            if self._catalog.find(topic) is None and not self._is_own(topic, groups):
+        # A retry topic comes into being with its first message.
+        own = {retry_topic(group) for group in groups}
+        for topic in sorted(topics - own):
+            if self._catalog.find(topic) is None:
                 self.ledger.write(TopicCleared(topic))
         for group in sorted(groups):
             for progress in self.ledger.of_group(group):
@@ -213,10 +215,6 @@ class Desk:
 
     def _ready(self, group: str, topic: str, count: int) -> None:
         self.hold.ready(group, topic, count)
-
-    def _is_own(self, topic: str, groups: set[str]) -> bool:
-        """Whether it is a retry topic, which comes into being with its first message."""
-        return any(topic == retry_topic(group) for group in groups)
 
     def _draw_back(self, progress: Progress) -> None:
         """A power loss may have cut the log shorter than progress: what comes anew must count."""

@@ -60,6 +60,20 @@ class Inflight:
             self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms))
         return [Extended(result, until_ms if result is DONE else 0) for result in results]
 
+    def renew(self, group: str, receipt: Receipt, invisible_s: float) -> Receipt | None:
+        """Keep a message for `invisible_s` from now on under a new receipt, which is returned.
+
+        The old one is stale from then on, and so it is where None is returned.
+        """
+        until_ms = self._clock.now_ms() + invisible_ms(invisible_s)
+        _, current = self.check(group, [receipt])
+        for progress, offsets in current:
+            serial = self._ledger.next_serial()
+            place = (progress.group, progress.topic, progress.queue)
+            self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms, serial))
+            return receipt._replace(serial=serial)
+        return None
+
     def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
         """Put messages back unused: they are handed out again, and no attempt is counted."""
         results, current = self.check(group, receipts)

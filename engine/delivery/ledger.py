@@ -192,17 +192,24 @@ class Ledger:
             self.on_ready(change.group, change.topic, count)
 
     def _held_longer(self, change: HeldLonger) -> None:
-        self._rewatch(change, from_runs(change.runs), Move.EXTEND, change.deadline_ms)
+        self._serial = max(self._serial, change.serial)
+        offsets = from_runs(change.runs)
+        self._rewatch(change, offsets, Move.EXTEND, change.deadline_ms, change.serial)
 
     def _kept(self, change: Kept) -> None:
         self._rewatch(change, from_runs(change.runs), Move.KEEP, change.due_ms)
 
     def _rewatch(
-        self, change: QueueChange, offsets: Sequence[int], move: Move, until_ms: int
+        self,
+        change: QueueChange,
+        offsets: Sequence[int],
+        move: Move,
+        until_ms: int,
+        serial: int = 0,
     ) -> None:
         progress = self._find(change)
         if progress is not None:
-            for batch in progress.change_slots(offsets, move, until_ms):
+            for batch in progress.change_slots(offsets, move, until_ms, serial):
                 self._deadlines.add(progress, batch)
 
     def _put_back(self, change: PutBack) -> None:

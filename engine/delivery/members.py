@@ -118,7 +118,14 @@ class Members(Service):
         return self._shown(client, entry)
 
     def seen(
-        self, group: str, client: str, *, topics: Mapping[str, str] | None = None, address: str = ""
+        self,
+        group: str,
+        client: str,
+        *,
+        topics: Mapping[str, str] | None = None,
+        address: str = "",
+        version: str = "",
+        language: str = "",
     ) -> None:
         """A client received or settled something: it is alive. Never raises for a good receive."""
         if not client or self._groups.find(group) is None:
@@ -127,6 +134,7 @@ class Members(Service):
         if entry is None:
             return
         entry.address = address or entry.address
+        entry.version, entry.language = version or entry.version, language or entry.language
         if topics is not None and topics != entry.received and entry.beat_s is None:
             entry.received = dict(topics)
             entry.stated = normal(topics)

@@ -159,7 +159,9 @@ class Progress:
                     freed.append(following)
         return freed
 
-    def change_slots(self, offsets: Sequence[int], move: Move, until_ms: int = 0) -> list[Batch]:
+    def change_slots(
+        self, offsets: Sequence[int], move: Move, until_ms: int = 0, serial: int = 0
+    ) -> list[Batch]:
         """Let each follow `move`; those that shared a slot share the next one too."""
         batches: dict[int, tuple[Slot, Slot, list[int]]] = {}
         for offset in offsets:
@@ -167,7 +169,9 @@ class Progress:
             if old is None:
                 continue
             # The old slot is held on to: its id must not be given to another one meanwhile.
-            _, slot, members = batches.setdefault(id(old), (old, follow(old, move, until_ms), []))
+            _, slot, members = batches.setdefault(
+                id(old), (old, follow(old, move, until_ms, serial), [])
+            )
             members.append(offset)
             old.open -= 1
             slot.open += 1

@@ -22,7 +22,11 @@ class ResetHistory:
 
     def next_number(self, group: str) -> int:
         """What the group's next reset is called."""
-        return next(reversed(self._resets.get(group, {0: None}))) + 1
+        return self.last_number(group) + 1
+
+    def last_number(self, group: str) -> int:
+        """What its last one is called; 0 where there was none."""
+        return next(reversed(self._resets.get(group, {0: None})))
 
     def find(self, group: str, number: int) -> Reset | None:
         return self._resets.get(group, {}).get(number)

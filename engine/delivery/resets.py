@@ -15,7 +15,7 @@ names that topic, and no reset reaches those that still wait for their delay: th
 what is read again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.clock import Clock
 from engine.delivery.changes import GroupReset, MovedQueue, Reset
@@ -138,6 +138,31 @@ class Resets:
             undoes=number,
             expected=expected,
         )
+
+    def plan_given(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
+        """A reset of each queue to an offset of its own; None leaves a queue where it is.
+
+        At most 1,024 queues at once. Raises as `plan` does.
+        """
+        self._check_shared(group)
+        if not 0 < len(goals) <= QUEUES_MAX:
+            raise Invalid(
+                f"{len(goals)} queues in one plan, it must be 1 to {QUEUES_MAX}",
+                field="queues",
+                remedy="divide the plan",
+            )
+        for topic in dict.fromkeys(topic for topic, _ in goals):
+            self._catalog.get(topic)
+            _check_topic(group, topic, ResetTarget(ResetTo.OFFSET))
+
+        def goal(place: Place, progress: Progress | None) -> Goal:
+            is_there = 0 <= place[1] < self._catalog.get(place[0]).read_queues
+            if not is_there:
+                return Goal(None, ResetNote.QUEUE_GONE)
+            offset = goals[place]
+            return STAY if offset is None else Goal(offset)
+
+        return ResetPlan(self.preview, group, list(goals), "plan", goal)
 
     def preview(self, plan: ResetPlan) -> ResetPreview:
         """What a whole plan would do now. Raises TopicNotFound, GroupNotFound for what is gone."""

@@ -62,10 +62,13 @@ class Slot(msgspec.Struct, gc=False):
     open: int = 0  # how many messages still share it
 
 
-def follow(slot: Slot, move: Move, until_ms: int = 0) -> Slot:
-    """The slot after `move`, shared by nobody yet; an illegal move is our own mistake."""
+def follow(slot: Slot, move: Move, until_ms: int = 0, serial: int = 0) -> Slot:
+    """The slot after `move`, shared by nobody yet; an illegal move is our own mistake.
+
+    What stays in flight does so under `serial`, or under the one it has.
+    """
     phase = MOVES[slot.phase, move]
     failures = slot.failures + (move is Move.KEEP)
     if phase is Phase.INFLIGHT:
-        return Slot(phase, slot.serial, until_ms, slot.client, failures)
+        return Slot(phase, serial or slot.serial, until_ms, slot.client, failures)
     return Slot(phase, until_ms=until_ms, failures=failures)

@@ -88,7 +88,7 @@ class QueueLag(msgspec.Struct, frozen=True):
 class GroupLag(msgspec.Struct, frozen=True):
     """The same over all queues of a group; `retry_waiting` are in the delay levels, besides.
 
-    `counts` is ALL where it is for any queue.
+    `counts` is ALL where it is for any queue. Of the `dead` ones people let `dismissed` rest.
     """
 
     queues: list[QueueLag]
@@ -98,3 +98,9 @@ class GroupLag(msgspec.Struct, frozen=True):
     dead: int
     oldest_age_ms: int | None
     counts: Counts = Counts.ALL
+    dismissed: int = 0
+
+    @property
+    def dead_open(self) -> int:
+        """How many dead letters wait for a person to decide."""
+        return self.dead - self.dismissed

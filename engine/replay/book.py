@@ -255,17 +255,27 @@ class Book:
         match entry:
             case ReplayCreated():
                 job = Job(entry.plan, per_s=entry.per_s, dry_run=entry.dry_run)
-                self._jobs[entry.plan.id] = job
+                self._add(job)
                 if job.is_over:
                     job.ended_ms = entry.plan.created_ms
             case ReplayKept():
-                self._jobs[entry.plan.id] = _restored(entry)
+                self._add(_restored(entry))
             case ReplayForgotten():
-                self._jobs.pop(entry.job, None)
+                self._remove(entry.job)
             case (
                 ReplayBegun() | ReplayDecided() | ReplayProgress() | ReplayFound() | ReplayCut()
             ) if entry.job in self._jobs:
                 _change(self._jobs[entry.job], entry)
+
+    def _add(self, job: Job) -> None:
+        self._jobs[job.plan.id] = job
+        if job.plan.retry_of in self._jobs:
+            self._jobs[job.plan.retry_of].retried_by.append(job.plan.id)
+
+    def _remove(self, job_id: str) -> None:
+        job = self._jobs.pop(job_id, None)
+        if job is not None and job.plan.retry_of in self._jobs:
+            self._jobs[job.plan.retry_of].retried_by.remove(job_id)
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         return [_kept(job) for job in self._jobs.values()]

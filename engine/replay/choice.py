@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from engine.delivery.filter import parse_filter
 from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound
+from engine.replay.dismissals import Dismissals
 from engine.replay.job import To
 from engine.replay.selection import Run, count_of, merged, runs_of
 from engine.replay.values import NewReplay
@@ -24,10 +25,17 @@ NAME_CHARS_MAX = 200
 class Choice:
     """Looks into the topics; changes nothing."""
 
-    def __init__(self, store: Store, catalog: Catalog, has_group: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        has_group: Callable[[str], bool],
+        dismissals: Dismissals,
+    ) -> None:
         self._store = store
         self._catalog = catalog
         self._has_group = has_group
+        self._dismissals = dismissals
 
     def source(self, name: str) -> TopicConfig:
         """The topic to read from; raises TopicNotFound, Forbidden."""
@@ -85,9 +93,22 @@ class Choice:
                 self._check_place(source, queue, offset)
             return runs_of(new.places)
         if new.ranges:
-            return merged(self._within(source, *each) for each in new.ranges)
-        queues = range(max(source.read_queues, source.write_queues))
-        return merged(self._stored_between(new, source.name, queue) for queue in queues)
+            runs = merged(self._within(source, *each) for each in new.ranges)
+        else:
+            queues = range(max(source.read_queues, source.write_queues))
+            runs = merged(self._stored_between(new, source.name, queue) for queue in queues)
+        return runs if new.with_dismissed else self._undismissed(source.name, runs)
+
+    def _undismissed(self, topic: str, runs: list[Run]) -> list[Run]:
+        """The runs without what a person let rest: dead letters have one queue."""
+        pile = self._dismissals.pile(topic)
+        if not pile.spans:
+            return runs
+        return [
+            Run(run.queue, free.start, len(free))
+            for run in runs
+            for free in pile.free(range(run.first, run.first + run.length))
+        ]
 
     def _check_place(self, source: TopicConfig, queue: int, offset: int) -> None:
         _check_queue(source, queue, "places")

@@ -1,10 +1,11 @@
 """Dead letters as a person looks at them: each with its cause, and what was done about it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from engine.clock import Clock
 from engine.delivery.filter import ALL_TEXT, parse_filter
 from engine.errors import GroupNotFound, MessageNotFound
 from engine.message import (
@@ -15,7 +16,9 @@ from engine.message import (
     StoredMessage,
 )
 from engine.replay.copying import origin_id_of, origin_of, times_of
+from engine.replay.dismissals import Dismissals, DismissNote, Span
 from engine.replay.marks import Marks
+from engine.replay.selection import Run, merged
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -32,7 +35,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
     again from here; `returned_from` is the job that sent it before it came back dead, and `times`
-    how many jobs had by then.
+    how many jobs had by then. `dismissed` says who let it rest, and why.
     """
 
     message: StoredMessage
@@ -45,6 +48,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     redriven_by: list[str]
     returned_from: str
     times: int
+    dismissed: DismissNote | None = None
 
 
 class DeadLetterPage(msgspec.Struct, frozen=True):
@@ -67,19 +71,41 @@ class Tally(msgspec.Struct, frozen=True):
     clients: dict[str, int]
     redriven: int
     returned: int
+    dismissed: int
     next: int | None
 
 
+class Dismissed(msgspec.Struct, frozen=True):
+    """What was dismissed together, as far as it still is and is kept: `count` dead letters."""
+
+    id: str
+    note: str
+    by: str
+    at_ms: int
+    count: int
+
+
 class DeadLetters:
-    """Reads only; to send them again is a replay job."""
+    """To look at them, and to let them rest; to send them again is a replay job."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, marks: Marks, has_group: Callable[[str], bool]
+        self,
+        store: Store,
+        catalog: Catalog,
+        marks: Marks,
+        dismissals: Dismissals,
+        clock: Clock,
+        *,
+        has_group: Callable[[str], bool],
+        check_running: Callable[[], None],
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._marks = marks
+        self._dismissals = dismissals
+        self._clock = clock
         self._has_group = has_group
+        self._check_running = check_running
 
     def page(
         self,
@@ -90,6 +116,7 @@ class DeadLetters:
         reason: str = "",
         topic: str = "",
         filter: str = ALL_TEXT,
+        dismissed: bool | None = None,
     ) -> DeadLetterPage:
         """Dead letters of a group, those that meet all conditions, at most 200.
 
@@ -101,9 +128,12 @@ class DeadLetters:
         count_max = max(1, min(count_max, PAGE_MAX))
         items: list[DeadLetter] = []
         offset = end if after is None else min(after, end)
+        pile = self._dismissals.pile(name)
         for stored, at in self._newest_first(name, first, offset):
             offset = at
             if stored is None or not match.matches(stored):
+                continue
+            if dismissed is not None and dismissed is not bool(pile.count(at, at + 1)):
                 continue
             if reason and stored.properties.get(FAILED_REASON, "") != reason:
                 continue
@@ -147,8 +177,61 @@ class DeadLetters:
             clients[properties.get(FAILED_CLIENT, "")] += 1
             returned += REDRIVEN_JOB in properties
         redriven = len(self._marks.within(name, QUEUE, offset, start))
+        dismissed = self._dismissals.pile(name).count(offset, start)
         following = offset if offset > first else None
-        return Tally(start - offset, reasons, topics, clients, redriven, returned, following)
+        return Tally(
+            start - offset, reasons, topics, clients, redriven, returned, dismissed, following
+        )
+
+    # -- letting them rest ----------------------------------------------------------------------
+
+    def bounds(self, group: str) -> tuple[int, int]:
+        """The first offset that is kept, and the one after the last. Raises GroupNotFound."""
+        return self._bounds(group)[1:]
+
+    def dismissed_count(self, group: str) -> int:
+        """How many of the dead letters that are kept are dismissed; 0 for an unknown group."""
+        name = dead_letter_topic(group)
+        return self._dismissals.pile(name).count(*self._store.bounds(name, QUEUE))
+
+    def dismissed_total(self) -> int:
+        """How many dead letters of all groups are dismissed."""
+        return sum(
+            self._dismissals.pile(name).count(*self._store.bounds(name, QUEUE))
+            for name in self._dismissals.topics()
+        )
+
+    def dismissed_within(self, group: str, first: int, end: int) -> list[Span]:
+        """Which of these offsets are dismissed, in stretches, oldest first."""
+        return list(self._dismissals.pile(dead_letter_topic(group)).within(first, end))
+
+    def dismissals(self, group: str) -> list[Dismissed]:
+        """What was dismissed together, the newest first. Raises GroupNotFound."""
+        counts: Counter[DismissNote] = Counter()
+        name, first, end = self._bounds(group)
+        for span in self._dismissals.pile(name).within(first, end):
+            counts[span.note] += span.end - span.first
+        newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
+        return [Dismissed(*msgspec.structs.astuple(note), count) for note, count in newest]
+
+    def dismiss(self, group: str, runs: Sequence[range], *, note: str, by: str) -> Dismissed:
+        """Let these dead letters rest; `count` are those that did not yet. Nothing is deleted.
+
+        Of `runs` of offsets, in any order, those that are not kept count for nothing. Raises
+        GroupNotFound, Invalid for the note, Refused where too much is dismissed, DiskFull.
+        """
+        self._check_running()
+        name, first, end = self._bounds(group)
+        kept, count = self._dismissals.dismiss(
+            name, _within(runs, first, end), note=note, by=by, now_ms=self._clock.now_ms()
+        )
+        return Dismissed(*msgspec.structs.astuple(kept), count)
+
+    def restore(self, group: str, runs: Sequence[range]) -> int:
+        """Have these looked at again; how many were dismissed. Raises GroupNotFound, DiskFull."""
+        self._check_running()
+        name, first, end = self._bounds(group)
+        return self._dismissals.restore(name, _within(runs, first, end))
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -203,7 +286,22 @@ class DeadLetters:
             return items
         offsets = [item.message.offset for item in items]
         marks = self._marks.within(name, QUEUE, min(offsets), max(offsets) + 1)
+        notes = self._dismissals.notes(name, min(offsets), max(offsets) + 1)
         return [
-            msgspec.structs.replace(item, redriven_by=marks.get(item.message.offset, []))
+            msgspec.structs.replace(
+                item,
+                redriven_by=marks.get(item.message.offset, []),
+                dismissed=notes.get(item.message.offset),
+            )
             for item in items
         ]
+
+
+def _within(runs: Sequence[range], first: int, end: int) -> list[range]:
+    """The runs cut to what is kept, ascending and none over another."""
+    cut = (
+        Run(QUEUE, low, min(run.stop, end) - low)
+        for run in runs
+        for low in (max(run.start, first),)
+    )
+    return [range(run.first, run.first + run.length) for run in merged(cut)]

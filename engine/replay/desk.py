@@ -8,7 +8,8 @@ from engine.intake import Intake
 from engine.message import StoredMessage
 from engine.replay.book import Book
 from engine.replay.choice import Choice
-from engine.replay.dead_letters import DeadLetters
+from engine.replay.dead_letters import QUEUE, DeadLetters
+from engine.replay.dismissals import Dismissals
 from engine.replay.examine import Examiner
 from engine.replay.job import Job
 from engine.replay.marks import Marks
@@ -42,9 +43,20 @@ class ReplayDesk:
         marks = Marks(self._book, catalog)
         examiner = Examiner(store, catalog, marks, has_group)
         self._runner = Runner(self._book, examiner, store, intake, clock, events)
-        choice = Choice(store, catalog, has_group)
+        self._dismissals = Dismissals(
+            store.journal, catalog, lambda topic: store.bounds(topic, QUEUE)
+        )
+        choice = Choice(store, catalog, has_group, self._dismissals)
         self.replays = Replays(choice, self._book, examiner, self._runner, clock, check_running)
-        self.dead_letters = DeadLetters(store, catalog, marks, has_group)
+        self.dead_letters = DeadLetters(
+            store,
+            catalog,
+            marks,
+            self._dismissals,
+            clock,
+            has_group=has_group,
+            check_running=check_running,
+        )
 
     def services(self) -> list[Service]:
         """What has to be ticked."""
@@ -57,6 +69,7 @@ class ReplayDesk:
     def start(self) -> None:
         """After recovery: what is sent and what is lost is noted."""
         self._book.settle(self._end_of)
+        self._dismissals.settle()
 
     def _end_of(self, job: Job, queue: int) -> int | None:
         config = self._catalog.find(job.plan.source)

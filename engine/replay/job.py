@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from engine.errors import Conflict
-from engine.replay.outcomes import DONE, PENDING, STOPPED, Outcome, OutcomeLog
+from engine.replay.outcomes import DONE, FAILED, PENDING, STOPPED, Outcome, OutcomeLog
 from engine.replay.rate import Rate
 from engine.replay.selection import Frozen
 
@@ -48,7 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     `runs` is the packed selection; `since_position` tells the source topic from a later one of its
     name. Conditions: `filter` as a consumer's, `reason` and `origin_topic` as a dead letter has
-    them, empty for any; `fresh_only` leaves out what another job has sent.
+    them, empty for any; `fresh_only` leaves out what another job has sent. `retry_of` is the job
+    in which these messages failed.
     """
 
     id: str
@@ -64,10 +65,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     fresh_only: bool = False
     created_ms: int
     created_by: str = ""
+    retry_of: str = ""
 
 
 class Job:
-    """One job. `book.py` alone changes what is kept; `waiting` and `rate` are the runner's."""
+    """One job. `book.py` alone changes what is kept; `waiting` and `rate` are the runner's.
+
+    `retried_by` are the jobs over what failed in this one, oldest first.
+    """
 
     def __init__(
         self, plan: Plan, *, per_s: float, dry_run: bool, decided: State = State.RUNNING
@@ -78,6 +83,7 @@ class Job:
         self.decided = decided
         self.selection = Frozen.unpack(plan.runs)
         self.outcomes = OutcomeLog()
+        self.retried_by: list[str] = []
         self.ahead: set[int] = set()  # sent, as recovery found, though progress did not say so
         self.cuts: dict[int, int] = {}  # queue to where a power loss ended it
         self.record_end = 0  # of the newest copy
@@ -141,6 +147,11 @@ class Job:
         counts[Outcome.SENT.label] += len(self.ahead)
         counts[self.rest] = self.selection.count - self.cursor - len(self.ahead)
         return {label: count for label, count in counts.items() if count}
+
+    @property
+    def failed(self) -> int:
+        """How many should have been sent and could not be."""
+        return sum(self.outcomes.totals[outcome] for outcome in FAILED)
 
     @property
     def done(self) -> int:

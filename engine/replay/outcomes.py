@@ -1,5 +1,6 @@
 """What became of each message of a job: one named outcome, one byte each, compressed in chunks."""
 
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -31,6 +32,8 @@ PENDING = "pending"  # not looked at yet
 STOPPED = "stopped"  # nor will it be
 LABELS = (*(outcome.label for outcome in Outcome), PENDING, STOPPED)
 DONE = frozenset((Outcome.SENT, Outcome.ELIGIBLE))
+FAILED = frozenset(outcome for outcome in Outcome if outcome >= Outcome.EXPIRED)
+_FAILED_RUN = re.compile(b"[" + re.escape(bytes(sorted(FAILED))) + b"]+")
 
 
 class OutcomeLog:
@@ -89,6 +92,16 @@ class OutcomeLog:
             while found >= 0:
                 yield base + found
                 found = chunk.find(code, found + 1, end - base)
+            start = base + CHUNK
+
+    def failed(self, start: int, end: int) -> Iterator[range]:
+        """Indexes from `start` to `end` - 1 of what should have been sent and could not be."""
+        end = min(end, self.count)
+        while start < end:
+            number, at = divmod(start, CHUNK)
+            base = number * CHUNK
+            for match in _FAILED_RUN.finditer(self._chunk(number), at, end - base):
+                yield range(base + match.start(), base + match.end())
             start = base + CHUNK
 
     def _chunk(self, number: int) -> bytes | bytearray:

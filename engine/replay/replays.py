@@ -4,10 +4,12 @@ A selection is frozen when its job is created: what arrives later is not in it. 
 that looks at every message and sends none; `begin` does the same selection in earnest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from engine.clock import Clock
-from engine.errors import Conflict, Invalid
+from engine.errors import Conflict, Invalid, Refused
 from engine.message import StoredMessage
 from engine.replay.book import Book
 from engine.replay.choice import Choice, check_rate, check_request
@@ -16,12 +18,21 @@ from engine.replay.examine import Chosen, Examiner
 from engine.replay.job import Job, Plan, State, To, Verb
 from engine.replay.outcomes import LABELS, PENDING, STOPPED, Outcome
 from engine.replay.runner import Runner
-from engine.replay.selection import pack
-from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, shown
+from engine.replay.selection import Run, merged, pack
+from engine.replay.values import (
+    Failed,
+    NewReplay,
+    OutcomePage,
+    OutcomeRow,
+    ReplayJob,
+    Retry,
+    shown,
+)
 from engine.topic.names import retry_topic
 
 PAGE_MAX = 200
 SEARCHED_MAX = 500_000  # outcomes looked through for one page
+RETRIED_RUNS_MAX = 20_000
 
 
 Jobs = list[ReplayJob]
@@ -96,6 +107,42 @@ class Replays:
         self._book.begin(job)
         self._runner.wake()
         return shown(job)
+
+    def retry(self, job_id: str, runs: Sequence[Run], how: Retry) -> ReplayJob:
+        """Try again what failed in a job that is over: `runs` as `failed` gives them, no others.
+
+        With the conditions of that job. Raises NotFound, Invalid, Conflict for a job that is not
+        over, is a dry run or has no failures, Refused where those lie in more than 20,000
+        stretches, Busy where 100 jobs are not over yet, DiskFull, and
+        what `create` raises for the target.
+        """
+        self._check_running()
+        job = self._retryable(job_id)
+        before = job.plan
+        new = NewReplay(
+            source=before.source,
+            to=how.to or before.to,
+            to_name=how.to_name if how.to else before.to_name,
+            name=how.name,
+            per_s=how.per_s,
+        )
+        check_request(new)
+        _check_stretches(runs)
+        now_ms = self._clock.now_ms()
+        plan = msgspec.structs.replace(
+            before,
+            id=self._new_id(now_ms),
+            name=new.name,
+            runs=pack(merged(runs)),
+            to=new.to,
+            to_name=self._choice.destination(new),
+            created_ms=now_ms,
+            created_by=how.created_by,
+            retry_of=job_id,
+        )
+        created = self._book.create(plan, per_s=how.per_s, dry_run=how.dry_run)
+        self._runner.wake()
+        return shown(created)
 
     def pause(self, job_id: str) -> ReplayJob:
         """Send nothing until `resume`. Raises NotFound, Conflict unless it runs, DiskFull."""
@@ -176,7 +223,32 @@ class Replays:
         reached = stop if is_short else chosen[-1].nth + 1
         return OutcomePage(rows, reached - 1 if reached < job.selection.count else None)
 
+    def failed(self, job_id: str, start: int = 0) -> Failed:
+        """What could not be sent, of 500,000 messages from the index `start` on.
+
+        Raises what `retry` does for the job.
+        """
+        job = self._retryable(job_id)
+        stop = min(job.selection.count, start + SEARCHED_MAX)
+        runs: list[Run] = []
+        for indexes in job.outcomes.failed(start, stop):
+            for _, queue, offsets in job.selection.stretches(indexes.start, len(indexes)):
+                runs.append(Run(queue, offsets.start, len(offsets)))
+            _check_stretches(runs)
+        return Failed(runs, stop if stop < job.selection.count else None)
+
     # -- inside -------------------------------------------------------------------------------
+
+    def _retryable(self, job_id: str) -> Job:
+        job = self._book.get(job_id)
+        if job.is_over and not job.dry_run and job.failed:
+            return job
+        why = "is a dry run" if job.dry_run else "has no failures" if job.is_over else "is not over"
+        raise Conflict(
+            f"the job {job_id!r} {why}: there is nothing to try again",
+            field="id",
+            remedy="begin it" if job.dry_run else "look at its outcomes",
+        )
 
     def _decide(self, job_id: str, verb: Verb) -> ReplayJob:
         self._check_running()
@@ -189,6 +261,15 @@ class Replays:
         """Unique also where a power loss took the newest jobs: copies may still name them."""
         newest = max((int(job.plan.id, 16) for job in self._book.all()), default=0)
         return f"{max(now_ms, newest + 1):012x}"
+
+
+def _check_stretches(runs: Sequence[Run]) -> None:
+    if len(runs) > RETRIED_RUNS_MAX:
+        raise Refused(
+            f"what failed lies in more than {RETRIED_RUNS_MAX:,} stretches",
+            field="id",
+            remedy="choose it by reason, topic, tag or time in another job",
+        )
 
 
 def _indexes(job: Job, outcome: str, start: int, stop: int, count_max: int) -> list[int]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from engine.replay.job import Job, State, To
+from engine.replay.selection import Run
 
 RATE_DEFAULT = 100.0
 
@@ -13,8 +14,9 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     """A job to be created.
 
     `places` are (queue, offset), `ranges` (queue, first, end); without either all queues count,
-    or what was stored from `from_ms` and before `to_ms` (0: no limit). `to_name` is the topic or
-    the group; a redrive's group needs no name. `per_s` 0 means as fast as it goes.
+    or what was stored from `from_ms` and before `to_ms` (0: no limit). Dismissed dead letters are
+    left out, unless `places` name them or `with_dismissed` is set. `to_name` is the topic or the
+    group; a redrive's group needs no name. `per_s` 0 means as fast as it goes.
     """
 
     source: str
@@ -29,6 +31,7 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     origin_topic: str = ""
     fresh_only: bool = False
+    with_dismissed: bool = False
     per_s: float = RATE_DEFAULT
     dry_run: bool = False
     created_by: str = ""
@@ -38,7 +41,8 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it stands. `totals` by outcome add up to `selected`.
 
     `waiting` says why nothing goes on although it runs, `last_error` why a message was refused
-    last. `seconds_left` is what the rate allows at best, None where that is not known.
+    last. `seconds_left` is what the rate allows at best, None where that is not known. `retry_of`
+    is the job whose failed messages these are, `retried_by` are the jobs over those of this one.
     """
 
     id: str
@@ -62,6 +66,27 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     waiting: str
     last_error: str
     seconds_left: float | None
+    failed: int = 0
+    retry_of: str = ""
+    retried_by: tuple[str, ...] = ()
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """Stretches of a job's messages that could not be sent; look on from the index `next`."""
+
+    runs: list[Run]
+    next: int | None
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How what failed is to be tried again; without `to` to where it was to go before."""
+
+    to: To | None = None
+    to_name: str = ""
+    name: str = ""
+    per_s: float = RATE_DEFAULT
+    dry_run: bool = False
+    created_by: str = ""
 
 
 class OutcomeRow(msgspec.Struct, frozen=True):
@@ -114,4 +139,7 @@ def shown(job: Job) -> ReplayJob:
         waiting=job.waiting,
         last_error=job.last_error,
         seconds_left=round(left / job.per_s, 1) if is_known else None,
+        failed=job.failed,
+        retry_of=plan.retry_of,
+        retried_by=tuple(job.retried_by),
     )

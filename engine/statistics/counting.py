@@ -18,8 +18,10 @@ from engine.events import (
     Pulled,
     Released,
     Retried,
+    Returned,
     SendRefused,
 )
+from engine.statistics.activity import Activity
 from engine.statistics.books import Books
 from engine.statistics.windows import SECOND_MS
 
@@ -60,12 +62,14 @@ class Counting:
         self.dead_by_reason: dict[tuple[str, str], int] = {}
         self.released = 0
         self.corrupt = 0
+        self.activity = Activity()
         self._hearers: dict[type[Event], Callable[..., None]] = {
             Delivered: self._delivered,
             Pulled: self._pulled,
             Acked: self._acked,
             Retried: self._retried,
             Dead: self._dead,
+            Returned: self._active,
             SendRefused: self._refused,
             Released: self._released,
             CorruptRecord: self._corrupt,
@@ -120,10 +124,15 @@ class Counting:
 
     # -- one method for each event -----------------------------------------------------------------
 
+    def _active(self, event: Delivered | Pulled | Acked | Retried | Dead | Returned) -> None:
+        self.activity.note(event.group, event.topic, event.queue, event.at_ms)
+
     def _delivered(self, event: Delivered) -> None:
+        self._active(event)
         self._went(event.group, event.topic, event.queue, len(event.offsets), event.size_bytes)
 
     def _pulled(self, event: Pulled) -> None:
+        self._active(event)
         self._went(event.group, event.topic, event.queue, event.count, event.size_bytes)
 
     def _went(self, group: str, topic: str, queue: int, count: int, size_bytes: int) -> None:
@@ -136,14 +145,17 @@ class Counting:
             sums[1] += size_bytes
 
     def _acked(self, event: Acked) -> None:
+        self._active(event)
         key = (event.group, event.topic)
         acked = self._running.acked
         acked[key] = acked.get(key, 0) + len(event.offsets)
 
     def _retried(self, event: Retried) -> None:
+        self._active(event)
         self._failed(event.group, event.topic)[0] += 1
 
     def _dead(self, event: Dead) -> None:
+        self._active(event)
         self._failed(event.group, event.topic)[1] += 1
         _count(self.dead_by_reason, (event.group, event.reason), ("other", "other"))
 

@@ -11,6 +11,8 @@ All numbers are little-endian. A block is a header and sections, each packed by 
 In `times`, and in each row of a column, the first number stands as it is and every later one as its
 difference to the one before. `size_bytes` is that of the whole block, `crc` the CRC-32 of
 everything behind it. A sample that is missing has 0 in PRESENT; its other numbers mean nothing.
+A block that begins with `MAGIC_1` was written when there were fewer columns: it has `WIDTH_1`, and
+the others read as NOT_SAMPLED.
 """
 
 import json
@@ -20,18 +22,19 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import sub
 from typing import NamedTuple
 
 from engine.errors import Corrupt
-from engine.statistics.lag_round import WIDTH, Column, LagRound, names_of
+from engine.statistics.lag_round import NOT_SAMPLED, WIDTH, WIDTH_1, Column, LagRound, names_of
 from engine.statistics.values import LagName
 
-MAGIC = 0x31474C4B  # "KLG1"
-SECTIONS = 2 + WIDTH
-HEAD = struct.Struct(f"<IIIIIqq{SECTIONS}I")
-assert HEAD.size == 36 + 4 * SECTIONS
+MAGIC_1 = 0x31474C4B  # "KLG1"
+MAGIC = 0x32474C4B  # "KLG2"
+HEAD_1, HEAD = (struct.Struct(f"<IIIIIqq{2 + width}I") for width in (WIDTH_1, WIDTH))
+HEADS = {MAGIC_1: HEAD_1, MAGIC: HEAD}
+assert HEAD.size == 36 + 4 * (2 + WIDTH)
 CRC_FROM = 12
 BLOCK_BYTES_MAX = 256 * 1024 * 1024
 LEVEL = 6
@@ -47,6 +50,15 @@ class BlockHead(NamedTuple):
     first_ms: int
     last_ms: int
     sections: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return len(self.sections) - 2
+
+    @property
+    def head_bytes(self) -> int:
+        return HEAD.size - 4 * (WIDTH - self.width)
 
 
 def encode(rounds: Sequence[LagRound]) -> bytes:
@@ -73,10 +85,11 @@ def encode(rounds: Sequence[LagRound]) -> bytes:
 
 def read_head(data: bytes) -> BlockHead | None:
     """The header at the beginning of `data`; None where there is none."""
-    if len(data) < HEAD.size:
+    layout = HEADS.get(int.from_bytes(data[:4], "little"))
+    if layout is None or len(data) < layout.size:
         return None
-    magic, size_bytes, crc, rounds, rows, first_ms, last_ms, *sections = HEAD.unpack_from(data)
-    is_one = magic == MAGIC and size_bytes == HEAD.size + sum(sections)
+    _, size_bytes, crc, rounds, rows, first_ms, last_ms, *sections = layout.unpack_from(data)
+    is_one = size_bytes == layout.size + sum(sections)
     if not is_one or not rounds or size_bytes > BLOCK_BYTES_MAX:
         return None
     return BlockHead(size_bytes, crc, rounds, rows, first_ms, last_ms, tuple(sections))
@@ -98,7 +111,7 @@ class Block:
 
     def columns(self, wanted: Iterable[Column]) -> "dict[Column, array[int]]":
         """Whole columns, still as differences; `row` makes numbers of them."""
-        return {column: _numbers(self._section(2 + column)) for column in wanted}
+        return {column: self._column(column) for column in wanted}
 
     def row(self, column: "array[int]", row: int) -> list[int]:
         """The numbers of one row, one for each of `times_ms`."""
@@ -107,20 +120,41 @@ class Block:
 
     def rounds(self) -> Iterator[LagRound]:
         """The rounds as they were sampled."""
-        columns = self.columns(Column)
-        table = [
-            [self.row(columns[column], row) for column in Column] for row in range(len(self.names))
-        ]
+        columns = [self._undone(column) for column in self.columns(Column).values()]
         for at, at_ms in enumerate(self.times_ms):
-            there = [row for row in range(len(self.names)) if table[row][Column.PRESENT][at]]
-            values = array("q", [numbers[at] for row in there for numbers in table[row]])
-            yield LagRound(at_ms, tuple(self.names[row] for row in there), values)
+            values = array("q", bytes(8 * WIDTH * len(self.names)))
+            for column, numbers in zip(Column, columns, strict=True):
+                values[column::WIDTH] = numbers[at :: self.head.rounds]
+            yield _without_missing(LagRound(at_ms, self.names, values))
+
+    def _undone(self, column: "array[int]") -> "array[int]":
+        """A column with its differences made numbers again; that of one round has none."""
+        if self.head.rounds == 1:
+            return column
+        rows = range(self.head.rows)
+        return array("q", chain.from_iterable(self.row(column, row) for row in rows))
+
+    def _column(self, column: Column) -> "array[int]":
+        if column < self.head.width:
+            return _numbers(self._section(2 + column))
+        row = array("q", [NOT_SAMPLED]) + array("q", bytes(8 * (self.head.rounds - 1)))
+        return row * self.head.rows
 
     def _section(self, number: int) -> bytes:
-        start = HEAD.size + sum(self.head.sections[:number])
+        start = self.head.head_bytes + sum(self.head.sections[:number])
         packed = self._data[start : start + self.head.sections[number]]
         # With the size of a column given at once, nothing is copied while it unpacks.
         return zlib.decompress(packed, bufsize=8 * self.head.rows * self.head.rounds)
+
+
+def _without_missing(one: LagRound) -> LagRound:
+    """The round without the rows that it has no sample of."""
+    present = one.values[Column.PRESENT :: WIDTH]
+    if all(present):
+        return one
+    there = [row for row, is_there in enumerate(present) if is_there]
+    values = array("q", chain.from_iterable(one.row(row) for row in there))
+    return LagRound(one.at_ms, tuple(one.names[row] for row in there), values)
 
 
 @lru_cache(maxsize=64)

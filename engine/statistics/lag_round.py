@@ -1,7 +1,7 @@
 """One round of lag samples: every queue of every group at nearly one moment, as flat numbers."""
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 
 from engine.statistics.values import GroupLagLike, LagName
@@ -22,9 +22,14 @@ class Column(IntEnum):
     DEAD = 9
     MEMBERS = 10  # -1 where it is not known
     IS_MATCHING = 11  # 1 where COUNT leaves out what the group's filter does, 0 where it may not
+    ACTIVE_MS = 12  # last hand-out, pull, acknowledgement or failure since the start; 0 for none
+    EXPIRED = 13  # ever taken by retention or a purge before the group was done with them
+    RESETS = 14  # number of the group's last reset by a person, 0 for none
 
 
 WIDTH = len(Column)
+WIDTH_1 = 12  # of samples that were taken before the last three were
+NOT_SAMPLED = -1  # stands for these there
 
 
 class LagRound:
@@ -53,8 +58,18 @@ class RoundBuilder:
     def __len__(self) -> int:
         return len(self._names)
 
-    def add(self, group: str, lag: GroupLagLike, members: int | None) -> int:
-        """Take over a group's lag; how many rows that made."""
+    def add(
+        self,
+        group: str,
+        lag: GroupLagLike,
+        members: int | None,
+        resets: int,
+        active_ms: Callable[[str, str, int], int],
+    ) -> int:
+        """Take over a group's lag; how many rows that made.
+
+        `active_ms` tells of a group, topic and queue when the group last did something there.
+        """
         last = (lag.retry_waiting, lag.dead, -1 if members is None else members)
         before = len(self._names)
         for queue in lag.queues:
@@ -71,6 +86,9 @@ class RoundBuilder:
                     queue.inflight,
                     *last,
                     queue.counts == "matching",
+                    active_ms(group, queue.topic, queue.queue),
+                    queue.expired,
+                    resets,
                 )
             )
         return len(self._names) - before

@@ -14,6 +14,8 @@ ROWS_PER_INTERVAL = 2_000  # with more, rounds are further apart in proportion
 
 Groups = Callable[[], list[str]]
 MembersOf = Callable[[str], int | None]
+ResetsOf = Callable[[str], int]
+ActiveMs = Callable[[str, str, int], int]
 
 
 class LagSampler(Service):
@@ -30,6 +32,8 @@ class LagSampler(Service):
         groups: Groups,
         lag_of: LagOf,
         members_of: MembersOf,
+        resets_of: ResetsOf,
+        active_ms: ActiveMs,
         has_room: Callable[[], bool],
     ) -> None:
         super().__init__()
@@ -39,6 +43,8 @@ class LagSampler(Service):
         self._groups = groups
         self._lag_of = lag_of
         self._members_of = members_of
+        self._resets_of = resets_of
+        self._active_ms = active_ms
         self._has_room = has_room
         self._due_s = clock.monotonic_s() + interval_s
         self._round: RoundBuilder | None = None
@@ -78,4 +84,5 @@ class LagSampler(Service):
             lag = self._lag_of(group)
         except EngineError:
             return 1  # deleted meanwhile
-        return max(1, round_.add(group, lag, self._members_of(group)))
+        members, resets = self._members_of(group), self._resets_of(group)
+        return max(1, round_.add(group, lag, members, resets, self._active_ms))

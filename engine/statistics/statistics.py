@@ -16,7 +16,7 @@ from engine.statistics.counting import Counting
 from engine.statistics.histogram import Timing
 from engine.statistics.lag_history import LagHistory
 from engine.statistics.lag_points import query
-from engine.statistics.lag_sampler import Groups, LagSampler, MembersOf
+from engine.statistics.lag_sampler import Groups, LagSampler, MembersOf, ResetsOf
 from engine.statistics.values import (
     BrokerFigures,
     GroupFigures,
@@ -67,6 +67,7 @@ class Statistics(Service):
         groups: Groups,
         lag_of: LagOf,
         members_of: MembersOf,
+        resets_of: ResetsOf,
         has_room: Callable[[], bool],
     ) -> None:
         super().__init__()
@@ -90,6 +91,8 @@ class Statistics(Service):
             groups=groups,
             lag_of=lag_of,
             members_of=members_of,
+            resets_of=resets_of,
+            active_ms=self._counting.activity.active_ms,
             has_room=has_room,
         )
 
@@ -120,11 +123,13 @@ class Statistics(Service):
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: its figures go."""
         self._counting.settle_all(self._clock.now_ms())
+        self._counting.activity.forget_topic(topic)
         self._books.forget_topic(topic)
 
     def forget_group(self, group: str) -> None:
         """A group was deleted: its figures go; its history of lag stays until it is too old."""
         self._counting.settle_all(self._clock.now_ms())
+        self._counting.activity.forget_group(group)
         self._books.forget_group(group)
 
     # -- what the broker tells ---------------------------------------------------------------------

@@ -20,6 +20,8 @@ assert ENTRY.size == 20
 FILLER_BYTES = 0x7FFFFFFF  # the size of an entry that stands for a record which is not known
 FILL_COUNT_MAX = 100_000
 PROBE_BYTES = 64 * 1024
+PAGE_BYTES = 4096
+HEAD_ENTRIES = 200
 NAME_DIGITS = 20
 
 
@@ -183,6 +185,8 @@ class ConsumeQueue:
     __slots__ = (
         "_files",
         "_first_base",
+        "_last_for",
+        "_last_ms",
         "_min_for",
         "_min_offset",
         "id",
@@ -200,6 +204,8 @@ class ConsumeQueue:
         self._min_offset = oldest
         self._min_for = 0
         self._first_base = -1  # of the oldest file; below 0: not looked for yet
+        self._last_ms: int | None = None
+        self._last_for = -1
 
     def append(self, data: bytes) -> None:
         """Make the next offsets readable, whose packed entries are `data`; a write per file."""
@@ -284,6 +290,14 @@ class ConsumeQueue:
         self._first_base = bases[len(obsolete)] if len(obsolete) < len(bases) else -1
         return [self._files.path(self.id, base) for base in obsolete]
 
+    def last_stored_ms(self, stored_ms_at: Callable[[Entry], int | None]) -> int | None:
+        """When the last readable message was stored; asks once for as long as it is the last."""
+        if self._last_for != self.visible:
+            last = self.entry(self.visible - 1) if self.visible else None
+            self._last_ms = None if last is None else stored_ms_at(last)
+            self._last_for = self.visible
+        return self._last_ms
+
     def first_where(self, holds: Callable[[Entry], bool], low: int) -> int:
         """The first offset from `low` on for which a test holds that holds for all after it."""
         high = self.visible
@@ -306,9 +320,13 @@ class ConsumeQueue:
         first = names[-1] // ENTRY.size
         self.visible = first + per_file
         low, high = first, first + per_file
+        head = self.read(first, HEAD_ENTRIES)  # one read finds the end of most queues
+        if head and not head[-1].size_bytes:
+            high = first + len(head) - 1
         while low < high:
             middle = (low + high) // 2
-            entry = self.entry(middle)
+            known = middle < first + len(head)
+            entry = head[middle - first] if known else self.entry(middle)
             if entry is not None and entry.size_bytes > 0:
                 low = middle + 1
             else:
@@ -340,7 +358,7 @@ class ConsumeQueue:
         self.next_offset = self.visible
         at = self.visible * ENTRY.size
         base = at - at % self._files.file_bytes
-        if self.visible < end or any(self._part(base, at, PROBE_BYTES)):
+        if self.visible < end or self._has_more(base, at):
             self._cut(at, end * ENTRY.size)
 
     def fill_to(self, offset: int, position: int) -> None:
@@ -365,6 +383,18 @@ class ConsumeQueue:
                 file.truncate(file_bytes)
                 file.sync()
             base += file_bytes
+
+    def _has_more(self, base: int, at: int) -> bool:
+        """Whether anything but zeros follows soon; holes, which most files are, are not read."""
+        file = self._files.get(self.id, base)
+        at, end = at - base, at - base + PROBE_BYTES
+        while file is not None and (at := file.next_data(at)) < end:
+            page_end = at - at % PAGE_BYTES + PAGE_BYTES
+            data = file.pread(page_end - at, at)
+            if data.count(0) < len(data):
+                return True
+            at = page_end
+        return False
 
     def _part(self, base: int, at: int, size_bytes: int) -> bytes:
         file = self._files.get(self.id, base)

@@ -20,6 +20,9 @@ class File(Protocol):
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of `data`, or raise OSError with an unknown part of it written."""
 
+    def next_data(self, position: int) -> int:
+        """The first byte from `position` on that may be other than zero; past the end: none is."""
+
     def sync(self) -> None:
         """Return when the content is on the disk; may take milliseconds."""
 
@@ -83,6 +86,16 @@ class OsFile:
         written = os.pwrite(self._fd, data, position)
         while written < len(data):
             written += os.pwrite(self._fd, memoryview(data)[written:], position + written)
+
+    def next_data(self, position: int) -> int:
+        try:
+            return os.lseek(self._fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return max(position, self.size())
+            if error.errno == errno.EINVAL:  # a file system that knows no holes
+                return position
+            raise
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

@@ -210,6 +210,13 @@ class Reading:
             return None
         return stored_ms_in(self._log.read(position, HEAD_BYTES_MAX), position)
 
+    def last_stored_ms(self, topic: str, queue: int) -> int | None:
+        """When the last readable message of a queue was stored; None when none is left."""
+        known = self._queues.get((topic, queue))
+        if known is None or known.min_offset(self._log.oldest) >= known.visible:
+            return None
+        return known.last_stored_ms(self.stored_ms_at)
+
     def segments(self) -> tuple[int, ...]:
         """Positions at which the log's segments begin, oldest first."""
         return self._log.bases()

@@ -5,13 +5,13 @@ position at which it lies. A damaged stretch with a whole record behind it stays
 reported; a damaged stretch with nothing behind it is the torn tail and is cut off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
 from engine.errors import Corrupt
 from engine.message import StoredMessage
-from engine.store.commit_log import CommitLog
 from engine.store.record import (
     BLANK,
     MAGIC_BLANK,
@@ -25,6 +25,18 @@ MAGIC_AT = 4
 NO_RECORD = "no record begins here"
 
 
+class Segments(Protocol):
+    """The log as a scan reads it; `engine.store.commit_log.CommitLog` is one."""
+
+    @property
+    def segment_bytes(self) -> int: ...
+
+    def bases(self) -> Sequence[int]: ...
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Bytes of one segment from `position`, at most `size_bytes`; empty when not kept."""
+
+
 class Damage(msgspec.Struct, frozen=True):
     """A stretch of the log, in bytes, that holds no whole record."""
 
@@ -36,7 +48,7 @@ class Damage(msgspec.Struct, frozen=True):
 class Scan:
     """Walks records from a position to the end of what was written."""
 
-    def __init__(self, log: CommitLog, start: int, limit: int) -> None:
+    def __init__(self, log: Segments, start: int, limit: int) -> None:
         self._log = log
         self._start = start
         self._limit = limit
@@ -116,7 +128,7 @@ class Scan:
 class Window:
     """Reads a segment in large pieces, so that walking small records costs few system calls."""
 
-    def __init__(self, log: CommitLog, stop: int) -> None:
+    def __init__(self, log: Segments, stop: int) -> None:
         self._log = log
         self._stop = stop
         self._start = 0

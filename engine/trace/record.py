@@ -182,11 +182,14 @@ def block_key(topic: str, queue: int, offset: int) -> str:
 
 
 class Columns:
-    """A record's rows by column, unpacked when asked for; Corrupt if it is no trace record."""
+    """A record's rows by column, unpacked when asked for; Corrupt if it is no trace record.
+
+    `base_ms` is what the column `at_ms` counts from.
+    """
 
     def __init__(self, body: bytes) -> None:
         try:
-            magic, self.count, self._base_ms, texts_bytes = HEAD.unpack_from(body)
+            magic, self.count, self.base_ms, texts_bytes = HEAD.unpack_from(body)
             if magic != MAGIC:
                 raise Corrupt(f"a trace record begins with {magic!r}")
             unpacker = zlib.decompressobj()
@@ -204,6 +207,11 @@ class Columns:
         """A column as it is stored: texts by number, times after the base time."""
         layout = f">{self.count}{CODES[name]}"
         return struct.unpack_from(layout, self._data, self._begins[name])
+
+    def packed(self, name: str) -> bytes:
+        """The same as big-endian numbers of the type that `CODES` gives, for readers of columns."""
+        begin = self._begins[name]
+        return self._data[begin : begin + self.count * struct.calcsize(f">{CODES[name]}")]
 
     def row(self, index: int) -> Row:
         """One row; Corrupt where it names a text that is not there."""
@@ -223,7 +231,7 @@ class Columns:
         attempt, wait_ms, born_ms, stored_ms, detail, message_id, sample = rest
         return Row(
             kind,
-            self._base_ms + at_ms,
+            self.base_ms + at_ms,
             texts[group],
             texts[topic],
             queue,

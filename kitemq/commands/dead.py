@@ -1,12 +1,17 @@
-"""`kitemq dead`: a group's dead letters: list, show, count, redrive."""
+"""`kitemq dead`: a group's dead letters: list, show, count, redrive, dismiss, restore."""
 
 import argparse
+from datetime import UTC, datetime
 
 from kitemq.client import Client, Json
-from kitemq.commands.output import Exit, Output
+from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.replay import add_pace, add_target, finished, pace_of
 
-COLUMNS = ("offset", "reason", "error", "topic", "failures", "client", "redriven", "message_id")
+COLUMNS = (
+    "offset", "reason", "error", "topic", "failures", "client", "redriven", "dismissed",
+    "message_id",
+)  # fmt: skip
+DISMISSAL_COLUMNS = ("id", "at", "by", "count", "note")
 LIMIT_DEFAULT = 100
 
 
@@ -17,6 +22,7 @@ def list_dead(options: argparse.Namespace, output: Output) -> int:
             reason=options.reason,
             topic=options.topic,
             filter=options.filter,
+            dismissed={"yes": True, "no": False, "any": None}[options.dismissed],
             limit=options.limit,
         )
         output.rows(found if output.is_json else map(_row, found), COLUMNS)
@@ -44,11 +50,51 @@ def redrive(options: argparse.Namespace, output: Output) -> int:
         "reason": options.reason,
         "topic": options.topic,
         "fresh_only": options.fresh,
+        "with_dismissed": options.with_dismissed,
         **pace_of(options),
     }
     with Client(options.server) as client:
         job = client.redrive(options.group, options.offsets, **choice)
         return finished(client, job, options, output)
+
+
+def dismiss(options: argparse.Namespace, output: Output) -> int:
+    choice: Json = {
+        "filter": options.filter,
+        "reason": options.reason,
+        "topic": options.topic,
+        "dry_run": options.dry_run,
+    }
+    with Client(options.server) as client:
+        done = client.dismiss_dead_letters(
+            options.group, options.offsets, note=options.note, **choice
+        )
+    output.row(done)
+    if options.dry_run:
+        note("nothing was dismissed yet; the same without --dry-run does it")
+    return Exit.OK
+
+
+def restore(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        output.row(
+            client.restore_dead_letters(
+                options.group, options.offsets, dismissal=options.dismissal, all=options.all
+            )
+        )
+    return Exit.OK
+
+
+def list_dismissals(options: argparse.Namespace, output: Output) -> int:
+    with Client(options.server) as client:
+        found = client.dismissals(options.group, limit=options.limit)
+    rows = found["items"]
+    if not output.is_json:
+        rows = [{**each, "at": _moment(each["at_ms"])} for each in rows]
+    output.rows(rows, DISMISSAL_COLUMNS)
+    if found["total"] > len(rows):
+        note(f"the newest {len(rows)} of {found['total']} dismissals")
+    return Exit.OK
 
 
 def _row(letter: Json) -> Json:
@@ -63,7 +109,12 @@ def _row(letter: Json) -> Json:
         "message_id": message["message_id"],
         "topic": letter["origin_topic"],
         "redriven": redriven,
+        "dismissed": letter["dismissed"]["note"] if letter["dismissed"] else "-",
     }
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
@@ -80,6 +131,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing = words.add_parser("list", help="dead letters with their cause, the newest first")
     listing.add_argument("group")
     _add_choice(listing)
+    listing.add_argument("--dismissed", choices=("yes", "no", "any"), default="any")
     listing.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
     listing.set_defaults(run=list_dead)
 
@@ -99,5 +151,26 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     _add_choice(redriving)
     add_target(redriving, "group")
     redriving.add_argument("--fresh", action="store_true", help="not those sent again before")
+    redriving.add_argument("--with-dismissed", action="store_true", help="those that rest, too")
     add_pace(redriving)
     redriving.set_defaults(run=redrive)
+
+    dismissing = words.add_parser("dismiss", help="let dead letters rest, with a note")
+    dismissing.add_argument("group")
+    dismissing.add_argument("offsets", type=int, nargs="*", help="these; else all that match")
+    _add_choice(dismissing)
+    dismissing.add_argument("--note", required=True, help="why nothing is to be done")
+    dismissing.add_argument("--dry-run", action="store_true", help="count, change nothing")
+    dismissing.set_defaults(run=dismiss)
+
+    restoring = words.add_parser("restore", help="have dismissed dead letters looked at again")
+    restoring.add_argument("group")
+    restoring.add_argument("offsets", type=int, nargs="*", help="these")
+    restoring.add_argument("--dismissal", default="", metavar="ID", help="or of one dismissal")
+    restoring.add_argument("--all", action="store_true", help="or all that rest")
+    restoring.set_defaults(run=restore)
+
+    telling = words.add_parser("dismissals", help="what was dismissed, by whom and why")
+    telling.add_argument("group")
+    telling.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="at most 200")
+    telling.set_defaults(run=list_dismissals)

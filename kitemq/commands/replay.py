@@ -29,6 +29,15 @@ def start(options: argparse.Namespace, output: Output) -> int:
         return finished(client, job, options, output)
 
 
+def retry(options: argparse.Namespace, output: Output) -> int:
+    choice = pace_of(options)
+    if options.to:
+        choice |= {"to": options.to, "to_name": options.to_name}
+    with Client(options.server) as client:
+        job = client.retry_replay(options.id, **choice)
+        return finished(client, job, options, output)
+
+
 def list_jobs(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
         found = client.replays(state=options.state, limit=options.limit)
@@ -82,7 +91,7 @@ def finished(client: Client, job: Json, options: argparse.Namespace, output: Out
 
 
 def add_target(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add where the messages go."""
+    """Add where the messages go; without a default, where they were to go before."""
     parser.add_argument("--to", choices=("origin", "group", "topic"), default=default)
     parser.add_argument("--to-name", default="", metavar="NAME", help="the topic or group")
 
@@ -154,6 +163,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     telling.add_argument("--outcome", default="", help="this one only, such as topic_gone")
     telling.add_argument("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
     telling.set_defaults(run=outcomes)
+
+    retrying = words.add_parser("retry", help="try again what failed in a job that is over")
+    retrying.add_argument("id")
+    add_target(retrying, "")
+    add_pace(retrying)
+    retrying.set_defaults(run=retry)
 
     for verb, text in (
         ("begin", "do a dry run in earnest"),

@@ -1,7 +1,7 @@
 """The whole application in the test's process: real engine, real database, a clock by hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from app.main import create_app
 from app.settings import Settings
 from engine.clock import ManualClock
+from tests.postgres import Cluster, find_programs
 
 URL = "http://127.0.0.1:8080"
 TICKS = 8
@@ -84,13 +85,53 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Cluster]:
+    """A PostgreSQL that all tests share, each with a database of its own."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed (on Debian: apt-get install postgresql)")
+    cluster = Cluster(programs)
+    try:
+        cluster.make()
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What is marked `databases` runs over SQLite and once more over PostgreSQL."""
+    if "database_url" not in metafunc.fixturenames:
+        return
+    if metafunc.definition.get_closest_marker("databases") is not None:
+        metafunc.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+
+
 @pytest.fixture
-async def running(tmp_path: Path) -> AsyncIterator[App]:
-    async with started(tmp_path / "data") as app:
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The setting of that name: empty for SQLite in the data directory, else an empty database."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield ""
+        return
+    cluster: Cluster = request.getfixturevalue("postgres")
+    with cluster.database() as url:
+        yield url
+
+
+@pytest.fixture
+def url(database_url: str, tmp_path: Path) -> str:
+    """The SQLAlchemy URL of an empty database, where no application is asked for."""
+    return database_url or f"sqlite:///{tmp_path / 'kitemq.db'}"
+
+
+@pytest.fixture
+async def running(tmp_path: Path, database_url: str) -> AsyncIterator[App]:
+    async with started(tmp_path / "data", database_url=database_url) as app:
         yield app
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Starter:
+def start(tmp_path: Path, database_url: str) -> Starter:
     """Starts an application with other settings: `async with start(...) as app`."""
-    return lambda **changes: started(tmp_path / "data", **changes)
+    kept = {"database_url": database_url}
+    return lambda **changes: started(tmp_path / "data", **kept | changes)

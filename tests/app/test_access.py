@@ -1,16 +1,15 @@
 """Who may do what: the table cell by cell, users, tokens, logins, and the server without users."""
 
 import itertools
-import sqlite3
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from argon2 import PasswordHasher
+from sqlalchemy import create_engine, select
 
 from app.api.catalog import OPERATIONS
+from app.db.tables import metadata
 from app.security import passwords
 from app.security.access import (
     NOBODY,
@@ -31,7 +30,7 @@ from app.ui.routes import router
 from engine.errors import Invalid
 from tests.app.conftest import URL, App, Starter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 PASSWORD = "correct horse"
 FORM = {"content-type": "application/x-www-form-urlencoded", "origin": URL}
@@ -270,11 +269,14 @@ async def test_a_token_ends_when_it_expires_is_revoked_or_its_owner_is_switched_
         assert await status(long) == 401
 
 
-async def test_only_hashes_are_kept(guarded: App, tmp_path: Path) -> None:
+async def test_only_hashes_are_kept(guarded: App) -> None:
     token = await token_of(guarded, "otto")
     cookie = guarded.http.cookies[COOKIE]
-    with closing(sqlite3.connect(tmp_path / "data" / "kitemq.db")) as database:
-        text = "\n".join(database.iterdump())
+    engine = create_engine(guarded.app.state.settings.database)
+    with engine.connect() as connection:
+        kept = [connection.execute(select(table)).all() for table in metadata.sorted_tables]
+    engine.dispose()
+    text = str(kept)
     assert "$argon2id$" in text
     for secret in (PASSWORD, token, cookie):
         assert secret not in text

@@ -10,7 +10,7 @@ from sqlalchemy.exc import OperationalError
 from app.db import queries
 from tests.app.conftest import App, Starter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 
 async def trail(app: App, query: str = "") -> list[Any]:

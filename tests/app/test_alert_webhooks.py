@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from app.services.alerts.webhook import Outcome, Webhooks, host_of, settle
 from engine.clock import SystemClock
 from tests.app.conftest import Starter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 SECRET = "a key that both sides know"
 LIMIT_S = 20.0
@@ -64,8 +63,8 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[DatabaseWorker]:
-    worker = DatabaseWorker(f"sqlite:///{tmp_path / 'alerts.db'}")
+async def database(url: str) -> AsyncIterator[DatabaseWorker]:
+    worker = DatabaseWorker(url)
     yield worker
     await worker.close()
 

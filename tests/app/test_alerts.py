@@ -2,16 +2,15 @@
 
 import json
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.services.alerts.machine import MOVES, Event, Reading, State, event_of, move
 from app.services.alerts.readings import Growth
-from tests.app.conftest import App, Starter, started
+from tests.app.conftest import App, Starter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.databases]
 
 NOW_MS = 1_700_000_000_000
 # Nothing listens there; what is written for it is looked at, not its way.
@@ -229,13 +228,12 @@ async def test_what_fires_is_told_once_and_once_more_when_it_is_over(start: Star
         assert item["webhook"] == "http://127.0.0.1:9"
 
 
-async def test_a_restart_tells_nothing_twice_and_keeps_since_when_it_fires(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    async with started(data, alert_webhooks=(HOOK,)) as app:
+async def test_a_restart_tells_nothing_twice_and_keeps_since_when_it_fires(start: Starter) -> None:
+    async with start(alert_webhooks=(HOOK,)) as app:
         await app.post("/alerts/rules", rule(), 201)
         deliveries = await fall_behind(app)
         since_ms = (await state_of(app))["subjects"][0]["since_ms"]
-    async with started(data, alert_webhooks=(HOOK,)) as app:
+    async with start(alert_webhooks=(HOOK,)) as app:
         app.clock.set_ms(since_ms + 60_000)
         assert (await app.get("/alerts"))["firing"] == 1  # before anything was evaluated
         found = await state_of(app)
@@ -328,13 +326,12 @@ async def test_deleting_a_rule_takes_its_silences_and_is_audited(running: App) -
     ]
 
 
-async def test_rules_are_changed_listed_and_kept_over_a_restart(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    async with started(data) as app:
+async def test_rules_are_changed_listed_and_kept_over_a_restart(start: Starter) -> None:
+    async with start() as app:
         made = await app.post("/alerts/rules", rule(), 201)
         path = f"/api/v1/alerts/rules/{made['id']}"
         assert (await app.http.patch(path, json={"threshold": 7})).json()["threshold"] == 7
-    async with started(data) as app:
+    async with start() as app:
         (kept,) = (await app.get("/alerts/rules"))["items"]
         assert (kept["name"], kept["threshold"], kept["unit"]) == (
             "billing is behind",

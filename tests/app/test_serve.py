@@ -126,6 +126,16 @@ def test_an_open_network_without_users_is_refused_with_what_to_do(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_provider_counts_as_users_since_everybody_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    issuer = ["--oidc-issuer", "https://idp.example", "--oidc-client-id", "kitemq"]
+    where = ["--host", "192.0.2.1", "--port", "0", "--data", str(tmp_path)]
+    # Nobody has that address: it is tried, and not refused beforehand.
+    assert main([*where, *issuer, "--oidc-roles", "staff=viewer"]) == EXIT_FAILED
+    assert "cannot listen on 192.0.2.1" in capsys.readouterr().err
+
+
 def test_a_port_in_use_is_said_before_anything_is_opened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,11 +1,18 @@
 """Settings: three places, one list of names, and no guessing."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.settings import SettingsError, is_loopback, load
+from app.settings import Settings, SettingsError, is_loopback, load, settings_fields
 from engine.message import Promise
+
+OIDC = {
+    "KITEMQ_OIDC_ISSUER": "https://idp.example",
+    "KITEMQ_OIDC_CLIENT_ID": "kitemq",
+    "KITEMQ_OIDC_ROLES": "staff=viewer",
+}
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
@@ -54,6 +61,15 @@ def test_each_kind_of_value_is_read_from_text(name: str, text: str, value: objec
         ({"KITEMQ_SEGMENT_BYTES": "-1"}, ["'segment_bytes'", "0 or more"]),
         ({"KITEMQ_LOG_LEVEL": "loud"}, ["debug, info, warning or error"]),
         ({"KITEMQ_CONFIG": "/does/not/exist.toml"}, ["/does/not/exist.toml", "does not exist"]),
+        ({"KITEMQ_PUBLIC_URL": "kite.example.org"}, ["'public_url'", "https://kite.example.org"]),
+        ({"KITEMQ_PUBLIC_URL": "https://kite.example.org/x"}, ["'public_url'"]),
+        ({"KITEMQ_PASSWORD_LOGIN": "no"}, ["'password_login'", "'oidc_issuer'"]),
+        ({"KITEMQ_OIDC_ISSUER": "http://idp.example"}, ["'oidc_issuer'", "https"]),
+        (OIDC | {"KITEMQ_OIDC_CLIENT_ID": ""}, ["'oidc_client_id'"]),
+        (OIDC | {"KITEMQ_OIDC_ROLES": ""}, ["'oidc_roles'", "'oidc_default_role'"]),
+        (OIDC | {"KITEMQ_OIDC_ROLES": "staff=boss"}, ["'staff=boss'", "viewer, operator, admin"]),
+        (OIDC | {"KITEMQ_OIDC_DEFAULT_ROLE": "boss"}, ["'oidc_default_role'", "'boss'"]),
+        (OIDC | {"KITEMQ_OIDC_SCOPES": "email"}, ["'oidc_scopes'", "openid"]),
     ],
 )
 def test_what_is_wrong_refuses_to_start_and_says_what_is_right(
@@ -93,3 +109,28 @@ def test_offset_ids_name_the_address_that_is_listened_on_unless_another_is_set()
     assert load({"host": "::1", "port": "9000"}, environ={}).store_host == "[::1]:9000"
     given = {"port": "9000", "store_host": "10.0.0.1:10911"}
     assert load(given, environ={}).store_host == "10.0.0.1:10911"
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://ann:Tr0ub4dor@127.0.0.1/kitemq", "kitemq.db", "postgres://ann:Tr0ub4dor@h/n"]
+)
+def test_an_address_of_another_database_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(SettingsError, match=r"'database_url'.*postgresql") as refused:
+        load({"database_url": url}, environ={})
+    assert "Tr0ub4dor" not in str(refused.value)
+
+
+def test_what_is_named_like_a_secret_is_marked_as_one_and_in_no_text_of_the_settings() -> None:
+    named = [
+        item.name
+        for item in settings_fields()
+        if item.default == ""
+        and any(word in item.name.split("_") for word in ("secret", "password", "token"))
+    ]
+    assert {"admin_password", "alert_webhook_secret"} <= set(named)
+    marked = [item.name for item in settings_fields() if item.metadata.get("is_secret")]
+    assert sorted(named) == sorted(marked)
+    hidden: dict[str, Any] = dict.fromkeys(named, "Tr0ub4dor")
+    hidden["database_url"] = "postgresql://ann:Tr0ub4dor@127.0.0.1/kitemq"
+    hidden["alert_webhooks"] = ("https://hooks.example.org/Tr0ub4dor",)
+    assert "Tr0ub4dor" not in repr(Settings(**hidden))

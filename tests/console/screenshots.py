@@ -48,6 +48,8 @@ PICTURES = (
     ("dead-letters", "/dlq/billing", "light", WIDE),
     ("dead-letter", "/dlq/billing/1", "dark", WIDE),
     ("resend", "/dlq/billing/resend", "light", WIDE),
+    ("dismiss", "/dlq/billing/dismiss?reason=rejected", "light", WIDE),
+    ("replay-form-narrow-dark", "/create/job?source=orders", "dark", NARROW),
     ("scheduled", "/scheduled", "light", WIDE),
     ("transactions-dark", "/transactions", "dark", WIDE),
     ("clients", "/clients", "light", WIDE),
@@ -56,6 +58,7 @@ PICTURES = (
     ("audit", "/audit", "light", WIDE),
     ("journey", "/trace/REFUND1", "light", WIDE),
     ("journey-narrow-dark", "/trace/REFUND1", "dark", NARROW),
+    ("views", "/views?path=/topics&query=q%3Dorders", "light", WIDE),
     ("purge", "/topics/orders/purge?how=all", "light", WIDE),
 )
 

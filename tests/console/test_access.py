@@ -227,7 +227,27 @@ def test_without_the_right_controls_are_there_disabled_and_name_it(window: Page)
         expect(button).to_be_visible()
         expect(button).to_be_disabled()
     delete = window.get_by_role("button", name=re.compile("^Delete"))
-    expect(delete).to_have_attribute("title", "Needs administer:topic:orders")
+    reason = "Needs operator on topic orders administer:topic:orders"
+    expect(delete).to_have_accessible_description(reason)
+    # The keyboard gets there, though not to a disabled button.
+    note = window.get_by_role("note").filter(has_text="administer:topic:orders")
+    note.focus()
+    expect(note).to_be_focused()
+    expect(note).to_have_attribute("tabindex", "0")
+
+
+@pytest.mark.browser
+def test_who_may_change_orders_only_finds_other_topics_locked(window: Page) -> None:
+    window.goto("/topics/orders")
+    enter(window, "otto")
+    expect(window.get_by_role("link", name="Purge")).to_be_visible()
+    expect(window.get_by_role("note")).to_have_count(0)
+    window.goto("/topics/shipments/config")
+    save = window.get_by_role("button", name="Save")
+    expect(save).to_be_disabled()
+    expect(window.locator("fieldset.locked")).to_have_accessible_description(
+        "Needs operator on topic shipments administer:topic:shipments"
+    )
 
 
 @pytest.mark.browser

@@ -60,7 +60,9 @@ def test_an_age_means_the_same_when_it_is_settled_into_times() -> None:
         assert settled.age == ""
         expected = dead_filter.select(rows(400), by_age, NOW_MS, None).offsets
         assert dead_filter.select(rows(400), settled, NOW_MS, None).offsets == expected
-        met = [r.offset for r in rows(400) if dead_filter.meets(r, settled, NOW_MS)]
+        met = [
+            r.offset for r in rows(400) if dead_filter.meets(r, settled, NOW_MS, is_dismissed=False)
+        ]
         assert sorted(met) == sorted(expected)
 
 

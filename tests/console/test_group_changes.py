@@ -111,7 +111,7 @@ def test_an_undo_that_the_group_overtook_is_refused(
 @pytest.mark.parametrize(
     ("query", "field", "text"),
     [
-        ("to=time&at=soon", "at", "must be a date and time"),
+        ("to=time&at=soon", "at", "That is no time"),
         ("to=offset&offset=-1", "offset", "must be a whole number"),
         ("to=shift&by=0", "by", "not 0"),
         ("to=group", "from_group", "Name the group"),
@@ -236,3 +236,58 @@ def test_deleting_a_group_shows_what_goes_and_needs_its_name(
     gone = browser.get("/groups/going")
     assert gone.status_code == 404
     assert "going" in gone.text
+
+
+# -- plans -------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_kept_looked_at_again_and_applied(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    consumer(scenery, "planned", "planner")(6)
+    query = "step=review&to=earliest&topic=planned"
+    kept = browser.get(f"/groups/planner/offsets/plan?{query}")
+    assert 'filename="reset-plan-planner.json"' in kept.headers["content-disposition"]
+    assert {queue["new_offset"] for queue in kept.json()["queues"]} == {"0"}
+    before = offsets(browser, "planner", "planned")
+
+    looked = browser.post("/groups/planner/offsets/plan", data={"plan": kept.text})
+    assert (looked.status_code, offsets(browser, "planner", "planned")) == (200, before)
+    form = {"to": "plan", "plan": kept.text, "precondition": hidden(looked.text, "precondition")}
+    assert browser.post("/groups/planner/offsets", data=form).status_code == 303
+    assert offsets(browser, "planner", "planned") == [0, 0]
+
+
+def test_a_plan_of_a_group_that_went_on_is_a_conflict_that_marks_the_queues(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    consume = consumer(scenery, "replanned", "replanner")
+    consume(6)
+    kept = browser.get(
+        "/groups/replanner/offsets/plan?step=review&to=earliest&topic=replanned"
+    ).text
+    consume(2)
+    looked = browser.post("/groups/replanner/offsets/plan", data={"plan": kept})
+    assert (looked.status_code, "moved-since" in looked.text) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        ("", "no plan of a reset"),
+        ("{}", "no plan of a reset"),
+        ('{"kind": "x", "version": 1, "group": "warehouse", "to": "", "made_at": "",'
+         ' "precondition": "", "queues": [{"topic": "orders", "queue": 0,'
+         ' "current_offset": null, "new_offset": "1"}]}', "kind or version"),
+        ('{"kind": "kitemq.reset-plan", "version": 1, "group": "billing", "to": "",'
+         ' "made_at": "", "precondition": "", "queues": [{"topic": "orders", "queue": 0,'
+         ' "current_offset": null, "new_offset": "1"}]}', "for the group billing"),
+        ('{"kind": "kitemq.reset-plan", "version": 1, "group": "warehouse", "to": "",'
+         ' "made_at": "", "precondition": "", "queues": [{"topic": "no-such", "queue": 0,'
+         ' "current_offset": null, "new_offset": "1"}]}', "no topic"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plan_is_told_at_its_field(browser: httpx.Client, plan: str, text: str) -> None:
+    answer = browser.post("/groups/warehouse/offsets/plan", data={"plan": plan})
+    assert (answer.status_code, text in answer.text) == (422, True)
+    assert re.search(r'id="field-plan"[^>]*aria-invalid="true"', answer.text)

@@ -1,6 +1,10 @@
-"""A job whose server is killed in the middle goes on, and its page with it."""
+"""A job whose server is killed at random moments goes on, and its page with it."""
 
+import random
 import re
+import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +18,12 @@ from tests.crash.process import ServerProcess, wait_until
 pytestmark = [pytest.mark.browser, pytest.mark.crash]
 
 COUNT = 20_000
-ENOUGH = 4000
+RATE = 3000
+KILLS = 2
+LATEST = 14_000  # of which so many are sent when it is killed at the latest
 LONG_MS = 60_000
+PATIENCE_S = 120
+PULLED = 160
 
 
 @pytest.fixture
@@ -38,8 +46,16 @@ def dead_letters(scenery: Scenery) -> None:
         scenery.post("/groups/couriers/nack", {"nacks": nacks})
 
 
-def test_the_page_of_a_job_outlives_a_killed_server(
-    chromium: Browser, server: ServerProcess
+@pytest.fixture
+def chance() -> random.Random:
+    """Moments that differ from run to run; a failure shows the seed in what the test wrote."""
+    seed = time.time_ns() % 1_000_000
+    sys.stdout.write(f"seed {seed}\n")
+    return random.Random(seed)
+
+
+def test_a_job_killed_at_random_moments_sends_each_entry_once(
+    chromium: Browser, server: ServerProcess, chance: random.Random
 ) -> None:
     scenery = Scenery(server.url)
     dead_letters(scenery)
@@ -52,28 +68,61 @@ def test_the_page_of_a_job_outlives_a_killed_server(
     expect(counted).to_be_visible(timeout=LONG_MS)  # counting goes on with each refresh
     expect(page.locator("#facet-reason .facet-count")).to_have_text(f"{COUNT:,}")
 
-    new = {"to": "topic", "to_name": "copies", "rate": 3000}
+    new = {"to": "topic", "to_name": "copies", "rate": RATE}
     job = scenery.post("/groups/couriers/dead-letters/redrive", new)
     page.goto(f"/jobs/{job['id']}")
     expect(page.locator(".job-say")).to_contain_text("Running: ")
-
-    def sent() -> int:
-        return int(scenery.get(f"/replays/{job['id']}")["totals"].get("sent", 0))
-
-    wait_until(lambda: sent() >= ENOUGH, 60)
-    server.kill()
-    expect(page.get_by_text("The server does not answer.")).to_be_visible(timeout=LONG_MS)
-    server.start()
+    for enough in sorted(chance.sample(range(1, LATEST), KILLS)):
+        kill_when_sent(scenery, server, job["id"], enough)
+        expect(page.get_by_text("The server does not answer.")).to_be_visible(timeout=LONG_MS)
+        server.start()
     # The same page, never reloaded, takes the job up again and sees its end.
     finished = page.get_by_role("heading", name=f"Finished: {COUNT:,} sent")
     expect(finished).to_be_visible(timeout=LONG_MS)
     expect(page.get_by_text("The server does not answer.")).to_be_hidden()
     expect(page.locator("#total-sent td").first).to_have_text(f"{COUNT:,}")
     expect(page.locator("#total-all")).to_contain_text("adds up")
-    assert await_job(scenery, job["id"])["totals"] == {"sent": COUNT}
-    assert scenery.get("/topics/copies")["messages"] == COUNT
 
+    check_outcomes(scenery, job["id"])
+    check_copies(scenery, job["id"])
     page.goto("/dlq/couriers")
     expect(page.locator(f"#letter-{COUNT - 1} .marks")).to_have_text(re.compile("redriven by job"))
     context.close()
     scenery.close()
+
+
+def kill_when_sent(scenery: Scenery, server: ServerProcess, job_id: str, enough: int) -> None:
+    """SIGKILL in the midst of a job, some time after so many copies."""
+
+    def is_far() -> bool:
+        sent: int = scenery.get(f"/replays/{job_id}")["totals"].get("sent", 0)
+        assert sent < COUNT, "it was over before it could be killed"
+        return sent >= enough
+
+    wait_until(is_far, PATIENCE_S)
+    server.kill()
+
+
+def check_outcomes(scenery: Scenery, job_id: str) -> None:
+    """Every frozen entry has one outcome, and the sums are theirs."""
+    found: list[tuple[str, str]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = scenery.get(f"/replays/{job_id}/outcomes?limit=200&cursor={cursor}")
+        found += [(row["offset"], row["outcome"]) for row in page["items"]]
+        cursor = page["next_cursor"]
+    assert found == [(str(offset), "sent") for offset in range(COUNT)]
+    assert await_job(scenery, job_id)["totals"] == {"sent": COUNT}
+
+
+def check_copies(scenery: Scenery, job_id: str) -> None:
+    """The target has one copy of every entry, and no second of any."""
+    copies: Counter[tuple[str, str, str]] = Counter()
+    for offset in range(0, COUNT, PULLED):
+        asked = f"/topics/copies/messages?queue=0&offset={offset}&limit={PULLED}"
+        for each in scenery.get(asked)["messages"]:
+            names = each["properties"]
+            copies[names["KITE_REDRIVEN_FROM"], names["KITE_REDRIVEN_JOB"], each["body"]] += 1
+    wanted = ((f"%DLQ%couriers@0@{offset}", job_id, str(offset)) for offset in range(COUNT))
+    assert copies == Counter(wanted)
+    assert scenery.get("/topics/copies")["messages"] == COUNT

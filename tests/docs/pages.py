@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RUNNABLE = re.compile(r"<!-- runnable -->\n+```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SKIPPED_FOLDERS = frozenset({".git", ".venv", "build", "data", "data-demo", "dist", "vendor"})
+SKIPPED_FOLDERS = frozenset(
+    {".git", ".venv", "build", "data", "data-demo", "dist", "node_modules", "vendor"}
+)
 CACHE = re.compile(r"__pycache__|\.egg-info|_cache$|^\.hypothesis$")
 
 

@@ -13,7 +13,12 @@ from tests.docs.pages import ROOT, own_files
 
 PACKAGES = ("analytics", "app", "engine", "kitemq", "migrations", "protocol")
 # Import names that come with a declared dependency and are part of its interface.
-PART_OF = {"argon2": "argon2-cffi", "pydantic": "fastapi", "anyio": "starlette"}
+PART_OF = {
+    "argon2": "argon2-cffi",
+    "pydantic": "fastapi",
+    "anyio": "starlette",
+    "joserfc": "authlib",
+}
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-demo.lock")
 PIN = re.compile(r"^([a-z0-9_.-]+)==(\S+)", re.MULTILINE)
 EXTRAS_OF_LOCK = {

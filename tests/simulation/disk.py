@@ -164,6 +164,11 @@ class FakeFile:
         self._check()
         return bytes(self._node.shown[position : position + size_bytes])
 
+    def next_data(self, position: int) -> int:
+        self._check()
+        rest = bytes(self._node.shown[position:])
+        return position + len(rest) - len(rest.lstrip(b"\0"))
+
     def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
         self._check()
         disk = self._files.disk

@@ -13,18 +13,21 @@
   const calendar = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" });
   const moment = (ms) => `${calendar.format(ms)} ${zone}`;
 
+  // What is said here is written by the server, in the page's language.
+  const texts = JSON.parse(one("#texts").textContent);
+
   // Times: "12 s ago" keeps counting between two refreshes. Same words as formats.py.
   const STEPS = [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
   function length(ms) {
-    if (ms < 1000) return `${Math.max(ms, 0)} ms`;
+    if (ms < 1000) return texts.ms.replace("{}", Math.max(ms, 0));
     const seconds = Math.floor(ms / 1000);
     const [, divisor, unit] = STEPS.find(([limit]) => seconds < limit);
-    return `${Math.floor(seconds / divisor)} ${unit}`;
+    return texts[unit].replace("{}", Math.floor(seconds / divisor));
   }
   function ago(ms) {
     const difference = now() - ms;
-    if (Math.abs(difference) < 1000) return "now";
-    return difference < 0 ? `in ${length(-difference)}` : `${length(difference)} ago`;
+    if (Math.abs(difference) < 1000) return texts.now;
+    return difference < 0 ? texts.in.replace("{}", length(-difference)) : texts.ago.replace("{}", length(difference));
   }
   function tellTimes() {
     if (document.hidden) return;
@@ -37,7 +40,7 @@
 
   // What works only with script is hidden until there is one.
   function reveal(from = document) {
-    each("[data-copy], [data-close-dialog], [data-refresh], [data-help]", (element) => {
+    each("[data-copy], [data-close-dialog], [data-refresh], [data-help], [data-into]", (element) => {
       element.hidden = element.matches("[data-close-dialog]") && !element.closest("dialog");
     }, from);
     each("[data-confirm-name]", checkName, from);
@@ -53,17 +56,24 @@
     if (form) checkName(form);
   });
 
+  // A file that was chosen goes into the field it names, where it can be read before it is sent.
+  document.addEventListener("change", async (event) => {
+    const { into } = event.target.dataset;
+    const file = into && event.target.files[0];
+    if (file) one(`#${into}`).value = await file.text();
+  });
+
   function say(text) { one("#spoken").textContent = text; }
 
   async function copy(button) {
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
     } catch {
-      say("The browser does not allow copying here.");
+      say(texts.uncopied);
       return;
     }
     button.classList.add("done");
-    say("Copied.");
+    say(texts.copied);
     setTimeout(() => button.classList.remove("done"), 1200);
   }
 
@@ -100,7 +110,11 @@
   // once when shown again. The age tells when the server last answered.
   const isLive = (event) => event.detail.ctx.sourceElement?.matches?.("[data-live]");
   document.addEventListener("htmx:before:request", (event) => {
-    if (isLive(event) && document.hidden) event.preventDefault();
+    if (!isLive(event)) return;
+    if (document.hidden) event.preventDefault();
+    // By the timer and by nobody's hand: no reason to keep a login alive.
+    const { request, sourceEvent } = event.detail.ctx;
+    if (sourceEvent?.type === "every") request.headers["KiteMQ-Poll"] = "1";
   });
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && window.htmx && one("#preference-refresh").value !== "0") refresh();
@@ -202,7 +216,8 @@
         box.hidden = idx == null || left < 0;
         if (box.hidden) return;
         const at = moment(plot.data[0][idx] * 1000).slice(11, 19);
-        box.textContent = `${at} ${zone}   in ${plot.data[1][idx].toFixed(1)}/s   out ${plot.data[2][idx].toFixed(1)}/s`;
+        const rates = texts.traffic.replace("{in}", plot.data[1][idx].toFixed(1)).replace("{out}", plot.data[2][idx].toFixed(1));
+        box.textContent = `${at} ${zone}   ${rates}`;
         box.style.top = "6px";
         box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
       },

@@ -12,7 +12,8 @@
       header.hidden = false;
       header.checked = ticked > 0 && ticked === all.length;
       header.indeterminate = ticked > 0 && ticked < all.length;
-      form.querySelector("[data-needs-tick]").disabled = ticked === 0;
+      // Who may not resend finds the buttons disabled, whatever is ticked.
+      form.querySelectorAll("[data-needs-tick]").forEach((button) => { button.disabled = ticked === 0; });
       form.querySelector("[data-tick-count]").textContent = ticked ? ` (${ticked})` : "";
     });
   }

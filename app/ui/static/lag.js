@@ -17,17 +17,18 @@
     return value;
   }
 
-  // Lengths of time in the words of formats.py.
+  // Lengths of time in the words of formats.py, which the page has in its language.
+  const texts = JSON.parse(document.getElementById("texts").textContent);
   const STEPS = [[120, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
   function length(ms) {
     if (ms <= 0) return "0";
-    if (ms < 1000) return `${Math.round(ms)} ms`;
+    if (ms < 1000) return texts.ms.replace("{}", Math.round(ms));
     const seconds = Math.floor(ms / 1000);
     const [, divisor, unit] = STEPS.find(([limit]) => seconds < limit);
-    return `${Math.floor(seconds / divisor)} ${unit}`;
+    return texts[unit].replace("{}", Math.floor(seconds / divisor));
   }
   const amount = (value) => (value >= 10000 ? `${Math.round(value / 1000)}k` : value.toLocaleString("en"));
-  const worded = (data, value) => (data.unit === "ms" ? length(value) : `${value.toLocaleString("en")} messages`);
+  const worded = (data, value) => (data.unit === "ms" ? length(value) : data.said.replace("{}", value.toLocaleString("en")));
 
   function when(seconds, span) {
     const at = calendar.format(seconds * 1000);
@@ -58,8 +59,7 @@
         const { data } = chart;
         const at = calendar.format(data.times[idx] * 1000);
         const value = data.values[idx];
-        const none = data.label === "Time to clear" ? "not shrinking, or no sample" : "no sample";
-        box.textContent = `${at} ${zone}   ${value == null ? none : worded(data, value)}`;
+        box.textContent = `${at} ${zone}   ${value == null ? data.none : worded(data, value)}`;
         box.style.top = "6px";
         box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
       },

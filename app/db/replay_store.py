@@ -1,0 +1,111 @@
+"""Replay jobs in SQL: copies of what the engine's journal says, written again whenever it changes.
+
+The journal is the truth, also of every outcome; see ADR 13.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+
+from app.db.tables import replay_jobs
+
+JOBS_MAX = 10_000  # rows that are kept; the engine itself keeps 1,000 jobs
+PAGE_MAX = 200
+
+Transaction = Callable[[], AbstractContextManager[Connection]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRow:
+    """A replay job as it stood when the copy was made."""
+
+    id: str
+    name: str
+    source: str
+    target: str
+    target_name: str
+    selection_json: str
+    per_s: float
+    dry_run: bool
+    state: str
+    selected: int
+    examined: int
+    totals_json: str
+    created_ms: int
+    created_by: str
+    ended_ms: int | None
+    last_error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """Which jobs are wanted; what is empty or None does not matter. `to_ms` itself is not in."""
+
+    source: str = ""
+    state: str = ""
+    created_by: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class ReplayStore:
+    """Part of an open database; every method raises DatabaseError."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def write(self, jobs: Sequence[JobRow]) -> None:
+        """Bring the copies of these jobs, at most 200, up to date; again changes nothing."""
+        if not jobs:
+            return
+        with self._transaction() as connection:
+            wanted = select(replay_jobs.c.id).where(replay_jobs.c.id.in_([job.id for job in jobs]))
+            known = set(connection.execute(wanted).scalars())
+            for job in jobs:
+                if job.id in known:
+                    same = replay_jobs.c.id == job.id
+                    connection.execute(update(replay_jobs).where(same).values(**asdict(job)))
+                else:
+                    connection.execute(insert(replay_jobs).values(**asdict(job)))
+            if len(known) < len(jobs):
+                _trim(connection)
+
+    def find(self, wanted: JobFilter, limit: int, after: tuple[int, str] | None) -> list[JobRow]:
+        """The newest jobs, at most 200; `after` is when the last one of the page before was made,
+        and its id."""
+        columns = replay_jobs.c
+        statement = select(replay_jobs).order_by(columns.created_ms.desc(), columns.id.desc())
+        for column, value in (
+            (columns.source, wanted.source),
+            (columns.state, wanted.state),
+            (columns.created_by, wanted.created_by),
+        ):
+            if value:
+                statement = statement.where(column == value.replace("\0", "\ufffd"))
+        if wanted.from_ms is not None:
+            statement = statement.where(columns.created_ms >= wanted.from_ms)
+        if wanted.to_ms is not None:
+            statement = statement.where(columns.created_ms < wanted.to_ms)
+        if after is not None:
+            at_ms, last = after
+            same = and_(columns.created_ms == at_ms, columns.id < last)
+            statement = statement.where(or_(columns.created_ms < at_ms, same))
+        with self._transaction() as connection:
+            found = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
+            return [_row(row) for row in found]
+
+
+def _row(row: Any) -> JobRow:
+    return JobRow(**row)
+
+
+def _trim(connection: Connection) -> None:
+    """Forget the oldest jobs over the limit."""
+    columns = replay_jobs.c
+    newest = select(columns.created_ms).order_by(columns.created_ms.desc())
+    oldest_kept = connection.execute(newest.offset(JOBS_MAX - 1).limit(1)).scalar()
+    if oldest_kept is not None:
+        connection.execute(delete(replay_jobs).where(columns.created_ms < oldest_kept))

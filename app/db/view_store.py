@@ -1,0 +1,86 @@
+"""Saved views in SQL: each change is one transaction with its audit entry."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select
+
+from app.db.queries import insert_audit
+from app.db.rows import AuditEntry
+from app.db.tables import saved_views
+from engine.errors import Conflict, NotFound
+
+VIEWS_MAX = 100  # of one owner
+
+Transaction = Callable[[], AbstractContextManager[Connection]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewRow:
+    """A page of the console with its filter, under a name that is its owner's alone."""
+
+    id: int = 0
+    owner: str
+    name: str
+    path: str
+    query: str
+    created_ms: int
+
+    @property
+    def href(self) -> str:
+        """Where it leads."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+class ViewStore:
+    """Part of an open database; every method raises DatabaseError."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def of(self, owner: str) -> list[ViewRow]:
+        """All views of one owner, by name."""
+        with self._transaction() as connection:
+            return _of(connection, owner)
+
+    def add(self, view: ViewRow, entry: AuditEntry) -> ViewRow:
+        """Keep a view; Conflict where its owner has one of that name, or 100."""
+        with self._transaction() as connection:
+            insert_audit(connection, replace(entry, after_json=_json(view)))
+            others = _of(connection, view.owner)
+            if any(other.name == view.name for other in others):
+                raise Conflict(
+                    f"you have a view {view.name!r} already",
+                    field="name",
+                    remedy="choose another name, or delete that one",
+                )
+            if len(others) >= VIEWS_MAX:
+                raise Conflict(f"nobody has more than {VIEWS_MAX} views", remedy="delete some")
+            values = asdict(view)
+            del values["id"]
+            key = connection.execute(insert(saved_views).values(**values)).inserted_primary_key
+            assert key is not None, "the database numbers every row"
+            return replace(view, id=int(key[0]))
+
+    def delete(self, owner: str, view_id: int, entry: AuditEntry) -> ViewRow:
+        """Forget a view of this owner, which is returned; NotFound."""
+        with self._transaction() as connection:
+            found = next((view for view in _of(connection, owner) if view.id == view_id), None)
+            if found is None:
+                raise NotFound(f"you have no view {view_id}", field="id", remedy="list the views")
+            told = replace(entry, object_name=found.name, before_json=_json(found))
+            insert_audit(connection, told)
+            connection.execute(delete(saved_views).where(saved_views.c.id == view_id))
+        return found
+
+
+def _of(connection: Connection, owner: str) -> list[ViewRow]:
+    found = connection.execute(select(saved_views).where(saved_views.c.owner == owner)).mappings()
+    # Sorted here: databases differ over capitals.
+    return sorted((ViewRow(**row) for row in found), key=lambda view: view.name.casefold())
+
+
+def _json(view: ViewRow) -> str:
+    return msgspec.json.encode({"name": view.name, "address": view.href}).decode()

@@ -1,0 +1,95 @@
+"""One call: who makes it, from where, under which name, and how long it waits for its answer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.grpc.codes import Refusal
+from app.grpc.names import check_namespace, inner
+from app.security.access import Action, Kind, Principal, require
+from app.services.audit import Actor, actor_at
+from protocol.rocketmq.numbers import Code
+
+CLIENT_CHARS_MAX = 255
+TEXT_CHARS_MAX = 64
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A connection: where it comes from, where it was accepted, whether it is encrypted."""
+
+    client: str  # "127.0.0.1:52100"
+    server: str
+    is_tls: bool
+
+
+@dataclass
+class Call:
+    """What a handler knows of the call that it answers; `limit_s` is None without a deadline."""
+
+    who: Principal
+    origin: Origin
+    client: str
+    metadata: Mapping[str, str]
+    limit_s: float | None = None
+    namespace: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.namespace = check_namespace(self.metadata.get("x-mq-namespace", ""))
+
+    @property
+    def actor(self) -> Actor:
+        """As the audit trail names the caller."""
+        return actor_at(self.who.audit_name(self.origin.client), self.header("x-mq-request-id"))
+
+    @property
+    def language(self) -> str:
+        """What the client says of itself in every call, such as "PYTHON"."""
+        return self.header("x-mq-language")
+
+    @property
+    def version(self) -> str:
+        return self.header("x-mq-client-version")
+
+    def header(self, name: str) -> str:
+        """A header's text, cut to what may be shown; "" where it was not sent."""
+        text = self.metadata.get(name, "")[:TEXT_CHARS_MAX]
+        return text if text.isprintable() else ""
+
+    def topic(self, resource: Any, action: Action) -> str:
+        """The topic that a resource names, which the caller may do this to.
+
+        Raises Refusal where none is named, RightMissing. The engine checks the name itself.
+        """
+        name = inner(resource, self.namespace)
+        if not resource.name:
+            raise Refusal(Code.ILLEGAL_TOPIC, "the request names no topic")
+        self.require(action, Kind.TOPIC, name)
+        return name
+
+    def group(self, resource: Any, action: Action) -> str:
+        """The consumer group that a resource names, as `topic`."""
+        name = inner(resource, self.namespace)
+        if not resource.name:
+            raise Refusal(Code.ILLEGAL_CONSUMER_GROUP, "the request names no consumer group")
+        self.require(action, Kind.GROUP, name)
+        return name
+
+    def require(self, action: Action, kind: Kind, name: str) -> None:
+        """Raise RightMissing, or ReadOnly, unless the caller may do this."""
+        if self.who.is_open and not self.who.is_read_only:
+            return
+        require(self.who, action, kind, name)
+
+
+def client_of(metadata: Mapping[str, str]) -> str:
+    """The client's own name for itself; a Refusal where it gives none that can be kept."""
+    client = metadata.get("x-mq-client-id", "")
+    if not client:
+        raise Refusal(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
+    if len(client) > CLIENT_CHARS_MAX or not client.isprintable():
+        raise Refusal(
+            Code.CLIENT_ID_REQUIRED,
+            f"x-mq-client-id is longer than {CLIENT_CHARS_MAX} characters or not printable",
+        )
+    return client

@@ -1,0 +1,95 @@
+"""The certificate of the gRPC port: one's own by settings, else a self-signed one in the data
+directory, made at the first start. RocketMQ's clients turn TLS on by default and do not verify it.
+"""
+
+import datetime
+import ipaddress
+import os
+import socket
+import ssl
+from pathlib import Path
+
+CERTIFICATE_FILE = "grpc_tls.crt"
+KEY_FILE = "grpc_tls.key"
+DAYS = 3650
+RENEW_DAYS = 30
+
+
+def context_of(folder: Path, certificate: str, key: str, host: str) -> ssl.SSLContext:
+    """What encrypts connections: with the given files, else with those in `folder`.
+
+    Reads and perhaps writes files. OSError or ssl.SSLError where they cannot be used.
+    """
+    paths = (Path(certificate), Path(key)) if certificate else ensure_own(folder, host)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    context.load_cert_chain(*paths)
+    return context
+
+
+def ensure_own(folder: Path, host: str) -> tuple[Path, Path]:
+    """The self-signed certificate and its key, made where there is none or it has expired."""
+    paths = folder / CERTIFICATE_FILE, folder / KEY_FILE
+    if all(path.exists() for path in paths) and _is_fresh(paths[0]):
+        return paths
+    certificate, key = _made(host)
+    for path, content in zip(paths, (certificate, key), strict=True):
+        _write(path, content)
+    return paths
+
+
+def _is_fresh(path: Path) -> bool:
+    from cryptography import x509
+
+    ends = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    return ends > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=RENEW_DAYS)
+
+
+def _made(host: str) -> tuple[bytes, bytes]:
+    """A certificate of this machine's names, and its key, both as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "KiteMQ")])
+    now = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+    names += [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")]
+    for each in {socket.gethostname(), host.strip("[]")}:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(each)))
+        except ValueError:
+            if each.isascii() and each:
+                names.append(x509.DNSName(each))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form = serialization.PrivateFormat.PKCS8
+    return (
+        certificate.public_bytes(pem),
+        key.private_bytes(pem, form, serialization.NoEncryption()),
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    part = path.with_name(f"{path.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    part.replace(path)

@@ -1,0 +1,115 @@
+"""The settings that a client is answered: its own message with the server's part filled in."""
+
+from typing import Any
+
+from app.grpc import quirks
+from engine.broker import Broker, Exponential, GroupConfig, Ladder, RetryPolicy, Steps, TopicType
+from engine.errors import GroupNotFound, TopicNotFound
+from engine.message import BODY_BYTES_MAX
+from protocol.rocketmq.messages import Settings
+from protocol.rocketmq.numbers import FilterType, Language
+
+BODY_BYTES_TOLD = BODY_BYTES_MAX - quirks.HEADROOM_BYTES
+SEND_ATTEMPTS = 3
+SEND_WAIT = Exponential(10, 1000, 2.0)
+BATCH = 32
+POLL_S = 20.0
+LADDER_S = (10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)  # the delay levels from 3 on
+LADDER_LIKE = Exponential(10_000, 7_200_000, 2.0)  # for who knows no list
+LIST_MAX = 32
+
+
+def for_producer(told: Any) -> Any:
+    """The answer to a producer's settings."""
+    answer = _copy(told)
+    answer.publishing.max_body_size = BODY_BYTES_TOLD
+    answer.publishing.validate_message_type = True
+    answer.backoff_policy.max_attempts = SEND_ATTEMPTS
+    _set_exponential(answer.backoff_policy, SEND_WAIT)
+    return answer
+
+
+def for_consumer(told: Any, group: GroupConfig, language: Language, *, is_fifo: bool) -> Any:
+    """The answer to a consumer's settings."""
+    answer = _copy(told)
+    answer.subscription.fifo = is_fifo
+    answer.subscription.receive_batch_size = BATCH
+    answer.subscription.long_polling_timeout.seconds = round(quirks.poll_s(language, POLL_S))
+    answer.backoff_policy.max_attempts = group.retry_max + 1
+    _set_policy(answer.backoff_policy, group.retry_policy, group.retry_max, language)
+    return answer
+
+
+def group_of(broker: Broker, name: str, retry_max: int) -> GroupConfig:
+    """The group's settings, or those that it will be made with."""
+    try:
+        return broker.group(name)
+    except GroupNotFound:
+        return GroupConfig(name, retry_max=retry_max)
+
+
+def is_fifo(broker: Broker, topics: list[str]) -> bool:
+    """Whether any of these topics keeps the order of message groups."""
+    for topic in topics:
+        try:
+            if broker.topic(topic).type is TopicType.FIFO:
+                return True
+        except TopicNotFound:
+            continue
+    return False
+
+
+def filter_text(expression: Any) -> str:
+    """A filter as the engine writes it."""
+    text = str(expression.expression)
+    if expression.type == FilterType.SQL:
+        return f"SQL92: {text}"
+    return text or "*"
+
+
+def _copy(told: Any) -> Any:
+    answer = Settings()
+    answer.CopyFrom(told)
+    answer.ClearField("backoff_policy")
+    answer.metric.on = False
+    return answer
+
+
+def _set_policy(told: Any, policy: RetryPolicy, retry_max: int, language: Language) -> None:
+    if language in quirks.EXPONENTIAL_ONLY or (
+        isinstance(policy, Exponential) and language not in quirks.LIST_ONLY
+    ):
+        _set_exponential(told, _as_exponential(policy))
+        return
+    for wait_ms in _as_list(policy, retry_max):
+        next_wait = told.customized_backoff.next.add()
+        _set_ms(next_wait, wait_ms)
+
+
+def _set_exponential(told: Any, policy: Exponential) -> None:
+    backoff = told.exponential_backoff
+    _set_ms(backoff.initial, policy.initial_ms)
+    _set_ms(backoff.max, policy.max_ms)
+    backoff.multiplier = policy.multiplier
+
+
+def _as_exponential(policy: RetryPolicy) -> Exponential:
+    if isinstance(policy, Steps):
+        first, last = max(1, policy.delays_ms[0]), max(1, *policy.delays_ms)
+        return Exponential(first, last, 2.0 if last > first else 1.0)
+    return LADDER_LIKE if isinstance(policy, Ladder) else policy
+
+
+def _as_list(policy: RetryPolicy, retry_max: int) -> list[int]:
+    if isinstance(policy, Steps):
+        return list(policy.delays_ms)
+    if isinstance(policy, Ladder):
+        return [wait_s * 1000 for wait_s in LADDER_S]
+    count = max(1, min(retry_max, LIST_MAX))
+    waits = [policy.initial_ms * policy.multiplier**number for number in range(count)]
+    return [round(min(wait, policy.max_ms)) for wait in waits]
+
+
+def _set_ms(field: Any, wait_ms: int) -> None:
+    field.seconds, ms = divmod(wait_ms, 1000)
+    field.nanos = ms * 1_000_000

@@ -1,0 +1,251 @@
+"""Who calls: the clients that are alive, what each told of itself, and how it is reached.
+
+A client is alive while its telemetry stream is open, or it called within the last half minute;
+its heartbeats come every ten seconds. After a restart of the server a client may be known by its
+calls alone for minutes: it need not have sent its settings to send, receive or be asked.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.grpc.call import Call
+from app.grpc.codes import Refusal
+from app.grpc.leases import Leases
+from app.grpc.shapes import to_wire
+from app.host import EngineHost
+from app.services.transactions import Ask, Transactions
+from engine.broker import Check
+from engine.errors import EngineError
+from protocol.rocketmq.messages import RecoverOrphanedTransactionCommand, TelemetryCommand
+from protocol.rocketmq.numbers import ClientType, Code, Language
+
+CLIENTS_MAX = 10_000
+TOPICS_MAX = 256  # that one client is asked about
+GROUPS_MAX = 64
+QUESTIONS_MAX = 16  # to one client, without an answer yet
+OUTBOX_MAX = 64  # commands that wait for a slow stream; then it is not asked
+SILENT_S = 30.0
+
+
+class Stream:
+    """What is to be written to one telemetry stream; None ends it."""
+
+    def __init__(self) -> None:
+        self.outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX_MAX)
+        self.is_open = True
+        self.error: Exception | None = None  # why it ends, where the client is at fault
+
+    def offer(self, command: Any) -> bool:
+        """Write a command soon; False where the stream is closed or too slow."""
+        if not self.is_open or self.outbox.full():
+            return False
+        self.outbox.put_nowait(command)
+        return True
+
+    def close(self) -> None:
+        """Write what waits, then end."""
+        if self.is_open:
+            self.is_open = False
+            if self.outbox.full():
+                self.outbox.get_nowait()
+            self.outbox.put_nowait(None)
+
+
+@dataclass
+class Client:
+    """One client; `settings` is what it sent last, None until it did."""
+
+    name: str
+    address: str
+    language: str
+    version: str
+    namespace: str
+    since_ms: int
+    seen_s: float
+    kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
+    settings: Any = None
+    stream: Stream | None = None
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
+    asks: dict[str, Ask] = field(default_factory=dict)  # by topic
+    questions: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+    polls: int = 0
+
+    @property
+    def is_push(self) -> bool:
+        return self.kind in (ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER)
+
+    @property
+    def speaks(self) -> Language:
+        """Its language; by its settings where it sent some."""
+        if self.settings is not None:
+            number = self.settings.user_agent.language
+            return Language(number) if number in set(Language) else Language.LANGUAGE_UNSPECIFIED
+        known = Language.__members__.get(self.language.upper())
+        return known or Language.LANGUAGE_UNSPECIFIED
+
+
+class Clients:
+    """At most 10,000; who comes beyond that is refused with TOO_MANY_REQUESTS."""
+
+    def __init__(self, host: EngineHost, transactions: Transactions, leases: Leases) -> None:
+        self._host = host
+        self._transactions = transactions
+        self._leases = leases
+        self._clients: dict[str, Client] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def all(self) -> list[Client]:
+        return list(self._clients.values())
+
+    def find(self, name: str) -> Client | None:
+        return self._clients.get(name)
+
+    @property
+    def stream_count(self) -> int:
+        return sum(client.stream is not None for client in self._clients.values())
+
+    def seen(self, call: Call) -> Client:
+        """The client of a call, which is alive."""
+        now_s = self._host.clock.monotonic_s()
+        client = self._clients.get(call.client)
+        if client is None:
+            if len(self._clients) >= CLIENTS_MAX:
+                raise Refusal(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are the most")
+            client = self._clients[call.client] = Client(
+                call.client,
+                call.origin.client,
+                call.language,
+                call.version,
+                call.namespace,
+                self._host.clock.now_ms(),
+                now_s,
+            )
+        client.seen_s = now_s
+        return client
+
+    def consumes(self, client: Client, group: str, topics: Mapping[str, str] | None = None) -> None:
+        """A client is a member of a group, of which it wants these topics (name to filter)."""
+        wanted = client.groups.get(group)
+        if wanted is None:
+            if len(client.groups) >= GROUPS_MAX:
+                return
+            wanted = client.groups[group] = {}
+        if topics is not None:
+            wanted.update(topics)
+        self._host.broker.members.seen(
+            group,
+            client.name,
+            topics=wanted or None,
+            address=client.address,
+            version=client.version,
+            language=client.language,
+        )
+
+    def produces(self, client: Client, topic: str) -> None:
+        """A client can be asked about undecided transactions of a topic."""
+        if topic in client.asks or len(client.asks) >= TOPICS_MAX:
+            return
+
+        def ask(check: Check) -> bool:
+            return self._ask(client, check)
+
+        client.asks[topic] = ask
+        self._transactions.producers.enter(topic, ask)
+        if client.stream is not None:
+            self._ask_waiting(client, topic)
+
+    def connected(self, client: Client, stream: Stream) -> None:
+        """A telemetry stream of this client was opened; an older one ends."""
+        older, client.stream = client.stream, stream
+        if older is not None:
+            older.close()
+        for topic in client.asks:
+            self._ask_waiting(client, topic)
+
+    def disconnected(self, client: Client, stream: Stream) -> None:
+        """A telemetry stream is over; the client may open another one."""
+        stream.is_open = False
+        if client.stream is stream:
+            client.stream = None
+            client.seen_s = self._host.clock.monotonic_s()
+
+    def terminated(self, call: Call) -> bool:
+        """A client says goodbye: it gives back what it holds. Whether it was known."""
+        client = self._clients.get(call.client)
+        if client is None:
+            return False
+        self._leases.give_back(client.name)
+        self._forget(client)
+        return True
+
+    def tick(self) -> None:
+        """Let go of clients that are silent; tell the groups of those that are not."""
+        now_s = self._host.clock.monotonic_s()
+        for client in self.all():
+            if client.stream is None and not client.polls and now_s - client.seen_s > SILENT_S:
+                self._leases.abandon(client.name)
+                self._forget(client)
+
+    def close(self) -> None:
+        """End all streams; their clients connect again when the server is back."""
+        for client in self.all():
+            if client.stream is not None:
+                client.stream.close()
+
+    async def question(self, client: Client, command: str, timeout_s: float, **fields: Any) -> Any:
+        """Send a command that has a nonce, and wait for its answer (a TelemetryCommand).
+
+        Raises Refusal where the client has no open stream, and TimeoutError.
+        """
+        stream = client.stream
+        if stream is None or len(client.questions) >= QUESTIONS_MAX:
+            raise Refusal(Code.TOO_MANY_REQUESTS, "the client cannot be asked just now")
+        nonce = secrets.token_hex(16)
+        asked = TelemetryCommand()
+        part = getattr(asked, command)
+        part.nonce = nonce
+        for name, value in fields.items():
+            getattr(part, name).CopyFrom(value)
+        answer = client.questions[nonce] = asyncio.get_running_loop().create_future()
+        try:
+            if not stream.offer(asked):
+                raise Refusal(Code.TOO_MANY_REQUESTS, "the client does not read what it is sent")
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        finally:
+            del client.questions[nonce]
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _ask(self, client: Client, check: Check) -> bool:
+        if client.stream is None:
+            return False
+        recover = RecoverOrphanedTransactionCommand(
+            message=to_wire(check.message, client.namespace), transaction_id=check.transaction_id
+        )
+        return client.stream.offer(TelemetryCommand(recover_orphaned_transaction_command=recover))
+
+    def _ask_waiting(self, client: Client, topic: str) -> None:
+        """Checks that came due while nobody could be asked."""
+        try:
+            for check in self._host.broker.transactions.checks(topic):
+                self._ask(client, check)
+        except EngineError:
+            return  # they are asked again at the next check
+
+    def _forget(self, client: Client) -> None:
+        del self._clients[client.name]
+        for topic, ask in client.asks.items():
+            self._transactions.producers.leave(topic, ask)
+        if client.stream is not None:
+            client.stream.close()
+        for group in client.groups:
+            try:
+                self._host.broker.members.leave(group, client.name)
+            except EngineError:
+                continue  # the group is gone

@@ -1,0 +1,99 @@
+"""PullMessage and the offsets of clients that keep their own place; Apache's proxy has neither."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from app.grpc.call import Call
+from app.grpc.client_settings import filter_text
+from app.grpc.codes import Refusal, ok, status
+from app.grpc.hub import Hub
+from app.grpc.receiving import poll_s
+from app.grpc.shapes import to_wire
+from app.security.access import Action
+from engine.broker import PullStatus
+from protocol.rocketmq.messages import (
+    GetOffsetResponse,
+    PullMessageResponse,
+    QueryOffsetResponse,
+    UpdateOffsetResponse,
+)
+from protocol.rocketmq.numbers import Code, QueryOffsetPolicy
+
+BATCH_MAX = 160
+BYTES_MAX = 4 * 1024 * 1024
+
+
+async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]:
+    """Read a queue from an offset; the next offset comes last, whatever was found."""
+    group = call.group(request.group, Action.CONSUME)
+    topic = call.topic(request.message_queue.topic, Action.CONSUME)
+    client = hub.clients.seen(call)
+    with hub.polling(client):
+        hub.clients.consumes(client, group)
+        result = await hub.host.pull(
+            topic,
+            request.message_queue.id,
+            request.offset,
+            count_max=min(max(1, request.batch_size), BATCH_MAX),
+            bytes_max=BYTES_MAX,
+            filter=filter_text(request.filter_expression),
+            group=group,
+            wait_s=poll_s(request.long_polling_timeout, call.limit_s),
+        )
+    if result.messages:
+        yield PullMessageResponse(status=ok())
+    elif result.status in (PullStatus.OFFSET_TOO_SMALL, PullStatus.OFFSET_OVERFLOW_BADLY):
+        yield PullMessageResponse(
+            status=status(
+                Code.ILLEGAL_OFFSET,
+                f"the queue holds offsets {result.min_offset} to {result.max_offset}; "
+                f"go on at {result.next_offset}",
+            )
+        )
+    else:
+        yield PullMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
+    for message in result.messages:
+        yield PullMessageResponse(message=to_wire(message, call.namespace))
+    yield PullMessageResponse(next_offset=result.next_offset)
+
+
+async def update_offset(hub: Hub, call: Call, request: Any) -> Any:
+    """Set a group's progress in one queue."""
+    group, topic = _place(call, request)
+    queue = request.message_queue.id
+    if request.offset < 0:
+        raise Refusal(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
+    hub.broker.offset_at_time(topic, queue, 0)  # raises where there is no such queue
+    if not hub.broker.commit_offset(group, topic, queue, request.offset, call.client):
+        raise Refusal(
+            Code.PRECONDITION_FAILED, "the group was moved meanwhile: pull from its new place first"
+        )
+    return UpdateOffsetResponse(status=ok())
+
+
+async def get_offset(hub: Hub, call: Call, request: Any) -> Any:
+    """A group's progress in one queue."""
+    group, topic = _place(call, request)
+    offset = hub.broker.committed_offset(group, topic, request.message_queue.id, call.client)
+    if offset is None:
+        raise Refusal(Code.OFFSET_NOT_FOUND, "the group has no progress in this queue")
+    return GetOffsetResponse(status=ok(), offset=offset)
+
+
+async def query_offset(hub: Hub, call: Call, request: Any) -> Any:
+    """The offset at a queue's beginning, at its end, or at a time."""
+    topic = call.topic(request.message_queue.topic, Action.READ)
+    queue = request.message_queue.id
+    time = request.timestamp
+    at_ms = time.seconds * 1000 + time.nanos // 1_000_000
+    offset = hub.broker.offset_at_time(topic, queue, at_ms)
+    if request.query_offset_policy != QueryOffsetPolicy.TIMESTAMP:
+        stats = hub.broker.topic_stats(topic).queues[queue]
+        is_end = request.query_offset_policy == QueryOffsetPolicy.END
+        offset = stats.max_offset if is_end else stats.min_offset
+    return QueryOffsetResponse(status=ok(), offset=offset)
+
+
+def _place(call: Call, request: Any) -> tuple[str, str]:
+    group = call.group(request.group, Action.CONSUME)
+    return group, call.topic(request.message_queue.topic, Action.CONSUME)

@@ -1,0 +1,262 @@
+"""ReceiveMessage and what becomes of a receipt: acknowledge, change its time, give up."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+from app.grpc.call import Call
+from app.grpc.client_settings import POLL_S, filter_text
+from app.grpc.clients import Client
+from app.grpc.codes import Refusal, ok, status
+from app.grpc.hub import Hub
+from app.grpc.leases import LEASE_S
+from app.grpc.shapes import delivered, handle_of, receipt_of
+from app.security.access import Action
+from engine.broker import AckResult, Delivery, Nack, Receipt
+from engine.errors import EngineError, GroupNotFound, Paused
+from protocol.rocketmq.messages import (
+    AckMessageResponse,
+    AckMessageResultEntry,
+    ChangeInvisibleDurationResponse,
+    ForwardMessageToDeadLetterQueueResponse,
+    ReceiveMessageResponse,
+)
+from protocol.rocketmq.numbers import Code
+
+BATCH_MAX = 256
+RECEIPTS_MAX = 1024
+INVISIBLE_S_MIN = 10.0
+INVISIBLE_S_MAX = 12 * 3600.0
+SHORTEST_S = 0.01  # what 0 means
+ANSWER_S = 0.2  # of a call's time, kept for the answer on its way
+ATTEMPTS_MAX = 10_000
+WORTHLESS = (
+    "the receipt handle is worth nothing any more: the message was, or will be, handed out again"
+)
+
+
+class Attempts:
+    """What was handed out under an attempt id: the same id again means that it never arrived."""
+
+    def __init__(self) -> None:
+        self._receipts: OrderedDict[tuple[str, str], list[Receipt]] = OrderedDict()
+
+    def add(self, group: str, attempt: str, receipts: list[Receipt]) -> None:
+        self._receipts[group, attempt] = receipts
+        if len(self._receipts) > ATTEMPTS_MAX:
+            self._receipts.popitem(last=False)
+
+    def take(self, group: str, attempt: str) -> list[Receipt]:
+        return self._receipts.pop((group, attempt), [])
+
+
+class Receives:
+    """The handlers; it remembers the last attempts."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._attempts = Attempts()
+
+    async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
+        """Hand out messages of a topic, from whichever queue; waits for the first of them."""
+        hub = self._hub
+        group = call.group(request.group, Action.CONSUME)
+        topic = call.topic(request.message_queue.topic, Action.CONSUME)
+        filter = filter_text(request.filter_expression)
+        invisible_s = _invisible_s(request)
+        wait_s = poll_s(request.long_polling_timeout, call.limit_s)
+        client = hub.clients.seen(call)
+        self._repeat(group, request.attempt_id)
+        with hub.polling(client):
+            hub.clients.consumes(client, group, {topic: filter} if request.auto_renew else None)
+            receive = partial(
+                hub.broker.receive,
+                group,
+                {topic: filter},
+                count_max=min(max(1, request.batch_size), BATCH_MAX),
+                invisible_s=invisible_s,
+                client=client.name,
+            )
+            deliveries = await self._wait(receive, group, {topic: filter}, client, wait_s)
+        receipts = [delivery.receipt for delivery in deliveries]
+        if request.auto_renew:
+            hub.leases.add(group, client.name, receipts)
+        if request.attempt_id and receipts:
+            self._attempts.add(group, request.attempt_id, receipts)
+        try:
+            for answer in _answers(hub, call, deliveries, invisible_s):
+                yield answer
+        except (asyncio.CancelledError, GeneratorExit):
+            self._return(group, receipts)  # the client throws away what came of this answer
+            raise
+
+    async def _wait(
+        self, receive: Any, group: str, topics: dict[str, str], client: Client, wait_s: float
+    ) -> list[Delivery]:
+        """Receive, or wait until there is something; a pause of the group is waited out."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + wait_s
+        while True:
+            try:
+                deliveries: list[Delivery] = receive()
+            except Paused:
+                deliveries = []
+            left_s = deadline_s - loop.time()
+            if deliveries or left_s <= 0:
+                return deliveries
+            broker = self._hub.broker
+            park = partial(broker.park_receive, group, topics, client=client.name)
+            if not await self._hub.host.wait(park, left_s):
+                return []
+
+    def _repeat(self, group: str, attempt: str) -> None:
+        """A client that repeats an attempt did not get what it was handed: it may have it again."""
+        if attempt:
+            self._return(group, self._attempts.take(group, attempt))
+
+    def _return(self, group: str, receipts: list[Receipt]) -> None:
+        if not receipts:
+            return
+        self._hub.leases.drop(group, receipts)
+        try:
+            self._hub.broker.release(group, receipts)
+        except EngineError:
+            return  # they run out by themselves
+
+    async def ack_message(self, call: Call, request: Any) -> Any:
+        """Acknowledge messages; each entry has a status of its own."""
+        group = call.group(request.group, Action.CONSUME)
+        entries = request.entries
+        if not 0 < len(entries) <= RECEIPTS_MAX:
+            raise Refusal(
+                Code.BAD_REQUEST,
+                f"{len(entries)} entries in one request, it must be 1 to {RECEIPTS_MAX}",
+            )
+        hub = self._hub
+        hub.clients.seen(call)
+        results: list[Any] = []
+        receipts = [_known(entry.receipt_handle) for entry in entries]
+        known = [receipt for receipt in receipts if receipt is not None]
+        try:
+            settled = dict(zip(known, hub.broker.ack(group, known), strict=True))
+        except GroupNotFound:
+            settled = {}
+        hub.leases.drop(group, known)
+        for entry, receipt in zip(entries, receipts, strict=True):
+            is_done = receipt is not None and settled.get(receipt, AckResult.STALE) in DONE
+            results.append(
+                AckMessageResultEntry(
+                    message_id=entry.message_id,
+                    receipt_handle=entry.receipt_handle,
+                    status=ok() if is_done else _worthless(),
+                )
+            )
+        return AckMessageResponse(status=_common(results), entries=results)
+
+    async def change_invisible_duration(self, call: Call, request: Any) -> Any:
+        """Give a message another time; a push consumer does it to say that it failed."""
+        group = call.group(request.group, Action.CONSUME)
+        receipt = receipt_of(request.receipt_handle)
+        wait = request.invisible_duration
+        wait_s = wait.seconds + wait.nanos / 1e9
+        if not 0 <= wait_s <= INVISIBLE_S_MAX:
+            raise Refusal(
+                Code.ILLEGAL_INVISIBLE_TIME,
+                f"an invisible time of {wait_s:g} s, 0 to {INVISIBLE_S_MAX:g} s are allowed",
+            )
+        hub = self._hub
+        client = hub.clients.seen(call)
+        try:
+            if hub.leases.drop(group, [receipt]) or client.is_push:
+                renewed = self._fail(group, receipt, client)
+            else:
+                renewed = hub.broker.renew(group, receipt, max(wait_s, SHORTEST_S))
+        except GroupNotFound:
+            renewed = None
+        if renewed is None:
+            raise Refusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
+        return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle_of(renewed))
+
+    def _fail(self, group: str, receipt: Receipt, client: Client) -> Receipt | None:
+        """The message comes back when the group's schedule says, or is dead (see quirks.py)."""
+        results = self._hub.broker.nack(group, [Nack(receipt, error=FAILED)], client.name)
+        return None if results[0] is AckResult.STALE else receipt._replace(serial=0)
+
+    async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
+        """Give a message up: a FIFO consumer tried it often enough by itself."""
+        group = call.group(request.group, Action.CONSUME)
+        receipt = receipt_of(request.receipt_handle)
+        hub = self._hub
+        client = hub.clients.seen(call)
+        hub.leases.drop(group, [receipt])
+        attempts = f"given up by its consumer after {request.delivery_attempt} attempts"
+        nack = Nack(receipt, delay_level=-1, error=attempts)
+        try:
+            results = hub.broker.nack(group, [nack], client.name)
+        except GroupNotFound:
+            results = [AckResult.STALE]
+        if results[0] is AckResult.STALE:
+            raise Refusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
+        return ForwardMessageToDeadLetterQueueResponse(status=ok())
+
+
+DONE = (AckResult.DONE, AckResult.ALREADY)
+FAILED = "the push consumer reported a failure"
+
+
+def poll_s(asked: Any, limit_s: float | None) -> float:
+    """How long a poll may wait: as asked, at most 20 s, and not beyond the call's own time."""
+    asked_s = asked.seconds + asked.nanos / 1e9
+    if asked_s < 0:
+        raise Refusal(Code.ILLEGAL_POLLING_TIME, f"a polling time of {asked_s:g} s")
+    wait_s = min(asked_s, POLL_S) if asked.ByteSize() else POLL_S
+    return wait_s if limit_s is None else max(0.0, min(wait_s, limit_s - ANSWER_S))
+
+
+def _invisible_s(request: Any) -> float:
+    if request.auto_renew:
+        return LEASE_S
+    wait = request.invisible_duration
+    wait_s = float(wait.seconds + wait.nanos / 1e9)
+    if not INVISIBLE_S_MIN <= wait_s <= INVISIBLE_S_MAX:
+        raise Refusal(
+            Code.ILLEGAL_INVISIBLE_TIME,
+            f"an invisible time of {wait_s:g} s, {INVISIBLE_S_MIN:g} to {INVISIBLE_S_MAX:g} s are "
+            "allowed",
+        )
+    return wait_s
+
+
+def _answers(hub: Hub, call: Call, deliveries: list[Delivery], invisible_s: float) -> Any:
+    """Apache's order: the status, the messages, when it was."""
+    if deliveries:
+        yield ReceiveMessageResponse(status=ok())
+    else:
+        yield ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
+    for delivery in deliveries:
+        yield ReceiveMessageResponse(message=delivered(delivery, call.namespace, invisible_s))
+    seconds, ms = divmod(hub.host.clock.now_ms(), 1000)
+    last = ReceiveMessageResponse()
+    last.delivery_timestamp.seconds, last.delivery_timestamp.nanos = seconds, ms * 1_000_000
+    yield last
+
+
+def _known(handle: str) -> Receipt | None:
+    try:
+        return receipt_of(handle)
+    except Refusal:
+        return None
+
+
+def _worthless() -> Any:
+    return status(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
+
+
+def _common(results: list[Any]) -> Any:
+    """The status that all entries share, or that they do not share one."""
+    codes = {result.status.code for result in results}
+    if len(codes) == 1:
+        return results[0].status
+    return status(Code.MULTIPLE_RESULTS, "some entries failed: each has its own status")

@@ -1,0 +1,136 @@
+"""QueryRoute and QueryAssignment: where a topic's messages go, and what a client may send there."""
+
+from typing import Any
+
+from app.grpc.call import Call
+from app.grpc.codes import Refusal, ok
+from app.grpc.hub import Hub
+from app.grpc.names import outer
+from app.security.access import Action
+from engine.broker import TopicConfig, TopicType
+from engine.errors import TopicNotFound
+from protocol.rocketmq.messages import (
+    Assignment,
+    Broker,
+    Endpoints,
+    MessageQueue,
+    QueryAssignmentResponse,
+    QueryRouteResponse,
+)
+from protocol.rocketmq.numbers import AddressScheme, Code, MessageType, Permission
+
+ALL_QUEUES = -1
+EVERY_TYPE = (
+    MessageType.NORMAL,
+    MessageType.FIFO,
+    MessageType.DELAY,
+    MessageType.TRANSACTION,
+    MessageType.PRIORITY,
+)
+ACCEPTED: dict[TopicType, tuple[MessageType, ...]] = {
+    TopicType.NORMAL: (MessageType.NORMAL, MessageType.PRIORITY),
+    TopicType.FIFO: (MessageType.FIFO,),
+    TopicType.DELAY: (MessageType.DELAY,),
+    TopicType.TRANSACTION: (MessageType.TRANSACTION,),
+}
+
+
+async def query_route(hub: Hub, call: Call, request: Any) -> Any:
+    """All queues of a topic, as one broker's at the address that the client called."""
+    topic = find_topic(hub, call.topic(request.topic, Action.READ))
+    broker = _broker(hub, call, request.endpoints)
+    resource = outer(topic.name, call.namespace)
+    queues = [
+        MessageQueue(
+            topic=resource,
+            id=number,
+            permission=permission,
+            broker=broker,
+            accept_message_types=accepted_types(hub, topic),
+        )
+        for number, permission in enumerate(_permissions(topic))
+    ]
+    return QueryRouteResponse(status=ok(), message_queues=queues)
+
+
+async def query_assignment(hub: Hub, call: Call, request: Any) -> Any:
+    """One assignment for all queues: each receive is served from every queue of the topic."""
+    topic = find_topic(hub, call.topic(request.topic, Action.CONSUME))
+    call.group(request.group, Action.CONSUME)
+    if not topic.is_readable:
+        raise Refusal(Code.FORBIDDEN, f"the topic {topic.name!r} has no readable queue")
+    queue = MessageQueue(
+        topic=outer(topic.name, call.namespace),
+        id=ALL_QUEUES,
+        permission=Permission.READ_WRITE if topic.is_writable else Permission.READ,
+        broker=_broker(hub, call, request.endpoints),
+        accept_message_types=accepted_types(hub, topic),
+    )
+    return QueryAssignmentResponse(status=ok(), assignments=[Assignment(message_queue=queue)])
+
+
+def find_topic(hub: Hub, name: str) -> TopicConfig:
+    """The topic, also one that its first message will make; a Refusal where there is none."""
+    try:
+        topic = hub.broker.plan_topic(name)
+    except TopicNotFound:
+        # The text is Apache's: its clients' own tests look for it.
+        raise Refusal(
+            Code.TOPIC_NOT_FOUND,
+            f"CODE: 17  DESC: No topic route info in name server for the topic: {name}",
+        ) from None
+    if topic.is_system and not name.startswith("%"):
+        raise Refusal(Code.ILLEGAL_TOPIC, f"{name!r} is the system's own topic")
+    return topic
+
+
+def accepted_types(hub: Hub, topic: TopicConfig) -> tuple[MessageType, ...]:
+    """What kinds of messages a topic takes over this door."""
+    is_checked = not topic.is_automatic or hub.settings.grpc_check_automatic_topics
+    return ACCEPTED[topic.type] if is_checked else EVERY_TYPE
+
+
+def _permissions(topic: TopicConfig) -> list[Permission]:
+    """What may be done to each queue, by number."""
+    reads = topic.read_queues if topic.is_readable else 0
+    writes = topic.write_queues if topic.is_writable else 0
+    if not reads and not writes:
+        return [Permission.NONE]
+    both = min(reads, writes)
+    alone = Permission.READ if reads > writes else Permission.WRITE
+    # Numbers go up from 0, and those of queues that can be both read and written come first.
+    return [Permission.READ_WRITE] * both + [alone] * (max(reads, writes) - both)
+
+
+def _broker(hub: Hub, call: Call, called: Any) -> Any:
+    return Broker(name=hub.settings.broker_name, id=0, endpoints=_endpoints(hub, call, called))
+
+
+def _endpoints(hub: Hub, call: Call, called: Any) -> Any:
+    """Where the client shall call: as it called us, so that port mappings work."""
+    if hub.settings.grpc_advertised:
+        return endpoints_of(hub.settings.grpc_advertised)
+    if called.addresses:
+        return called
+    return endpoints_of((call.origin.server or hub.address,))
+
+
+def endpoints_of(addresses: tuple[str, ...]) -> Any:
+    """Addresses ("host:port") as the wire has them; their scheme is that of the first."""
+    found = Endpoints(scheme=_scheme(_split(addresses[0])[0]))
+    for address in addresses:
+        host, port = _split(address)
+        found.addresses.add(host=host, port=port)
+    return found
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _scheme(host: str) -> AddressScheme:
+    if ":" in host:
+        return AddressScheme.IPv6
+    is_number = all(part.isdecimal() for part in host.split("."))
+    return AddressScheme.IPv4 if is_number else AddressScheme.DOMAIN_NAME

@@ -1,0 +1,154 @@
+"""SendMessage, RecallMessage and EndTransaction."""
+
+import asyncio
+import base64
+import binascii
+from typing import Any
+
+from app.grpc.call import Call
+from app.grpc.codes import Refusal, ok
+from app.grpc.hub import Hub, Stored
+from app.grpc.routing import accepted_types, find_topic
+from app.grpc.shapes import inflated, to_engine, type_of
+from app.security.access import Action
+from engine.broker import Decider, Decision, TimerAnswer, TopicConfig
+from engine.errors import EngineError
+from engine.message import BATCH_COUNT_MAX, Message
+from protocol.rocketmq.messages import (
+    EndTransactionResponse,
+    RecallMessageResponse,
+    SendMessageResponse,
+    SendResultEntry,
+)
+from protocol.rocketmq.numbers import (
+    Code,
+    Encoding,
+    MessageType,
+    TransactionResolution,
+    TransactionSource,
+)
+
+INLINE_BYTES_MAX = 32 * 1024  # a larger body is inflated beside the loop
+HANDLE_VERSION = "v1"
+HANDLE_PARTS = 5
+DECISIONS = {
+    TransactionResolution.COMMIT: Decision.COMMIT,
+    TransactionResolution.ROLLBACK: Decision.ROLLBACK,
+}
+
+
+async def send_message(hub: Hub, call: Call, request: Any) -> Any:
+    """Store the messages of one topic, all or none."""
+    topic = _one_topic(call, request)
+    config = find_topic(hub, topic)
+    messages = [to_engine(wire, topic, call) for wire in request.messages]
+    for wire, message in zip(request.messages, messages, strict=True):
+        if wire.system_properties.body_encoding == Encoding.GZIP:
+            message.body = await _inflated(message.body)
+    _check_types(hub, config, messages)
+    stored = await _store(hub, messages)
+    client = hub.clients.seen(call)
+    if any(message.transaction_group for message in messages):
+        hub.clients.produces(client, topic)
+    entries = [
+        SendResultEntry(
+            status=ok(),
+            message_id=message.message_id,
+            transaction_id=message.message_id,  # as Apache: for every message
+            offset=offset,
+            recall_handle=_handle(hub, topic, message) if message.deliver_at_ms else "",
+        )
+        for message, offset in zip(messages, stored.offsets, strict=True)
+    ]
+    return SendMessageResponse(status=ok(), entries=entries)
+
+
+async def recall_message(hub: Hub, call: Call, request: Any) -> Any:
+    """See to it that a delayed message is never delivered; audited."""
+    topic = call.topic(request.topic, Action.PRODUCE)
+    message_id = _recalled_id(request.recall_handle, topic)
+    waiting = hub.broker.find_scheduled(message_id)
+    if waiting is not None and waiting.topic != topic:
+        raise Refusal(Code.BAD_REQUEST, "the recall handle is of another topic")
+    answer = await hub.scheduled.recall(call.actor, message_id)
+    if answer is TimerAnswer.ALREADY_DELIVERED:
+        raise Refusal(Code.PRECONDITION_FAILED, "the message was delivered already")
+    return RecallMessageResponse(status=ok(), message_id=message_id)
+
+
+async def end_transaction(hub: Hub, call: Call, request: Any) -> Any:
+    """Commit or roll back; OK means that it is done, which with Apache it need not."""
+    topic = call.topic(request.topic, Action.PRODUCE)
+    decision = DECISIONS.get(request.resolution, Decision.UNKNOWN)
+    if not request.transaction_id:
+        raise Refusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
+    is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
+    by = Decider.CHECK if is_check else Decider.PRODUCER
+    await hub.transactions.decide(request.transaction_id, decision, topic, by)
+    return EndTransactionResponse(status=ok())
+
+
+def _one_topic(call: Call, request: Any) -> str:
+    if not 0 < len(request.messages) <= BATCH_COUNT_MAX:
+        raise Refusal(
+            Code.MESSAGE_CORRUPTED,
+            f"{len(request.messages)} messages in one request, it must be 1 to {BATCH_COUNT_MAX}",
+        )
+    topic = call.topic(request.messages[0].topic, Action.PRODUCE)
+    for wire in request.messages[1:]:
+        if call.topic(wire.topic, Action.PRODUCE) != topic:
+            raise Refusal(Code.MESSAGE_CORRUPTED, "the messages of one request have several topics")
+    return topic
+
+
+def _check_types(hub: Hub, config: TopicConfig, messages: list[Message]) -> None:
+    """A topic takes messages of its own type; a batch only what needs no handling of its own."""
+    accepted = accepted_types(hub, config)
+    for message in messages:
+        kind = type_of(message)
+        if kind not in accepted and not config.is_system:
+            raise Refusal(
+                Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+                f"{config.name!r} is a {config.type.value} topic and takes no {kind.name} message",
+            )
+        if len(messages) > 1 and kind in (MessageType.DELAY, MessageType.TRANSACTION):
+            raise Refusal(Code.BAD_REQUEST, f"a {kind.name} message cannot be part of a batch")
+
+
+async def _inflated(body: bytes) -> bytes:
+    if len(body) > INLINE_BYTES_MAX:
+        return await asyncio.to_thread(inflated, body)
+    return inflated(body)
+
+
+async def _store(hub: Hub, messages: list[Message]) -> Stored:
+    """Store them in one append with what other calls bring in this turn of the loop."""
+    stored: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
+
+    def done(part: Stored | None, error: EngineError | None) -> None:
+        if stored.done():
+            return
+        if part is not None:
+            stored.set_result(part)
+        else:
+            stored.set_exception(error or RuntimeError("neither stored nor refused"))
+
+    size_bytes = sum([len(message.body) for message in messages])
+    hub.sends.add(messages, None, size_bytes, done)
+    return await stored
+
+
+def _handle(hub: Hub, topic: str, message: Message) -> str:
+    """A recall handle in Apache's form: base64 of version, topic, broker, time and id."""
+    parts = (HANDLE_VERSION, topic, hub.settings.broker_name, str(message.deliver_at_ms))
+    return base64.urlsafe_b64encode(" ".join((*parts, message.message_id)).encode()).decode()
+
+
+def _recalled_id(handle: str, topic: str) -> str:
+    try:
+        parts = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
+    except (binascii.Error, UnicodeError):
+        parts = []
+    if len(parts) != HANDLE_PARTS or parts[0] != HANDLE_VERSION or parts[1] != topic:
+        raise Refusal(Code.BAD_REQUEST, "that is no recall handle of this topic")
+    return parts[-1]

@@ -1,0 +1,67 @@
+"""RocketMQ's signature: who a call comes from, by access key and a HMAC over its date.
+
+The signature covers the date and nothing else, so it identifies and does not protect: whoever reads
+one can repeat it. Dates are not compared with the clock, since one client sends its local time
+under the name of UTC. TLS is what protects. A token in `authorization: Bearer …` works as well.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+from app.grpc.codes import Refusal
+from app.security.access import Principal
+from app.security.access_keys import AccessKeys
+from app.security.people import People
+from protocol.rocketmq.numbers import Code
+
+ALGORITHM = "MQv2-HMAC-SHA1"
+BEARER = "bearer "
+DATE = "x-mq-date-time"
+PARTS = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
+HEADER_CHARS_MAX = 2048
+
+
+class Signatures:
+    """Recognises callers while there are users; without any, everybody may do everything."""
+
+    def __init__(self, people: People, keys: AccessKeys) -> None:
+        self._people = people
+        self._keys = keys
+
+    def identify(self, metadata: Mapping[str, str]) -> Principal:
+        """Who calls; a Refusal with UNAUTHORIZED where that is not known."""
+        if not self._people.is_known:
+            raise Refusal(Code.INTERNAL_SERVER_ERROR, "the database of users does not answer")
+        if self._people.is_open:
+            return self._people.everybody
+        header = metadata.get("authorization", "")[:HEADER_CHARS_MAX]
+        if header[: len(BEARER)].lower() == BEARER:
+            who = self._people.of_token(header[len(BEARER) :].strip())
+        else:
+            who = self._signed(header, metadata.get(DATE, ""))
+        if who is None:
+            raise Refusal(
+                Code.UNAUTHORIZED,
+                "the server has users, and this access key and signature are none of theirs; "
+                "make an access key in the console under Tokens",
+            )
+        return who
+
+    def _signed(self, header: str, date: str) -> Principal | None:
+        parts = dict(PARTS.findall(header))
+        secret_hash = self._people.hash_of(parts.get("Credential", "").partition("/")[0])
+        if not (secret_hash and date and header.startswith(ALGORITHM)):
+            return None
+        expected = sign(self._keys.secret_key(secret_hash), date)
+        # Python writes hexadecimal in lower case, Node in upper case.
+        given = parts.get("Signature", "").lower().encode()
+        if not hmac.compare_digest(expected.encode(), given):
+            return None
+        return self._people.of_hash(secret_hash)
+
+
+def sign(secret_key: str, date: str) -> str:
+    """The signature over a date, in lower case."""
+    return hmac.new(secret_key.encode(), date.encode(), hashlib.sha1).hexdigest()

@@ -1,0 +1,142 @@
+"""Telemetry, Heartbeat and NotifyClientTermination: what clients tell of themselves, and are asked.
+
+The stream belongs to the client that its header names, also before it has sent any settings: one
+official client opens it again after a restart without sending them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from app.grpc import client_settings
+from app.grpc.call import TEXT_CHARS_MAX, Call
+from app.grpc.clients import Client, Stream
+from app.grpc.codes import Refusal, ok
+from app.grpc.hub import Hub
+from app.security.access import Action
+from engine.errors import EngineError
+from protocol.rocketmq.messages import (
+    HeartbeatResponse,
+    NotifyClientTerminationResponse,
+    TelemetryCommand,
+)
+from protocol.rocketmq.numbers import ClientType, Code
+
+CONSUMERS = frozenset(ClientType) - {ClientType.PRODUCER, ClientType.CLIENT_TYPE_UNSPECIFIED}
+PROPERTIES_MAX = 32
+SETTINGS_BYTES_MAX = 256 * 1024
+SETTINGS_TOPICS_MAX = 256
+
+
+async def telemetry(hub: Hub, call: Call, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """Answer settings, and write what the client is asked; ends when either side ends it."""
+    client = hub.clients.seen(call)
+    stream = Stream()
+    hub.clients.connected(client, stream)
+    reader = asyncio.ensure_future(_read(hub, call, client, stream, requests))
+    try:
+        while (command := await stream.outbox.get()) is not None:
+            yield command
+        if stream.error is not None:
+            raise stream.error
+    finally:
+        hub.clients.disconnected(client, stream)
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+async def _read(
+    hub: Hub, call: Call, client: Client, stream: Stream, requests: AsyncIterator[Any]
+) -> None:
+    try:
+        async for command in requests:
+            client.seen_s = hub.host.clock.monotonic_s()
+            kind = command.WhichOneof("command")
+            if kind == "settings":
+                stream.offer(TelemetryCommand(status=ok(), settings=settle(hub, call, command)))
+            elif kind in ("thread_stack_trace", "verify_message_result"):
+                answer = client.questions.get(getattr(command, kind).nonce)
+                if answer is not None and not answer.done():
+                    answer.set_result(command)
+    except (Refusal, EngineError) as error:
+        stream.error = error
+    finally:
+        stream.close()
+
+
+def settle(hub: Hub, call: Call, command: Any) -> Any:
+    """Take over a client's settings; what they are with the server's part filled in.
+
+    Raises Refusal for what says neither what it publishes nor what it subscribes to.
+    """
+    told = command.settings
+    _check(told)
+    client = hub.clients.seen(call)
+    client.settings = told
+    number = told.client_type
+    if number in set(ClientType):
+        client.kind = ClientType(number)
+    client.version = told.user_agent.version[:TEXT_CHARS_MAX] or client.version
+    client.language = client.speaks.name if client.speaks else client.language
+    if told.WhichOneof("pub_sub") == "publishing":
+        for topic in told.publishing.topics[:SETTINGS_TOPICS_MAX]:
+            hub.clients.produces(client, call.topic(topic, Action.PRODUCE))
+        return client_settings.for_producer(told)
+    subscription = told.subscription
+    topics = {
+        call.topic(entry.topic, Action.CONSUME): client_settings.filter_text(entry.expression)
+        for entry in subscription.subscriptions[:SETTINGS_TOPICS_MAX]
+    }
+    group = call.group(subscription.group, Action.CONSUME)
+    hub.clients.consumes(client, group, topics)
+    config = client_settings.group_of(hub.broker, group, hub.settings.retry_max)
+    in_order = client_settings.is_fifo(hub.broker, list(topics))
+    return client_settings.for_consumer(told, config, client.speaks, is_fifo=in_order)
+
+
+async def heartbeat(hub: Hub, call: Call, request: Any) -> Any:
+    """A client is alive; a consumer stays a member of its group."""
+    if request.client_type not in set(ClientType) or not request.client_type:
+        raise Refusal(Code.UNRECOGNIZED_CLIENT_TYPE, f"the client type is {request.client_type}")
+    client = hub.clients.seen(call)
+    client.kind = ClientType(request.client_type)
+    if request.HasField("group") and client.kind in CONSUMERS:
+        hub.clients.consumes(client, call.group(request.group, Action.CONSUME))
+    return HeartbeatResponse(status=ok())
+
+
+async def notify_client_termination(hub: Hub, call: Call, request: Any) -> Any:
+    """A client says goodbye."""
+    if not hub.clients.terminated(call):
+        raise Refusal(Code.UNRECOGNIZED_CLIENT_TYPE, "the client is not known")
+    return NotifyClientTerminationResponse(status=ok())
+
+
+async def ask_stack(hub: Hub, client: Client, timeout_s: float = 5.0) -> str:
+    """What the threads of a client do; Refusal where it cannot be asked, TimeoutError."""
+    answer = await hub.clients.question(client, "print_thread_stack_trace_command", timeout_s)
+    return str(answer.thread_stack_trace.thread_stack_trace)
+
+
+async def ask_verify(hub: Hub, client: Client, message: Any, timeout_s: float = 5.0) -> Any:
+    """Let a push consumer process a message apart from its delivery; the status that it answers."""
+    answer = await hub.clients.question(
+        client, "verify_message_command", timeout_s, message=message
+    )
+    return answer.status
+
+
+def _check(told: Any) -> None:
+    if told.WhichOneof("pub_sub") is None:
+        raise Refusal(Code.BAD_REQUEST, "the settings name neither publishing nor a subscription")
+    if told.ByteSize() > SETTINGS_BYTES_MAX:
+        raise Refusal(Code.PAYLOAD_TOO_LARGE, f"settings of over {SETTINGS_BYTES_MAX} bytes")
+    if len(told.client_properties) > PROPERTIES_MAX:
+        raise Refusal(
+            Code.INVALID_CLIENT_PROPERTIES, f"more than {PROPERTIES_MAX} properties of the client"
+        )
+
+
+async def sync_lite_subscription(hub: Hub, call: Call, request: Any) -> Any:
+    """Lite topics are not offered."""
+    raise Refusal(Code.UNSUPPORTED, "lite topics are not offered by this server")

@@ -1,0 +1,73 @@
+"""Access keys: a second way to show a token, for clients of RocketMQ, which sign with a secret.
+
+The server has to know that secret in clear to check a signature, yet the database keeps a token's
+hash only. So the secret is not kept but computed, from the hash and the key file of this
+installation: who has the one without the other has nothing. A lost key file makes all access keys
+worthless (and none of the tokens); a backup that keeps both together keeps the secrets.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+KEY_FILE = "access_keys.key"
+KEY_BYTES = 32
+ACCESS_KEY_PREFIX = "KITE"
+ACCESS_KEY_DIGITS = 20
+SECRET_KEY_DIGITS = 48
+
+
+class AccessKeys:
+    """Pairs for tokens, by the key file in `folder`; `load` it once, off the event loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / KEY_FILE
+        self._key = b""
+
+    def load(self) -> None:
+        """Read the key file, or make it; ValueError where it holds what is no key."""
+        if self._key:
+            return
+        try:
+            key = self._path.read_bytes()
+        except FileNotFoundError:
+            key = self._made()
+        if len(key) != KEY_BYTES:
+            raise ValueError(
+                f"{self._path} has {len(key)} bytes where a key has {KEY_BYTES}: put the file "
+                "back from a backup, or delete it, and all access keys with it"
+            )
+        self._key = key
+
+    def secret_key(self, secret_hash: str) -> str:
+        """The secret that goes with the access key of the token of this hash."""
+        assert self._key, "the key file is not loaded"
+        digest = hmac.new(self._key, f"rocketmq:{secret_hash}".encode(), hashlib.sha256)
+        return digest.hexdigest()[:SECRET_KEY_DIGITS]
+
+    def _made(self) -> bytes:
+        """A new key, which whoever comes first has written whole."""
+        key = secrets.token_bytes(KEY_BYTES)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._path.with_name(f"{KEY_FILE}.{os.getpid()}.part")
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.write(descriptor, key)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            os.link(part, self._path)
+        except FileExistsError:
+            key = self._path.read_bytes()
+        finally:
+            part.unlink()
+        return key
+
+
+def access_key_of(secret_hash: str) -> str:
+    """The access key of a token, which is no secret and says nothing about the token."""
+    digest = hashlib.sha256(f"access key:{secret_hash}".encode()).hexdigest()
+    return ACCESS_KEY_PREFIX + digest[:ACCESS_KEY_DIGITS].upper()

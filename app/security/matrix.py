@@ -1,0 +1,151 @@
+"""Every door of the server and the rights that it asks for: one table, for people and programs.
+
+`access.py` says who has a right; here stands where it is needed: each operation of the REST
+interface, each frame of the WebSocket, each command, each change and each export of the console.
+A right names its resource by a word in braces: of the path, of the body, or of what an id stands
+for. Where two are joined by "+", both are needed. Tests compare the table with the doors, both
+ways, and try each of its cells. `python -m app.security.matrix` prints it for docs/access.md.
+"""
+
+import sys
+from collections.abc import Mapping
+
+PUBLIC = "read:public"
+
+# Operations of the REST interface by their id; a CALL over the WebSocket is one of these.
+API: Mapping[str, str] = {
+    PUBLIC: "healthz readyz",
+    "read:topic:{topic}": "pull find_by_key get_message get_topic search_topic "
+    "get_topic_statistics",
+    "read:group:{group}": "get_group get_lag get_offsets preview_reset preview_undo list_resets "
+    "list_members get_assignment list_locks count_dead_letters list_dead_letters get_dead_letter "
+    "list_dismissals get_callback get_group_statistics get_lag_history",
+    "read:server": "find_by_id get_journey trace_status list_topics list_groups search_anything "
+    "list_replays list_replay_history get_replay list_outcomes get_retention list_scheduled "
+    "get_reply count_requests list_transactions list_callbacks get_transaction get_statistics "
+    "get_alerts list_alert_rules get_alert_rule list_alert_deliveries about metrics",
+    "read:audit": "list_audit",
+    "read:own": "get_me list_tokens list_sessions list_views",
+    "read:people": "list_users get_user",
+    "produce:topic:{topic}": "produce request commit_transaction roll_back_transaction "
+    "leave_transaction",
+    "produce:topic:DefaultCluster_REPLY_TOPIC": "reply",
+    "produce:group:{group}": "poll_checks",
+    "consume:group:{group}": "ack nack extend release commit_offset heartbeat leave lock_queues "
+    "unlock_queues",
+    "consume:group:{group} + consume:topic:{topic}": "receive",
+    "administer:topic:{topic}": "create_topic change_topic delete_topic purge_topic "
+    "resume_transaction",
+    "administer:topic:*": "recall_message deliver_message reschedule_message",
+    "administer:group:{group}": "create_group change_group pause_group resume_group delete_group "
+    "reset_offsets undo_reset redrive_dead_letters dismiss_dead_letters restore_dead_letters "
+    "set_callback delete_callback",
+    "administer:topic:{source} + produce:topic:{to}": "create_replay change_replay begin_replay "
+    "pause_replay resume_replay stop_replay retry_replay",
+    "administer:server": "create_alert_rule change_alert_rule delete_alert_rule create_silence "
+    "end_silence test_alerts",
+    "administer:people": "create_user change_user delete_user",
+    "administer:own": "change_my_password create_token revoke_token end_session create_view "
+    "delete_view",
+}
+
+# Frames of a client. HELLO, CREDIT and the ends of what one has begun are for whoever may connect.
+FRAMES: Mapping[str, str] = {
+    "read:own": "HELLO CREDIT UNSUBSCRIBE CHECKS_UNWANTED",
+    "produce:topic:{topic}": "SEND DECIDE",
+    "produce:group:{group}": "CHECKS_WANTED",
+    "consume:group:{group}": "ACK NACK EXTEND RELEASE",
+    "consume:group:{group} + consume:topic:{topic}": "SUBSCRIBE",
+    "that of the operation": "CALL",
+}
+
+# What the console changes: POST to these addresses.
+CONSOLE: Mapping[str, str] = {
+    PUBLIC: "/login",
+    "read:own": "/preferences /settings",
+    "produce:topic:{topic}": "/topics/{topic}/produce",
+    "administer:topic:{topic}": "/topics /topics/{topic}/config /topics/{topic}/delete "
+    "/topics/{topic}/purge /transactions/{id}",
+    "administer:topic:*": "/scheduled/{id}",
+    "administer:group:{group}": "/groups/{group}/config /groups/{group}/pause "
+    "/groups/{group}/resume /groups/{group}/delete /groups/{group}/leave /groups/{group}/offsets "
+    "/groups/{group}/resets/{id}/undo /dlq/{group}/dismiss /dlq/{group}/restore "
+    "/bulk/groups",
+    "administer:group:{group} + produce:topic:{to}": "/dlq/{group}/resend "
+    "/dlq/{group}/{offset}/resend",
+    "administer:topic:{source} + produce:topic:{to}": "/jobs /jobs/{id}/rate /jobs/{id}/begin "
+    "/jobs/{id}/pause /jobs/{id}/resume /jobs/{id}/stop /jobs/{id}/retry",
+    "administer:server": "/alerts/new /alerts/rules/{id} /alerts/rules/{id}/delete "
+    "/alerts/silences /alerts/silences/{id}/end /alerts/test",
+    "administer:people": "/access/users /access/users/{name} /access/users/{name}/password "
+    "/access/users/{name}/delete",
+    "administer:own": "/logout /access/tokens /access/tokens/{id}/revoke "
+    "/access/sessions/{id}/end /access/password /views /views/{id}/delete",
+}
+
+# What the console gives away as a file or a stream: GET of these.
+EXPORTS: Mapping[str, str] = {
+    "read:server": "/messages/export /tail/stream",
+    "read:topic:{topic}": "/messages/{topic}/{queue}/{offset}/raw",
+    "read:group:{group}": "/dlq/{group}/export /dlq/{group}/{offset}/raw",
+    "read:audit": "/audit/export",
+}
+
+# Commands that speak with a server. They use the doors above, so their rights are the same.
+COMMANDS: Mapping[str, str] = {
+    "read:server": "topics-list groups-list trace stats retention scheduled-list replay-list "
+    "replay-show replay-outcomes",
+    "read:topic:{topic}": "tail search topics-show stats-topic",
+    "read:group:{group}": "groups-show groups-lag groups-members groups-locks groups-resets "
+    "dead-list dead-show dead-count dead-dismissals stats-group stats-lag",
+    "produce:topic:{topic}": "produce",
+    "administer:topic:{topic} + administer:group:{topic} + produce:topic:{topic} + "
+    "consume:group:{topic} + consume:topic:{topic}": "bench",
+    "consume:group:{group} + consume:topic:{topic}": "consume",
+    "administer:topic:{topic}": "topics-create topics-change topics-delete topics-purge",
+    "administer:topic:*": "scheduled-recall scheduled-deliver scheduled-reschedule",
+    "administer:group:{group}": "groups-create groups-change groups-delete groups-pause "
+    "groups-resume groups-reset groups-undo dead-redrive dead-dismiss dead-restore",
+    "administer:topic:{source} + produce:topic:{to}": "replay-start replay-begin replay-pause "
+    "replay-resume replay-stop replay-retry replay-rate",
+}
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "REST operations": API,
+    "WebSocket frames": FRAMES,
+    "changes in the console": CONSOLE,
+    "exports of the console": EXPORTS,
+    "commands": COMMANDS,
+}
+
+
+def rights_by_door(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Each door of a table with the rights that it needs, all of them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for rights, doors in table.items():
+        for door in doors.split():
+            assert door not in found, f"{door} stands in two rows"
+            found[door] = tuple(rights.split(" + "))
+    return found
+
+
+def markdown() -> str:
+    """The tables, for docs/access.md."""
+    parts = []
+    for title, table in TABLES.items():
+        rows = [f"| {_rights(rights)} | {_doors(doors)} |" for rights, doors in table.items()]
+        parts.append("\n".join([f"| right | {title} |", "|---|---|", *rows]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _rights(text: str) -> str:
+    return " and ".join(f"`{part}`" if ":" in part else part for part in text.split(" + "))
+
+
+def _doors(text: str) -> str:
+    # A dash stands for the blank between the words of a command; addresses have none.
+    return ", ".join(f"`{door.replace('-', ' ')}`" for door in text.split())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,131 @@
+"""Why somebody was not let in through a provider, each with what to do about it.
+
+Every one is a DoorError whose `code` never changes:
+
+    oidc_off          404  there is no provider here
+    oidc_unreachable  503  the provider does not answer, or nonsense: try again
+    oidc_busy         503  too many logins at once
+    oidc_state        400  this browser did not begin this login, or too long ago
+    oidc_denied       403  the provider itself said no
+    oidc_token        403  what it sent proves nothing
+    oidc_claim        403  it does not tell what is needed to know somebody
+    oidc_domain       403  the e-mail address is of another domain, or not verified
+    oidc_no_role      403  no group has a role here
+    oidc_name_taken   409  another user has this name
+"""
+
+from app.errors import DoorError
+
+AGAIN = "begin again with the button on the login page"
+ASK = "ask whoever runs this server"
+RETRY_AFTER_S = 5.0
+TEXT_MAX = 200
+
+
+def off() -> DoorError:
+    return DoorError(
+        404,
+        "oidc_off",
+        "this server has no OpenID Connect provider",
+        remedy="log in by name and password",
+    )
+
+
+def unreachable(issuer: str) -> DoorError:
+    return DoorError(
+        503,
+        "oidc_unreachable",
+        f"the provider {issuer} does not answer as it should",
+        remedy="try again in a moment; the server's log says what was wrong",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def busy() -> DoorError:
+    return DoorError(
+        503,
+        "oidc_busy",
+        "too many people are logging in at once",
+        remedy="try again in a moment",
+        retry_after_s=RETRY_AFTER_S,
+    )
+
+
+def state() -> DoorError:
+    return DoorError(
+        400,
+        "oidc_state",
+        "this login was not begun in this browser, or more than ten minutes ago",
+        remedy=f"{AGAIN}, in one tab and with cookies allowed",
+    )
+
+
+def denied(error: str, text: str) -> DoorError:
+    """The provider's own words, cut short: they may come from anybody who made a link."""
+    said = f"{_short(error)}: {_short(text)}" if text else _short(error)
+    return DoorError(403, "oidc_denied", f"the provider refused ({said})", remedy=AGAIN)
+
+
+def token(what: str) -> DoorError:
+    return DoorError(
+        403,
+        "oidc_token",
+        f"the provider's answer proves nothing: {what}",
+        remedy=f"{AGAIN}; if it happens again, {ASK}, whose log says more",
+    )
+
+
+def claim(name: str, setting: str) -> DoorError:
+    return DoorError(
+        403,
+        "oidc_claim",
+        f"the provider does not tell the claim {name!r}",
+        field=name,
+        remedy=f"{ASK} to have the provider send it, to ask for its scope (oidc_scopes), or to "
+        f"take another claim ({setting})",
+    )
+
+
+def bad_name(name: str, claim_name: str) -> DoorError:
+    return DoorError(
+        403,
+        "oidc_claim",
+        f"the claim {claim_name!r} is {_short(name)!r}, which cannot be a user's name here",
+        field=claim_name,
+        remedy=f"{ASK} to take another claim (oidc_username_claim): letters, digits and . _ @ -, "
+        "at most 64",
+    )
+
+
+def domain(domains: tuple[str, ...], *, is_verified: bool) -> DoorError:
+    detail = "the e-mail address is of another domain than this server wants"
+    if not is_verified:
+        detail = "the provider does not say that the e-mail address is verified"
+    wanted = ", ".join(domains)
+    remedy = f"log in with a verified address of {wanted} (oidc_email_domains)"
+    return DoorError(403, "oidc_domain", detail, field="email", remedy=remedy)
+
+
+def no_role(name: str, claim_name: str, count: int) -> DoorError:
+    told = f"none of {name}'s {count} groups" if count else f"{name} is in no group, so none"
+    return DoorError(
+        403,
+        "oidc_no_role",
+        f"{told} has a role on this server (claim {claim_name!r})",
+        field=claim_name,
+        remedy=f"{ASK} to give one of your groups a role (oidc_roles), or to put you into one",
+    )
+
+
+def name_taken(name: str) -> DoorError:
+    return DoorError(
+        409,
+        "oidc_name_taken",
+        f"there is another user {name!r} on this server already, who is not taken over",
+        field="name",
+        remedy="an admin can delete that user, or the provider can give you another name",
+    )
+
+
+def _short(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text[:TEXT_MAX])

@@ -1,0 +1,137 @@
+"""Copies of the replay jobs in SQL, where they can be asked for when the engine has forgotten them.
+
+The engine's journal is the truth. Every few seconds what differs from the last copy is written
+again, after a start everything; so a copy that a crash or a failing database kept from being made
+is made later, and none is ever wrong for good.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+from engine.broker import ReplayJob
+from engine.errors import Busy
+
+if TYPE_CHECKING:
+    from app.db.replay_store import JobFilter, JobRow
+
+log = logging.getLogger("kitemq.replays")
+
+INTERVAL_S = 5.0
+STEP_JOBS = 100  # read and written in one go
+ERROR_CHARS_MAX = 2000
+
+
+class ReplayCopies:
+    """Keeps the copies while the server runs, and finds them; on the loop's thread."""
+
+    def __init__(self, host: EngineHost, database: DatabaseWorker) -> None:
+        self._host = host
+        self._database = database
+        self._written: dict[str, ReplayJob] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to copy; the first time after one interval."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Copy once more, then leave off."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        with contextlib.suppress(DatabaseError):
+            await self.copy()
+
+    async def copy(self) -> None:
+        """Write what has changed since it was written last; raises DatabaseError.
+
+        The jobs are read in steps, between which others go on.
+        """
+        seen: set[str] = set()
+        after = ""
+        while True:
+            jobs = self._host.broker.replays.list(after=after, count_max=STEP_JOBS)
+            seen.update(job.id for job in jobs)
+            changed = [job for job in jobs if self._is_news(job)]
+            if changed:
+                await self._write(changed)
+            if len(jobs) < STEP_JOBS:
+                break
+            after = jobs[-1].id
+            await asyncio.sleep(0)
+        self._written = {id: job for id, job in self._written.items() if id in seen}
+
+    async def find(
+        self, wanted: "JobFilter", limit: int, after: tuple[int, str] | None
+    ) -> "list[JobRow]":
+        """The newest jobs that are wanted; see `ReplayStore.find`. Raises Busy."""
+        try:
+            return await self._database.run(lambda db: db.replays.find(wanted, limit, after))
+        except DatabaseError as error:
+            busy = Busy(
+                "the history of replay jobs cannot be read",
+                remedy="see the server's log about its database, then try again; GET /replays "
+                "has the jobs that the engine keeps",
+            )
+            busy.code = "history_unavailable"
+            raise busy from error
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            try:
+                await self.copy()
+            except DatabaseError as error:
+                log.warning("replay jobs cannot be copied into the database now: %s", error)
+            except Exception:
+                log.exception("replay jobs could not be copied into the database")
+
+    def _is_news(self, job: ReplayJob) -> bool:
+        return self._written.get(job.id) != _lasting(job)
+
+    async def _write(self, jobs: list[ReplayJob]) -> None:
+        from app.db.replay_store import JobRow  # with SQLAlchemy, which is not needed at the start
+
+        rows = [_row(JobRow, job) for job in jobs]
+        await self._database.run(lambda database: database.replays.write(rows))
+        self._written.update({job.id: _lasting(job) for job in jobs})
+
+
+def _lasting(job: ReplayJob) -> ReplayJob:
+    """The job without what is true for a moment only, and without what is not copied."""
+    return msgspec.structs.replace(job, waiting="", seconds_left=None, retried_by=())
+
+
+def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
+    selection = {
+        "filter": job.filter,
+        "reason": job.reason,
+        "origin_topic": job.origin_topic,
+        "fresh_only": job.fresh_only,
+    }
+    return kind(
+        id=job.id,
+        name=job.name[:200],
+        source=job.source,
+        target=str(job.to),
+        target_name=job.to_name,
+        selection_json=msgspec.json.encode(selection).decode(),
+        per_s=job.per_s,
+        dry_run=job.dry_run,
+        state=str(job.state),
+        selected=job.selected,
+        examined=job.examined,
+        totals_json=msgspec.json.encode(job.totals).decode(),
+        created_ms=job.created_ms,
+        created_by=job.created_by[:255],
+        ended_ms=job.ended_ms or None,
+        last_error=job.last_error[:ERROR_CHARS_MAX].replace("\0", "\ufffd"),
+    )

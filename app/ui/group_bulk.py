@@ -1,0 +1,291 @@
+"""One change for many groups: pause, resume, or go on from a time; looked at first, told by group.
+
+The preview freezes the selection: the form that applies it names each group, with the precondition
+that a reset saw. So what happens is what was shown, and a group that went on meanwhile is told
+apart and left alone. Both steps take a bounded time; groups they did not reach say so.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.pause import Pause
+from app.security.access import Action, Kind
+from app.services.audit import Actor, actor_at
+from app.services.resets import ResetOrder
+from app.ui import forms, groups, pages, preferences, rights
+from app.ui.console import Console, client_of
+from app.ui.forms import Form
+from app.ui.group_head import groups_of, resets_of
+from app.ui.kinds import RETRY_PREFIX
+from app.ui.language import N_, _
+from app.ui.zones import Zone
+from engine.broker import GroupConfig, GroupLag, ResetTarget, ResetTo
+from engine.errors import EngineError, Forbidden, NotFound
+
+ACTIONS = ("pause", "resume", "reset")
+FIELDS = ("action", "scope", "q", "at", "zone")
+GROUPS_MAX = 5_000
+SHOWN_MAX = 200
+BUDGET_S = 20.0
+LINE_CHARS_MAX = 255
+# In the order in which they are listed: what needs a person comes first.
+OUTCOMES = {
+    "failed": N_("failed"),
+    "unreached": N_("not reached"),
+    "would": N_("would change"),
+    "left": N_("left out"),
+    "done": N_("done"),
+}
+
+
+@dataclass(frozen=True)
+class BulkRow:
+    """One group: what would become of it, or what did; `note` says why it is left as it is."""
+
+    group: str
+    outcome: str
+    note: str = ""
+    unread: int = 0
+    inflight: int = 0
+    moving: int = 0
+    again: int = 0
+    skipped: int = 0
+    precondition: str = ""
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """The context of `group_bulk.html`; `rows` are the first `SHOWN_MAX`, counts are of all.
+
+    `matching` groups were asked for, of which the first `GROUPS_MAX` are looked at. `selection`
+    is what the form hands on. `is_asking` for the time of a reset.
+    """
+
+    action: str
+    form: Form
+    carried: Sequence[tuple[str, str]]
+    is_asking: bool
+    is_done: bool
+    rows: Sequence[BulkRow]
+    counts: Mapping[str, int]
+    total: int
+    matching: int
+    unread: int
+    inflight: int
+    again: int
+    skipped: int
+    selection: str
+    shown_max: int = SHOWN_MAX
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done to each group, on whose behalf."""
+
+    request: Request
+    action: str
+    at_ms: int
+
+    @property
+    def console(self) -> Console:
+        return pages.console_of(self.request)
+
+    def reset_of(self, name: str, lag: GroupLag) -> ResetOrder:
+        """All topics of a group but its own retries, to the first message stored at the time."""
+        topics = {queue.topic: None for queue in lag.queues}
+        topics.pop(RETRY_PREFIX + name, None)
+        return ResetOrder(tuple(topics), ResetTarget(ResetTo.TIME, self.at_ms))
+
+
+async def show(request: Request) -> Response:
+    """GET /bulk/groups: the time of a reset is asked for, then what would become of each group."""
+    query = request.query_params
+    form = Form({name: query.get(name, "").strip() for name in FIELDS})
+    action = _action(form)
+    names = _names(request, form, query.getlist("group"))
+    at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0
+    if at_ms is None or not names:
+        return await _page(request, form, [], len(names), is_asking=at_ms is None)
+    rows = await _each(Order(request, action, at_ms), names[:GROUPS_MAX], _preview)
+    return await _page(request, form, rows, len(names))
+
+
+async def apply(request: Request) -> Response:
+    """POST /bulk/groups: the groups that the preview named, and what became of each."""
+    posted = await forms.read(request)
+    form = forms.fill(posted, FIELDS)
+    action = _action(form)
+    at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0
+    chosen = _parsed(posted.one("selection"))
+    if at_ms is None or not chosen:
+        form.error = form.error or _("Nothing was changed: no group was named.")
+        return await _page(request, form, [], 0, is_asking=True)
+    order = Order(request, action, at_ms)
+    actor = actor_at(client_of(request))
+
+    async def change(order: Order, name: str) -> BulkRow:
+        return await _change(order, actor, name, chosen[name])
+
+    rows = await _each(order, list(chosen), change)
+    return await _page(request, form, rows, len(chosen), is_done=True)
+
+
+def _action(form: Form) -> str:
+    return form.choice("action", _("What to do"), ACTIONS)
+
+
+def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[str]:
+    """The groups that were ticked, or all that match the filter, by name."""
+    if form.values["scope"] != "all":
+        if not ticked:
+            form.error = _("No group is ticked: go back and tick some, or choose all that match.")
+        return list(dict.fromkeys(ticked))
+    everything = pages.console_of(request).broker.groups()
+    return [group.name for group in groups.matching(everything, form.values["q"])]
+
+
+def _moment(form: Form, shown: Zone) -> int | None:
+    if not form.values["at"]:
+        return None
+    at_ms = form.moment("at", form.values["zone"], shown)
+    form.values["zone"] = shown.name
+    return at_ms
+
+
+async def _each(
+    order: Order, names: Sequence[str], work: Callable[[Order, str], Awaitable[BulkRow]]
+) -> list[BulkRow]:
+    """The work for one group after the other, for as long as the time is not over."""
+    end_s = time.monotonic() + BUDGET_S
+    rows: list[BulkRow] = []
+    pause = Pause()
+    for name in names:
+        if time.monotonic() >= end_s:
+            rows.append(BulkRow(name, "unreached", _("the time was over; do it again")))
+            continue
+        rows.append(await _guarded(order, name, work))
+        await pause.when_due()
+    return rows
+
+
+async def _guarded(
+    order: Order, name: str, work: Callable[[Order, str], Awaitable[BulkRow]]
+) -> BulkRow:
+    try:
+        rights.require(order.request, Action.ADMINISTER, Kind.GROUP, name)
+        return await work(order, name)
+    except (NotFound, Forbidden) as error:
+        return BulkRow(name, "left", error.detail)
+    except EngineError as error:
+        return BulkRow(name, "failed", error.detail)
+
+
+async def _preview(order: Order, name: str) -> BulkRow:
+    config = order.console.broker.group(name)
+    lag = order.console.broker.lag(name)
+    row = BulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
+    if order.action != "reset":
+        return replace(row, **_idle(config, order.action))
+    wanted = order.reset_of(name, lag)
+    if not wanted.topics:
+        return replace(row, outcome="left", note=_("it has no place in any topic yet"))
+    preview = await resets_of(order.request).preview(name, wanted)
+    moving = sum(each.is_moved and each.target != each.current for each in preview.queues)
+    return replace(
+        row,
+        outcome="would" if moving else "left",
+        note="" if moving else _("it is there already"),
+        moving=moving,
+        again=preview.again,
+        skipped=preview.skipped,
+        inflight=preview.inflight,
+        precondition=preview.precondition,
+    )
+
+
+def _idle(config: GroupConfig, action: str) -> dict[str, str]:
+    """Why a pause or its end would change nothing; {} where it would."""
+    if config.consume_enabled != (action == "pause"):
+        note = _("it is paused already") if action == "pause" else _("it is not paused")
+        return {"outcome": "left", "note": note}
+    return {}
+
+
+async def _change(order: Order, actor: Actor, name: str, precondition: str) -> BulkRow:
+    config = order.console.broker.group(name)
+    if order.action == "reset":
+        lag = order.console.broker.lag(name)
+        wanted = order.reset_of(name, lag)
+        reset = await resets_of(order.request).apply(
+            actor, name, wanted, precondition=precondition, force=False
+        )
+        return BulkRow(name, "done", _("reset %(id)s", id=reset.number), moving=len(reset.queues))
+    row = replace(BulkRow(name, "done"), **_idle(config, order.action))
+    if row.outcome == "done":
+        change = groups_of(order.request)
+        await (change.pause if order.action == "pause" else change.resume)(actor, name)
+    return row
+
+
+def _selection(rows: Sequence[BulkRow]) -> str:
+    """The groups that would be changed, a line for each, as `_parsed` reads them."""
+    return "\n".join(f"{row.precondition} {row.group}" for row in rows if row.outcome == "would")
+
+
+def _parsed(selection: str) -> dict[str, str]:
+    """Group to precondition; what no preview wrote is left out."""
+    found: dict[str, str] = {}
+    for line in selection.splitlines()[:GROUPS_MAX]:
+        precondition, __, name = line[: 2 * LINE_CHARS_MAX].partition(" ")
+        if name:
+            found[name] = precondition
+    return found
+
+
+async def _page(
+    request: Request,
+    form: Form,
+    rows: list[BulkRow],
+    matching: int,
+    *,
+    is_asking: bool = False,
+    is_done: bool = False,
+) -> Response:
+    order = list(OUTCOMES)
+    rows.sort(key=lambda row: order.index(row.outcome))
+    changed = [row for row in rows if row.outcome in ("would", "done")]
+    carried = [(name, value) for name, value in form.values.items() if value]
+    ticked = request.query_params.getlist("group") if is_asking else []
+    context = Bulk(
+        action=form.values["action"],
+        form=form,
+        carried=[*carried, *(("group", name) for name in ticked)],
+        is_asking=is_asking,
+        is_done=is_done,
+        rows=rows[:SHOWN_MAX],
+        counts={name: count for name in order if (count := _counts(rows)[name])},
+        total=len(rows),
+        matching=matching,
+        unread=sum(row.unread for row in changed),
+        inflight=sum(row.inflight for row in changed),
+        again=sum(row.again for row in changed),
+        skipped=sum(row.skipped for row in changed),
+        selection=_selection(rows),
+    )
+    return await pages.respond(
+        request,
+        "group_bulk.html",
+        context,
+        title=_("Many groups at once"),
+        section="groups",
+        status=422 if form.is_wrong else 200,
+    )
+
+
+def _counts(rows: Sequence[BulkRow]) -> Counter[str]:
+    return Counter(row.outcome for row in rows)

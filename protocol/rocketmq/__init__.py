@@ -1,0 +1,1 @@
+"""The wire forms of Apache RocketMQ 5's gRPC service, from its own .proto files."""

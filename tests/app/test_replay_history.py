@@ -1,0 +1,167 @@
+"""Replay jobs in the database: copies that are true, found by who and when, and bounded."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.db import replay_store
+from app.db.rows import DatabaseError
+from tests.app.conftest import App, Starter
+from tests.crash.process import ServerProcess, wait_until
+
+both = pytest.mark.databases
+asked = pytest.mark.anyio
+LIMIT_S = 60.0
+JOB = {"source": "orders", "to": "topic", "to_name": "copies", "rate": 0}
+
+
+async def order(app: App, **changes: object) -> dict[str, Any]:
+    """A job over what `orders` holds."""
+    made: dict[str, Any] = await app.post("/replays", JOB | changes, 201)
+    return made
+
+
+async def prepare(app: App, *bodies: str) -> None:
+    await app.post("/topics", {"name": "copies"}, 201)
+    await app.send("orders", *bodies)
+
+
+async def history(app: App, query: str = "") -> list[dict[str, Any]]:
+    """What the database has, after everything was copied."""
+    await app.app.state.replay_copies.copy()
+    items: list[dict[str, Any]] = (await app.get(f"/replay-history?{query}"))["items"]
+    return items
+
+
+@asked
+@both
+async def test_a_job_is_in_the_database_with_who_ordered_it_and_how_it_ended(
+    running: App,
+) -> None:
+    await prepare(running, "a", "b", "c")
+    job = await order(running, dry_run=True, name="try")
+    running.advance(0)
+    (copy,) = await history(running)
+    exact = await running.get(f"/replays/{job['id']}")
+    for name in "id name source to to_name state selected totals dry_run created_by".split():
+        assert copy[name] == exact[name], name
+    assert copy["created_by"].startswith("anonymous@127.0.0.1")
+    assert (copy["state"], copy["totals"]) == ("finished", {"eligible": 3})
+    await running.post(f"/replays/{job['id']}/begin", {})
+    running.advance(0)
+    (copy,) = await history(running)
+    assert (copy["dry_run"], copy["totals"]) == (False, {"sent": 3})
+
+
+@asked
+@both
+async def test_jobs_are_found_by_source_state_person_and_time_page_by_page(running: App) -> None:
+    await prepare(running, "a")
+    for number in range(5):
+        running.advance(1)
+        await order(running, name=str(number), rate=0.001 if number == 4 else 0)
+    await history(running)
+    found = []
+    cursor = ""
+    while True:
+        page = await running.get(f"/replay-history?limit=2&cursor={cursor}")
+        found += [item["name"] for item in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert found == ["4", "3", "2", "1", "0"]
+    items = await history(running)
+    middle = items[2]["created_ms"]
+    assert len(await history(running, f"from_ms={middle}")) == 3
+    assert len(await history(running, f"to_ms={middle}")) == 2
+    assert len(await history(running, "source=orders")) == 5
+    assert await history(running, "source=other") == []
+    assert await history(running, "created_by=ann") == []
+    assert await history(running, "source=a%00b") == []
+    problem = await running.get("/replay-history?cursor=nonsense", 422)
+    assert problem["errors"][0]["field"] == "cursor"
+    assert (await running.get("/replay-history?from_ms=-1", 422))["errors"][0]["field"] == "from_ms"
+
+
+@asked
+@both
+async def test_copying_again_changes_nothing_and_a_failure_is_made_up_for(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start() as app:
+        await prepare(app, "a")
+        job = await order(app)
+        store = app.app.state.database
+        run = store.run
+
+        async def fail(_: object) -> None:
+            raise DatabaseError("gone")
+
+        monkeypatch.setattr(store, "run", fail)
+        with pytest.raises(DatabaseError):
+            await app.app.state.replay_copies.copy()
+        monkeypatch.setattr(store, "run", run)
+        assert [item["id"] for item in await history(app)] == [job["id"]]
+        writes = []
+
+        async def count(work: Any) -> Any:
+            writes.append(work)
+            return await run(work)
+
+        monkeypatch.setattr(store, "run", count)
+        await app.app.state.replay_copies.copy()
+        assert writes == []
+    async with start() as app:  # which knows nothing of what was written before
+        assert [item["id"] for item in await history(app)] == [job["id"]]
+
+
+@asked
+@both
+async def test_the_oldest_copies_are_forgotten_and_jobs_outlive_the_engines_memory(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_store, "JOBS_MAX", 3)
+    monkeypatch.setattr("engine.replay.book.JOBS_MAX", 2)
+    await prepare(running, "a")
+    for number in range(5):
+        running.advance(1)
+        await order(running, name=str(number))
+        running.advance(1)
+        await history(running)
+    assert [item["name"] for item in await history(running)] == ["4", "3", "2"]
+    assert len((await running.get("/replays"))["items"]) < 3
+
+
+@pytest.fixture
+def process(tmp_path: Path, url: str) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path / "data", database_url=url)
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.mark.crash
+@both
+def test_a_server_killed_before_it_could_copy_does_so_after_its_next_start(
+    process: ServerProcess,
+) -> None:
+    with process.client() as client:
+        client.create_topic("copies")
+        client.create_topic("orders", read_queues=1, write_queues=1)
+        client.send("orders", [{"body": str(number)} for number in range(300)])
+    new = {"source": "orders", "to": "topic", "to_name": "copies", "rate": 100}
+    answer = httpx.post(f"{process.url}/api/v1/replays", json=new, timeout=LIMIT_S)
+    assert answer.status_code == 201, answer.text
+    process.kill()
+    process.start()
+
+    def copies() -> list[Any]:
+        found = httpx.get(f"{process.url}/api/v1/replay-history", timeout=LIMIT_S)
+        return list(found.json()["items"])
+
+    wait_until(lambda: [copy["state"] for copy in copies()] == ["finished"], LIMIT_S)
+    (copy,) = copies()
+    assert (copy["id"], copy["totals"]) == (answer.json()["id"], {"sent": 300})

@@ -1,0 +1,219 @@
+"""Dead letters that a person let rest: marked with a note, left out of jobs, never deleted."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from engine.broker import Broker, GroupConfig, Nack, ReplayTo, TopicConfig
+from engine.clock import ManualClock
+from engine.config import EngineConfig
+from engine.errors import GroupNotFound, Invalid, Refused
+from engine.message import Message, Promise
+from engine.replay import dismissals
+from engine.replay.dismissals import DismissNote, Pile
+from engine.store.pool import InlinePool
+from tests.simulation.disk import Disk
+
+
+def dismiss(desk, *runs, note="known, fixed in 4.2", by="eva"):
+    return desk.broker.dead_letters.dismiss("g", runs, note=note, by=by)
+
+
+def marked(desk):
+    """Offsets of the dead letters that are dismissed."""
+    spans = desk.broker.dead_letters.dismissed_within("g", 0, 1000)
+    return [offset for span in spans for offset in range(span.first, span.end)]
+
+
+def test_a_dismissed_dead_letter_stays_and_says_who_let_it_rest(dead):
+    done = dismiss(dead, range(3, 5), range(7, 8))
+    assert (done.count, done.note, done.by) == (3, "known, fixed in 4.2", "eva")
+    letters = dead.broker.dead_letters
+    page = letters.page("g")
+    assert page.count == 10
+    assert [each.message.offset for each in page.items if each.dismissed] == [7, 4, 3]
+    assert letters.get("g", 3).dismissed == DismissNote(done.id, done.note, "eva", done.at_ms)
+    assert letters.get("g", 5).dismissed is None
+    assert letters.dismissed_count("g") == letters.tally("g").dismissed == 3
+    resting = letters.page("g", dismissed=True).items
+    assert [each.message.offset for each in resting] == [7, 4, 3]
+    assert len(letters.page("g", dismissed=False).items) == 7
+
+
+def test_what_is_dismissed_already_keeps_its_first_note(dead):
+    first = dismiss(dead, range(2, 4))
+    second = dismiss(dead, range(5), note="all of that week")
+    assert second.count == 3
+    assert dead.broker.dead_letters.get("g", 2).dismissed.note == first.note
+    found = dead.broker.dead_letters.dismissals("g")
+    assert [(each.id, each.count) for each in found] == [(second.id, 3), (first.id, 2)]
+
+
+def test_restoring_takes_the_mark_off(dead):
+    dismiss(dead, range(10))
+    letters = dead.broker.dead_letters
+    assert letters.restore("g", [range(4, 6), range(9, 12)]) == 3
+    assert marked(dead) == [0, 1, 2, 3, 6, 7, 8]
+    assert letters.restore("g", [range(4, 6)]) == 0
+    assert letters.restore("g", [range(100)]) == 7
+    assert letters.dismissals("g") == []
+
+
+def test_only_what_is_there_is_dismissed(dead):
+    assert dismiss(dead, range(8, 100), range(6, 9)).count == 4
+    dead.broker.send([Message("orders", b"late")])
+    dead.kill()
+    assert marked(dead) == [6, 7, 8, 9]
+    with pytest.raises(GroupNotFound):
+        dead.broker.dead_letters.dismiss("nobody", [range(1)], note="x", by="eva")
+
+
+@pytest.mark.parametrize("note", ["", "   ", "two\nlines", "x" * 501])
+def test_a_note_says_something_on_one_line(dead, note):
+    with pytest.raises(Invalid, match="note"):
+        dismiss(dead, range(2), note=note)
+    assert marked(dead) == []
+
+
+def test_jobs_leave_out_what_is_dismissed_unless_it_is_named(dead):
+    dismiss(dead, range(3, 5), range(9, 10))
+    assert dead.run().totals == {"sent": 7}
+    assert dead.run(ranges=[(0, 2, 6)]).totals == {"sent": 2}
+    assert dead.run(with_dismissed=True).totals == {"sent": 10}
+    assert dead.run(places=[(0, 3), (0, 5)]).totals == {"sent": 2}
+    job = dead.run(dry_run=True)
+    dead.broker.dead_letters.restore("g", [range(10)])
+    assert dead.broker.replays.begin(job.id).selected == 7  # frozen when the job was made
+
+
+def test_dismissals_outlive_a_restart_and_a_compaction(dead):
+    dismiss(dead, range(2, 5))
+    dismiss(dead, range(7, 9), note="another")
+    dead.broker.dead_letters.restore("g", [range(3, 4)])
+    for is_compacted in (False, True):
+        if is_compacted:
+            dead.broker._store.journal.compact()
+            dead.engine.tick()
+        dead.engine.restart()
+        assert marked(dead) == [2, 4, 7, 8]
+        found = dead.broker.dead_letters.dismissals("g")
+        assert [(each.note, each.by, each.count) for each in found] == [
+            ("another", "eva", 2),
+            ("known, fixed in 4.2", "eva", 2),
+        ]
+
+
+def test_a_later_topic_of_the_name_has_nothing_dismissed(dead):
+    dismiss(dead, range(10))
+    dead.broker.delete_group("g")
+    dead.broker.delete_topic("%DLQ%g")
+    dead.broker.create_group(GroupConfig("g"))
+    dead.broker.send([Message("orders", b"new life")])
+    dead.kill()
+    assert marked(dead) == []
+    dead.broker._store.journal.compact()
+    dead.engine.tick()
+    dead.engine.restart()
+    assert marked(dead) == []
+    assert dismiss(dead, range(1)).count == 1
+
+
+def test_there_is_a_limit_and_a_way_out(dead, monkeypatch):
+    monkeypatch.setattr(dismissals, "SPANS_MAX", 3)
+    dismiss(dead, range(1), range(2, 3), range(4, 5))
+    with pytest.raises(Refused, match="stretches"):
+        dismiss(dead, range(6, 7))
+    dead.broker.dead_letters.restore("g", [range(1)])
+    assert dismiss(dead, range(6, 7)).count == 1
+    monkeypatch.setattr(dismissals, "DISMISSALS_MAX", 2)
+    with pytest.raises(Refused, match="2 dismissals"):
+        dismiss(dead, range(8, 9))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_pile_is_the_set_of_its_offsets(seed):
+    """Against a plain dictionary, over many steps."""
+    chance = random.Random(seed)
+    pile, model = Pile(0), {}
+    notes = [DismissNote(str(number), "", "", 0) for number in range(5)]
+    for _ in range(400):
+        first = chance.randrange(60)
+        run = range(first, first + chance.randrange(1, 12))
+        if chance.random() < 0.6:
+            note = chance.choice(notes)
+            pile.add([run], note)
+            model = dict.fromkeys(run, note) | model
+        else:
+            pile.take([run])
+            model = {offset: note for offset, note in model.items() if offset not in run}
+        low = chance.randrange(70)
+        high = low + chance.randrange(30)
+        found = {n: s.note for s in pile.within(low, high) for n in range(s.first, s.end)}
+        assert found == {n: note for n, note in model.items() if low <= n < high}
+        free = [offset for each in pile.free(range(low, high)) for offset in each]
+        assert free == [offset for offset in range(low, high) if offset not in model]
+        assert pile.count(low, high) == len(found)
+
+
+class Story:
+    """Dead letters on a disk that breaks; some are dismissed, then more die."""
+
+    def __init__(self, seed):
+        self.disk = Disk(random.Random(seed))
+        self.clock = ManualClock()
+        self.start()
+        self.broker.create_topic(TopicConfig("t", read_queues=1, write_queues=1))
+        self.broker.create_group(GroupConfig("g"))
+        self.settle()
+
+    def start(self):
+        self.clock.advance(0.5)
+        config = EngineConfig(data=Path("/data"), disk_free_min_bytes=0, promise=Promise.STORED)
+        self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
+        self.broker.start()
+
+    def settle(self):
+        for _ in range(3):
+            self.clock.advance(1)
+            while self.broker.tick() <= 0:
+                pass
+
+    def kill(self, bodies):
+        self.broker.send([Message("t", body) for body in bodies])
+        while deliveries := self.broker.receive("g", {"t": "*"}, count_max=50):
+            self.broker.nack("g", [Nack(each.receipt, delay_level=-1) for each in deliveries])
+        while self.broker.tick() <= 0:
+            pass
+
+    def rested(self):
+        """Bodies of the dead letters that are dismissed."""
+        items = self.broker.dead_letters.page("g", count_max=200, dismissed=True).items
+        return {each.message.body for each in items}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_power_loss_never_lets_a_new_dead_letter_rest(seed):
+    """Offsets that a power loss took are given anew: the mark must not wait there for others."""
+    story = Story(seed)
+    story.kill([b"old %d" % number for number in range(6)])
+    story.settle()
+    story.kill([b"lost %d" % number for number in range(6)])
+    story.broker.dead_letters.dismiss("g", [range(3, 12)], note="nothing to do", by="eva")
+    story.disk.lose_power()
+    story.start()
+    kept = story.rested()
+    assert all(body.startswith((b"old", b"lost")) for body in kept)
+    story.kill([b"new %d" % number for number in range(12)])
+    assert story.rested() == kept
+    story.settle()
+    story.broker.stop()
+    story.start()
+    assert story.rested() == kept
+
+
+def test_a_job_of_another_group_is_not_concerned(dead):
+    dead.broker.create_topic(TopicConfig("copies", read_queues=1, write_queues=1))
+    dismiss(dead, range(10))
+    job = dead.run(source="orders", to=ReplayTo.TOPIC, to_name="copies")
+    assert job.totals == {"sent": 10}

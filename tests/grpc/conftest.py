@@ -1,0 +1,28 @@
+"""The door in the test's own process."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.grpc.door import Running, opened
+
+Opener = Callable[..., Any]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with opened(tmp_path / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def open_door(tmp_path: Path) -> Opener:
+    """Opens a door with other settings: `async with open_door(...) as running`."""
+    return lambda **changes: opened(tmp_path / "data", **changes)
