@@ -34,7 +34,7 @@ from engine.statistics.lag_block import Block
 COMMIT_BYTES = 512 * 1024 * 1024  # of the log: so much is read again at most after a kill
 KEEP_DAYS = 90
 OPEN_LAG, LAG_SUFFIX, LAG_DIGITS = "open.lag", ".lag", 20
-EXIT_REFUSED, EXIT_BUSY = 2, 4
+EXIT_FAILED, EXIT_REFUSED, EXIT_BUSY = 1, 2, 4
 FILE_URL = "file://"
 
 
@@ -256,7 +256,7 @@ def local_folder(text: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when done; 2 for a wrong option or folder, 4 while another run is at it."""
+    """0 when done; 1 where the disk refuses, 2 for a wrong option, 4 while another run is at it."""
     given = _parser().parse_args(arguments)
     become_idle()
     try:
@@ -269,6 +269,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Refused, StoreUnreadable) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_REFUSED
+    except OSError as error:  # a full disk, most likely: the next run goes on from the last commit
+        sys.stderr.write(f"the folder cannot be written: {error}\n")
+        return EXIT_FAILED
     sys.stdout.write(msgspec.json.encode(rolled).decode() + "\n")
     return 0
 

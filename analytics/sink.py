@@ -22,13 +22,12 @@ from pyspark.sql.datasource import (
 )
 
 from analytics.errors import Refused
+from analytics.options import Options
 from analytics.server import Server
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
     from pyspark.sql.types import StructType
-
-    from analytics.source import Options
 
 COUNT_MAX = 500  # messages of one request
 BYTES_MAX = 1024 * 1024  # and of their bodies
@@ -50,7 +49,7 @@ class Sent(WriterCommitMessage):
 class _Sink:
     """What batches and streams share; built in the driver, sent to the tasks."""
 
-    def __init__(self, options: "Options", schema: "StructType", overwrite: bool) -> None:
+    def __init__(self, options: Options, schema: "StructType", overwrite: bool) -> None:
         if overwrite:
             raise Refused("messages cannot be overwritten", 'use .mode("append")', field="mode")
         names = set(schema.names)

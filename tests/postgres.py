@@ -1,7 +1,7 @@
 """A PostgreSQL of the tests' own: made in a temporary folder, reached by a socket, thrown away.
 
 It never listens on a port, so it disturbs nobody's and nobody disturbs it. PostgreSQL refuses to
-run as root; where the tests do, it runs as Debian's user `postgres`.
+run as root; where the tests do, it runs as Debian's user `postgres`, or as nobody.
 """
 
 import itertools
@@ -44,13 +44,21 @@ def _version(programs: Path) -> int:
     return int(name) if name.isdecimal() else 0
 
 
+def _servant() -> str:
+    """Whom PostgreSQL runs as where the tests are root's."""
+    known = {user.pw_name for user in pwd.getpwall()}
+    return "postgres" if "postgres" in known else "nobody"
+
+
 class Cluster:
     """A running PostgreSQL with one user, who has a password."""
 
     def __init__(self, programs: Path) -> None:
         self._programs = programs
-        self._owner = "postgres" if os.geteuid() == 0 else None
-        self.folder = Path(tempfile.mkdtemp(prefix="kitemq-postgres-"))
+        self._owner = _servant() if os.geteuid() == 0 else None
+        # Short, for the socket's sake, and where somebody else than root may go.
+        place = "/tmp" if self._owner else None
+        self.folder = Path(tempfile.mkdtemp(prefix="kitemq-postgres-", dir=place))
         if self._owner is not None:
             found = pwd.getpwnam(self._owner)
             os.chown(self.folder, found.pw_uid, found.pw_gid)

@@ -20,6 +20,7 @@ from app.security.access import (
     lacks,
     require,
 )
+from app.security.access_keys import AccessKeys
 from app.security.accounts import Accounts, Browser, By
 from app.security.drafts import NewToken, NewUser, checked_name
 from app.security.passwords import check_password
@@ -98,9 +99,14 @@ class TokenList(msgspec.Struct):
 
 
 class MadeToken(Token):
-    """A token with its text, which is shown this once."""
+    """A token with its text, which is shown this once.
+
+    `access_key` and `secret_key` are the same token for RocketMQ 5 clients, which sign with them.
+    """
 
     token: str
+    access_key: str
+    secret_key: str
 
 
 class NewTokenBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -404,8 +410,10 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     role = "" if new.role is UNSET else str(new.role)
     wanted = NewToken(new.name, owner, role, _patterns(new.patterns), new.days)
     row, secret = await _accounts(call).add_token(by_of(call), wanted)
-    shown = _token(row, _people(call))
-    return MadeToken(**msgspec.structs.asdict(shown), token=secret)
+    shown = msgspec.structs.asdict(_token(row, _people(call)))
+    keys: AccessKeys = call.state.access_keys
+    access_key, secret_key = await keys.made_for(row.secret_hash)
+    return MadeToken(**shown, token=secret, access_key=access_key, secret_key=secret_key)
 
 
 @operation(

@@ -32,9 +32,7 @@ class Dismiss(msgspec.Struct, forbid_unknown_fields=True):
     reason: Reason = ""
     topic: OriginTopic = ""
     expected: (
-        Annotated[
-            int, Meta(ge=0, description="Refuse (409) where not so many would be dismissed.")
-        ]
+        Annotated[int, Meta(ge=0, description="Refuse (409) where not so many would be dismissed.")]
         | None
     ) = None
     dry_run: Annotated[bool, Meta(description="Count, and change nothing.")] = False

@@ -16,6 +16,7 @@ from app.host import EngineHost
 from app.pause import Pause
 from app.security.access import READ_SERVER
 from app.security.load import Load
+from app.services.rpc_figures import RpcFigures
 from app.settings import Settings
 from app.version import VERSION
 from engine.broker import Broker, Counts, GroupLag, Metric, Spread
@@ -107,6 +108,18 @@ FAMILIES = {
         Family("kitemq_request_bytes_held", "gauge", "Bytes of request bodies held."),
         Family("kitemq_requests_refused_total", "counter", "Requests refused for overload."),
         Family(
+            "kitemq_grpc_calls_total",
+            "counter",
+            "Answered calls of RocketMQ 5 clients by status code.",
+            ("method", "code"),
+        ),
+        Family("kitemq_grpc_connections", "gauge", "Open connections of RocketMQ 5 clients."),
+        Family("kitemq_grpc_connections_refused_total", "counter", "The same, closed as too many."),
+        Family("kitemq_grpc_clients", "gauge", "RocketMQ 5 clients that are alive."),
+        Family("kitemq_grpc_streams", "gauge", "Their open telemetry streams."),
+        Family("kitemq_grpc_polls", "gauge", "Their receives and pulls that wait."),
+        Family("kitemq_grpc_leases", "gauge", "Their hand-outs that are renewed for them."),
+        Family(
             "kitemq_event_loop_delay_worst_seconds",
             "gauge",
             "Longest delay of the event loop within the last minute.",
@@ -169,6 +182,7 @@ async def metrics(call: Call[None, None]) -> Raw:
     host, settings = call.host, call.settings
     _add_totals(page, host.broker)
     _add_server(page, call)
+    _add_grpc(page, call.state.rpc_figures)
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, host, settings)
     await _add_groups(page, host, settings)
@@ -221,6 +235,17 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
         page.add("kitemq_disk_free_bytes", health.disk_free_bytes)
     page.add("kitemq_uptime_seconds", (call.host.clock.now_ms() - call.state.started_ms) / 1000)
     page.add("kitemq_build_info", 1, (VERSION,))
+
+
+def _add_grpc(page: Page, figures: RpcFigures) -> None:
+    for labels, count in figures.calls.items():
+        page.add("kitemq_grpc_calls_total", count, labels)
+    page.add("kitemq_grpc_connections", figures.connections)
+    page.add("kitemq_grpc_connections_refused_total", figures.connections_refused)
+    page.add("kitemq_grpc_clients", figures.clients)
+    page.add("kitemq_grpc_streams", figures.streams)
+    page.add("kitemq_grpc_polls", figures.polls)
+    page.add("kitemq_grpc_leases", figures.leases)
 
 
 async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:

@@ -16,6 +16,7 @@ from app.grpc.codes import Refusal
 from app.grpc.leases import Leases
 from app.grpc.shapes import to_wire
 from app.host import EngineHost
+from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
 from engine.broker import Check
 from engine.errors import EngineError
@@ -78,6 +79,14 @@ class Client:
         return self.kind in (ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER)
 
     @property
+    def about(self) -> str:
+        """What the console shows of it, such as "PYTHON 5.1.2, push consumer, telemetry"."""
+        kind = self.kind.name.lower().replace("_", " ") if self.kind else ""
+        stream = "telemetry" if self.stream is not None else ""
+        language = f"{self.language} {self.version}".strip()
+        return ", ".join(part for part in (language, kind, stream) if part)
+
+    @property
     def speaks(self) -> Language:
         """Its language; by its settings where it sent some."""
         if self.settings is not None:
@@ -101,6 +110,13 @@ class Clients:
 
     def all(self) -> list[Client]:
         return list(self._clients.values())
+
+    def connected(self) -> list[Connected]:
+        """For the console: each with what it tells of itself."""
+        return [
+            Connected(client.name, client.address, client.since_ms, "gRPC", client.about)
+            for client in self._clients.values()
+        ]
 
     def find(self, name: str) -> Client | None:
         return self._clients.get(name)
@@ -159,7 +175,7 @@ class Clients:
         if client.stream is not None:
             self._ask_waiting(client, topic)
 
-    def connected(self, client: Client, stream: Stream) -> None:
+    def opened(self, client: Client, stream: Stream) -> None:
         """A telemetry stream of this client was opened; an older one ends."""
         older, client.stream = client.stream, stream
         if older is not None:
@@ -167,7 +183,7 @@ class Clients:
         for topic in client.asks:
             self._ask_waiting(client, topic)
 
-    def disconnected(self, client: Client, stream: Stream) -> None:
+    def closed(self, client: Client, stream: Stream) -> None:
         """A telemetry stream is over; the client may open another one."""
         stream.is_open = False
         if client.stream is stream:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 import grpc.aio
@@ -40,6 +41,7 @@ class GrpcDoor:
         self._server: Any = None
         self._splitter: Splitter | None = None
         self._ticking: asyncio.Task[None] | None = None
+        self._unlist: Callable[[], None] = _nothing
         leases = Leases(state.host)
         self.hub = Hub(
             state.host,
@@ -81,6 +83,7 @@ class GrpcDoor:
             connections_max=self._settings.grpc_connections_max,
         )
         self._splitter.start()
+        self._unlist = self._state.connections.add_door(self.hub.clients.connected)
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
         log.info("RocketMQ clients are served on %s", self.address)
 
@@ -91,6 +94,8 @@ class GrpcDoor:
             await asyncio.gather(self._ticking, return_exceptions=True)
         if self._splitter is not None:
             await self._splitter.stop_accepting()
+        self._unlist()
+        self._unlist = _nothing
         self.hub.clients.close()
         if self._server is not None:
             await self._server.stop(GRACE_S)
@@ -138,3 +143,7 @@ class GrpcDoor:
         hub.figures.clients = len(hub.clients)
         hub.figures.streams = hub.clients.stream_count
         hub.figures.leases = hub.leases.count
+
+
+def _nothing() -> None:
+    """Nothing was put into any list yet."""

@@ -38,7 +38,7 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
             bytes_max=BYTES_MAX,
             filter=filter_text(request.filter_expression),
             group=group,
-            wait_s=poll_s(request.long_polling_timeout, call.limit_s),
+            wait_s=poll_s(request, call.limit_s),
         )
     if result.messages:
         yield PullMessageResponse(status=ok())
@@ -61,9 +61,6 @@ async def update_offset(hub: Hub, call: Call, request: Any) -> Any:
     """Set a group's progress in one queue."""
     group, topic = _place(call, request)
     queue = request.message_queue.id
-    if request.offset < 0:
-        raise Refusal(Code.ILLEGAL_OFFSET, f"the offset is {request.offset}")
-    hub.broker.offset_at_time(topic, queue, 0)  # raises where there is no such queue
     if not hub.broker.commit_offset(group, topic, queue, request.offset, call.client):
         raise Refusal(
             Code.PRECONDITION_FAILED, "the group was moved meanwhile: pull from its new place first"
@@ -74,7 +71,8 @@ async def update_offset(hub: Hub, call: Call, request: Any) -> Any:
 async def get_offset(hub: Hub, call: Call, request: Any) -> Any:
     """A group's progress in one queue."""
     group, topic = _place(call, request)
-    offset = hub.broker.committed_offset(group, topic, request.message_queue.id, call.client)
+    client = call.client if hub.broker.is_broadcast(group) else ""
+    offset = hub.broker.committed_offset(group, topic, request.message_queue.id, client)
     if offset is None:
         raise Refusal(Code.OFFSET_NOT_FOUND, "the group has no progress in this queue")
     return GetOffsetResponse(status=ok(), offset=offset)

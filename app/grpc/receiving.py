@@ -66,7 +66,7 @@ class Receives:
         topic = call.topic(request.message_queue.topic, Action.CONSUME)
         filter = filter_text(request.filter_expression)
         invisible_s = _invisible_s(request)
-        wait_s = poll_s(request.long_polling_timeout, call.limit_s)
+        wait_s = poll_s(request, call.limit_s)
         client = hub.clients.seen(call)
         self._repeat(group, request.attempt_id)
         with hub.polling(client):
@@ -206,12 +206,13 @@ DONE = (AckResult.DONE, AckResult.ALREADY)
 FAILED = "the push consumer reported a failure"
 
 
-def poll_s(asked: Any, limit_s: float | None) -> float:
+def poll_s(request: Any, limit_s: float | None) -> float:
     """How long a poll may wait: as asked, at most 20 s, and not beyond the call's own time."""
+    asked = request.long_polling_timeout
     asked_s = asked.seconds + asked.nanos / 1e9
     if asked_s < 0:
         raise Refusal(Code.ILLEGAL_POLLING_TIME, f"a polling time of {asked_s:g} s")
-    wait_s = min(asked_s, POLL_S) if asked.ByteSize() else POLL_S
+    wait_s = min(asked_s, POLL_S) if request.HasField("long_polling_timeout") else POLL_S
     return wait_s if limit_s is None else max(0.0, min(wait_s, limit_s - ANSWER_S))
 
 

@@ -32,7 +32,7 @@ async def telemetry(hub: Hub, call: Call, requests: AsyncIterator[Any]) -> Async
     """Answer settings, and write what the client is asked; ends when either side ends it."""
     client = hub.clients.seen(call)
     stream = Stream()
-    hub.clients.connected(client, stream)
+    hub.clients.opened(client, stream)
     reader = asyncio.ensure_future(_read(hub, call, client, stream, requests))
     try:
         while (command := await stream.outbox.get()) is not None:
@@ -40,7 +40,7 @@ async def telemetry(hub: Hub, call: Call, requests: AsyncIterator[Any]) -> Async
         if stream.error is not None:
             raise stream.error
     finally:
-        hub.clients.disconnected(client, stream)
+        hub.clients.closed(client, stream)
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
 

@@ -6,6 +6,7 @@ installation: who has the one without the other has nothing. A lost key file mak
 worthless (and none of the tokens); a backup that keeps both together keeps the secrets.
 """
 
+import asyncio
 import hashlib
 import hmac
 import os
@@ -40,6 +41,11 @@ class AccessKeys:
                 "back from a backup, or delete it, and all access keys with it"
             )
         self._key = key
+
+    async def made_for(self, secret_hash: str) -> tuple[str, str]:
+        """Access key and secret of the token of this hash, to be shown; loads the key file."""
+        await asyncio.to_thread(self.load)
+        return access_key_of(secret_hash), self.secret_key(secret_hash)
 
     def secret_key(self, secret_hash: str) -> str:
         """The secret that goes with the access key of the token of this hash."""

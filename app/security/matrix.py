@@ -63,6 +63,7 @@ FRAMES: Mapping[str, str] = {
 CONSOLE: Mapping[str, str] = {
     PUBLIC: "/login",
     "read:own": "/preferences /settings",
+    "read:group:{group}": "/groups/{group}/offsets/plan",
     "produce:topic:{topic}": "/topics/{topic}/produce",
     "administer:topic:{topic}": "/topics /topics/{topic}/config /topics/{topic}/delete "
     "/topics/{topic}/purge /transactions/{id}",

@@ -1,4 +1,4 @@
-"""Who is connected by WebSocket right now; the door says so, the console shows it."""
+"""Who is connected right now, by WebSocket or gRPC; the door says so, the console shows it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +12,8 @@ class Connected:
     client: str
     address: str
     since_ms: int
+    door: str = "WebSocket"
+    about: str = ""  # what the client tells of itself
 
 
 class Connections:
@@ -20,6 +22,7 @@ class Connections:
     def __init__(self) -> None:
         self._open: dict[int, tuple[Callable[[], str], str, int]] = {}
         self._opened = 0
+        self._others: list[Callable[[], list[Connected]]] = []
 
     @contextmanager
     def opened(self, client: Callable[[], str], address: str, since_ms: int) -> Iterator[None]:
@@ -32,13 +35,21 @@ class Connections:
         finally:
             del self._open[number]
 
+    def add_door(self, connected: Callable[[], list[Connected]]) -> Callable[[], None]:
+        """Another door lists its own; what is returned takes it out again."""
+        self._others.append(connected)
+        return lambda: self._others.remove(connected)
+
     @property
     def count(self) -> int:
-        return len(self._open)
+        return len(self.all())
 
     def all(self) -> list[Connected]:
         """All of them, the oldest first."""
-        return [
+        found = [
             Connected(client(), address, since_ms)
             for client, address, since_ms in self._open.values()
         ]
+        for connected in self._others:
+            found += connected()
+        return sorted(found, key=lambda each: each.since_ms)

@@ -10,13 +10,13 @@ from app.errors import DoorError
 from app.security.access import (
     TABLE,
     Action,
-    Grant,
     Kind,
     Principal,
     Role,
     lacks,
     who_of,
 )
+from app.security.access_keys import AccessKeys
 from app.security.doorman import LOGIN
 from app.security.drafts import NewToken, NewUser
 from app.security.people import People
@@ -25,7 +25,6 @@ from app.ui import forms, pages, rights
 from app.ui.forms import Form
 from app.ui.language import N_, _
 from app.ui.login import accounts_of, browser_of, by_of, logged_in
-from app.ui.templating import segment
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
 
 ROWS_MAX = 200
@@ -116,27 +115,7 @@ class Access:
     password_form: Form
     made: str
     made_name: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Whether one user may do one thing to what was asked about."""
-
-    right: str
-    may: bool
-
-
-@dataclass(frozen=True)
-class UserPage:
-    """The context of `access_user.html`."""
-
-    user: UserLine
-    roles: tuple[tuple[str, str], ...]
-    form: Form
-    password_form: Form
-    delete_form: Form
-    on: str
-    answers: list[Answer]
+    made_pair: tuple[str, str]  # the same token as access key and secret
 
 
 def people_of(request: Request) -> People:
@@ -164,13 +143,13 @@ async def add_user(request: Request) -> Response:
         posted.values["name"],
         password,
         Role.ADMIN if is_first else posted.values["role"],
-        _patterns(posted.values["patterns"]),
+        patterns_of(posted.values["patterns"]),
     )
     try:
         user = await accounts_of(request).add_user(by_of(request), new, is_first=is_first)
     except (Invalid, Conflict) as error:
         posted.blame(error)
-        return await _page(request, user_form=posted, status=_status(error))
+        return await _page(request, user_form=posted, status=status_of(error))
     if is_first:
         return await logged_in(request, user.name, password, "/access?done=first")
     return forms.go(request, "/access?done=created")
@@ -186,14 +165,16 @@ async def add_token(request: Request) -> Response:
     days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
         return await _page(request, token_form=form, status=422)
-    new = NewToken(values["name"].strip(), owner, values["role"], _patterns(values["patterns"]))
+    new = NewToken(values["name"].strip(), owner, values["role"], patterns_of(values["patterns"]))
     try:
         made = NewToken(new.name, new.owner, new.role, new.patterns, days)
         token, secret = await accounts_of(request).add_token(by_of(request), made)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
-        return await _page(request, token_form=form, status=_status(error))
-    return await _page(request, made=secret, made_name=token.name, status=201)
+        return await _page(request, token_form=form, status=status_of(error))
+    keys: AccessKeys = request.app.state.access_keys
+    pair = await keys.made_for(token.secret_hash)
+    return await _page(request, made=secret, made_name=token.name, made_pair=pair, status=201)
 
 
 async def revoke_token(request: Request) -> Response:
@@ -238,57 +219,6 @@ async def change_password(request: Request) -> Response:
     return await logged_in(request, name, new, "/access?done=password")
 
 
-async def show_user(request: Request) -> Response:
-    """GET /access/users/{name}"""
-    return await _user_page(request)
-
-
-async def change_user(request: Request) -> Response:
-    """POST /access/users/{name}: role, patterns, whether it is switched off."""
-    form = forms.fill(await forms.read(request), ("role", "patterns", "disabled"))
-    name = request.path_params["name"]
-    try:
-        await accounts_of(request).change_user(
-            by_of(request),
-            name,
-            role=form.values["role"],
-            patterns=_patterns(form.values["patterns"]),
-            disabled=form.values["disabled"] == "yes",
-        )
-    except (Invalid, Conflict) as error:
-        form.blame(error)
-        return await _user_page(request, form=form, status=_status(error))
-    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
-
-
-async def set_password(request: Request) -> Response:
-    """POST /access/users/{name}/password"""
-    posted = forms.fill(await forms.read(request), ("password",))
-    name = request.path_params["name"]
-    try:
-        await accounts_of(request).set_password(by_of(request), name, posted.values["password"])
-    except Invalid as error:
-        form = Form({"password": ""})
-        form.blame(error)
-        return await _user_page(request, password_form=form, status=422)
-    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
-
-
-async def delete_user(request: Request) -> Response:
-    """POST /access/users/{name}/delete: the name has to be typed."""
-    form = forms.fill(await forms.read(request), ("confirm",))
-    name = request.path_params["name"]
-    if form.values["confirm"].strip() != name:
-        form.refuse("confirm", _("Type %(name)s to delete this user.", name=name))
-        return await _user_page(request, delete_form=form, status=422)
-    try:
-        await accounts_of(request).delete_user(by_of(request), name)
-    except Conflict as error:
-        form.blame(error)
-        return await _user_page(request, delete_form=form, status=409)
-    return forms.go(request, "/access?done=deleted")
-
-
 async def _page(
     request: Request,
     *,
@@ -297,6 +227,7 @@ async def _page(
     password_form: Form | None = None,
     made: str = "",
     made_name: str = "",
+    made_pair: tuple[str, str] = ("", ""),
     status: int = 200,
 ) -> Response:
     people, who = people_of(request), who_of(request.scope)
@@ -312,7 +243,7 @@ async def _page(
         me=who.name,
         provider=(myself.issuer if myself is not None else "") or "",
         token=who.token,
-        users=[_user_line(user, people, who) for user in users[:ROWS_MAX]],
+        users=[user_line(user, people, who) for user in users[:ROWS_MAX]],
         users_total=len(users),
         tokens=[_token_line(token, people, now_ms) for token in tokens[:ROWS_MAX]],
         tokens_total=len(tokens),
@@ -328,56 +259,11 @@ async def _page(
         password_form=password_form or Form(dict.fromkeys(PASSWORD_FIELDS, "")),
         made=made,
         made_name=made_name,
+        made_pair=made_pair,
     )
     return await pages.respond(
         request, "access.html", context, title=_("Access"), section="access", status=status
     )
-
-
-async def _user_page(
-    request: Request,
-    *,
-    form: Form | None = None,
-    password_form: Form | None = None,
-    delete_form: Form | None = None,
-    status: int = 200,
-) -> Response:
-    people = people_of(request)
-    user = people.user(request.path_params["name"])
-    if user is None:
-        raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))
-    values = {
-        "role": user.role,
-        "patterns": "\n".join(user.patterns),
-        "disabled": "yes" if user.disabled else "",
-    }
-    on = request.query_params.get("on", "").strip()[:255]
-    context = UserPage(
-        user=_user_line(user, people, who_of(request.scope)),
-        roles=ROLES,
-        form=form or Form(values),
-        password_form=password_form or Form({"password": ""}),
-        delete_form=delete_form or Form({"confirm": ""}),
-        on=on,
-        answers=_answers(user, on),
-    )
-    return await pages.respond(
-        request, "access_user.html", context, title=user.name, section="access", status=status
-    )
-
-
-def _answers(user: UserRow, on: str) -> list[Answer]:
-    """What a user may do: to the topic and the group `on`, and to what has no name."""
-    who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
-    found = []
-    for __, action, kind in TABLE:
-        missing = lacks(who, action, kind, on)
-        has_name = kind in (Kind.TOPIC, Kind.GROUP)
-        name = f":{on}" if has_name and on else ""
-        answer = Answer(f"{action}:{kind}{name}", not missing)
-        if answer not in found:
-            found.append(answer)
-    return found
 
 
 def _table() -> list[RightLine]:
@@ -388,7 +274,7 @@ def _table() -> list[RightLine]:
     ]
 
 
-def _user_line(user: UserRow, people: People, who: Principal) -> UserLine:
+def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
     return UserLine(
         name=user.name,
         role=user.role,
@@ -439,7 +325,7 @@ def _may_begin(request: Request) -> bool:
     return is_loopback(request.app.state.settings.host)
 
 
-def _patterns(text: str) -> tuple[str, ...] | None:
+def patterns_of(text: str) -> tuple[str, ...] | None:
     """One pattern a line; nothing typed is everywhere."""
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
     return lines or None
@@ -452,7 +338,7 @@ def _id(request: Request) -> int:
     return int(text)
 
 
-def _status(error: EngineError) -> int:
+def status_of(error: EngineError) -> int:
     if isinstance(error, Conflict):
         return 409
     return 404 if isinstance(error, NotFound) else 422

@@ -1,6 +1,6 @@
 """The form of an alert rule: made, tried, changed, and taken away."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -24,7 +24,7 @@ from app.ui import forms, pages
 from app.ui.alerts import alerts_of, wanted_id
 from app.ui.console import client_of
 from app.ui.forms import Form, Posted
-from app.ui.language import _
+from app.ui.language import _, translated
 from engine.errors import Conflict, Invalid, Refused
 
 FIELDS = (
@@ -41,7 +41,6 @@ FIELDS = (
 TRIED_SHOWN_MAX = 10
 ON = "on"
 KINDS = tuple((kind.value, about.label) for kind, about in ABOUT.items())
-SEVERITIES = tuple((severity.value, severity.value) for severity in Severity)
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class RuleForm:
     about: list[tuple[str, About]]
     trial: Trial | None
     kinds: tuple[tuple[str, str], ...] = KINDS
-    severities: tuple[tuple[str, str], ...] = SEVERITIES
+    severities: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,9 @@ async def _standing(request: Request) -> Standing:
 async def _page(
     request: Request, rule_id: int, form: Form, *, trial: Trial | None = None, status: int = 200
 ) -> Response:
-    context = RuleForm(rule_id, form, [(kind.value, about) for kind, about in ABOUT.items()], trial)
+    about = [(kind.value, about) for kind, about in ABOUT.items()]
+    severities = [(severity.value, translated(severity.value)) for severity in Severity]
+    context = RuleForm(rule_id, form, about, trial, severities=severities)
     title = _("Change a rule") if rule_id else _("New alert rule")
     return await pages.respond(
         request, "alert_form.html", context, title=title, section="alerts", status=status

@@ -163,7 +163,13 @@ def _rule(standing: Standing) -> Rule:
     rule = standing.rule
     about = ABOUT[Kind(rule.kind)]
     parts = (
-        [_("more than %(threshold)s %(unit)s", threshold=f"{rule.threshold:,}", unit=about.unit)]
+        [
+            _(
+                "more than %(threshold)s %(unit)s",
+                threshold=f"{rule.threshold:,}",
+                unit=translated(about.unit),
+            )
+        ]
         if about.has_threshold
         else [_("any")]
     )

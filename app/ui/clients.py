@@ -216,14 +216,14 @@ def _row(console: Console, group: str, member: Member) -> ClientRow:
         inflight = len(console.broker.held(group, member.client))
     except NotFound:  # the group was deleted meanwhile
         inflight = None
-    ways = (("heartbeats", member.is_pulling), ("WebSocket", member.is_connected))
+    ways = ((_("heartbeats"), member.is_pulling), ("WebSocket", member.is_connected))
     return ClientRow(
         client=member.client,
         group=group,
         version=member.version,
         language=member.language,
         address=member.address,
-        ways=tuple(way for way, is_on in ways if is_on) or ("receives",),
+        ways=tuple(way for way, is_on in ways if is_on) or (_("receives"),),
         topics=tuple(sorted(member.topics)),
         joined_ms=member.joined_ms,
         seen_ms=member.seen_ms,

@@ -39,6 +39,7 @@ class Step:
     outcome: str
     client: str
     detail: str
+    is_dead: bool  # that it became a dead letter
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,10 @@ def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step]
             stage.attempt,
             stage.at_ms,
             stage.until_ms,
-            stage.outcome.replace("_", " "),
+            translated(stage.outcome.replace("_", " ")),
             stage.client,
             stage.detail,
+            stage.name == "dead_letter",
         )
         for stage in journey.stages
         if stage.name in STAGES and stage.group in (group, "")

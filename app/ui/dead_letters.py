@@ -184,7 +184,7 @@ async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGr
 
 def _group(console: Console, of: _Count) -> DeadGroup:
     broker, group = console.broker, of.group
-    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX)
+    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, with_dismissed=False)
     reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
     return DeadGroup(
         group=group,

@@ -108,7 +108,7 @@ def _page(
         head=head_of(console, config, lag),
         tab="lag",
         config=config,
-        figures=group_figures(lag, rate, console.now_ms()),
+        figures=group_figures(lag, rate),
         counts=lag.counts,
         has_begun=bool(lag.queues),
         forecast=snapshot.forecast(config.name).of_lag(lag.count if lag.queues else None),

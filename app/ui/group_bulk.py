@@ -190,7 +190,7 @@ async def _preview(order: Order, name: str) -> BulkRow:
     lag = order.console.broker.lag(name)
     row = BulkRow(name, "would", unread=lag.count, inflight=lag.inflight)
     if order.action != "reset":
-        return replace(row, **_idle(config, order.action))
+        return _or_left(row, config, order.action)
     wanted = order.reset_of(name, lag)
     if not wanted.topics:
         return replace(row, outcome="left", note=_("it has no place in any topic yet"))
@@ -208,12 +208,12 @@ async def _preview(order: Order, name: str) -> BulkRow:
     )
 
 
-def _idle(config: GroupConfig, action: str) -> dict[str, str]:
-    """Why a pause or its end would change nothing; {} where it would."""
-    if config.consume_enabled != (action == "pause"):
-        note = _("it is paused already") if action == "pause" else _("it is not paused")
-        return {"outcome": "left", "note": note}
-    return {}
+def _or_left(row: BulkRow, config: GroupConfig, action: str) -> BulkRow:
+    """The row, or that a pause or its end would change nothing of the group."""
+    if config.consume_enabled == (action == "pause"):
+        return row
+    note = _("it is paused already") if action == "pause" else _("it is not paused")
+    return replace(row, outcome="left", note=note)
 
 
 async def _change(order: Order, actor: Actor, name: str, precondition: str) -> BulkRow:
@@ -225,7 +225,7 @@ async def _change(order: Order, actor: Actor, name: str, precondition: str) -> B
             actor, name, wanted, precondition=precondition, force=False
         )
         return BulkRow(name, "done", _("reset %(id)s", id=reset.number), moving=len(reset.queues))
-    row = replace(BulkRow(name, "done"), **_idle(config, order.action))
+    row = _or_left(BulkRow(name, "done"), config, order.action)
     if row.outcome == "done":
         change = groups_of(order.request)
         await (change.pause if order.action == "pause" else change.resume)(actor, name)

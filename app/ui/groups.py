@@ -141,7 +141,7 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
 def _row(console: Console, snapshot: Snapshot, group: GroupConfig) -> GroupRow:
     rate = console.meter.group_rate(group.name)
     lag = console.broker.lag(group.name)
-    figures = group_figures(lag, rate, console.now_ms())
+    figures = group_figures(lag, rate)
     return GroupRow(
         name=group.name,
         is_paused=not group.consume_enabled,

@@ -133,7 +133,7 @@ def took(stage: Stage, now_ms: int) -> str:
     if goes_on(stage):
         return _("%(span)s so far", span=span(now_ms - stage.at_ms))
     if stage.until_ms is None or stage.until_ms == stage.at_ms:
-        return "" if stage.name is not StageName.DELIVERY or stage.until_ms is None else "0 ms"
+        return "" if stage.name is not StageName.DELIVERY or stage.until_ms is None else span(0)
     return span(stage.until_ms - stage.at_ms)
 
 
@@ -153,7 +153,7 @@ def note(stage: Stage, now_ms: int) -> str:
 
 def sentence(stage: Stage, now_ms: int) -> str:
     """What happened, as a person would tell it, without a full stop."""
-    length = took(stage, now_ms) or "0 ms"
+    length = took(stage, now_ms) or span(0)
     told = TELLING.get(stage.name)
     text = told(stage, length) if told else f"{label(stage).lower()}: {outcome(stage)}"
     return text[:1].upper() + text[1:]

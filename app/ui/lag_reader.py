@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from app.ui.language import N_
 from engine.broker import LagHistoryPage, LagKeeping, Statistics
 
 KEPT_MAX = 64
@@ -35,11 +36,11 @@ class LagOf:
 
 
 SPANS = (
-    Span("15m", "15 min", 900_000, 10_000),
-    Span("1h", "1 h", 3_600_000, 20_000),
-    Span("24h", "24 h", 86_400_000, 300_000),
-    Span("7d", "7 d", 7 * 86_400_000, 1_800_000),
-    Span("30d", "30 d", 30 * 86_400_000, 7_200_000),
+    Span("15m", N_("15 min"), 900_000, 10_000),
+    Span("1h", N_("1 h"), 3_600_000, 20_000),
+    Span("24h", N_("24 h"), 86_400_000, 300_000),
+    Span("7d", N_("7 d"), 7 * 86_400_000, 1_800_000),
+    Span("30d", N_("30 d"), 30 * 86_400_000, 7_200_000),
 )
 
 

@@ -142,4 +142,6 @@ def read(path: Path) -> Catalogue:
                 texts[message.id] = str(message.string)
             else:
                 plurals[message.id[0]] = message.string[0]
+                # Gettext holds a word that also stands alone only with its plural.
+                texts.setdefault(message.id[0], message.string[0])
     return Catalogue(texts, plurals)

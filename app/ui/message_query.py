@@ -1,7 +1,8 @@
 """What a search through a topic asks for, as its address says it; page and export read it alike.
 
 Times in an address are UTC unless it names a zone. One with a length of time ("the last hour")
-moves with the clock; `address` writes one that stands still, so that it may be kept, handed on and continued.
+moves with the clock; `address` writes one that stands still, so that it may be kept, handed on
+and continued.
 """
 
 from collections.abc import Mapping

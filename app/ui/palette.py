@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.ui import pages, saved_bar
 from app.ui.kinds import SYSTEM_KINDS, kind_of
-from app.ui.language import N_, _
+from app.ui.language import N_, _, translated
 from app.ui.templating import segment
 
 EACH_MAX = 8
@@ -102,13 +102,13 @@ def find(
                 )
             )
         if len(found) > EACH_MAX:
-            more.append(_more(found, folder))
+            more.append(_more(found, _("topics") if folder == "topics" else _("groups")))
     names = ranked(text, list(saved))  # all of them without letters
     hits += [Hit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
     if len(names) > EACH_MAX:
         more.append(_more(names, _("saved views")))
-    places = [Hit(_("Page"), *place[:3]) for place in PLACES if _is_meant(text, place)]
-    actions = [Hit(_("Action"), *place[:3]) for place in ACTIONS if _is_meant(text, place)]
+    places = [_hit(_("Page"), place) for place in PLACES if _is_meant(text, place)]
+    actions = [_hit(_("Action"), place) for place in ACTIONS if _is_meant(text, place)]
     exact = any(hit.title.lower() == text.lower() for hit in hits)
     listed = [*places, *actions]
     by_name = any(hit.title.lower().startswith(text.lower()) for hit in listed)
@@ -141,6 +141,12 @@ def _rank(wanted: str, name: str) -> int:
     return 4 if all(letter in letters for letter in wanted) else 0
 
 
+def _hit(kind: str, place: tuple[str, str, str, str]) -> Hit:
+    title, href, icon, __ = place
+    return Hit(kind, translated(title), href, icon)
+
+
 def _is_meant(text: str, place: tuple[str, str, str, str]) -> bool:
-    words = f"{place[0]} {place[3]}".lower()
+    # Found by its English name too, in whatever language it is shown.
+    words = f"{place[0]} {translated(place[0])} {place[3]}".lower()
     return all(word in words for word in text.lower().split())

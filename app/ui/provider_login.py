@@ -12,7 +12,7 @@ from app.errors import DoorError
 from app.security.doorman import LOGIN, LOGOUT_FAR
 from app.security.oidc.login import Back
 from app.ui import forms, login, pages
-from app.ui.language import N_, translated
+from app.ui.language import N_, _, translated
 from app.ui.login import LEFT_COOKIE, provider_of, set_way_cookie
 
 TRIP_COOKIE = "kitemq_trip"
@@ -78,7 +78,7 @@ async def left(request: Request) -> Response:
     provider = provider_of(request)
     far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.may_leave else ""
     context = Left(provider=request.app.state.settings.oidc_name, far=far)
-    return await pages.respond(request, "login_left.html", context, title="Logged out")
+    return await pages.respond(request, "login_left.html", context, title=_("Logged out"))
 
 
 async def leave_far(request: Request) -> Response:

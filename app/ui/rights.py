@@ -70,6 +70,7 @@ CHANGES = {
     "/topics/{topic}/purge": TOPIC,
     "/bulk/groups": ANY_GROUP,
     "/dlq/{group}/resend": GROUP,
+    "/groups/{group}/offsets/plan": READ_GROUP,  # a preview, too large for an address
     "/dlq/{group}/dismiss": GROUP,
     "/dlq/{group}/restore": GROUP,
     "/dlq/{group}/{offset}/resend": GROUP,

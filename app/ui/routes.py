@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from app.ui import (
     access,
+    access_user,
     alert_rules,
     alerts,
     audit,
@@ -177,10 +178,10 @@ router = APIRouter(
         _get("/search", search.show),
         _get("/access", access.show),
         _post("/access/users", access.add_user),
-        _get("/access/users/{name}", access.show_user),
-        _post("/access/users/{name}", access.change_user),
-        _post("/access/users/{name}/password", access.set_password),
-        _post("/access/users/{name}/delete", access.delete_user),
+        _get("/access/users/{name}", access_user.show),
+        _post("/access/users/{name}", access_user.change),
+        _post("/access/users/{name}/password", access_user.set_password),
+        _post("/access/users/{name}/delete", access_user.delete),
         _post("/access/tokens", access.add_token),
         _post("/access/tokens/{id}/revoke", access.revoke_token),
         _post("/access/sessions/{id}/end", access.end_session),

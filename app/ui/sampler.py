@@ -98,15 +98,16 @@ def topic_figures(
     return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
 
 
-def group_figures(lag: GroupLag, rate: float, now_ms: int) -> GroupFigures:
+def group_figures(lag: GroupLag, rate: float) -> GroupFigures:
     """The sums of a group's queues."""
     by_topic: dict[str, int] = {}
     for queue in lag.queues:
         by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.count
-    age_ms = lag.oldest_age_ms
+    # Not from the age, which another clock's tick made: lists would differ at every look.
+    oldest = (queue.oldest_ms for queue in lag.queues if queue.oldest_ms is not None)
     return GroupFigures(
         lag=lag.count,
-        oldest_ms=None if age_ms is None else now_ms - age_ms,
+        oldest_ms=min(oldest, default=None),
         inflight=lag.inflight,
         retry_waiting=lag.retry_waiting,
         dead=lag.dead_open,
@@ -239,6 +240,6 @@ class Sampler:
             except EngineError:
                 continue
             rate = self._meter.group_rate(group.name)
-            found[group.name] = group_figures(lag, rate, self._now_ms())
+            found[group.name] = group_figures(lag, rate)
             await pause.when_due()
         return found

@@ -46,7 +46,7 @@ class Templates:
             translated=language.translated,
         )
         self._environment.globals.update(
-            asset=assets.url, ago=formats.ago, clock=_clock, languages=language.OWN_NAMES.items()
+            asset=assets.url, ago=formats.ago, clock=_clock, tongues=language.OWN_NAMES.items()
         )
 
     def has_block(self, template: str, block: str) -> bool:

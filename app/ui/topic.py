@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +30,7 @@ CONFIG_FIELDS = (
     "retention",
     "trace_sample",
 )
+TRAFFIC = "#topic-traffic"  # the element of the table of rates
 QUEUES_SHOWN_MAX = 200
 
 
@@ -58,7 +59,11 @@ class QueueRow:
 
 @dataclass(frozen=True)
 class TopicOverview:
-    """The context of `topic.html`."""
+    """The context of `topic.html`.
+
+    `figures` differ from one moment to the next for as long as anything moves. They are no part
+    of what says whether a fragment changed, but by `moving`, for the one table that shows them.
+    """
 
     head: Head
     tab: str
@@ -70,8 +75,9 @@ class TopicOverview:
     queues: list[QueueRow]
     queues_total: int
     created_ms: int
-    figures: TopicFigures
+    figures: TopicFigures = field(repr=False)
     since_ms: int
+    moving: str
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,7 @@ async def show(request: Request) -> Response:
     stats = console.broker.topic_stats(config.name)
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
+    figures = console.broker.statistics.topic(config.name)
     context = TopicOverview(
         head=head_of(console, config),
         tab="overview",
@@ -163,8 +170,9 @@ async def show(request: Request) -> Response:
         ],
         queues_total=len(stats.queues),
         created_ms=config.created_ms,
-        figures=console.broker.statistics.topic(config.name),
+        figures=figures,
         since_ms=console.broker.statistics.since_ms,
+        moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
     )
     return await pages.respond(
         request, "topic.html", context, title=config.name, section="topics", is_live=True

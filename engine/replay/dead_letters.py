@@ -160,16 +160,25 @@ class DeadLetters:
         )
 
     def tally(
-        self, group: str, *, after: int | None = None, count_max: int = EXAMINED_MAX
+        self,
+        group: str,
+        *,
+        after: int | None = None,
+        count_max: int = EXAMINED_MAX,
+        with_dismissed: bool = True,
     ) -> Tally:
-        """Counts over the newest, at most 500 and 1 MiB in one call. Raises GroupNotFound."""
+        """Counts over the newest, at most 500 and 1 MiB in one call. Raises GroupNotFound.
+
+        Without the dismissed ones causes and returns are counted over the others alone.
+        """
         name, first, end = self._bounds(group)
         reasons, topics, clients = Counter[str](), Counter[str](), Counter[str]()
         offset = start = end if after is None else max(first, min(after, end))
         returned = 0
+        pile = self._dismissals.pile(name)
         for stored, at in self._newest_first(name, max(first, start - count_max), start):
             offset = at
-            if stored is None:
+            if stored is None or (pile.count(at, at + 1) and not with_dismissed):
                 continue
             properties = stored.properties
             reasons[properties.get(FAILED_REASON, "")] += 1
@@ -177,7 +186,7 @@ class DeadLetters:
             clients[properties.get(FAILED_CLIENT, "")] += 1
             returned += REDRIVEN_JOB in properties
         redriven = len(self._marks.within(name, QUEUE, offset, start))
-        dismissed = self._dismissals.pile(name).count(offset, start)
+        dismissed = pile.count(offset, start)
         following = offset if offset > first else None
         return Tally(
             start - offset, reasons, topics, clients, redriven, returned, dismissed, following
@@ -212,7 +221,7 @@ class DeadLetters:
         for span in self._dismissals.pile(name).within(first, end):
             counts[span.note] += span.end - span.first
         newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
-        return [Dismissed(*msgspec.structs.astuple(note), count) for note, count in newest]
+        return [_dismissed(note, count) for note, count in newest]
 
     def dismiss(self, group: str, runs: Sequence[range], *, note: str, by: str) -> Dismissed:
         """Let these dead letters rest; `count` are those that did not yet. Nothing is deleted.
@@ -225,7 +234,7 @@ class DeadLetters:
         kept, count = self._dismissals.dismiss(
             name, _within(runs, first, end), note=note, by=by, now_ms=self._clock.now_ms()
         )
-        return Dismissed(*msgspec.structs.astuple(kept), count)
+        return _dismissed(kept, count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
         """Have these looked at again; how many were dismissed. Raises GroupNotFound, DiskFull."""
@@ -295,6 +304,10 @@ class DeadLetters:
             )
             for item in items
         ]
+
+
+def _dismissed(note: DismissNote, count: int) -> Dismissed:
+    return Dismissed(note.id, note.note, note.by, note.at_ms, count)
 
 
 def _within(runs: Sequence[range], first: int, end: int) -> list[range]:

@@ -236,7 +236,13 @@ class Dismissals:
                 runs.setdefault(span.note, []).append(range(span.first, span.end))
             for note, found in runs.items():
                 yield DeadDismissed(
-                    topic, pile.since_position, *msgspec.structs.astuple(note), _runs_of(found)
+                    topic,
+                    pile.since_position,
+                    note.id,
+                    note.note,
+                    note.by,
+                    note.at_ms,
+                    _runs_of(found),
                 )
 
 

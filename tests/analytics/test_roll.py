@@ -355,6 +355,22 @@ def test_another_store_is_refused(
     assert local_folder("file:///srv/analytics") == Path("/srv/analytics")
 
 
+def test_a_full_disk_costs_nothing_but_a_repeat(lived: Store, tmp_path: Path) -> None:
+    upto = ends(lived)
+    roll(lived.root, tmp_path / "whole", upto)
+    command = [sys.executable, "-m", "analytics.roll", "--data", str(lived.root)]
+    command += ["--root", str(tmp_path / "full"), "--upto", str(upto.position)]
+    command += ["--at-ms", str(upto.at_ms)]
+    limited = ["bash", "-c", 'ulimit -f 8; trap "" XFSZ; exec "$@"', "-", *command]  # 8 KiB a file
+    refused = subprocess.run(limited, capture_output=True, check=False, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert "cannot be written: [Errno 27]" in refused.stderr
+    assert load(tmp_path / "full").paths(MESSAGES) == []
+    assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+    for frame in FRAMES:
+        assert rows_in(tmp_path / "full", frame) == rows_in(tmp_path / "whole", frame)
+
+
 def test_two_runs_at_once_are_one_too_many(store: Store, tmp_path: Path) -> None:
     root = tmp_path / "analytics"
     root.mkdir()

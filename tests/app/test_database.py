@@ -166,7 +166,7 @@ def test_numbers_of_64_bits_come_back_whole(url: str) -> None:
 
 
 @both
-def test_of_many_who_want_to_be_the_first_user_at_once_one_is(url: str) -> None:
+def test_of_many_who_add_the_same_user_at_once_one_does(url: str) -> None:
     with closing(Database(url)) as database:
         database.people.add_user(user("zoe"), entry())
         database.people.add_user(user("eve"), entry())
@@ -174,7 +174,7 @@ def test_of_many_who_want_to_be_the_first_user_at_once_one_is(url: str) -> None:
     names = [f"user{number}" for number in range(4)]
     begin, ended = Barrier(len(names)), list[str]()
 
-    def rename(name: str) -> None:
+    def add(name: str) -> None:
         with closing(Database(url)) as database:
             begin.wait(WAIT_S)
             try:
@@ -184,7 +184,7 @@ def test_of_many_who_want_to_be_the_first_user_at_once_one_is(url: str) -> None:
             else:
                 ended.append("added")
 
-    threads = [Thread(target=rename, args=(name,)) for name in names]
+    threads = [Thread(target=add, args=(name,)) for name in names]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -21,6 +21,7 @@ from app.serve import EXIT_FAILED, EXIT_REFUSED, main
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30
+GUARD_S = 100  # no server outlives its test
 READY = re.compile(r"ready on (http://\S+)")
 
 
@@ -32,7 +33,7 @@ def serving(data: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
     with subprocess.Popen(
         command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True
     ) as process:
-        guard = threading.Timer(LIMIT_S, process.kill)
+        guard = threading.Timer(GUARD_S, process.kill)
         guard.start()
         try:
             yield process, url_of(process)

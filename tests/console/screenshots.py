@@ -17,6 +17,7 @@ from engine.clock import SystemClock
 from tests.console import journeys
 from tests.console.conftest import CHROMIUM_ARGUMENTS, Site, find_browser
 from tests.console.scenery import Scenery, order
+from tests.live import LiveServer
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 WIDE = {"width": 1440, "height": 900}
@@ -61,6 +62,8 @@ PICTURES = (
     ("views", "/views?path=/topics&query=q%3Dorders", "light", WIDE),
     ("purge", "/topics/orders/purge?how=all", "light", WIDE),
 )
+
+LOGINS = (("login", "light", WIDE), ("login-narrow-dark", "dark", NARROW))
 
 
 class HurriedClock(SystemClock):
@@ -118,6 +121,33 @@ def photograph(browser: Browser, site: Site, folder: Path) -> None:
         context.close()
 
 
+def photograph_login(browser: Browser, folder: Path) -> None:
+    """The login page of a server with users and a provider, which nobody asks for anything."""
+    with tempfile.TemporaryDirectory() as data:
+        server = LiveServer(
+            Path(data) / "data",
+            environment="staging",
+            admin_password="correct horse",
+            oidc_issuer="https://id.example.org",
+            oidc_client_id="kitemq",
+            oidc_name="Example ID",
+            oidc_default_role="viewer",
+        )
+        server.start()
+        try:
+            for name, theme, size in LOGINS:
+                context = browser.new_context(
+                    viewport=size,  # type: ignore[arg-type]
+                    color_scheme="dark" if theme == "dark" else "light",
+                )
+                page = context.new_page()
+                page.goto(f"{server.url}/login")
+                page.screenshot(path=folder / f"{name}.png")
+                context.close()
+        finally:
+            server.stop()
+
+
 def main() -> None:
     """Build the scene in a directory of its own and take the pictures."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
@@ -135,6 +165,7 @@ def main() -> None:
                 executable_path=find_browser(), args=CHROMIUM_ARGUMENTS
             )
             photograph(browser, site, folder)
+            photograph_login(browser, folder)
             browser.close()
 
 

@@ -156,6 +156,12 @@ def test_changing_the_zone_labels_all_times_and_the_chart_anew(
     assert box is not None
     chart.hover(position={"x": box["width"] - 4, "y": box["height"] / 2})
     expect(page.locator(".chart-tip")).to_contain_text("Asia/Kathmandu")
+    # Kathmandu is 5 h 45 min ahead: whole quarters of an hour in UTC are others there.
+    expect(page.locator("#traffic-chart")).to_have_attribute("data-ticks", re.compile(r"\d\d:\d\d"))
+    shown = page.locator("#traffic-chart").get_attribute("data-ticks") or ""
+    here = page.locator("details.twin td").first.inner_text()
+    hours = {re.findall(r"(\d\d):\d\d", here)[0], re.findall(r"(\d\d):\d\d", here)[-1]}
+    assert hours & {tick[:2] for tick in shown.split()}, (shown, here)
     titles = page.locator("#overview time[data-ms]").evaluate_all("all => all.map(t => t.title)")
     assert titles
     assert all(title.endswith(KATHMANDU) for title in titles)

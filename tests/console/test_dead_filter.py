@@ -111,3 +111,32 @@ def test_a_condition_that_makes_no_sense_is_refused_and_never_left_out(
 def test_words_say_what_is_chosen() -> None:
     words = Criteria(reason="rejected", tag=NONE, from_ms=NOW_MS, age="day").words()
     assert words == ["reason rejected", "tag none", "1 to 24 hours", "from 2023-11-14 22:13:20 UTC"]
+
+
+def test_what_is_dismissed_is_left_out_unless_it_is_asked_for() -> None:
+    resting = frozenset({0, 3, 5})
+    for state, offsets in (
+        ("", [11, 10, 9, 8, 7, 6, 4, 2, 1]),
+        ("dismissed", [5, 3, 0]),
+        ("all", list(range(11, -1, -1))),
+    ):
+        selection = dead_filter.select(rows(), Criteria(state=state), NOW_MS, None, resting)
+        assert selection.offsets == offsets
+        assert (selection.open, selection.dismissed) == (9, 3)
+        for name in dead_filter.FACETS:
+            assert sum(counts(selection, name).values()) == len(offsets), (state, name)
+    ticked = Criteria(offsets=(3, 4))
+    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, resting).offsets == [4, 3]
+    both = dead_filter.select(rows(), Criteria(reason="rejected"), NOW_MS, None, resting)
+    assert (both.offsets, both.open, both.dismissed) == ([9, 6], 2, 2)
+    for is_dismissed in (False, True):
+        met = dead_filter.meets(rows()[0], Criteria(), NOW_MS, is_dismissed=is_dismissed)
+        assert met is not is_dismissed
+
+
+def test_a_state_is_read_and_written_and_a_wrong_one_refused() -> None:
+    assert dead_filter.parse({"state": "open"}) == Criteria()
+    assert dead_filter.parse({"state": "dismissed"}).query() == {"state": "dismissed"}
+    assert Criteria(state="all").is_any
+    with pytest.raises(Invalid, match="no state"):
+        dead_filter.parse({"state": "gone"})

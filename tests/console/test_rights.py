@@ -42,7 +42,8 @@ PAGES = (
     "/topics/{n}/delete", "/topics/{n}/purge?how=all", "/groups/{n}", "/groups/{n}/clients",
     f"/groups/{{n}}/leave?client={CLIENT}", "/groups/{n}/config", "/groups/{n}/pause",
     "/groups/{n}/resume", "/groups/{n}/delete", "/groups/{n}/history", "/groups/{n}/resets/1",
-    "/groups/{n}/offsets?step=review&to=latest&topic={n}", "/groups/{n}/resets/1/undo",
+    "/groups/{n}/offsets", "/groups/{n}/offsets?step=review&to=latest&topic={n}",
+    "/groups/{n}/resets/1/undo",
     "/dlq/{n}", "/dlq/{n}/0", "/dlq/{n}/resend", "/dlq/{n}/dismiss",
     "/dlq/{n}/restore", "/jobs/{failed}", "/jobs/{job}", "/jobs/{running}", "/jobs/{paused}",
     "/scheduled/WAIT{id}0", "/transactions/HALF{id}0",
@@ -140,9 +141,9 @@ def faults_of_page(
 
 
 def is_own(address: str) -> bool:
-    """Whether an address changes only what is one's own, as one's colours or password."""
+    """Whether an address changes nothing, or only what is one's own, as colours or a password."""
     door, __ = door_of(address)
-    return DOORS[door][0] in (matrix.PUBLIC, "read:own", "administer:own")
+    return DOORS[door][0].startswith("read:") or DOORS[door][0] == "administer:own"
 
 
 async def looked_at(

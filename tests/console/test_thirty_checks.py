@@ -21,10 +21,14 @@ how long something takes, the test counts work instead of time.
     console/test_thirty_checks.py back_brings_the_filter_and_the_place_in_the_list
     console/test_pages.py going_back_in_history_gets_the_whole_page
 5. The list of 10,000 topics is bounded in rows and in the time that it takes from others.
+    console/test_large_scene.py a_page_has_at_most_two_hundred_rows
+    console/test_large_scene.py every_few_names_others_may_run
+    console/test_large_scene.py typing_a_filter_finds_one_topic_of_ten_thousand
     console/test_messages.py no_page_has_more_rows_than_two_hundred
     console/test_tables.py a_page_says_which_rows_it_shows
     console/test_browser.py filtering_happens_while_typing_and_keeps_the_focus
 6. Ordinary topics only at first, the others by facets, which count what the API counts.
+    console/test_large_scene.py facets_count_what_the_api_counts
     console/test_pages.py system_topics_are_hidden_until_asked_for
     console/test_pages.py figures_are_the_ones_that_the_api_gives
 7. A wrong topic is refused at its field with the values kept; a right one is made and audited.
@@ -37,13 +41,17 @@ how long something takes, the test counts work instead of time.
     console/test_pages.py deleting_a_topic_needs_its_name_typed
 9. Without the right controls are there, disabled, and name it; the direct POST is refused.
     console/test_rights.py each_control_is_as_the_table_says_and_so_is_its_post
+    console/test_rights.py every_change_is_on_a_page
     console/test_access.py without_the_right_controls_are_there_disabled_and_name_it
     console/test_access.py a_viewers_direct_post_is_refused_and_names_the_right
 10. When the login expired the whole window logs in and comes back to the same address.
     console/test_access.py after_the_login_expired_the_whole_window_logs_in_and_comes_back
     console/test_access.py htmx_is_told_to_log_in_with_the_whole_window
+    console/test_login_expiry.py a_page_left_alone_is_logged_out_though_it_refreshes_itself_and_comes_back
+    console/test_provider_login.py through_the_providers_pages_one_comes_to_the_page_one_wanted
 11. An unknown lag says so with its reason, sorts last either way, and is no number in a sum.
     console/test_groups.py a_group_that_has_not_begun_is_unknown_and_last_either_way
+    console/test_large_scene.py an_unknown_lag_is_last_either_way_and_told_in_the_total
     console/test_tables.py unknown_values_sort_last_in_either_direction
     console/test_groups.py the_chart_has_gaps_where_nothing_was_sampled
     console/test_group_bulk.py the_list_says_of_how_many_groups_the_lag_is_unknown

@@ -15,8 +15,11 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
+from app.services.alerts.rules import ABOUT, Severity
 from app.ui import language
 from app.ui.language import Language
+from engine.broker import ReplayState, TransactionState
+from engine.delivery.dead_letter import Reason
 
 UI = Path(language.__file__).parent
 METHODS = [("templates/**.html", "jinja2.ext:babel_extract"), ("**.py", "python")]
@@ -33,7 +36,19 @@ def extract(folder: Path = UI) -> Catalog:
     )
     for __, ___, text, ____, _____ in found:
         catalog.add(text)
+    for text in filter(None, borrowed()):
+        catalog.add(text)
     return catalog
+
+
+def borrowed() -> Iterator[str]:
+    """Words that pages show and that other packages hold: they know no language."""
+    for about in ABOUT.values():
+        yield from (about.label, about.unit, about.help)
+    yield from Severity
+    yield from (state.value for state in ReplayState)
+    yield from (state.value.replace("_", " ") for state in TransactionState)
+    yield from (reason.value.replace("_", " ") for reason in Reason)
 
 
 def read(tongue: Language) -> Catalog:
@@ -48,6 +63,10 @@ def update(tongue: Language) -> Iterator[str]:
     catalog = read(tongue)
     catalog.update(extract(), no_fuzzy_matching=True)
     catalog.obsolete.clear()
+    for message in catalog:  # Babel's word for one that got a plural, or lost it
+        if message.fuzzy and message.id:
+            message.flags.discard("fuzzy")
+            message.string = "" if isinstance(message.id, str) else ("",)
     body = io.BytesIO()
     write_po(body, catalog, width=WIDTH, no_location=True, sort_output=True, omit_header=True)
     # The head is written by hand: its comment lists the words to use.

@@ -14,6 +14,7 @@ from kitemq import Client, KiteError
 START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 5.0
 SERVE = (sys.executable, "-m", "kitemq", "serve")
+NO_GRPC = ("--set", "grpc_listen=off")  # the port beside a free one may be taken
 
 
 class ServerProcess:
@@ -38,7 +39,7 @@ class ServerProcess:
         """Start it and return once it answers."""
         given = [f"--set={name}={value}" for name, value in self._settings.items()]
         self._process = subprocess.Popen(
-            [*SERVE, "--listen", self.listen, "--data", str(self.data), *given],
+            [*SERVE, "--listen", self.listen, "--data", str(self.data), *NO_GRPC, *given],
             env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
         )
         with self.client() as client:

@@ -46,6 +46,7 @@ class Killable:
 
     def _spawn(self) -> None:
         command = [sys.executable, "-m", "kitemq", "serve", "--listen", self.listen]
+        command += ["--set", "grpc_listen=off"]  # the port beside a free one may be taken
         self._process = subprocess.Popen(
             [*command, "--data", str(self._data), "--set", "log_level=warning"],
             env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},

@@ -201,7 +201,7 @@
       width: element.clientWidth, height: element.clientHeight, legend: { show: false }, padding: [8, 20, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 7 } }, plugins: [tip()],
       scales: { x: { time: true, range: () => chart.range }, y: { range: (plot, low, high) => [0, Math.max(1, high * 1.12)] } },
-      axes: [{ ...axis, size: 30, values: (plot, ticks) => ticks.map(clock), space: 70 }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(short), space: 34 }],
+      axes: [{ ...axis, size: 30, values: (plot, ticks) => (element.dataset.ticks = ticks.map(clock).join(" ")).split(" "), space: 70 }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(short), space: 34 }],
       series: [{}, line("in", "in", colour("fill")), line("out", "out")],
     };
   }

@@ -85,6 +85,32 @@ def test_an_extended_message_stays_away_longer_and_keeps_its_receipt(broker, sen
     assert broker.ack("g", [first, second]) == ["done", "stale"]
 
 
+def test_a_renewed_message_has_another_receipt_and_the_old_one_is_stale(broker, send, clock):
+    send("a", "b")
+    first, second = receipts(broker.receive("g", {"orders": "*"}, count_max=2, invisible_s=10))
+    renewed = broker.renew("g", first, 30)
+    assert renewed not in (None, first)
+    assert broker.renew("g", first, 30) is None
+    assert broker.ack("g", [first]) == ["stale"]
+    clock.advance(11)  # past the old deadline: only the other one comes back
+    broker.tick()
+    again = broker.receive("g", {"orders": "*"}, count_max=5, invisible_s=100)
+    assert [each.message.body for each in again] == [b"b"]
+    assert broker.ack("g", [renewed, second]) == ["done", "stale"]
+
+
+def test_a_renewed_message_that_runs_out_comes_again_with_its_attempt_counted(broker, send, clock):
+    send("a")
+    (receipt,) = receipts(broker.receive("g", {"orders": "*"}, invisible_s=10))
+    renewed = broker.renew("g", receipt, 1)
+    clock.advance(2)
+    broker.tick()
+    (again,) = broker.receive("g", {"orders": "*"})
+    assert again.attempt == 2
+    assert again.receipt.serial > renewed.serial > receipt.serial
+    assert broker.ack("g", [renewed]) == ["stale"]
+
+
 def test_time_can_be_cut_short_too(broker, send, clock):
     send("a")
     (receipt,) = receipts(broker.receive("g", {"orders": "*"}, invisible_s=1000))

@@ -51,6 +51,17 @@ def test_an_extended_deadline_and_a_release_survive(engine, broker, send):
     assert broker.ack("g", [a.receipt]) == ["done"]
 
 
+def test_a_renewed_receipt_survives_and_the_old_one_stays_stale(engine, broker, send):
+    send("a")
+    (a,) = take(broker, invisible_s=5)
+    renewed = broker.renew("g", a.receipt, 60)
+    broker = engine.crash()
+    engine.tick(10)
+    assert take(broker) == []
+    assert broker.ack("g", [a.receipt]) == ["stale"]
+    assert broker.ack("g", [renewed]) == ["done"]
+
+
 def test_receipts_after_a_restart_are_never_those_of_before(engine, broker, send, clock):
     send("a")
     (old,) = take(broker)

@@ -36,6 +36,8 @@ def test_a_dismissed_dead_letter_stays_and_says_who_let_it_rest(dead):
     assert letters.get("g", 3).dismissed == DismissNote(done.id, done.note, "eva", done.at_ms)
     assert letters.get("g", 5).dismissed is None
     assert letters.dismissed_count("g") == letters.tally("g").dismissed == 3
+    assert letters.tally("g").reasons == {"rejected": 10}
+    assert letters.tally("g", with_dismissed=False).reasons == {"rejected": 7}
     resting = letters.page("g", dismissed=True).items
     assert [each.message.offset for each in resting] == [7, 4, 3]
     assert len(letters.page("g", dismissed=False).items) == 7

@@ -11,6 +11,7 @@ import pytest
 
 from engine.broker import Broker, LagHistoryPage
 from engine.clock import ManualClock
+from engine.delivery.reset_plan import ResetTarget, ResetTo
 from engine.errors import Corrupt, Invalid
 from engine.message import Message
 from engine.statistics import lag_block, lag_files
@@ -31,7 +32,7 @@ NAMES = (LagName("billing", "orders", 0), LagName("billing", "orders", 1), LagNa
 
 
 def sample(count: int, *, oldest_ms: int = 0, dead: int = 0) -> list[int]:
-    return [1, 0, 100 + count, 100, 100, count, oldest_ms, 0, 0, dead, -1, 1]
+    return [1, 0, 100 + count, 100, 100, count, oldest_ms, 0, 0, dead, -1, 1, 0, 0, 0]
 
 
 def round_of(at_ms: int, *counts: int, names: tuple[LagName, ...] = NAMES) -> LagRound:
@@ -91,17 +92,35 @@ def test_a_block_can_be_read_with_nothing_but_struct_json_and_zlib() -> None:
     """The format as the page of statistics describes it, for readers in other languages."""
     data = lag_block.encode([round_of(START_MS, 5, 7), round_of(START_MS + STEP_MS, 6, 7)])
     magic, size, crc, rounds, rows, first, last = struct.unpack_from("<IIIIIqq", data)
-    assert (magic, size, rounds, rows) == (0x31474C4B, len(data), 2, 2)
+    assert (magic, size, rounds, rows) == (0x32474C4B, len(data), 2, 2)
     assert (first, last) == (START_MS, START_MS + STEP_MS)
     assert zlib.crc32(data[12:]) == crc
-    sizes = struct.unpack_from("<14I", data, 36)
-    parts, at = [], 36 + 4 * 14
+    sizes = struct.unpack_from("<17I", data, 36)
+    parts, at = [], 36 + 4 * 17
     for part in sizes:
         parts.append(zlib.decompress(data[at : at + part]))
         at += part
     assert json.loads(parts[0]) == [["billing", "orders", 0], ["billing", "orders", 1]]
     assert struct.unpack("<2q", parts[1]) == (START_MS, STEP_MS)
     assert struct.unpack("<4q", parts[2 + Column.COUNT]) == (5, 1, 7, 0)
+
+
+def as_before(data: bytes) -> bytes:
+    """The block as it was written when there were three columns fewer."""
+    head = struct.unpack_from("<IIIIIqq17I", data)
+    sizes, at = head[7:21], 36 + 4 * 17
+    packed = struct.pack("<IIqq14I", *head[3:7], *sizes) + data[at : at + sum(sizes)]
+    start = struct.pack("<III", 0x31474C4B, 12 + len(packed), zlib.crc32(packed))
+    return start + packed
+
+
+def test_a_block_of_before_is_read_and_what_it_has_not_is_unknown() -> None:
+    rounds = [round_of(START_MS + number * STEP_MS, number, 7) for number in range(5)]
+    block = Block(as_before(lag_block.encode(rounds)))
+    assert block.times_ms == [one.at_ms for one in rounds]
+    for one, other in zip(rounds, block.rounds(), strict=True):
+        for at in range(len(one.names)):
+            assert list(other.row(at)) == [*one.row(at)[:12], -1, -1, -1]
 
 
 def test_a_block_with_a_changed_byte_is_refused() -> None:
@@ -124,7 +143,7 @@ def test_a_sample_costs_a_few_bytes() -> None:
             late = chance.randrange(50)
             at_ms = START_MS + step * STEP_MS - late
             place = (offsets[row], offsets[row] - late, offsets[row] - late, late, at_ms)
-            values.extend([1, 0, *place, late, 0, 0, 2, 1])
+            values.extend([1, 0, *place, late, 0, 0, 2, 1, at_ms, 0, 3])
         rounds.append(LagRound(START_MS + step * STEP_MS, names, values))
     assert len(lag_block.encode(rounds)) < 12 * 6000
 
@@ -286,6 +305,36 @@ def test_more_queues_than_a_round_may_have_are_sampled_less_often(
     for _ in range(25):
         engine.tick(10)
     assert broker.statistics.lag_keeping().samples == 5 * 10
+
+
+def test_a_sample_tells_who_acts_what_expired_and_which_reset_was_the_last(
+    engine: Engine, clock: ManualClock
+) -> None:
+    broker = engine.start()
+    broker.send([Message("orders", b"x", queue=0)] * 5)
+
+    def sampled() -> tuple[int, int, int]:
+        engine.tick(10)
+        one = broker.statistics.sampler.recent()
+        assert one is not None
+        row = one.row(one.names.index(LagName("billing", "orders", 0)))
+        return row[Column.ACTIVE_MS], row[Column.EXPIRED], row[Column.RESETS]
+
+    (got,) = broker.receive("billing", {"orders": "*"})
+    received_ms = clock.now_ms()
+    assert sampled() == (received_ms, 0, 0)
+    assert sampled() == (received_ms, 0, 0)
+    broker.ack("billing", [got.receipt])
+    acked_ms = clock.now_ms()
+    assert sampled() == (acked_ms, 0, 0)
+    plan = broker.resets.plan("billing", ["orders"], ResetTarget(ResetTo.EARLIEST))
+    assert broker.resets.apply(plan, force=True).number == 1
+    assert sampled() == (acked_ms, 0, 1)
+    broker.retention.purge("orders", everything=True)
+    engine.tick(10)
+    assert sampled()[1] == 5
+    broker.statistics.forget_group("billing")
+    assert sampled()[0] == 0
 
 
 # -- damage ----------------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+"""The options of a query of the data source, checked once; `source.py` says what each means."""
+
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+from analytics.errors import Refused
+from analytics.server import DEFAULT_URL, Server
+from analytics.source_rows import chosen
+from analytics.wanted import Wanted, wanted_of
+
+BY_REST = "rest"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the options of a query say, checked."""
+
+    topic: str
+    server: str
+    token: str
+    path: str
+    columns: tuple[str, ...]
+    wanted: Wanted
+    starting: str
+    per_trigger: int
+    fails_on_loss: bool
+    pushes: bool
+
+    def connect(self) -> Server:
+        return Server(self.server, self.token)
+
+
+def parse(options: MutableMapping[str, str]) -> Options:
+    """The options, with their defaults; Refused names the one that is wrong."""
+    given: Mapping[str, str] = options
+    limit = given.get("maxOffsetsPerTrigger") or "0"
+    if not limit.isdecimal():
+        raise Refused(f"{limit!r} is no count", field="maxOffsetsPerTrigger")
+    return Options(
+        given.get("topic") or "",
+        given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
+        given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
+        given.get("path") or "",
+        tuple(chosen(given.get("columns") or "")),
+        wanted_of(given),
+        given.get("startingOffsets") or "earliest",
+        int(limit),
+        _flag(given, "failOnDataLoss", default=True),
+        _flag(given, "pushFilters", default=False),
+    )
+
+
+def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = (given.get(name) or str(default)).lower()
+    if text not in ("true", "false"):
+        raise Refused(f"{text!r} is neither true nor false", field=name)
+    return text == "true"

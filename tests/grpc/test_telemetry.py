@@ -1,0 +1,255 @@
+"""The telemetry stream, heartbeats, and what the server asks its clients."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from app.grpc.codes import Refusal
+from app.grpc.shapes import to_wire
+from app.grpc.telemetry import ask_stack, ask_verify
+from engine.broker import Exponential, GroupConfig, Steps
+from protocol.rocketmq.messages import (
+    EndTransactionRequest,
+    HeartbeatRequest,
+    Resource,
+    Settings,
+    TelemetryCommand,
+)
+from protocol.rocketmq.numbers import ClientType, Code, Language, MessageType
+from tests.grpc.door import Running, Stub
+
+pytestmark = pytest.mark.anyio
+TRANSACTION = {"message_type": MessageType.TRANSACTION}
+
+
+def producer_settings(*topics: str) -> Any:
+    told = Settings(client_type=ClientType.PRODUCER)
+    told.publishing.topics.extend([Resource(name=topic) for topic in topics])
+    told.publishing.SetInParent()
+    return told
+
+
+def consumer_settings(group: str, topic: str, language: Language = Language.JAVA) -> Any:
+    told = Settings(client_type=ClientType.PUSH_CONSUMER)
+    told.user_agent.language, told.user_agent.version = language, "9.9"
+    told.subscription.group.name = group
+    entry = told.subscription.subscriptions.add()
+    entry.topic.name = topic
+    entry.expression.expression = "*"
+    return told
+
+
+async def told(stub: Stub, settings: Any) -> tuple[Any, Any]:
+    """An open stream after its settings were answered, and the answer."""
+    stream = stub.begin("Telemetry")
+    await stream.write(TelemetryCommand(settings=settings))
+    answer = await stream.read()
+    assert answer.status.code == Code.OK
+    return stream, answer.settings
+
+
+async def test_a_producer_is_told_what_it_may_send_and_how_to_try_again(running: Running) -> None:
+    _, settings = await told(running.stub, producer_settings("orders"))
+    assert settings.publishing.max_body_size == 4 * 1024 * 1024 - 64 * 1024
+    assert settings.publishing.validate_message_type
+    assert settings.backoff_policy.max_attempts == 3
+    assert settings.backoff_policy.exponential_backoff.initial.nanos == 10_000_000
+    assert not settings.metric.on
+
+
+async def test_a_consumer_is_told_its_groups_schedule(running: Running) -> None:
+    _, settings = await told(running.stub, consumer_settings("g", "orders"))
+    assert settings.subscription.receive_batch_size == 32
+    assert settings.subscription.long_polling_timeout.seconds == 20
+    assert not settings.subscription.fifo
+    assert settings.backoff_policy.max_attempts == 17
+    waits = [wait.seconds for wait in settings.backoff_policy.customized_backoff.next]
+    assert waits[:4] == [10, 30, 60, 120]
+
+
+@pytest.mark.parametrize(
+    ("language", "policy", "strategy"),
+    [
+        (Language.JAVA, Exponential(), "exponential_backoff"),
+        (Language.JAVA, Steps((1000, 2000)), "customized_backoff"),
+        (Language.PYTHON, Exponential(), "customized_backoff"),
+        (Language.NODE_JS, Exponential(), "exponential_backoff"),
+        (Language.NODE_JS, Steps((1000, 2000)), "exponential_backoff"),
+    ],
+)
+async def test_each_language_is_told_the_schedule_in_the_form_that_it_reads(
+    running: Running, language: Language, policy: Any, strategy: str
+) -> None:
+    running.broker.create_group(GroupConfig("g", retry_max=4, retry_policy=policy))
+    _, settings = await told(running.stub, consumer_settings("g", "orders", language))
+    assert settings.backoff_policy.max_attempts == 5
+    assert settings.backoff_policy.WhichOneof("strategy") == strategy
+    is_node = language is Language.NODE_JS
+    assert settings.subscription.long_polling_timeout.seconds == (5 if is_node else 20)
+
+
+async def test_a_consumer_of_a_fifo_topic_is_told_to_keep_the_order(running: Running) -> None:
+    body = {"name": "fifo", "type": "FIFO"}
+    assert (await running.http.post("/api/v1/topics", json=body)).status_code == 201
+    _, settings = await told(running.stub, consumer_settings("g", "fifo"))
+    assert settings.subscription.fifo
+
+
+async def test_settings_without_a_purpose_end_the_stream(running: Running) -> None:
+    stream = running.stub.begin("Telemetry")
+    await stream.write(TelemetryCommand(settings=Settings(client_type=ClientType.PRODUCER)))
+    with pytest.raises(grpc.aio.AioRpcError, match="neither publishing nor a subscription"):
+        await stream.read()
+    assert await stream.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_an_undecided_transaction_is_asked_of_its_producer(running: Running) -> None:
+    stream, _ = await told(running.stub, producer_settings("orders"))
+    sent = await running.stub.send("orders", b"half", tag="t", **TRANSACTION)
+    running.advance(7)
+    asked = (await stream.read()).recover_orphaned_transaction_command
+    assert asked.transaction_id == sent.entries[0].transaction_id
+    assert (asked.message.body, asked.message.topic.name) == (b"half", "orders")
+    assert asked.message.system_properties.tag == "t"
+    await running.stub.ok(
+        "EndTransaction",
+        EndTransactionRequest(
+            topic=Resource(name="orders"),
+            message_id=asked.message.system_properties.message_id,
+            transaction_id=asked.transaction_id,
+            resolution=1,
+            source=2,
+        ),
+    )
+    (got,) = await running.stub.receive("g", "orders")
+    assert got.system_properties.message_type == MessageType.TRANSACTION
+
+
+async def test_a_stream_without_settings_is_asked_by_what_its_client_sent(
+    running: Running,
+) -> None:
+    """As a client does that opens it again after the server was started anew."""
+    stream = running.stub.begin("Telemetry")
+    sent = await running.stub.send("orders", b"half", **TRANSACTION)
+    async with asyncio.timeout(30):
+        while running.door.hub.clients.stream_count == 0:
+            await asyncio.sleep(0.01)
+    running.advance(7)
+    asked = (await stream.read()).recover_orphaned_transaction_command
+    assert asked.transaction_id == sent.entries[0].transaction_id
+
+
+async def test_a_check_that_nobody_could_be_asked_waits_for_the_producer(running: Running) -> None:
+    sent = await running.stub.send("orders", b"half", **TRANSACTION)
+    running.advance(7)
+    stream = running.stub.begin("Telemetry")
+    await stream.write(TelemetryCommand(settings=producer_settings("orders")))
+    first, second = await stream.read(), await stream.read()
+    commands = {each.WhichOneof("command"): each for each in (first, second)}
+    asked = commands["recover_orphaned_transaction_command"].recover_orphaned_transaction_command
+    assert asked.transaction_id == sent.entries[0].transaction_id
+
+
+async def test_a_client_tells_what_its_threads_do_and_verifies_a_message(running: Running) -> None:
+    await running.stub.send("orders", b"1")
+    stream, _ = await told(running.stub, consumer_settings("g", "orders"))
+    hub = running.door.hub
+    client = hub.clients.find("test@1@0@x")
+    assert client is not None
+
+    async def answers() -> None:
+        stack = await stream.read()
+        answer = TelemetryCommand()
+        answer.thread_stack_trace.nonce = stack.print_thread_stack_trace_command.nonce
+        answer.thread_stack_trace.thread_stack_trace = "main: waits"
+        await stream.write(answer)
+        verify = (await stream.read()).verify_message_command
+        assert verify.message.body == b"1"
+        answer = TelemetryCommand()
+        answer.verify_message_result.nonce = verify.nonce
+        answer.status.code = Code.FAILED_TO_CONSUME_MESSAGE
+        await stream.write(answer)
+
+    answering = asyncio.ensure_future(answers())
+    assert await ask_stack(hub, client, 30) == "main: waits"
+    message = to_wire(running.broker.messages_by_id(f"01{0:032X}")[0], "")
+    verified = await ask_verify(hub, client, message, 30)
+    assert verified.code == Code.FAILED_TO_CONSUME_MESSAGE
+    await answering
+
+
+async def test_who_has_no_stream_cannot_be_asked_and_who_does_not_answer_times_out(
+    running: Running,
+) -> None:
+    await running.stub.ok("Heartbeat", heartbeat(ClientType.PUSH_CONSUMER, "g"))
+    hub = running.door.hub
+    client = hub.clients.all()[0]
+    with pytest.raises(Refusal):
+        await ask_stack(hub, client, 0.05)
+    await told(running.stub, consumer_settings("g", "orders"))
+    with pytest.raises(TimeoutError):
+        await ask_stack(hub, client, 0.05)
+
+
+async def test_a_second_stream_of_a_client_takes_the_place_of_the_first(running: Running) -> None:
+    first, _ = await told(running.stub, producer_settings("orders"))
+    second, _ = await told(running.stub, producer_settings("orders"))
+    assert await first.read() is grpc.aio.EOF
+    assert running.door.hub.clients.stream_count == 1
+    second.cancel()
+
+
+async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
+    running: Running,
+) -> None:
+    await running.stub.send("orders", b"1")
+    running.broker.create_group(GroupConfig("g"))
+    await told(running.stub, consumer_settings("g", "orders", Language.GOLANG))
+    (member,) = running.broker.members.of("g")
+    assert (member.client, member.language, member.version) == ("test@1@0@x", "GOLANG", "9.9")
+    assert member.topics == {"orders": "*"}
+    assert not member.is_pulling
+    (connected,) = running.app.state.connections.all()
+    assert (connected.door, connected.about) == ("gRPC", "GOLANG 9.9, push consumer, telemetry")
+    page = await running.http.get("/clients?format=json")
+    assert "GOLANG" in page.text
+    assert "test@1@0@x" in page.text
+
+
+async def test_a_heartbeat_keeps_a_member_and_needs_a_known_kind(running: Running) -> None:
+    running.broker.create_group(GroupConfig("g"))
+    for _ in range(5):
+        await running.stub.ok("Heartbeat", heartbeat(ClientType.SIMPLE_CONSUMER, "g"))
+        running.advance(100)
+        assert [member.client for member in running.broker.members.of("g")] in ([CLIENT], [])
+    await running.stub.ok("Heartbeat", heartbeat(ClientType.SIMPLE_CONSUMER, "g"))
+    assert [member.client for member in running.broker.members.of("g")] == [CLIENT]
+    unknown = await running.stub.code("Heartbeat", HeartbeatRequest())
+    assert unknown == Code.UNRECOGNIZED_CLIENT_TYPE
+
+
+async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
+    running: Running,
+) -> None:
+    stream, _ = await told(running.stub, producer_settings("orders"))
+    assert running.app.state.transactions.producers.count("orders") == 1
+    running.advance(100)  # its stream is open: it lives
+    assert len(running.door.hub.clients) == 1
+    stream.cancel()
+    async with asyncio.timeout(30):
+        while running.door.hub.clients.stream_count:
+            await asyncio.sleep(0.01)
+    running.advance(31)
+    assert len(running.door.hub.clients) == 0
+    assert running.app.state.transactions.producers.count("orders") == 0
+    assert running.app.state.connections.all() == []
+
+
+CLIENT = "test@1@0@x"
+
+
+def heartbeat(kind: ClientType, group: str) -> Any:
+    return HeartbeatRequest(group=Resource(name=group), client_type=kind)
