@@ -1,6 +1,7 @@
 """Records of the log, and blocks of lag samples, as tables of the three frames (`schemas.py`)."""
 
 import re
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,24 +60,28 @@ ROLES = {
 COMMITTED_FLAG, TRANSACTION_BITS = 0x8, 0xC
 KINDS = {kind.value: kind.name.lower() for kind in RowKind}
 KINDS_MAX = 256  # a kind is one byte
+# Columns that are a property of the record as it stands.
+AS_STORED = {
+    "tag": TAGS,
+    "keys": KEYS,
+    "message_group": SHARDING_KEY,
+    "reason": FAILED_REASON,
+    "error": FAILED_ERROR,
+    "failed_client": FAILED_CLIENT,
+    "producer_group": PGROUP,
+    "redriven_job": REDRIVEN_JOB,
+    "redriven_from": REDRIVEN_FROM,
+}
 PROPERTIES = (
-    TAGS,
-    KEYS,
+    *AS_STORED.values(),
     UNIQ_KEY,
-    SHARDING_KEY,
     DELAY,
     REAL_TOPIC,
     RETRY_TOPIC,
     DLQ_ORIGIN_TOPIC,
     TIMER_OUT_MS,
     SOURCE,
-    FAILED_REASON,
-    FAILED_ERROR,
-    FAILED_CLIENT,
-    PGROUP,
     EVENT_MS,
-    REDRIVEN_JOB,
-    REDRIVEN_FROM,
 )
 DIGITS_MAX = 18
 SOURCE_FORM = re.compile(r"[^@]*(?:@[^@]*)??@([^@]+)@([0-9]{1,9})@([0-9]{1,18})(?:[@,;]|$)")
@@ -116,7 +121,7 @@ def messages_table(records: Records) -> "pa.Table":
     level = _numbers(texts[DELAY])
     sources = _sources(texts[SOURCE])
     is_committed = (records.prepared() > 0) | (flags & TRANSACTION_BITS == COMMITTED_FLAG)
-    columns = {
+    columns: dict[str, Any] = {
         "log_position": records.position(),
         "topic": topic,
         "queue": records.queue(),
@@ -127,10 +132,7 @@ def messages_table(records: Records) -> "pa.Table":
         "event_ms": _numbers(texts[EVENT_MS]),
         "size_bytes": records.size_bytes,
         "body_bytes": records.body_bytes,
-        "tag": texts[TAGS],
-        "keys": texts[KEYS],
         "message_id": message_ids(records, texts[UNIQ_KEY]),
-        "message_group": texts[SHARDING_KEY],
         "attempt": records.attempt(),
         "group": _groups(topic, target),
         "origin_topic": _first(texts[RETRY_TOPIC], texts[DLQ_ORIGIN_TOPIC], target, topic),
@@ -140,15 +142,10 @@ def messages_table(records: Records) -> "pa.Table":
         "source_topic": sources[0],
         "source_queue": sources[1],
         "source_offset": sources[2],
-        "reason": texts[FAILED_REASON],
-        "error": texts[FAILED_ERROR],
-        "failed_client": texts[FAILED_CLIENT],
-        "producer_group": texts[PGROUP],
         "is_transaction": pc.or_(is_half, pa.array(is_committed, pa.bool_())),
         "producer_host": records.born_address(),
-        "redriven_job": texts[REDRIVEN_JOB],
-        "redriven_from": texts[REDRIVEN_FROM],
     }
+    columns |= {column: texts[name] for column, name in AS_STORED.items()}
     return _table(MESSAGES, columns, count)
 
 

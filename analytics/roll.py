@@ -26,7 +26,7 @@ from analytics.manifest import Counters, Manifest, load
 from analytics.partitions import Partitions
 from analytics.quiet import become_idle
 from analytics.records import Records
-from analytics.schemas import LAG, MESSAGES, TRACE
+from analytics.schemas import FRAMES, LAG, MESSAGES, TRACE
 from engine.errors import Corrupt
 from engine.statistics import lag_block
 from engine.statistics.lag_block import Block
@@ -84,7 +84,7 @@ def roll(
     root.mkdir(parents=True, exist_ok=True)
     with _lock(root):
         manifest = load(root)
-        before = {frame: manifest.fingerprints(frame) for frame in (TRACE, MESSAGES, LAG)}
+        before = {frame: manifest.fingerprints(frame) for frame in FRAMES}
         counted = msgspec.structs.replace(manifest.counters)
         partitions = Partitions(root, manifest, ends.at_ms)
         with LogView(data, ends.position) as log:
@@ -93,8 +93,7 @@ def roll(
         _roll_lag(data / "lag", partitions)
         manifest.at_ms = max(manifest.at_ms, ends.at_ms)
         partitions.commit()
-        compacted = partitions.seal()
-        expired_hours = partitions.expire(keep_days)
+        compacted, expired_hours = partitions.seal(), partitions.expire(keep_days)
         partitions.finish()
         return Rolled(
             manifest.position,

@@ -157,6 +157,8 @@ class Splitter:
             await outer.closed
         except (OSError, TimeoutError, ssl.SSLError) as error:
             log.debug("a connection broke off: %s", error)
+        except Exception:
+            log.exception("a connection failed")
         finally:
             self._figures.connections -= 1
             for side in (outer, inner):
@@ -178,8 +180,9 @@ class Splitter:
         loop = asyncio.get_running_loop()
         context = self._context if is_tls else None
         wait_s = HANDSHAKE_S if is_tls else None
-        _, outer = await loop.connect_accepted_socket(
-            Side, accepted, ssl=context, ssl_handshake_timeout=wait_s
+        outer = Side()  # with TLS, uvloop hands back a protocol of its own around it
+        await loop.connect_accepted_socket(
+            lambda: outer, accepted, ssl=context, ssl_handshake_timeout=wait_s
         )
         outer.link(inner)
         inner.link(outer)

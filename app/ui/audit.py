@@ -216,7 +216,7 @@ def differences(before_json: str, after_json: str) -> list[Difference]:
     before, after = _fields(before_json), _fields(after_json)
     if before is None or after is None:
         is_same = before_json == after_json
-        return [] if is_same else [Difference("as a whole", before_json, after_json)]
+        return [] if is_same else [Difference(_("as a whole"), before_json, after_json)]
     names = [*before, *(name for name in after if name not in before)]
     return [
         Difference(name, before.get(name, ""), after.get(name, ""))

@@ -159,8 +159,8 @@ async def change(request: Request) -> Response:
     form = forms.fill(posted, ("note", "seen", "before"))
     criteria = _meant(dead_filter.parse({name: posted.one(name) for name in CRITERIA}), verb)
     dismissal = posted.one("dismissal")[:ID_MAX]
-    seen = form.number("seen", "The number", 0, 10**15)
-    before = form.number("before", "The offset", 0, 10**15)
+    seen = form.number("seen", _("The number"), 0, 10**15)
+    before = form.number("before", _("The offset"), 0, 10**15)
     choice = await _chosen(request, criteria, dismissal, before, WHOLE_S)
     _check_counted(choice)
     actor, service = jobs.actor_of(request), service_of(request)
@@ -195,4 +195,10 @@ def _check_counted(choice: Choice) -> None:
 
 def _check_unchanged(count: int, seen: int) -> None:
     if count != seen:
-        raise Conflict(f"{count:,} dead letters would be restored, {seen:,} were expected")
+        raise Conflict(
+            _(
+                "%(count)s dead letters would be restored, %(seen)s were expected",
+                count=f"{count:,}",
+                seen=f"{seen:,}",
+            )
+        )

@@ -122,7 +122,7 @@ def _stays(request: Request) -> Callable[[], None]:
     def check() -> None:
         who = doorman.recognise(request.scope)
         if who is None:
-            raise Forbidden("the login or the token has ended", remedy="log in again")
+            raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
         require(who, READ_SERVER.action, READ_SERVER.kind)
 
     return check

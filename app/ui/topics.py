@@ -180,7 +180,7 @@ async def _rows(console: Console, snapshot: Snapshot, cut: Cut[TopicConfig]) -> 
     for topic in cut.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
             rows.append(_row(console, snapshot, topic))
-        pass  #x
+        await pause.when_due()
     return Cut(rows, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size)
 
 

@@ -74,7 +74,7 @@ async def delete(request: Request) -> Response:
     """POST /views/{id}/delete"""
     text = request.path_params["id"]
     if not (text.isascii() and text.isdecimal() and len(text) <= ID_CHARS_MAX):
-        raise NotFound(f"you have no view {text[:40]!r}", field="id")
+        raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
     await views_of(request).delete(_actor(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 

@@ -28,6 +28,8 @@ PICTURES = (
     ("overview", "/", "light", WIDE),
     ("overview-dark", "/", "dark", WIDE),
     ("overview-narrow", "/", "light", NARROW),
+    ("overview-chinese", "/", "light", WIDE),
+    ("journey-chinese-narrow-dark", "/trace/REFUND1", "dark", NARROW),
     ("topics", "/topics", "light", WIDE),
     ("topic-dark", "/topics/orders", "dark", WIDE),
     ("messages", "/topics/orders/messages", "light", WIDE),
@@ -113,6 +115,7 @@ def photograph(browser: Browser, site: Site, folder: Path) -> None:
             base_url=site.base,
             viewport=size,  # type: ignore[arg-type]
             color_scheme="dark" if theme == "dark" else "light",
+            locale="zh-CN" if "chinese" in name else "en-US",
         )
         page = context.new_page()
         page.goto(path)

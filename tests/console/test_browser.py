@@ -2,19 +2,21 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Request, expect
 
+from tests.console.accessibility import serious_faults
 from tests.console.addresses import PAGES
 from tests.console.conftest import OpenPage, Site
 from tests.console.scenery import HTMX_BODY, SCRIPT_BODY, Scenery
 
 pytestmark = pytest.mark.browser
 
-AXE = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
+# A test of every page is cut into parts, so that none comes near the limit on a slow machine.
+PARTS = 4
+in_parts = pytest.mark.parametrize("pages", [PAGES[part::PARTS] for part in range(PARTS)])
 WATCH_POLICY = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation",
@@ -39,31 +41,31 @@ def wait_for(page: Page, requests: list[Request], count: int) -> None:
     raise AssertionError(f"{len(requests)} requests were made, {count} were awaited")
 
 
+@in_parts
 def test_no_page_breaks_the_content_policy_or_asks_another_host(
-    open_page: OpenPage, site: Site
+    open_page: OpenPage, site: Site, pages: tuple[str, ...]
 ) -> None:
     page = open_page("/")
     page.add_init_script(WATCH_POLICY)
     hosts: set[str] = set()
     page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
-    for path in PAGES:
+    for path in pages:
         page.goto(path)
         assert page.evaluate("window.violations") == [], path
     assert hosts == {site.base.removeprefix("http://")}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_accessibility_fault(open_page: OpenPage, theme: str) -> None:
+@in_parts
+def test_no_page_has_a_serious_accessibility_fault(
+    open_page: OpenPage, theme: str, pages: tuple[str, ...]
+) -> None:
     page = open_page("/", theme=theme)
-    script = AXE.read_text()
     faults: dict[str, Any] = {}
-    for path in PAGES:
+    for path in pages:
         page.goto(path)
-        page.evaluate(script)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
-        if serious:
-            faults[path] = [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in serious]
+        if found := serious_faults(page):
+            faults[path] = found
     assert not faults, json.dumps(faults, indent=1)
 
 
@@ -71,9 +73,7 @@ def test_dialogs_have_no_serious_accessibility_fault(open_page: OpenPage) -> Non
     page = open_page("/topics/shipments")
     page.get_by_role("link", name="Delete").click()
     expect(page.locator("#dialog")).to_be_visible()
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run('#dialog', {resultTypes: ['violations']})")
-    assert [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")] == []
+    assert serious_faults(page, "#dialog") == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -87,9 +87,12 @@ def test_the_first_paint_has_the_chosen_colours(open_page: OpenPage, theme: str)
     assert background == ("rgb(13, 19, 27)" if theme == "dark" else "rgb(244, 246, 249)")
 
 
-def test_every_page_is_usable_at_the_width_of_a_telephone(open_page: OpenPage) -> None:
+@in_parts
+def test_every_page_is_usable_at_the_width_of_a_telephone(
+    open_page: OpenPage, pages: tuple[str, ...]
+) -> None:
     page = open_page("/", width=NARROW)
-    for path in PAGES:
+    for path in pages:
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, path
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,12 +12,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.console import journeys
+from tests.console.accessibility import serious_faults
 from tests.console.conftest import OpenPage, Site
 from tests.console.journeys import AUDITOR, ERROR, IDLE, PAYER, TOPIC
 from tests.console.scenery import Scenery
 
 HTML = {"accept": "text/html"}
-AXE = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
 
 
 @pytest.fixture(scope="module")
@@ -335,7 +334,4 @@ def test_no_page_of_a_journey_has_a_serious_accessibility_fault(
     for path in ("", "/trace", "/trace/nobody-has-this", f"/messages/{TOPIC}/0/0"):
         if path:
             page.goto(path)
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
-        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in serious] == [], path
+        assert serious_faults(page) == [], path

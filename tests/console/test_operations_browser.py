@@ -6,9 +6,9 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import expect
 
+from tests.console.accessibility import serious_faults
 from tests.console.conftest import OpenPage
 from tests.console.scenery import HOUR_MS, Scenery
-from tests.console.test_browser import AXE
 
 pytestmark = pytest.mark.browser
 
@@ -139,7 +139,4 @@ def test_the_dialogs_have_no_serious_accessibility_fault(
     page = open_page(path)
     page.get_by_role("link", name=re.compile(f"^{opener}")).first.click()
     expect(page.locator("#dialog #dialog-title")).to_be_visible()
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run('#dialog', {resultTypes: ['violations']})")
-    serious = [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")]
-    assert serious == []
+    assert serious_faults(page, "#dialog") == []

@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from app.security.doorman import COOKIE
+from tests.console.accessibility import serious_faults
 from tests.live import LiveServer
 
-AXE = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
 HERE = Path(__file__).parents[1] / "oidc"
 CLIENT = "kitemq"
 SECRET = "a secret, with + and / in it"
@@ -200,10 +200,7 @@ def test_its_pages_are_narrow_and_without_a_serious_accessibility_fault(
 
     def check(path: str) -> None:
         page.goto(path)
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [v["id"] for v in found["violations"] if v["impact"] in ("serious", "critical")]
-        assert serious == [], path
+        assert serious_faults(page) == [], path
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
 
     for path in ("/login", "/login/callback?state=none", "/login/left"):

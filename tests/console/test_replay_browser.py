@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.console.accessibility import serious_faults
 from tests.console.conftest import OpenPage, Site
 from tests.console.dead_scene import await_job, dying_group, kill, one_queue
 from tests.console.scenery import Scenery
 
 pytestmark = pytest.mark.browser
 
-AXE = Path(__file__).parent / "vendor" / "axe-4.14.1.min.js"
 WATCH_POLICY = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation",
@@ -266,15 +266,10 @@ def test_jobs_in_every_state_can_be_read_by_everybody(
 ) -> None:
     page = open_page("/jobs", theme=theme)
     page.add_init_script(WATCH_POLICY)
-    script = AXE.read_text()
     for path in job_pages:
         page.goto(path)
         assert page.evaluate("window.violations") == [], path
-        page.evaluate(script)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        serious = [v for v in found["violations"] if v["impact"] in ("serious", "critical")]
-        faults = [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in serious]
-        assert not faults, json.dumps([path, faults], indent=1)
+        assert serious_faults(page) == [], path
 
 
 def test_jobs_fit_the_width_of_a_telephone(open_page: OpenPage, job_pages: tuple[str, ...]) -> None:

@@ -18,6 +18,8 @@ PART_OF = {
     "pydantic": "fastapi",
     "anyio": "starlette",
     "joserfc": "authlib",
+    "grpc": "grpcio",
+    "google": "protobuf",
 }
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-demo.lock")
 PIN = re.compile(r"^([a-z0-9_.-]+)==(\S+)", re.MULTILINE)

@@ -248,6 +248,13 @@ async def test_a_server_process_says_where_its_clients_are_served(tmp_path: Path
             assert (await stub.send("orders", b"1")).status.code == Code.OK
             got = await stub.receive("g", "orders")
             assert [message.body for message in got] == [b"1"]
+        # Its event loop is another one than the tests': TLS is done otherwise there.
+        certificate = (tmp_path / "data" / CERTIFICATE_FILE).read_bytes()
+        credentials = grpc.ssl_channel_credentials(certificate)
+        async with grpc.aio.secure_channel(server.address, credentials, options=OPTIONS) as channel:
+            large = b"x" * 3_000_000
+            assert (await Stub(channel).send("large", large, number=1)).status.code == Code.OK
+            assert [each.body for each in await Stub(channel).receive("g", "large")] == [large]
         server.process.terminate()
         assert server.process.wait(30) == 0
 

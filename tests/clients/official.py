@@ -1,0 +1,257 @@
+"""The official clients as a test drives them: a process for each, JSON lines in and out.
+
+The clients are not changed in any way; `drive.py` and `drive.js` only call what they offer.
+"""
+
+import base64
+import itertools
+import json
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).parent
+PYTHON = FOLDER / ".venv" / "bin" / "python"
+NODE_CLIENT = FOLDER / "node_modules" / "rocketmq-client-nodejs"
+COMMANDS = {
+    "python": [str(PYTHON), "-P", str(FOLDER / "drive.py")],
+    "node": ["node", str(FOLDER / "drive.js")],
+}
+LANGUAGES = tuple(COMMANDS)
+# Both clients scan for their queues once a second to five; the rest is a machine's slowness.
+LIMIT_S = 60.0
+WAIT_S = 5  # of a long poll
+
+
+class ClientError(Exception):
+    """What an official client raised: its exception's name, RocketMQ's code if any, its text."""
+
+    def __init__(self, name: str, code: int | None, text: str) -> None:
+        super().__init__(f"{name}, code {code}: {text}")
+        self.name = name
+        self.code = code
+        self.text = text
+
+
+class Event(NamedTuple):
+    """A call of a listener ("message") or of a checker ("check")."""
+
+    kind: str
+    client: str
+    message: dict[str, Any]
+    answer: str
+
+
+class Official:
+    """One process with any number of clients of one language in it.
+
+    Of what the clients inherit from this process only the path is left; their logs go to `home`.
+    """
+
+    def __init__(self, language: str, address: str, home: Path, **options: Any) -> None:
+        self.language = language
+        environ = {"PATH": os.environ["PATH"], "HOME": str(home), "TZ": "UTC"}
+        if roots := options.pop("roots", ""):
+            environ["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] = str(roots)
+        self._log = (home / f"{language}.err").open("ab")
+        self._process = subprocess.Popen(
+            [*COMMANDS[language], address, json.dumps(options)],
+            cwd=home,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        self._numbers = itertools.count()
+        self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
+        self._changed = threading.Condition()
+        self._events: list[Event] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def ask(self, do: str, *, limit_s: float = LIMIT_S, **arguments: Any) -> Any:
+        """What the driver answered; ClientError where the client raised."""
+        return self.begin(do, **arguments)(limit_s)
+
+    def begin(self, do: str, **arguments: Any) -> Callable[[float], Any]:
+        """Give a command; what is returned waits for its answer."""
+        number = next(self._numbers)
+        answers = self._answers[number] = queue.Queue(1)
+        assert self._process.stdin is not None
+        line = json.dumps({"id": number, "do": do, **arguments}) + "\n"
+        self._process.stdin.write(line.encode())
+        self._process.stdin.flush()
+
+        def result(limit_s: float = LIMIT_S) -> Any:
+            answer = answers.get(timeout=limit_s)
+            if error := answer.get("error"):
+                raise ClientError(error["type"], error["code"], error["text"])
+            return answer["ok"]
+
+        return result
+
+    def producer(
+        self, *topics: str, name: str = "producer", checks: dict[str, str] | None = None
+    ) -> "Client":
+        """A producer that was started; `checks` says what it answers, by body."""
+        self.ask("producer", name=name, topics=topics, checks=checks)
+        return Client(self, name)
+
+    def simple(self, group: str, name: str = "", **subscriptions: str) -> "Client":
+        """A SimpleConsumer; of each topic its tags, or "SQL: ..."."""
+        found = Client(self, name or f"simple-{group}")
+        topics = {topic.replace("__", "-"): text for topic, text in subscriptions.items()}
+        self.ask("simple", name=found.name, group=group, subscriptions=topics, wait_s=WAIT_S)
+        return found
+
+    def push(
+        self,
+        group: str,
+        *topics: str,
+        tags: str = "*",
+        name: str = "",
+        fails: dict[str, int] | None = None,
+        slow_s: float = 0.0,
+    ) -> "Client":
+        """A PushConsumer that fails each body as often as `fails` says."""
+        found = Client(self, name or f"push-{group}")
+        self.ask(
+            "push",
+            name=found.name,
+            group=group,
+            subscriptions=dict.fromkeys(topics, tags),
+            fails=fails or {},
+            slow_s=slow_s,
+        )
+        return found
+
+    # -- what listeners and checkers heard ---------------------------------------------------------
+
+    def events(self, client: str, kind: str = "message") -> list[Event]:
+        """Calls so far, in order."""
+        with self._changed:
+            return [each for each in self._events if (each.client, each.kind) == (client, kind)]
+
+    def wait_events(
+        self, client: str, count: int, kind: str = "message", limit_s: float = LIMIT_S
+    ) -> list[Event]:
+        """The same once there are `count`; AssertionError after the limit."""
+        until_s = time.monotonic() + limit_s
+        with self._changed:
+            while True:
+                found = [each for each in self._events if (each.client, each.kind) == (client, kind)]
+                if len(found) >= count:
+                    return found
+                left_s = until_s - time.monotonic()
+                assert left_s > 0, f"{len(found)} of {count} after {limit_s:g} s: {found}"
+                self._changed.wait(left_s)
+
+    # -- the process -------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End it at once; whether the server noticed is the server's affair."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout, self._log):
+            assert stream is not None
+            try:
+                stream.close()
+            except BrokenPipeError:
+                continue  # a command that it did not read any more
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            if "id" in said:
+                self._answers.pop(said["id"]).put(said)
+                continue
+            event = Event(said["event"], said["client"], said["message"], said.get("answer", ""))
+            with self._changed:
+                self._events.append(event)
+                self._changed.notify_all()
+        gone = {"error": {"type": "Gone", "code": None, "text": "the client's process ended"}}
+        for answers in list(self._answers.values()):
+            answers.put(gone)
+
+
+class Client:
+    """One producer or consumer in a driver."""
+
+    def __init__(self, official: Official, name: str) -> None:
+        self._official = official
+        self.name = name
+
+    def send(self, topic: str, body: str | bytes, *, transaction: str = "", **fields: Any) -> Any:
+        """The receipt of a message that was sent."""
+        return self.sending(topic, body, transaction=transaction, **fields)(LIMIT_S)
+
+    def sending(
+        self, topic: str, body: str | bytes, *, transaction: str = "", **fields: Any
+    ) -> Callable[[float], Any]:
+        """The same, without waiting for it yet."""
+        message = {"topic": topic, "body": encoded(body), **fields}
+        return self._official.begin(
+            "send", name=self.name, message=message, transaction=transaction
+        )
+
+    def recall(self, topic: str, handle: str) -> Any:
+        return self._official.ask("recall", name=self.name, topic=topic, handle=handle)
+
+    def receive(self, count: int = 16, invisible_s: int = 60) -> list[dict[str, Any]]:
+        """What one receive brought; it waits up to WAIT_S."""
+        found: list[dict[str, Any]] = self._official.ask(
+            "receive", name=self.name, max=count, invisible_s=invisible_s
+        )
+        return found
+
+    def take(self, count: int, invisible_s: int = 60) -> list[dict[str, Any]]:
+        """Receive and acknowledge until there were `count`; AssertionError after the limit."""
+        taken: list[dict[str, Any]] = []
+        until_s = time.monotonic() + LIMIT_S
+        while len(taken) < count:
+            assert time.monotonic() < until_s, f"only {bodies(taken)} of {count}"
+            for message in self.receive(invisible_s=invisible_s):
+                self.ack(message)
+                taken.append(message)
+        return taken
+
+    def ack(self, message: dict[str, Any]) -> None:
+        self._official.ask("ack", name=self.name, handle=message["handle"])
+
+    def change(self, message: dict[str, Any], invisible_s: int) -> str:
+        """The new handle."""
+        return str(
+            self._official.ask(
+                "change", name=self.name, handle=message["handle"], invisible_s=invisible_s
+            )
+        )
+
+    def heard(self, count: int, limit_s: float = LIMIT_S) -> list[dict[str, Any]]:
+        """What a push consumer's listener was called with, once it was so often."""
+        events = self._official.wait_events(self.name, count, limit_s=limit_s)
+        return [event.message for event in events]
+
+    def shutdown(self) -> None:
+        self._official.ask("shutdown", name=self.name)
+
+
+def encoded(body: str | bytes) -> str:
+    data = body.encode() if isinstance(body, str) else body
+    return base64.b64encode(data).decode()
+
+
+def body_of(message: dict[str, Any]) -> str:
+    return base64.b64decode(message["body"]).decode()
+
+
+def bodies(messages: list[dict[str, Any]]) -> list[str]:
+    return [body_of(message) for message in messages]
