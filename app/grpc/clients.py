@@ -153,14 +153,18 @@ class Clients:
             wanted = client.groups[group] = {}
         if topics is not None:
             wanted.update(topics)
-        self._host.broker.members.seen(
-            group,
-            client.name,
-            topics=wanted or None,
-            address=client.address,
-            version=client.version,
-            language=client.language,
-        )
+        try:
+            self._host.broker.members.seen(
+                group,
+                client.name,
+                topics=wanted or None,
+                address=client.address,
+                version=client.version,
+                language=client.language,
+                creates=True,
+            )
+        except EngineError:
+            del client.groups[group]  # no such group may be made: the next receive says so
 
     def produces(self, client: Client, topic: str) -> None:
         """A client can be asked about undecided transactions of a topic."""

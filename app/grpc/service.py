@@ -25,6 +25,7 @@ from protocol.rocketmq.numbers import Code
 Unary = Callable[[Call, Any], Awaitable[Any]]
 Streaming = Callable[[Call, Any], AsyncIterator[Any]]
 OriginOf = Callable[[str], Origin | None]
+CODE_NAMES = {int(code): code.name for code in Code}
 EXPECTED = (Refusal, EngineError, DoorError)
 
 
@@ -155,5 +156,4 @@ class Service:
             self._load.leave(address, held)
 
     def _count(self, method: Method, code: int) -> None:
-        name = Code(code).name if code in set(Code) else str(code)
-        self._hub.figures.calls[method.name, name] += 1
+        self._hub.figures.calls[method.name, CODE_NAMES[code]] += 1

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from app.ui import typed_time, zones
 from app.ui.dead_index import DeadRow
 from app.ui.language import N_, _, translated
+from app.ui.typed_time import NoMoment
+from app.ui.zones import UTC_ZONE, Zone
 from engine.errors import Invalid
 
 TEXT_MAX = 512
@@ -17,9 +20,9 @@ HOUR_MS = 3_600_000
 # Name, what people read, from this age on, below this age: every dead letter is in one of them.
 AGES: tuple[tuple[str, str, int, int | None], ...] = (
     ("hour", N_("up to 1 hour"), 0, HOUR_MS),
-    ("day", "1 to 24 hours", HOUR_MS, 24 * HOUR_MS),
-    ("week", "1 to 7 days", 24 * HOUR_MS, 168 * HOUR_MS),
-    ("older", "over 7 days", 168 * HOUR_MS, None),
+    ("day", N_("1 to 24 hours"), HOUR_MS, 24 * HOUR_MS),
+    ("week", N_("1 to 7 days"), 24 * HOUR_MS, 168 * HOUR_MS),
+    ("older", N_("over 7 days"), 168 * HOUR_MS, None),
 )
 FACETS = ("reason", "topic", "tag", "client", "age")
 # Whether it waits for a decision, rests by one, or either; the first where nothing is said.
@@ -170,8 +173,8 @@ def parse(values: Mapping[str, str]) -> Criteria:
     return Criteria(
         **text,
         state="" if state == STATES[0] else state,
-        from_ms=_time(values.get("from", ""), "from"),
-        until_ms=_time(values.get("until", ""), "until"),
+        from_ms=_time(values, "from"),
+        until_ms=_time(values, "until"),
         offsets=_offsets(values.get("offsets", "")),
     )
 
@@ -262,28 +265,32 @@ def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
     )
 
 
-def _time(text: str, field: str) -> int:
-    """Milliseconds from a number or from what a date field sends, which is meant as UTC."""
-    text = text.strip()
+def _time(values: Mapping[str, str], field: str) -> int:
+    """Milliseconds from a number or from what a date field sends, by the clocks of "zone"."""
+    text = values.get(field, "").strip()
     if not text:
         return 0
     if text.isascii() and text.isdigit() and len(text) < 16:
         return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(0, round(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
+    name = values.get("zone", "")
+    zone = zones.parse(name) if name else UTC_ZONE
+    if zone is None:
         raise Invalid(
-            _("%(text)s is no time", text=f"{text[:40]!r}"),
-            field=field,
-            remedy=_("write it as 2026-01-31T09:00"),
+            _("%(zone)s is no time zone.", zone=repr(name[:64])),
+            field="zone",
+            remedy=_("choose a time zone in the settings"),
+        )
+    try:
+        return typed_time.moment_ms(text, zone)
+    except NoMoment as error:
+        raise Invalid(
+            _("%(text)s is no time", text=f"{text[:40]!r}"), field=field, remedy=str(error)
         ) from None
 
 
-def field_text(at_ms: int) -> str:
+def field_text(at_ms: int, zone: Zone) -> str:
     """A time as a date field wants it, "" for none."""
-    return _moment(at_ms).removesuffix(" UTC").replace(" ", "T") if at_ms else ""
+    return typed_time.moment_text(at_ms, zone) if at_ms else ""
 
 
 def _moment(at_ms: int) -> str:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.pause import Pause
-from app.ui import dead_filter, dead_index, pages, tables
+from app.ui import dead_filter, dead_index, pages, preferences, tables
 from app.ui.console import Console, search_of
 from app.ui.dead_filter import Criteria, Facet, Selection
 from app.ui.dead_index import Known
@@ -233,6 +233,7 @@ async def detail(request: Request) -> Response:
     tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     source = DEAD_LETTER_PREFIX + group
     dismissals = console.broker.dead_letters.dismissals(group)
+    zone = preferences.read(request).zone
     context = DeadPage(
         group=group,
         is_gone=not has_group(console, group),
@@ -247,8 +248,8 @@ async def detail(request: Request) -> Response:
         tallied=tally.examined,
         criteria=criteria,
         criteria_query=criteria.query(),
-        from_text=dead_filter.field_text(criteria.from_ms),
-        until_text=dead_filter.field_text(criteria.until_ms),
+        from_text=dead_filter.field_text(criteria.from_ms, zone),
+        until_text=dead_filter.field_text(criteria.until_ms, zone),
         facets=view.selection.facets,
         cut=Cut(lines, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size),
         note=view.note,

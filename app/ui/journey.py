@@ -389,7 +389,7 @@ def _summary(journey: Journey, now_ms: int) -> str:
     how = _(", %(failed)s of them failed", failed=failed) if failed else ""
     if failed == len(handed):
         how = _(" and failed") if failed == 1 else _(" and failed each time")
-    hops = _hops(journey.stages)
+    hops = journey_words.hops(journey.stages)
     return _(
         "%(times)s%(to)s over %(length)s%(how)s%(hops)s.",
         times=times,
@@ -398,18 +398,3 @@ def _summary(journey: Journey, now_ms: int) -> str:
         how=how,
         hops=hops,
     )
-
-
-def _hops(stages: Sequence[Stage]) -> str:
-    dead = sum(each.name is StageName.DEAD_LETTER for each in stages)
-    replayed = sum(each.outcome is StageOutcome.REPLAYED for each in stages)
-    parts = []
-    if dead:
-        parts.append(
-            _("became a dead letter")
-            if dead == 1
-            else _("became a dead letter %(n)s times", n=dead)
-        )
-    if replayed:
-        parts.append(ngettext("was sent again", "was sent again %(num)s times", replayed))
-    return _("; it %(parts)s", parts=_(" and ").join(parts)) if parts else ""

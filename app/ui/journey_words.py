@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from app.ui.language import N_, _, translated
+from app.ui.language import N_, _, ngettext, translated
 from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
 
 LABELS: Mapping[StageName, str] = {
@@ -360,3 +360,19 @@ def balance(stages: Sequence[Stage], now_ms: int) -> str:
             word = names[stage.name]
             sums[word] = sums.get(word, 0) + max(0, until_ms - stage.at_ms)
     return ", ".join(f"{span(length)} {word}" for word, length in sums.items())
+
+
+def hops(stages: Sequence[Stage]) -> str:
+    """What became of it after its hand-outs, as the end of a sentence; "" for nothing."""
+    dead = sum(each.name is StageName.DEAD_LETTER for each in stages)
+    replayed = sum(each.outcome is StageOutcome.REPLAYED for each in stages)
+    parts = []
+    if dead:
+        parts.append(
+            _("became a dead letter")
+            if dead == 1
+            else _("became a dead letter %(n)s times", n=dead)
+        )
+    if replayed:
+        parts.append(ngettext("was sent again", "was sent again %(num)s times", replayed))
+    return _("; it %(parts)s", parts=_(" and ").join(parts)) if parts else ""

@@ -126,8 +126,14 @@ class Members(Service):
         address: str = "",
         version: str = "",
         language: str = "",
+        creates: bool = False,
     ) -> None:
-        """A client received or settled something: it is alive. Never raises for a good receive."""
+        """A client received or settled something: it is alive. Never raises for a good receive.
+
+        With `creates` it may be the first of its group, which is made as at a first receive.
+        """
+        if creates:
+            self._groups.ensure(group)
         if not client or self._groups.find(group) is None:
             return
         entry = self._sign(group, client)

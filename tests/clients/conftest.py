@@ -1,5 +1,6 @@
 """One server for all tests that do not end it, and a process for each language's clients."""
 
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,12 +14,12 @@ from tests.grpc.door import Served, served
 MISSING = "is not installed; `make test` does that"
 # Undecided transactions are asked about after seconds instead of a minute.
 SOON = (
-    "--set=transaction_timeout_s=2",
-    "--set=transaction_check_interval_s=1",
-    "--set=disk_free_min_bytes=0",
-    "--set=log_level=info",
+    "--transaction-timeout-s=2",
+    "--transaction-check-interval-s=1",
+    "--disk-free-min-bytes=0",
 )
 
+NUMBERS = itertools.count(1)
 Starter = Callable[..., Official]
 
 
@@ -71,8 +72,7 @@ def official(request: pytest.FixtureRequest, processes: Starter) -> Official:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses, for topics and groups."""
-    name = request.node.name.removeprefix("test_")
-    return "".join(char if char.isalnum() else "-" for char in name).strip("-")[:60]
+    return f"{next(NUMBERS)}-{request.node.originalname.removeprefix('test_')[:40]}"
 
 
 @pytest.fixture

@@ -44,7 +44,8 @@ class Event(NamedTuple):
     kind: str
     client: str
     message: dict[str, Any]
-    answer: str
+    answer: str  # of a checker
+    at_s: float  # of a listener: when it was called, by the wall clock
 
 
 class Official:
@@ -104,19 +105,18 @@ class Official:
         self.ask("producer", name=name, topics=topics, checks=checks)
         return Client(self, name)
 
-    def simple(self, group: str, name: str = "", **subscriptions: str) -> "Client":
+    def simple(self, group: str, subscriptions: dict[str, str], name: str = "") -> "Client":
         """A SimpleConsumer; of each topic its tags, or "SQL: ..."."""
         found = Client(self, name or f"simple-{group}")
-        topics = {topic.replace("__", "-"): text for topic, text in subscriptions.items()}
-        self.ask("simple", name=found.name, group=group, subscriptions=topics, wait_s=WAIT_S)
+        self.ask("simple", name=found.name, group=group, subscriptions=subscriptions, wait_s=WAIT_S)
         return found
 
     def push(
         self,
         group: str,
-        *topics: str,
-        tags: str = "*",
+        subscriptions: dict[str, str],
         name: str = "",
+        *,
         fails: dict[str, int] | None = None,
         slow_s: float = 0.0,
     ) -> "Client":
@@ -126,7 +126,7 @@ class Official:
             "push",
             name=found.name,
             group=group,
-            subscriptions=dict.fromkeys(topics, tags),
+            subscriptions=subscriptions,
             fails=fails or {},
             slow_s=slow_s,
         )
@@ -174,7 +174,13 @@ class Official:
             if "id" in said:
                 self._answers.pop(said["id"]).put(said)
                 continue
-            event = Event(said["event"], said["client"], said["message"], said.get("answer", ""))
+            event = Event(
+                said["event"],
+                said["client"],
+                said["message"],
+                said.get("answer", ""),
+                said.get("at_s", 0.0),
+            )
             with self._changed:
                 self._events.append(event)
                 self._changed.notify_all()

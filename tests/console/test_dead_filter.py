@@ -2,9 +2,10 @@
 
 import pytest
 
-from app.ui import dead_filter
+from app.ui import dead_filter, zones
 from app.ui.dead_filter import NONE, Criteria
 from app.ui.dead_index import DeadRow
+from app.ui.zones import UTC_ZONE
 from engine.errors import Invalid
 
 HOUR_MS = 3_600_000
@@ -86,8 +87,16 @@ def test_an_address_is_read_back_as_it_was_written() -> None:
 def test_times_are_read_as_date_fields_send_them() -> None:
     read = dead_filter.parse({"from": "2026-01-31T09:00", "until": "2026-01-31T09:00:30Z"})
     assert read.until_ms - read.from_ms == 30_000
-    assert dead_filter.field_text(read.from_ms) == "2026-01-31T09:00:00"
-    assert dead_filter.field_text(0) == ""
+    assert dead_filter.field_text(read.from_ms, UTC_ZONE) == "2026-01-31T09:00:00"
+    assert dead_filter.field_text(0, UTC_ZONE) == ""
+
+
+def test_times_are_typed_by_the_clocks_that_the_page_names() -> None:
+    shanghai = zones.parse("Asia/Shanghai")
+    assert shanghai is not None
+    read = dead_filter.parse({"from": "2026-01-31T17:00", "zone": "Asia/Shanghai"})
+    assert read == dead_filter.parse({"from": "2026-01-31T09:00Z"})
+    assert dead_filter.field_text(read.from_ms, shanghai) == "2026-01-31T17:00:00"
 
 
 @pytest.mark.parametrize(
@@ -95,6 +104,8 @@ def test_times_are_read_as_date_fields_send_them() -> None:
     [
         ({"from": "yesterday"}, "from"),
         ({"until": "2026-13-01T00:00"}, "until"),
+        ({"from": "2026-03-29T02:30", "zone": "Europe/Berlin"}, "from"),
+        ({"from": "2026-03-29T02:30", "zone": "Nowhere/Else"}, "zone"),
         ({"age": "ancient"}, "age"),
         ({"offsets": "1,x"}, "offsets"),
         ({"offsets": ",".join(["1"] * 10_001)}, "offsets"),
