@@ -7,13 +7,14 @@ The request is a JSON object:
 | job | `traces` or `lag` | |
 | hours | UTC hours to compute anew, as `["2026-11-21T03"]`; at most 1,000 | |
 | root | folder of the Parquet, a path or a URL that Spark reads | |
+| is_shared | whether the workers of a cluster see the same path | `false` |
 | output | folder for the results; made if it is missing, else empty but for `progress.json` | |
 | folder | DATA/spark: shims, start-up caches, folders of runs | |
 | master | `local[2]`, `spark://host:port` or `sc://host:port` | `local[2]` |
 | java_home | which Java | found |
 | driver_memory | of the Java machine | `1g` |
 | params | of the job (`analytics.jobs.definitions.Params`), all optional | `{}` |
-| previous | of `lag`: a file of JSON lines with the columns group, topic, queue, state and raw_state | |
+| previous | of `lag`: JSON lines, rows of `lag_now` of the hour before the first | none |
 | log | file for Spark's warnings | in the run's folder |
 
 `hours` need not exist: one without rows has empty results. The driver reads `root`'s
@@ -33,7 +34,7 @@ without `tables`:
      "is_transient": false, "hours": […], "fingerprints": {hour: "16 hex digits"},
      "input": {"frame": {"hours": […], "rows": n, "late_rows": n}}, "rows_in": n, "rows_out": n,
      "input_position": n, "input_at_ms": n (everything stored before is in), "lag_ms": n,
-     "counters": {"duplicates": n, "late": n, "skewed": n, "unmatched_acks": n, "sampled": n},
+     "counters": {"duplicates": n, "late": n, "skewed": n, "unmatched_acks": n, "estimated": n},
      "spark": "4.3.0", "java": "25.0.2", "master": "local[2]", "began_ms": …, "seconds": 9.1,
      "peak_kib": n,
      "tables": {"latency": {"rows": n, "file": "latency.ndjson", "replaces": "hours" | "all",
@@ -47,3 +48,237 @@ wrong, 3 Spark or Java is missing, 4 failed and a retry will not help, 143 ended
 Standard output stays empty; standard error has the reason. The process runs in the idle scheduling
 class; SIGTERM ends it with its Java machine and its temporary files.
 """
+
+import argparse
+import calendar
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from analytics.errors import NotInstalled, Refused, StoreUnreadable
+from analytics.quiet import become_idle
+from analytics.results import FORM, FORMAT, INPUTS, hours_before
+
+if TYPE_CHECKING:
+    from analytics.jobs.definitions import Params
+
+EXIT_RETRY, EXIT_REFUSED, EXIT_MISSING, EXIT_FAILED, EXIT_TERMINATED = 1, 2, 3, 4, 143
+HOURS_MAX = 1_000
+ERROR_CHARS_MAX = 2_000
+CONNECT = "sc://"
+HOUR_S = 3_600
+OWN_PARAMS = ("hours", "at_ms")  # not the caller's
+# Names of Spark's and Python's errors (or of what they are made from) that may pass by themselves:
+# a Java machine or a server that went away, a task that failed, a disk that is full.
+TRANSIENT = (
+    "Py4JError",
+    "PySparkRuntimeError",
+    "SparkConnectGrpcException",
+    "ConnectionError",
+    "OSError",
+)
+
+
+class Request(msgspec.Struct, forbid_unknown_fields=True):
+    """What to do, see above."""
+
+    job: str
+    hours: list[str]
+    root: str
+    output: str
+    folder: str
+    is_shared: bool = False
+    master: str = "local[2]"
+    java_home: str = ""
+    driver_memory: str = "1g"
+    params: dict[str, Any] = {}
+    previous: str = ""
+    log: str = ""
+
+
+class Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def read_request(path: Path) -> Request:
+    """The request in a file; Refused for what it may not say."""
+    try:
+        request = msgspec.json.decode(path.read_bytes(), type=Request)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Refused(f"the request cannot be read: {error}", "", field="request") from None
+    if request.job not in INPUTS:
+        raise Refused(
+            f"there is no job {request.job!r}", f"one of {', '.join(INPUTS)}", field="job"
+        )
+    if not 0 < len(request.hours) <= HOURS_MAX:
+        raise Refused(f"{len(request.hours)} hours", f"give 1 to {HOURS_MAX:,}", field="hours")
+    request.hours = sorted(set(request.hours))
+    for hour in request.hours:
+        _number(hour)
+    params_of(request)
+    return request
+
+
+def params_of(request: Request) -> "Params":
+    """The job's parameters; Refused with the name of one that is wrong."""
+    from analytics.jobs.definitions import Params
+
+    known = {each.name for each in fields(Params)} - set(OWN_PARAMS)
+    for name, value in request.params.items():
+        if name not in known:
+            raise Refused(
+                f"there is no such parameter: {name}", f"one of {', '.join(sorted(known))}"
+            )
+        if isinstance(value, int | float) and value < 0:
+            raise Refused(f"{name} is {value}", "give 0 or more", field=f"params.{name}")
+    hours = [_number(hour) for hour in request.hours]
+    try:
+        params = msgspec.convert({**request.params, "hours": hours}, Params)
+    except msgspec.ValidationError as error:
+        raise Refused(f"params: {error}", "", field="params") from None
+    if not (params.step_s > 0 and HOUR_S % params.step_s == 0 and 0 < params.window_s <= HOUR_S):
+        raise Refused(
+            f"step_s {params.step_s}, window_s {params.window_s}",
+            "a step divides an hour, a window is 1 to 3,600",
+            field="params.step_s",
+        )
+    return params
+
+
+def _number(hour: str) -> int:
+    try:
+        hours_before(hour, 0)
+        return calendar.timegm(time.strptime(hour, FORM)) // HOUR_S
+    except ValueError:
+        raise Refused(f"{hour!r} is no hour", "as 2026-11-21T03", field="hours") from None
+
+
+def perform(request: Request) -> dict[str, Any]:
+    """Compute and write every table; what the work itself tells. Raises what went wrong."""
+    from analytics.jobs import inputs, run
+    from analytics.jobs.progress import Progress
+    from analytics.session import SessionOptions, is_local, session
+
+    is_ours = is_local(request.master)
+    inputs.check_root(request.root, is_local=is_ours, is_shared=request.is_shared)
+    output = Path(request.output)
+    work = run.Work(
+        request.job,
+        request.hours,
+        request.root,
+        output,
+        params_of(request),
+        Path(request.previous) if request.previous else None,
+    )
+    progress = Progress(output / "progress.json", run.stages_of(request.job))
+    progress.enter("starting")
+    options = SessionOptions(
+        folder=Path(request.folder),
+        master=request.master,
+        app_name=f"kitemq {request.job}",
+        java_home=request.java_home,
+        driver_memory=request.driver_memory,
+        log=Path(request.log) if request.log else None,
+    )
+    with session(options) as spark:
+        is_connect = request.master.startswith(CONNECT)
+        java = "" if is_connect else spark._jvm.System.getProperty("java.version")
+        with progress.watch(spark, is_connect=is_connect):
+            found = run.run(spark, work, progress)
+        found |= {"spark": spark.version, "java": java}
+    progress.enter("done")
+    return found
+
+
+def exit_code(error: BaseException) -> int:
+    """What the caller may do about it, see above."""
+    if isinstance(error, Terminated):
+        return EXIT_TERMINATED
+    if isinstance(error, NotInstalled):
+        return EXIT_MISSING
+    if isinstance(error, Refused | StoreUnreadable):
+        return EXIT_REFUSED
+    names = {each.__name__ for each in type(error).__mro__}
+    return EXIT_RETRY if names.intersection(TRANSIENT) else EXIT_FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the request that a file holds; exit codes are named above."""
+    parser = argparse.ArgumentParser(prog="python -m analytics.job", description="Run one job.")
+    parser.add_argument("--request", type=Path, required=True, help="file with the request as JSON")
+    given = parser.parse_args(arguments)
+    # What Java prints is no result of ours.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    become_idle()
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        request = read_request(given.request)
+        output = Path(request.output)
+        output.mkdir(parents=True, exist_ok=True)
+    except (Refused, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_REFUSED
+    return _run(request, output)
+
+
+def _run(request: Request, output: Path) -> int:
+    from analytics.jobs.outputs import replace
+
+    began_s = time.time()
+    result: dict[str, Any] = {
+        "format": FORMAT,
+        "job": request.job,
+        "state": "failed",
+        "error_class": "",
+        "error": "",
+        "is_transient": False,
+        "hours": request.hours,
+        "master": request.master,
+        "began_ms": int(began_s * 1000),
+    }
+    code = 0
+    try:
+        result |= perform(request) | {"state": "ok"}
+    except (Exception, Terminated) as error:
+        code = exit_code(error)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        result |= {
+            "error_class": type(error).__name__,
+            "error": str(error)[:ERROR_CHARS_MAX],
+            "is_transient": code == EXIT_RETRY,
+        }
+    used = [resource.getrusage(who).ru_maxrss for who in (SELF, CHILDREN)]
+    result |= {"seconds": round(time.time() - began_s, 3), "peak_kib": sum(used)}
+    try:
+        replace(output / "result.json", json.dumps(result, ensure_ascii=False))
+    except OSError as error:
+        sys.stderr.write(f"the result cannot be written: {error}\n")
+        return EXIT_RETRY
+    return code
+
+
+SELF, CHILDREN = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End the Java machine first: what waits for its answer would not hear of anything else."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    context = sys.modules.get("pyspark.core.context")
+    gateway = context.SparkContext._gateway if context else None
+    if gateway is not None:
+        gateway.proc.kill()
+    raise Terminated("ended by SIGTERM")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

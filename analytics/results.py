@@ -120,7 +120,7 @@ TABLES: tuple[Table, ...] = (
             Field(
                 "unfinished",
                 "BIGINT",
-                "attempts whose 15 minutes were over this hour, without an end",
+                "attempts that ran over 15 minutes this hour",
             ),
             Field("retry_rate", "DOUBLE", "retried / attempts"),
             Field("dead_rate", "DOUBLE", "dead / (acked + dead)"),
@@ -206,9 +206,7 @@ TABLES: tuple[Table, ...] = (
         ("hour", "topic", "group", "outcome", "detail"),
         (
             HOUR,
-            Field(
-                "topic", "STRING", 'where it is bound for; "" if the half message is not at hand'
-            ),
+            Field("topic", "STRING", 'bound for; "" if the half message is not at hand'),
             Field("group", "STRING", "of producers"),
             Field("outcome", "STRING", "one of definitions.OUTCOMES"),
             Field("detail", "STRING", 'by whom, or whether anybody could be asked; ""'),
@@ -251,9 +249,7 @@ TABLES: tuple[Table, ...] = (
             LAG_TOPIC,
             QUEUE,
             Field("begin_ms", "BIGINT", "first evaluation in this state, within the hour"),
-            Field(
-                "end_ms", "BIGINT", "where the next state begins; past the last evaluation a step"
-            ),
+            Field("end_ms", "BIGINT", "where the next begins; a step past the last one"),
             Field("state", "STRING", "never OK: where lag_hours has a row and no band lies is OK"),
             Field("lag_max", "BIGINT", ""),
             Field("time_lag_max_ms", "BIGINT", ""),

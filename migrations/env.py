@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection, create_engine
 
-from app.db.tables import metadata
+from app.db.report_tables import metadata
 from app.settings import load
 
 

@@ -13,8 +13,15 @@ LATE = ("browser", "spark")
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests after all others, and before them those that share one Spark session."""
+    """Browser tests after all others, and before them those that share one Spark session.
+
+    Whatever asks for the browser is a browser test, marked as such or not.
+    """
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
     items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in LATE])
 
 

@@ -63,9 +63,7 @@ def unmatched(attempts: "DataFrame") -> "DataFrame":
 
 
 def _exploded(trace: "DataFrame", params: Params) -> "DataFrame":
-    taken = trace.where(
-        F.col("kind").isin(DELIVERED, *ENDS) & F.col("first_offset").isNotNull()
-    )
+    taken = trace.where(F.col("kind").isin(DELIVERED, *ENDS) & F.col("first_offset").isNotNull())
     last = F.col("first_offset") + F.col("message_count") - 1
     return for_targets(taken, "at_ms", params, LOOKBACK_HOURS["trace"]).select(
         "target",

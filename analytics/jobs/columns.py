@@ -88,4 +88,6 @@ def with_origin(rows: "DataFrame", origin: "DataFrame") -> "DataFrame":
 
 def ranked(frame: "DataFrame", within: Sequence[str], order: "Sequence[Column]") -> "DataFrame":
     """The same with `rank`, 1 for the first of each cell."""
-    return frame.withColumn("rank", F.row_number().over(Window.partitionBy(*within).orderBy(*order)))
+    return frame.withColumn(
+        "rank", F.row_number().over(Window.partitionBy(*within).orderBy(*order))
+    )

@@ -57,7 +57,6 @@ class Params:
 
     hours: tuple[int, ...] = ()
     at_ms: int = 0
-    has_duplicates: bool = False
     clients_max: int = 50  # of a group, topic and hour
     slowest_max: int = 10  # of a group, topic and hour
     reasons_max: int = 20  # of a kind, group, topic and hour
@@ -74,9 +73,16 @@ class Params:
 
 @dataclass(frozen=True, kw_only=True)
 class Frames:
-    """The input (`schemas.py`); `previous` are the rows of `lag_now` before the first hour."""
+    """The input (`schemas.py`); `previous` are the rows of `lag_now` before the first hour.
+
+    `attempts`, `events` and `series` are what their modules make of it, where they are there
+    already: most tables of a run start from them.
+    """
 
     trace: "DataFrame | None" = None
     messages: "DataFrame | None" = None
     lag: "DataFrame | None" = None
     previous: "DataFrame | None" = None
+    attempts: "DataFrame | None" = None
+    events: "DataFrame | None" = None
+    series: "DataFrame | None" = None  # of the module lag_series

@@ -24,10 +24,11 @@ def build(frames: Frames, params: Params) -> "DataFrame":
         .withColumn("is_retried", F.coalesce(F.col("attempt") > 1, F.lit(False)))
     )
     known = origins(frames.messages, params, LOOKBACK_HOURS["messages"])
-    plain = rows.where(~is_retry()).withColumn("stands_for", F.col("message_count"))
+    is_placed_retry = is_retry() & F.col("first_offset").isNotNull()
+    plain = rows.where(~is_placed_retry).withColumn("stands_for", F.col("message_count"))
     # A run of retries may come from several topics: one row for each message.
     last = F.col("first_offset") + F.col("message_count") - 1
-    each = rows.where(is_retry()).withColumn(
+    each = rows.where(is_placed_retry).withColumn(
         "offset", F.explode(F.sequence("first_offset", last))
     )
     retried = with_origin(each.withColumn("stands_for", F.lit(1).cast("bigint")), known)

@@ -19,6 +19,8 @@ from app.db.alert_store import AlertStore
 from app.db.migrate import ensure_schema
 from app.db.people import PeopleStore
 from app.db.replay_store import ReplayStore
+from app.db.report_results import ResultStore
+from app.db.report_store import ReportStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.view_store import ViewStore
 
@@ -49,6 +51,8 @@ class Database:
         self.alerts = AlertStore(self._transaction)
         self.people = PeopleStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
+        self.reports = ReportStore(self._transaction)
+        self.results = ResultStore(self._transaction)
         self.views = ViewStore(self._transaction)
 
     def insert_audit(self, entry: AuditEntry) -> int:

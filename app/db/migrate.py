@@ -9,7 +9,8 @@ from importlib.resources import files
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from app.db.tables import HEAD, metadata
+from app.db.report_tables import metadata
+from app.db.tables import HEAD
 
 log = logging.getLogger("kitemq.db")
 

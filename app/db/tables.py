@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Column as C
 
-HEAD = "20261121_views"
+HEAD = "20261121_reports"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

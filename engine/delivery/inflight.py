@@ -154,7 +154,8 @@ def _why_not(
     if offset in current and progress.slots[offset].serial == serial:
         return ALREADY  # named twice
     is_done = offset < progress.cursor and offset not in progress.slots
-    return ALREADY if is_done and progress.moved.get(offset) != serial else STALE
+    # Numbers only go up: an earlier receipt of a message that moved on is as stale as its last.
+    return ALREADY if is_done and serial > progress.moved.get(offset, -1) else STALE
 
 
 def _held_by(progress: Progress, client: str) -> Iterator[int]:

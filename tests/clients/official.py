@@ -25,7 +25,7 @@ COMMANDS = {
 LANGUAGES = tuple(COMMANDS)
 # Both clients scan for their queues once a second to five; the rest is a machine's slowness.
 LIMIT_S = 60.0
-WAIT_S = 5  # of a long poll
+WAIT_S = 3  # of a long poll
 
 
 class ClientError(Exception):

@@ -55,7 +55,6 @@ def test_a_filter_lets_through_what_it_names(
     assert set(bodies(taken)) == wanted
     pushed = official.push(f"{topic}-push", {topic: text})
     assert set(bodies(pushed.heard(len(wanted)))) == wanted
-    pushed.shutdown()
 
 
 def test_a_message_group_stays_in_order_though_one_message_fails_for_good(
@@ -75,7 +74,6 @@ def test_a_message_group_stays_in_order_though_one_message_fails_for_good(
     assert order == {lane: [f"{lane} {number}" for number in range(6)] for lane in LANES[1:]}
     (dead,) = dead_letters(api, topic)
     assert dead["message"]["body"] == "red 2"
-    consumer.shutdown()
 
 
 def test_a_message_that_fails_is_tried_again_on_schedule_and_then_dead(
@@ -98,7 +96,6 @@ def test_a_message_that_fails_is_tried_again_on_schedule_and_then_dead(
     assert min(waits_s) >= RETRY_S * 0.9  # the two clocks' steps; one client would not wait at all
     assert dead["message"]["message_id"] == sent["message_id"]
     assert (dead["reason"], dead["failures"]) == ("attempts_exhausted", 3)
-    consumer.shutdown()
 
 
 def test_a_changed_time_counts_and_the_handle_before_it_is_worth_nothing(

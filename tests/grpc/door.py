@@ -240,11 +240,12 @@ def listening() -> socket.socket:
 
 @dataclass
 class Served:
-    """A server process: the address of its gRPC door, and its URL."""
+    """A server process: the address of its gRPC door, its URL, and its data directory."""
 
     process: subprocess.Popen[str]
     address: str
     url: str
+    data: Path
 
 
 @contextmanager
@@ -262,7 +263,7 @@ def served(data: Path, options: Sequence[str] = ()) -> Iterator[Served]:
             guard.cancel()
             # What it says from now on is read, else it would stop at a full pipe.
             threading.Thread(target=_drain, args=(process,), daemon=True).start()
-            yield Served(process, address, url)
+            yield Served(process, address, url, data)
         finally:
             guard.cancel()
             process.kill()

@@ -2,32 +2,19 @@
 
 import asyncio
 import shutil
-import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 from app.db.alert_rows import RuleRow
 from app.host import EngineHost
+from app.pause import Pause
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import Kind, is_exact, matches
 from engine.broker import GroupLag, TopicStats
 from engine.errors import EngineError
 
-SLICE_S = 0.002
 GROWTH_STEPS = 12  # of a window
-
-
-class Turn:
-    """Lets others run whenever two milliseconds were used."""
-
-    def __init__(self) -> None:
-        self._began_s = time.perf_counter()
-
-    async def when_due(self) -> None:
-        if time.perf_counter() - self._began_s >= SLICE_S:
-            await asyncio.sleep(0)
-            self._began_s = time.perf_counter()
 
 
 class Growth:
@@ -86,7 +73,7 @@ class Readings:
             Kind.DEAD_LETTERS: self._dead_letters,
         }[kind]
         found: list[Reading] = []
-        turn = Turn()
+        pause = Pause()
         for group in self._host.broker.groups():
             if matches(rule.group_pattern, group.name):
                 if group.name not in lags:
@@ -94,7 +81,7 @@ class Readings:
                 lag = lags[group.name]
                 if lag is not None:
                     found.append(read(rule, group.name, lag))
-            await turn.when_due()
+            await pause.when_due()
         if kind is Kind.DEAD_LETTERS:
             known = self._growth.get(rule.id, {})
             for gone in known.keys() - {reading.subject for reading in found}:
@@ -136,12 +123,12 @@ class Readings:
 
     async def _topics(self, rule: RuleRow) -> list[Reading]:
         found: list[Reading] = []
-        turn = Turn()
+        pause = Pause()
         for name in self._topic_names(rule.topic_pattern):
             stats = self._stats_of(name)
             if stats is not None:
                 found.append(self._silence(rule, name, stats))
-            await turn.when_due()
+            await pause.when_due()
         return found or [Reading("", None, True, f"no topic matches {rule.topic_pattern}")]
 
     def _topic_names(self, pattern: str) -> list[str]:

@@ -108,7 +108,7 @@ def test_a_renewed_message_that_runs_out_comes_again_with_its_attempt_counted(br
     (again,) = broker.receive("g", {"orders": "*"})
     assert again.attempt == 2
     assert again.receipt.serial > renewed.serial > receipt.serial
-    assert broker.ack("g", [renewed]) == ["stale"]
+    assert broker.ack("g", [receipt, renewed]) == ["stale", "stale"]
 
 
 def test_time_can_be_cut_short_too(broker, send, clock):

@@ -1,0 +1,101 @@
+"""A group on a topic, hour by hour: its worst queue, its hot queue, and the time in each state."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from analytics.jobs import lag_series
+from analytics.jobs.columns import hour_name
+from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.lag_rules import advice, severity, state_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+CELL = ["target", "group", "topic"]
+HOT_FACTOR, HOT_SHARE = 3, 0.2
+WORST = ("queue", "committed", "risk_s", "slo_ms")
+
+
+def build(frames: Frames, params: Params) -> "DataFrame":
+    """The table `lag_hours`."""
+    base = frames.series if frames.series is not None else lag_series.build(frames, params)
+    rows = base.withColumn("severity", severity("state"))
+    last = F.max("t").over(Window.partitionBy(*CELL))
+    ends = _ends(rows.withColumn("last_t", last).where(F.col("t") == F.col("last_t")))
+    joined = ends.join(_hours(rows, params), CELL).join(_states(rows, params), CELL)
+    code, given = advice(has_hot_queue=True)
+    return (
+        joined.withColumn("advice", code)
+        .withColumn("advice_params", given)
+        .withColumn("hour", hour_name(F.col("target")))
+    )
+
+
+def _ends(rows: "DataFrame") -> "DataFrame":
+    """The hour's last evaluation, all queues of a group on a topic taken together."""
+    # Of equally bad queues the one that lags most, then the lowest number.
+    order = F.struct(-F.col("severity"), "lag", -F.col("queue"))
+    most = F.struct("lag", -F.col("queue"))
+    lag, total = F.col("hot_lag"), F.col("lag")
+    is_hot = (
+        (F.col("queues") > 1) & (lag > HOT_FACTOR * F.col("median")) & (lag > HOT_SHARE * total)
+    )
+    found = rows.groupBy(*CELL).agg(
+        F.max("t").alias("at_ms"),
+        F.count("*").cast("int").alias("queues"),
+        F.min("severity").alias("severity"),
+        *(F.max_by(name, order).alias(name) for name in WORST),
+        F.max_by("queue", most).alias("most_queue"),
+        F.max("lag").alias("hot_lag"),
+        F.percentile("lag", 0.5).alias("median"),
+        F.sum("lag").alias("lag"),
+        F.max("time_lag_ms").alias("time_lag_ms"),
+        F.sum("produce_per_s").alias("produce_per_s"),
+        F.sum("consume_per_s").alias("consume_per_s"),
+        F.max("eta_s").alias("eta_s"),
+        F.max("retry_waiting").alias("retry_waiting"),
+        F.max("dead").alias("dead"),
+        F.max("members").alias("members"),
+    )
+    idle = F.greatest(F.col("members") - F.col("queues"), F.lit(0))
+    return (
+        found.withColumn("state", state_of(F.col("severity")))
+        .withColumn("worst_queue", F.col("queue"))
+        .withColumn("hot_queue", F.when(is_hot, F.col("most_queue")))
+        .withColumn("idle_members", idle.cast("int"))
+        .drop("severity")
+    )
+
+
+def _hours(rows: "DataFrame", params: Params) -> "DataFrame":
+    """What the whole hour saw."""
+    by_time = rows.groupBy(*CELL, "t").agg(
+        F.sum("lag").alias("lag_then"),
+        F.max("time_lag_ms").alias("time_lag_then"),
+        F.min("severity").alias("severity"),
+        F.avg("completeness").alias("completeness"),
+        F.sum("lost_step").alias("lost_then"),
+    )
+    found = by_time.groupBy(*CELL).agg(
+        F.max("lag_then").alias("lag_max"),
+        F.max("time_lag_then").alias("time_lag_max_ms"),
+        F.min("severity").alias("severity"),
+        F.count("*").cast("int").alias("evaluations"),
+        F.sum("lost_then").alias("lost"),
+        F.sum("completeness").alias("covered"),
+    )
+    return (
+        found.withColumn("worst_state", state_of(F.col("severity")))
+        .withColumn("completeness", F.col("covered") / F.col("evaluations"))
+        .drop("severity", "covered")
+    )
+
+
+def _states(rows: "DataFrame", params: Params) -> "DataFrame":
+    per_state = rows.groupBy(*CELL, "state").agg(
+        (F.count("*") * params.step_s * 1000).alias("state_ms")
+    )
+    entries = F.sort_array(F.collect_list(F.struct("state", "state_ms")))
+    return per_state.groupBy(*CELL).agg(F.to_json(F.map_from_entries(entries)).alias("state_ms"))

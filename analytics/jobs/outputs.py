@@ -1,0 +1,53 @@
+"""Writes a table as JSON lines, whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from analytics.errors import Refused
+from analytics.results import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROWS_MAX = 2_000_000  # of one table and run
+KINDS = {"JSON": "STRING"}
+
+
+def typed(rows: "DataFrame", table: Table) -> "DataFrame":
+    """The columns of the table, in its order and its types; others are left out."""
+    return rows.select(
+        *(F.col(each.name).cast(KINDS.get(each.kind, each.kind)) for each in table.fields)
+    )
+
+
+def write(rows: "DataFrame", table: Table, folder: Path) -> list[dict[str, object]]:
+    """Compute the table and write `<name>.ndjson`; its rows, ordered by the key.
+
+    Raises Refused for more than ROWS_MAX rows, OSError where the disk refuses.
+    """
+    found = typed(rows, table).limit(ROWS_MAX + 1).toArrow()
+    if found.num_rows > ROWS_MAX:
+        raise Refused(
+            f"{table.name} would have more than {ROWS_MAX:,} rows",
+            "run fewer hours at a time",
+            field="hours",
+        )
+    lines: list[dict[str, object]] = found.to_pylist()
+    lines.sort(key=lambda row: tuple((row[name] is not None, row[name]) for name in table.key))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines)
+    replace(folder / f"{table.name}.ndjson", text)
+    return lines
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file in one step; on the disk when this returns."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,0 +1,33 @@
+"""How evenly the queues of a topic are filled."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from analytics.jobs.columns import hour_name, in_hours
+from analytics.jobs.definitions import Frames, Params
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def build(frames: Frames, params: Params) -> "DataFrame":
+    """The table `queue_skew`."""
+    assert frames.messages is not None
+    counted = (
+        in_hours(frames.messages.where(F.col("role") == "message"), "stored_ms", params)
+        .groupBy("target", "topic", "queue")
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum(F.col("size_bytes").cast("bigint")).alias("bytes"),
+        )
+    )
+    topic = Window.partitionBy("target", "topic")
+    whole = F.sum("messages").over(topic)
+    return (
+        counted.withColumn("queues", F.count("*").over(topic).cast("int"))
+        .withColumn("share", F.col("messages") / whole)
+        .withColumn("skew", F.col("messages") / F.avg("messages").over(topic))
+        .withColumn("hour", hour_name(F.col("target")))
+    )

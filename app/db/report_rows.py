@@ -1,0 +1,222 @@
+"""What the reports' tables hand out and take in, without SQLAlchemy; and what the tables are.
+
+`TABLES` repeats what the jobs make (`analytics/results.py`, which the server never imports): a
+result is loaded only where both agree, and a test compares them.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+TRACES, LAG = "traces", "lag"
+JOBS = (TRACES, LAG)
+HOURS, ALL = "hours", "all"  # what a run replaces of a table
+
+
+class RunState(StrEnum):
+    """What became of a run; all but RUNNING are final."""
+
+    RUNNING = "running"
+    OK = "ok"
+    SKIPPED = "skipped"  # nothing was new
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    LOST = "lost"  # the server that ran it is gone
+
+
+class Trigger(StrEnum):
+    """Why a run began."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    BACKFILL = "backfill"  # by hand, over hours of the past
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRow:
+    """When a job runs by itself; `next_ms` is the first time that is not yet done."""
+
+    job: str
+    cron: str
+    is_enabled: bool
+    limit_s: int
+    next_ms: int
+    changed_ms: int
+    changed_by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """One attempt. Texts that do not apply are "", numbers None.
+
+    `hours` are those that it computed anew; `input_at_ms`: everything stored before that is in.
+    `inputs_json` is by frame {hours, rows, late_rows}; `counters_json` what the job passed over or
+    put right.
+    """
+
+    id: int = 0
+    job: str
+    cause: str
+    state: str
+    attempt: int
+    actor: str
+    began_ms: int
+    ended_ms: int | None = None
+    owner: str = ""
+    lease_ms: int = 0
+    hours: tuple[str, ...] = ()
+    rows_in: int | None = None
+    rows_out: int | None = None
+    input_at_ms: int | None = None
+    inputs_json: str = "{}"
+    counters_json: str = "{}"
+    spark: str = ""
+    java: str = ""
+    master: str = ""
+    peak_kib: int | None = None
+    error_class: str = ""
+    error: str = ""
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFilter:
+    """Which runs are wanted; what is empty or None does not matter."""
+
+    job: str = ""
+    state: str = ""
+    before_id: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """Which hours of a job there are results of."""
+
+    hours: int
+    first: str
+    last: str
+
+
+class Column(NamedTuple):
+    """A result's column; `kind` is STRING, INT, BIGINT, DOUBLE or JSON (a text that is JSON)."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table that a job makes: rows are unique by `key`, and replaced by hours or all at once."""
+
+    name: str
+    job: str
+    replaces: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+
+KINDS = {"s": "STRING", "i": "INT", "b": "BIGINT", "d": "DOUBLE", "j": "JSON"}
+STATE_COLUMNS = (
+    "lag:b time_lag_ms:b produce_per_s:d consume_per_s:d eta_s:d retry_waiting:b dead:b "
+    "members:i advice:s advice_params:j"
+)
+
+
+def _table(name: str, job: str, replaces: str, key: str, columns: str) -> ResultTable:
+    pairs = (word.split(":") for word in columns.split())
+    found = tuple(Column(column, KINDS[kind]) for column, kind in pairs)
+    return ResultTable(name, job, replaces, tuple(key.split()), found)
+
+
+RESULTS = (
+    _table(
+        "latency",
+        TRACES,
+        HOURS,
+        "hour metric topic group client",
+        "hour:s metric:s topic:s group:s client:s n:b messages:b total:b least:b most:b skewed:b "
+        "p50:d p95:d p99:d buckets:j",
+    ),
+    _table(
+        "throughput",
+        TRACES,
+        HOURS,
+        "hour kind topic group",
+        "hour:s kind:s topic:s group:s messages:b counted:b bytes:b",
+    ),
+    _table(
+        "outcomes",
+        TRACES,
+        HOURS,
+        "hour topic group",
+        "hour:s topic:s group:s attempts:b retried:b acked:b failed:b expired:b returned:b dead:b "
+        "unfinished:b retry_rate:d dead_rate:d success_rate:d",
+    ),
+    _table(
+        "failures",
+        TRACES,
+        HOURS,
+        "hour kind topic group rank",
+        "hour:s kind:s topic:s group:s rank:i reason:s reasons:b messages:b counted:b",
+    ),
+    _table(
+        "slowest",
+        TRACES,
+        HOURS,
+        "hour topic group rank",
+        "hour:s topic:s group:s rank:i end_to_end_ms:b message_id:s stored_topic:s queue:i "
+        "offset:b born_ms:b stored_ms:b delivered_ms:b acked_ms:b attempt:i client:s",
+    ),
+    _table(
+        "hot_keys",
+        TRACES,
+        HOURS,
+        "hour topic kind rank",
+        "hour:s topic:s kind:s rank:i value:s values:b messages:b bytes:b",
+    ),
+    _table(
+        "queue_skew",
+        TRACES,
+        HOURS,
+        "hour topic queue",
+        "hour:s topic:s queue:i messages:b bytes:b queues:i share:d skew:d",
+    ),
+    _table(
+        "transactions",
+        TRACES,
+        HOURS,
+        "hour topic group outcome detail",
+        "hour:s topic:s group:s outcome:s detail:s messages:b",
+    ),
+    _table(
+        "lag_hours",
+        LAG,
+        HOURS,
+        "hour group topic",
+        "hour:s group:s topic:s at_ms:b state:s worst_state:s worst_queue:i queues:i "
+        f"{STATE_COLUMNS} lag_max:b time_lag_max_ms:b hot_queue:i idle_members:i lost:b "
+        "completeness:d evaluations:i state_ms:j",
+    ),
+    _table(
+        "lag_bands",
+        LAG,
+        HOURS,
+        "hour group topic queue begin_ms",
+        "hour:s group:s topic:s queue:i begin_ms:b end_ms:b state:s lag_max:b time_lag_max_ms:b",
+    ),
+    _table(
+        "lag_now",
+        LAG,
+        ALL,
+        "group topic queue",
+        f"hour:s group:s topic:s queue:i at_ms:b state:s raw_state:s {STATE_COLUMNS} "
+        "slope_per_s:d committed:b lost:b risk_s:d completeness:d",
+    ),
+)
+RESULTS_BY_NAME = {table.name: table for table in RESULTS}

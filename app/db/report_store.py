@@ -1,0 +1,186 @@
+"""Schedules and runs of the reports in SQL. Of the runs under way there is one at most: an index
+says so, and a lease says whether its server is still there."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.db.report_rows import Coverage, RunFilter, RunRow, RunState, ScheduleRow
+from app.db.report_tables import report_partitions, report_runs, report_schedules
+
+RUNS_MAX = 5_000  # that are kept
+PAGE_MAX = 200
+
+Transaction = Callable[[], AbstractContextManager[Connection]]
+
+
+class ReportStore:
+    """Part of an open database; every method raises DatabaseError."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    # -- schedules --------------------------------------------------------------------------------
+
+    def schedules(self, defaults: Iterable[ScheduleRow]) -> list[ScheduleRow]:
+        """All schedules by job; those of `defaults` whose job has none are kept as they are."""
+        table = report_schedules
+        with self._transaction() as connection:
+            rows = connection.execute(select(table)).mappings()
+            found = {row["job"]: ScheduleRow(**row) for row in rows}
+            for schedule in defaults:
+                if schedule.job not in found:
+                    connection.execute(insert(table).values(**asdict(schedule)))
+                    found[schedule.job] = schedule
+        return sorted(found.values(), key=lambda schedule: schedule.job)
+
+    def write_schedule(self, schedule: ScheduleRow) -> None:
+        """Write a schedule as it is now."""
+        table = report_schedules
+        with self._transaction() as connection:
+            same = table.c.job == schedule.job
+            connection.execute(update(table).where(same).values(**asdict(schedule)))
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def begin(self, run: RunRow) -> RunRow | None:
+        """Keep a new run and give it its number; None where one is under way already."""
+        try:
+            with self._transaction() as connection:
+                key = connection.execute(
+                    insert(report_runs).values(**_values(run))
+                ).inserted_primary_key
+                assert key is not None, "the database numbers every row"
+                _trim(connection)
+                return replace(run, id=int(key[0]))
+        except IntegrityError:
+            return None
+
+    def renew(self, run_id: int, owner: str, lease_ms: int) -> bool:
+        """Keep the lease of a run; False where it is somebody else's, or over."""
+        table = report_runs
+        own = (table.c.id == run_id) & (table.c.owner == owner)
+        with self._transaction() as connection:
+            done = connection.execute(
+                update(table)
+                .where(own & (table.c.state == RunState.RUNNING))
+                .values(lease_ms=lease_ms)
+            )
+            return bool(done.rowcount)
+
+    def finish(self, run: RunRow) -> bool:
+        """Write how a run ended; False where it was taken over meanwhile."""
+        with self._transaction() as connection:
+            return finish(connection, run)
+
+    def take_over(self, store: str, now_ms: int) -> list[RunRow]:
+        """Mark as lost what runs for a server that is gone: of the same data, or without a lease.
+
+        `store` is what the owner of all runs over these data begins with.
+        """
+        table = report_runs
+        with self._transaction() as connection:
+            rows = connection.execute(select(table).where(table.c.state == RunState.RUNNING))
+            lost = [
+                replace(
+                    run,
+                    state=RunState.LOST,
+                    ended_ms=now_ms,
+                    error_class="ServerGone",
+                    error="the server that ran it ended; what it had not written is as it was",
+                )
+                for run in map(_run, rows.mappings())
+                if run.owner.startswith(store) or run.lease_ms < now_ms
+            ]
+            return [run for run in lost if finish(connection, run)]
+
+    def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
+        """The newest runs, at most 200."""
+        table = report_runs
+        statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
+        if wanted.job:
+            statement = statement.where(table.c.job == wanted.job)
+        if wanted.state:
+            statement = statement.where(table.c.state == wanted.state)
+        if wanted.before_id is not None:
+            statement = statement.where(table.c.id < wanted.before_id)
+        with self._transaction() as connection:
+            return [_run(row) for row in connection.execute(statement).mappings()]
+
+    def run(self, run_id: int) -> RunRow | None:
+        """One run."""
+        statement = select(report_runs).where(report_runs.c.id == run_id)
+        with self._transaction() as connection:
+            row = connection.execute(statement).mappings().first()
+            return _run(row) if row is not None else None
+
+    def newest(self, job: str, states: Iterable[str]) -> RunRow | None:
+        """The newest run of a job that ended in one of these states."""
+        table = report_runs
+        wanted = (table.c.job == job) & table.c.state.in_(list(states))
+        with self._transaction() as connection:
+            found = connection.execute(
+                select(table).where(wanted).order_by(table.c.id.desc()).limit(1)
+            )
+            row = found.mappings().first()
+            return _run(row) if row is not None else None
+
+    # -- hours ------------------------------------------------------------------------------------
+
+    def done(self, job: str) -> dict[str, str]:
+        """By hour what its results were made of."""
+        table = report_partitions
+        statement = select(table.c.hour, table.c.fingerprint).where(table.c.job == job)
+        with self._transaction() as connection:
+            return {str(hour): str(found) for hour, found in connection.execute(statement)}
+
+    def coverage(self, job: str) -> Coverage:
+        """Which hours there are results of."""
+        column = report_partitions.c.hour
+        statement = select(func.count(column), func.min(column), func.max(column)).where(
+            report_partitions.c.job == job
+        )
+        with self._transaction() as connection:
+            count, first, last = connection.execute(statement).one()
+            return Coverage(hours=int(count), first=str(first or ""), last=str(last or ""))
+
+
+def finish(connection: Connection, run: RunRow) -> bool:
+    """Write how a run ended within a transaction; False where it is not this owner's any more."""
+    values = _values(run)
+    for kept in ("job", "cause", "owner", "began_ms", "actor"):
+        del values[kept]
+    own = (report_runs.c.id == run.id) & (report_runs.c.owner == run.owner)
+    done = connection.execute(
+        update(report_runs).where(own & (report_runs.c.state == RunState.RUNNING)).values(**values)
+    )
+    return bool(done.rowcount)
+
+
+def _values(run: RunRow) -> dict[str, Any]:
+    values = asdict(run)
+    values["hours_json"] = msgspec.json.encode(values.pop("hours")).decode()
+    del values["id"]
+    return values
+
+
+def _run(row: Any) -> RunRow:
+    values = dict(row)
+    values["hours"] = tuple(msgspec.json.decode(values.pop("hours_json")))
+    return RunRow(**values)
+
+
+def _trim(connection: Connection) -> None:
+    """Forget the oldest runs over the limit."""
+    column = report_runs.c.id
+    oldest = connection.execute(
+        select(column).order_by(column.desc()).offset(RUNS_MAX - 1).limit(1)
+    ).scalar()
+    if oldest is not None:
+        is_over = report_runs.c.state != RunState.RUNNING
+        connection.execute(delete(report_runs).where(column < oldest, is_over))

@@ -1,0 +1,128 @@
+"""The reports' tables: schedules, runs, which hours are done, and the figures themselves.
+
+Figures are by UTC hour ("2026-11-21T03"); without row numbers, as their keys find every row.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    Named,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    Text,
+    TypedColumns,
+    text,
+)
+from sqlalchemy import Column as C
+from sqlalchemy.types import TypeEngine
+
+from app.db.report_rows import RESULTS, ResultTable
+from app.db.tables import ROW_ID, metadata
+
+# Who takes `metadata` from here has it with these tables in it.
+__all__ = [
+    "RESULT_TABLES",
+    "metadata",
+    "report_partitions",
+    "report_runs",
+    "report_schedules",
+]
+
+HOUR_CHARS = 13
+
+
+class ScheduleColumns(TypedColumns):
+    """When a job runs by itself."""
+
+    job: Named[str] = C(String(32), primary_key=True)
+    cron: Named[str] = C(String(128), nullable=False)
+    is_enabled: Named[bool] = C(Boolean, nullable=False)
+    limit_s: Named[int] = C(Integer, nullable=False)
+    next_ms: Named[int] = C(BigInteger, nullable=False)
+    changed_ms: Named[int] = C(BigInteger, nullable=False)
+    changed_by: Named[str] = C(String(255), nullable=False)
+
+
+class RunColumns(TypedColumns):
+    """One attempt of a job; of those that run there is one at most."""
+
+    id = C(ROW_ID, primary_key=True, autoincrement=True)
+    job: Named[str] = C(String(32), nullable=False)
+    cause: Named[str] = C(String(16), nullable=False)
+    state: Named[str] = C(String(16), nullable=False)
+    attempt: Named[int] = C(Integer, nullable=False)
+    actor: Named[str] = C(String(255), nullable=False)
+    began_ms: Named[int] = C(BigInteger, nullable=False)
+    ended_ms: Named[int | None] = C(BigInteger, nullable=True)
+    owner: Named[str] = C(String(512), nullable=False)
+    lease_ms: Named[int] = C(BigInteger, nullable=False)
+    hours_json: Named[str] = C(Text, nullable=False)
+    rows_in: Named[int | None] = C(BigInteger, nullable=True)
+    rows_out: Named[int | None] = C(BigInteger, nullable=True)
+    input_at_ms: Named[int | None] = C(BigInteger, nullable=True)
+    inputs_json: Named[str] = C(Text, nullable=False)
+    counters_json: Named[str] = C(Text, nullable=False)
+    spark: Named[str] = C(String(64), nullable=False)
+    java: Named[str] = C(String(64), nullable=False)
+    master: Named[str] = C(String(255), nullable=False)
+    peak_kib: Named[int | None] = C(BigInteger, nullable=True)
+    error_class: Named[str] = C(String(128), nullable=False)
+    error: Named[str] = C(Text, nullable=False)
+    log_tail: Named[str] = C(Text, nullable=False)
+
+
+class PartitionColumns(TypedColumns):
+    """What an hour's results were made of."""
+
+    job: Named[str] = C(String(32), primary_key=True)
+    hour: Named[str] = C(String(HOUR_CHARS), primary_key=True)
+    fingerprint: Named[str] = C(String(64), nullable=False)
+    done_ms: Named[int] = C(BigInteger, nullable=False)
+    run_id: Named[int] = C(BigInteger, nullable=False)
+
+
+report_schedules = Table("report_schedules", metadata, ScheduleColumns)
+report_runs = Table(
+    "report_runs",
+    metadata,
+    RunColumns,
+    Index(
+        "uq_report_runs_state",
+        "state",
+        unique=True,
+        sqlite_where=text("state = 'running'"),
+        postgresql_where=text("state = 'running'"),
+    ),
+    Index("ix_report_runs_job_id", "job", "id"),
+)
+report_partitions = Table("report_partitions", metadata, PartitionColumns)
+
+TYPES: dict[str, TypeEngine[object]] = {
+    "STRING": Text(),
+    "JSON": Text(),
+    "INT": Integer(),
+    "BIGINT": BigInteger(),
+    "DOUBLE": Double(),
+}
+
+
+def _result(table: ResultTable) -> Table:
+    columns = [
+        Column(
+            name,
+            String(HOUR_CHARS) if name == "hour" else TYPES[kind],
+            nullable=name not in table.key and kind in ("INT", "BIGINT", "DOUBLE"),
+        )
+        for name, kind in table.columns
+    ]
+    name = f"report_{table.name}"
+    key = PrimaryKeyConstraint(*table.key, name=f"pk_{name}")
+    return Table(name, metadata, *columns, key, sqlite_with_rowid=False)
+
+
+RESULT_TABLES = {table.name: _result(table) for table in RESULTS}

@@ -1,0 +1,156 @@
+"""The axes of the reports' charts: stretches of time and scales of values. Pure.
+
+Places on the time axis are percent of the picture's width, so that a chart has any width while its
+words keep their size; places on the axis of values are pixels from the top.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+
+HOUR_MS = 3_600_000
+DAY_HOURS, WEEK_HOURS = 24, 168
+STEPS_MAX = 120
+# Hours that a chart takes together: the first which needs no more than STEPS_MAX stretches.
+STEP_HOURS = (1, 2, 3, 6, 12, DAY_HOURS, WEEK_HOURS)
+TICKS_MAX = 6
+TICK_EDGE = 4.0  # percent from either end, within which a word would be cut
+TICK_HOURS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 1344, 2688, 5376)
+HEIGHT = 168  # pixels of the plot itself, without the words below it
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A word at an axis; every second one may be left out where there is little room."""
+
+    place: float
+    text: str
+    is_optional: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """Whole UTC hours from `from_ms` to before `to_ms`, cut into steps of `step_hours`.
+
+    The last step may be shorter.
+    """
+
+    from_ms: int
+    to_ms: int
+    step_hours: int
+
+    @property
+    def step_ms(self) -> int:
+        return self.step_hours * HOUR_MS
+
+    @property
+    def steps(self) -> int:
+        return -(-(self.to_ms - self.from_ms) // self.step_ms)
+
+    @property
+    def hours(self) -> int:
+        return (self.to_ms - self.from_ms) // HOUR_MS
+
+    def index(self, at_ms: int) -> int | None:
+        """The step that a time lies in; None outside of the span."""
+        return (
+            (at_ms - self.from_ms) // self.step_ms if self.from_ms <= at_ms < self.to_ms else None
+        )
+
+    def begin_ms(self, index: int) -> int:
+        return self.from_ms + index * self.step_ms
+
+    def end_ms(self, index: int) -> int:
+        return min(self.to_ms, self.begin_ms(index) + self.step_ms)
+
+    def place(self, at_ms: int) -> float:
+        """Percent of the width."""
+        return 100 * (at_ms - self.from_ms) / (self.to_ms - self.from_ms)
+
+    def width(self, index: int) -> float:
+        return self.place(self.end_ms(index)) - self.place(self.begin_ms(index))
+
+
+def span_of(from_ms: int, to_ms: int, least_hours: int = 1) -> Span:
+    """A span with as fine steps as STEPS_MAX of them allow, none shorter than `least_hours`."""
+    hours = max(1, (to_ms - from_ms) // HOUR_MS)
+    fitting = (each for each in STEP_HOURS if each >= least_hours and hours <= each * STEPS_MAX)
+    return Span(from_ms, from_ms + hours * HOUR_MS, next(fitting, -(-hours // STEPS_MAX)))
+
+
+def time_ticks(span: Span, zone: tzinfo) -> list[Tick]:
+    """At most TICKS_MAX + 1 words, at full hours or midnights of the zone."""
+    hours = next((each for each in TICK_HOURS if span.hours <= each * TICKS_MAX), TICK_HOURS[-1])
+    found = []
+    for at_ms in _even_times(span, hours, zone):
+        place = span.place(at_ms)
+        if TICK_EDGE <= place <= 100 - TICK_EDGE:
+            found.append(Tick(place, time_word(at_ms, hours, zone), len(found) % 2 == 1))
+    return found
+
+
+def time_word(at_ms: int, hours: int, zone: tzinfo) -> str:
+    """A time as a tick says it, where ticks stand `hours` apart: 04:00, 11-21, 2026-11-21."""
+    moment = datetime.fromtimestamp(at_ms / 1000, zone)
+    if hours >= DAY_HOURS or (moment.hour == 0 and moment.minute == 0):
+        return moment.strftime("%m-%d" if hours < WEEK_HOURS * 8 else "%Y-%m-%d")
+    return moment.strftime("%H:%M")
+
+
+def _even_times(span: Span, hours: int, zone: tzinfo) -> Iterator[int]:
+    """Full hours of the span that are multiples of `hours` since a midnight of the zone."""
+    first = datetime.fromtimestamp(span.from_ms / 1000, zone)
+    midnight = first.replace(hour=0, minute=0, second=0, microsecond=0)
+    at_ms = round(midnight.astimezone(UTC).timestamp() * 1000)
+    while at_ms < span.to_ms:
+        if at_ms >= span.from_ms:
+            yield at_ms
+        at_ms += hours * HOUR_MS
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Values to pixels from the top of the plot; logarithmic from `low` where that is above 0."""
+
+    low: float
+    high: float
+    height: int = HEIGHT
+
+    def place(self, value: float) -> float:
+        return round(self.height * (1 - self._share(value)), 1)
+
+    def _share(self, value: float) -> float:
+        if self.low > 0:
+            value = max(value, self.low)
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return value / self.high
+
+
+def linear(high: float) -> Scale:
+    """From 0 to the next round value."""
+    return Scale(0.0, _round_up(max(high, 1e-9)))
+
+
+def logarithmic(low: float, high: float) -> Scale:
+    """Between powers of ten; values below 1 stand at 1."""
+    least = 10.0 ** math.floor(math.log10(max(low, 1.0)))
+    most = 10.0 ** math.ceil(math.log10(max(high, 1.0)) + 1e-9)
+    return Scale(least, max(most, least * 10))
+
+
+def value_ticks(scale: Scale, say: Callable[[float], str]) -> list[Tick]:
+    """From three to seven words from the bottom to the top."""
+    if scale.low > 0:
+        decades = round(math.log10(scale.high / scale.low))
+        step = max(1, -(-decades // 6))
+        values = [scale.low * 10.0**n for n in range(0, decades + 1, step)]
+    else:
+        values = [scale.high * n / 4 for n in range(5)]
+    return [Tick(scale.place(value), say(value), n % 2 == 1) for n, value in enumerate(values)]
+
+
+def _round_up(value: float) -> float:
+    """The next of 1, 2, 4 and 8 times a power of ten, which have round quarters."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(power * each for each in (1, 2, 4, 8, 10) if power * each >= value * (1 - 1e-9))

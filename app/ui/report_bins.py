@@ -1,0 +1,113 @@
+"""Latency cells taken together, and their fine buckets as the coarse rows that a chart shows. Pure.
+
+A cell is an hour's row of the table `latency`. Cells are merged by adding the counts of their
+buckets, so a percentile of many hours is as exact as that of one.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.services.reports.hist import bounds_of, merge, percentile, value_of
+from app.ui.report_parts import say_length
+
+# Ends of the rows in ms, each the beginning of the next.
+EDGES = (
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 120_000, 300_000,
+    600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000, 259_200_000,
+    604_800_000,
+)  # fmt: skip
+SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Any number of measured values; times in ms, percentiles at most 2.5 % off."""
+
+    n: int
+    messages: int
+    total: int
+    least: int
+    most: int
+    skewed: int
+    buckets: Mapping[int, int]
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.n
+
+    def percentile(self, part: float) -> float:
+        """The value that this part of all do not exceed; never outside of what was measured."""
+        found = percentile(self.buckets, part)
+        assert found is not None, "a cell has values"
+        return min(max(found, self.least), self.most)
+
+
+def gather(rows: Iterable[Mapping[str, Any]]) -> Cell | None:
+    """One cell of all rows; None without any value."""
+    cells = [row for row in rows if row["n"]]
+    if not cells:
+        return None
+    return Cell(
+        n=sum(row["n"] for row in cells),
+        messages=sum(row["messages"] for row in cells),
+        total=sum(row["total"] for row in cells),
+        least=min(row["least"] for row in cells),
+        most=max(row["most"] for row in cells),
+        skewed=sum(row["skewed"] for row in cells),
+        buckets=merge(buckets_of(row["buckets"]) for row in cells),
+    )
+
+
+def buckets_of(stored: str | Mapping[Any, int]) -> dict[int, int]:
+    """A histogram as it is stored: a JSON object by bucket."""
+    found = json.loads(stored) if isinstance(stored, str) else stored
+    return {int(bucket): count for bucket, count in found.items()}
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The rows of a chart: from the first to the last that any of its cells has a value in."""
+
+    first: int
+    last: int
+
+    @property
+    def names(self) -> list[str]:
+        return [_name(index) for index in range(self.first, self.last + 1)]
+
+    def counts(self, buckets: Mapping[int, int]) -> list[int]:
+        """How many values lie in each row; a bucket over an edge counts where its middle is."""
+        found = [0] * (self.last - self.first + 1)
+        for bucket, number in buckets.items():
+            found[_row(value_of(bucket)) - self.first] += number
+        return found
+
+    def place(self, value_ms: float) -> float:
+        """Where a value stands among the rows, by its logarithm within its own."""
+        row = _row(value_ms)
+        low = EDGES[row - 1] if row else 0.5
+        high = EDGES[row] if row < len(EDGES) else 2 * low
+        within = math.log(max(value_ms, low) / low) / math.log(high / low)
+        return row - self.first + min(within, 1.0)
+
+
+def bins_of(all_buckets: Sequence[Mapping[int, int]]) -> Bins:
+    """The rows that these histograms need, none left out between; a single one where all is empty."""
+    used = {_row(value_of(bucket)) for buckets in all_buckets for bucket in buckets}
+    return Bins(min(used), max(used)) if used else Bins(0, 0)
+
+
+def _row(value_ms: float) -> int:
+    """0 for what is below the first edge."""
+    return sum(value_ms >= edge for edge in EDGES)
+
+
+def _name(row: int) -> str:
+    if row == 0:
+        return f"< {say_length(EDGES[0])}"
+    if row == len(EDGES):
+        return f"≥ {say_length(EDGES[-1])}"
+    return f"{say_length(EDGES[row - 1])} – {say_length(EDGES[row])}"

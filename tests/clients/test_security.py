@@ -1,0 +1,121 @@
+"""Who official clients are, what they may do, and that TLS is served on the very same port."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from protocol.rocketmq.numbers import Code
+from tests.clients.conftest import Starter
+from tests.clients.official import LANGUAGES, ClientError, bodies
+from tests.grpc.door import ROOT, Served, served
+
+TOPICS = ("tea-orders", "coffee")
+PASSWORD = "correct horse"
+STRICT = (
+    "--disk-free-min-bytes=0",
+    "--auto-create-topics=false",
+    "--grpc-check-automatic-topics=true",
+)
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A server with users, and the keys of one token that may use the topics `tea-*`."""
+
+    served: Served
+    access_key: str
+    secret_key: str
+
+    @property
+    def keys(self) -> dict[str, str]:
+        return {"access_key": self.access_key, "secret_key": self.secret_key}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    data = tmp_path_factory.mktemp("guarded") / "data"
+    command("users", "add", "ann", "--role", "admin", "--password-stdin", data=data)
+    said = command(
+        *("tokens", "add", "tea", "--owner", "ann", "--role", "operator", "--access-key"),
+        *("--allow", "produce:topic:tea-*", "--allow", "consume:*:tea-*"),
+        *("--allow", "read:topic:tea-*"),
+        data=data,
+    )
+    _, access_key, secret_key = said.split()
+    admin = command("tokens", "add", "all", "--owner", "ann", "--role", "admin", data=data).strip()
+    with served(data, STRICT) as found:
+        for topic in TOPICS:
+            answer = httpx.post(
+                f"{found.url}/api/v1/topics",
+                json={"name": topic},
+                headers={"authorization": f"Bearer {admin}"},
+            )
+            answer.raise_for_status()
+        yield Guarded(found, access_key, secret_key)
+
+
+def command(*words: str, data: Path) -> str:
+    """What `kitemq` prints."""
+    return subprocess.run(
+        [sys.executable, "-m", "kitemq", *words, "--data", str(data)],
+        input=PASSWORD,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
+        timeout=60,
+    ).stdout
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_access_key_may_do_what_its_token_may(guarded: Guarded, start: Starter, language: str):
+    official = start(language, guarded.served.address, **guarded.keys)
+    group = f"tea-{language}"
+    producer = official.producer("tea-orders")
+    producer.send("tea-orders", "earl grey")
+    assert "earl grey" in bodies(official.simple(group, {"tea-orders": "*"}).take(1))
+    with pytest.raises(ClientError):
+        producer.send("coffee", "latte")
+    with pytest.raises(ClientError):
+        official.simple("coffee", {"tea-orders": "*"}).receive()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("wrong", ["secret_key", "access_key", "both missing"])
+def test_nobody_gets_in_with_a_wrong_signature(
+    guarded: Guarded, start: Starter, language: str, wrong: str
+):
+    keys = {} if wrong == "both missing" else guarded.keys | {wrong: "x" * 32}
+    official = start(language, guarded.served.address, timeout_s=3, **keys)
+    with pytest.raises(ClientError) as refused:
+        official.producer("tea-orders").send("tea-orders", "earl grey")
+    print(refused.value)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_topic_that_nobody_made_is_told_to_be_missing(
+    guarded: Guarded, start: Starter, language: str
+):
+    official = start(language, guarded.served.address, timeout_s=3, **guarded.keys)
+    producer = official.producer("tea-orders")
+    with pytest.raises(ClientError) as refused:
+        producer.send("tea-nobody-made-it", "earl grey")
+    print(refused.value)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_same_port_serves_tls(server: Served, start: Starter, language: str, topic: str):
+    roots = server.data / "grpc_tls.crt"
+    official = start(language, server.address, tls=True, roots=roots)
+    official.producer(topic).send(topic, "by TLS")
+    assert bodies(official.simple(topic, {topic: "*"}).take(1)) == ["by TLS"]
+    stranger = start(language, server.address, tls=True, timeout_s=3)
+    with pytest.raises(ClientError):
+        stranger.producer(topic).send(topic, "to a certificate that it does not know")
