@@ -39,7 +39,8 @@ demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real
 
 test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included
 	sh tools/ensure_chromium.sh
-	sh tools/ensure_node.sh tests/oidc
+	sh tools/ensure_node.sh tests/oidc tests/clients
+	sh tools/ensure_clients.sh $(BIN)/python
 	sh tools/ensure_postgres.sh
 	$(BIN)/python -m pytest
 
@@ -61,8 +62,9 @@ soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many of a killed server
 	$(BIN)/python -m tests.simulation.soak --minutes $(or $(MINUTES),10)
 	$(BIN)/python -m bench.soak --seconds $$((60 * $(or $(MINUTES),10)))
 
-COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes \
+COMPILE_ANY = $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 $(UPGRADE)
+COMPILE = $(COMPILE_ANY) pyproject.toml
 
 lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) --extra build --output-file requirements.lock
@@ -72,6 +74,7 @@ lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 		--output-file requirements-dev.lock
 	$(COMPILE) --extra build --extra demo --constraint requirements-dev.lock \
 		--output-file requirements-demo.lock
+	$(COMPILE_ANY) tests/clients/requirements.in --output-file tests/clients/requirements.txt
 
 clean: ## Remove the environment, caches and build leftovers; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

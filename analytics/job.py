@@ -57,7 +57,8 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
@@ -65,11 +66,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from analytics.errors import NotInstalled, Refused, StoreUnreadable
+from analytics.errors import AnalyticsError, NotInstalled, Refused, StoreUnreadable
 from analytics.quiet import become_idle
 from analytics.results import FORM, FORMAT, INPUTS, hours_before
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from analytics.jobs.definitions import Params
 
 EXIT_RETRY, EXIT_REFUSED, EXIT_MISSING, EXIT_FAILED, EXIT_TERMINATED = 1, 2, 3, 4, 143
@@ -77,6 +80,8 @@ HOURS_MAX = 1_000
 ERROR_CHARS_MAX = 2_000
 CONNECT = "sc://"
 HOUR_S = 3_600
+ROWS_MANY = 1_000_000
+COMPILE_WELL = "-XX:TieredStopAtLevel=4"
 OWN_PARAMS = ("hours", "at_ms")  # not the caller's
 # Names of Spark's and Python's errors (or of what they are made from) that may pass by themselves:
 # a Java machine or a server that went away, a task that failed, a disk that is full.
@@ -87,6 +92,7 @@ TRANSIENT = (
     "ConnectionError",
     "OSError",
 )
+DISK_FULL = "No space left on device"
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -136,9 +142,8 @@ def params_of(request: Request) -> "Params":
     known = {each.name for each in fields(Params)} - set(OWN_PARAMS)
     for name, value in request.params.items():
         if name not in known:
-            raise Refused(
-                f"there is no such parameter: {name}", f"one of {', '.join(sorted(known))}"
-            )
+            names = ", ".join(sorted(known))
+            raise Refused(f"there is no parameter {name}", f"one of {names}", field="params")
         if isinstance(value, int | float) and value < 0:
             raise Refused(f"{name} is {value}", "give 0 or more", field=f"params.{name}")
     hours = [_number(hour) for hour in request.hours]
@@ -189,15 +194,55 @@ def perform(request: Request) -> dict[str, Any]:
         java_home=request.java_home,
         driver_memory=request.driver_memory,
         log=Path(request.log) if request.log else None,
+        java_flags=_flags(request),
     )
     with session(options) as spark:
         is_connect = request.master.startswith(CONNECT)
-        java = "" if is_connect else spark._jvm.System.getProperty("java.version")
-        with progress.watch(spark, is_connect=is_connect):
+        java = "" if is_connect else _java_version(spark)
+        with progress.watch(spark, is_connect=is_connect), _readable():
             found = run.run(spark, work, progress)
         found |= {"spark": spark.version, "java": java}
     progress.enter("done")
     return found
+
+
+def _java_version(spark: "SparkSession") -> str:
+    machine = spark._jvm
+    assert machine is not None
+    return str(machine.System.getProperty("java.version"))
+
+
+def _flags(request: Request) -> tuple[str, ...]:
+    """Java's second compiler for much work only: it takes longer to start than small jobs last."""
+    from analytics.jobs import inputs
+
+    if not inputs.is_local_path(request.root):
+        return ()
+    known = inputs.load_local(request.root)
+    rows = sum(
+        known.row_count(frame, inputs.hours_read(frame, request.hours))
+        for frame in INPUTS[request.job]
+    )
+    return (COMPILE_WELL,) if rows > ROWS_MANY else ()
+
+
+class Failed(AnalyticsError):
+    """Something that Spark or the system raised, read while Spark could still tell its text."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.name = type(error).__name__
+        self.names = {each.__name__ for each in type(error).__mro__}
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except AnalyticsError:
+        raise
+    except Exception as error:
+        raise Failed(error) from None
 
 
 def exit_code(error: BaseException) -> int:
@@ -208,8 +253,10 @@ def exit_code(error: BaseException) -> int:
         return EXIT_MISSING
     if isinstance(error, Refused | StoreUnreadable):
         return EXIT_REFUSED
-    names = {each.__name__ for each in type(error).__mro__}
-    return EXIT_RETRY if names.intersection(TRANSIENT) else EXIT_FAILED
+    if not isinstance(error, Failed):
+        error = Failed(error) if isinstance(error, Exception) else Failed(RuntimeError(str(error)))
+    is_transient = error.names.intersection(TRANSIENT) or DISK_FULL in error.detail
+    return EXIT_RETRY if is_transient else EXIT_FAILED
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -249,11 +296,14 @@ def _run(request: Request, output: Path) -> int:
     code = 0
     try:
         result |= perform(request) | {"state": "ok"}
-    except (Exception, Terminated) as error:
+    except (Exception, Terminated) as raised:
+        # Stopping a session whose Java machine is gone raises errors of its own.
+        was_told = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        error = Terminated("ended by SIGTERM") if was_told else raised
         code = exit_code(error)
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         result |= {
-            "error_class": type(error).__name__,
+            "error_class": error.name if isinstance(error, Failed) else type(error).__name__,
             "error": str(error)[:ERROR_CHARS_MAX],
             "is_transient": code == EXIT_RETRY,
         }

@@ -36,6 +36,8 @@ from app.services.groups import Groups
 from app.services.journeys import Journeys
 from app.services.replay_copies import ReplayCopies
 from app.services.replays import Replays
+from app.services.reports.reports import Reports
+from app.services.reports.results import Results
 from app.services.requests import Requests
 from app.services.resets import Resets
 from app.services.retention import Purges
@@ -138,10 +140,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.heartbeat = Heartbeat()
         state.connections = Connections()
         state.audit = Audit(state.database, host.clock)
+        state.reports = Reports(host, state.audit, state.database, settings)
         state.alerts = Alerts(
             host,
             state.audit,
             state.database,
+            state.reports,
             urls=settings.alert_webhooks,
             secret=settings.alert_webhook_secret,
             environment=settings.environment,
@@ -154,6 +158,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.journeys = Journeys(host, state.search)
         state.replays = Replays(host, state.audit)
         state.replay_copies = ReplayCopies(host, state.database)
+        state.report_results = Results(state.reports, state.database, settings)
         state.views = Views(state.database, host.clock)
         state.dismissals = Dismissals(host, state.audit)
         state.requests = Requests(host)
@@ -171,6 +176,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.transactions.start()
             state.alerts.start()
             state.replay_copies.start()
+            state.reports.start()
             try:
                 await state.people.start()
                 await state.accounts.bootstrap(settings.admin_name, settings.admin_password)
@@ -180,6 +186,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
                 state.accounts.close()
                 await state.provider_login.close()
                 await state.people.stop()
+                await state.reports.stop()
                 await state.replay_copies.stop()
                 await state.alerts.stop()
                 await state.transactions.stop()

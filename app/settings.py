@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
-from app import grpc_settings
+from app import grpc_settings, report_settings
 from app.grpc_settings import GrpcSettings
 from app.oidc_settings import OidcSettings, complaint
+from app.report_settings import ReportSettings
 from engine.config import MIB, EngineConfig, setting
 
 PREFIX = "KITEMQ_"
@@ -41,7 +42,7 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(EngineConfig, OidcSettings, GrpcSettings):
+class Settings(EngineConfig, OidcSettings, GrpcSettings, ReportSettings):
     """What the server can be told, the engine's settings included."""
 
     host: str = setting(
@@ -200,7 +201,7 @@ def _own_address(settings: Settings) -> str:
 def settings_fields() -> tuple[Field[Any], ...]:
     """Every setting in the order in which it is documented: the server's first."""
     found = {item.name: item for item in fields(Settings)}
-    parts = (Settings, GrpcSettings, OidcSettings, EngineConfig)
+    parts = (Settings, GrpcSettings, OidcSettings, ReportSettings, EngineConfig)
     return tuple(found[name] for part in parts for name in inspect.get_annotations(part))
 
 
@@ -293,7 +294,7 @@ def _checked(settings: Settings) -> Settings:
             raise SettingsError(f"setting {item.name!r} is {value}; expected 0 or more")
     if settings.inflight_bytes_max < settings.request_bytes_max:
         raise SettingsError("setting 'inflight_bytes_max' is less than 'request_bytes_max'")
-    _check_grpc(settings)
+    _check_parts(settings)
     return settings
 
 
@@ -308,8 +309,8 @@ def _check_login(settings: Settings) -> None:
         raise SettingsError(wrong)
 
 
-def _check_grpc(settings: Settings) -> None:
-    wrong = grpc_settings.complaint(settings)
+def _check_parts(settings: Settings) -> None:
+    wrong = grpc_settings.complaint(settings) or report_settings.complaint(settings)
     if wrong:
         raise SettingsError(wrong)
 

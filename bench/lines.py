@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.alone import APPEND, OFF, ON, TRACED, EngineLine, TraceLine
 from bench.console import CONSOLE
+from bench.doors.grpc import sending_by_client, sending_by_stub, start_kite_for_client
 from bench.doors.rest import RestSend
 from bench.doors.sdk import sending_by_sdk, taking_by_sdk
 from bench.doors.websocket import SocketSend, SocketTake
@@ -83,6 +84,19 @@ def kite(name: str, send: MakeSend, *, window: int = 1, connections: int = 1) ->
     return Contestant(name, start_kite, sending(send, window=window, connections=connections))
 
 
+def by_client(threads: int) -> Contestant:
+    """The official Python client."""
+    name = f"official Python client, {threads} thread{'s' if threads > 1 else ''}"
+    return Contestant(name, start_kite_for_client, sending_by_client(BODY, threads=threads))
+
+
+def by_stub(window: int, *, batch: int = 1) -> Contestant:
+    """gRPC without a client library around it."""
+    return Contestant(
+        f"gRPC stub, {window} calls", start_kite, sending_by_stub(BODY, window=window, batch=batch)
+    )
+
+
 ENGINE = (
     EngineLine(
         "engine-256",
@@ -146,6 +160,38 @@ HTTP = (
         "rest-batch-flushed",
         "REST: JSON batches of 100 on 4 connections, 256 B, flushed",
         (kite(REST, rest_send(batch=100, flushed=True), connections=4),),
+    ),
+)
+
+GRPC = (
+    RateLine(
+        "grpc-1",
+        "RocketMQ 5 clients: one message at a time, each waited for, 256 B, stored",
+        (
+            by_client(1),
+            by_stub(1),
+            kite(REST, rest_send()),
+            kite(KITE, socket_send()),
+        ),
+    ),
+    RateLine(
+        "grpc-64",
+        "RocketMQ 5 clients: 64 messages in flight (the official client: 16), 256 B, stored",
+        (
+            by_client(16),
+            by_stub(64),
+            kite(REST, rest_send(), connections=64),
+            kite(KITE_SINGLE, socket_send(), window=64),
+        ),
+    ),
+    RateLine(
+        "grpc-batch",
+        "RocketMQ 5 clients: batches of 50, four under way, 256 B, stored",
+        (
+            by_stub(4, batch=50),
+            kite(REST, rest_send(batch=50), connections=4),
+            kite(KITE, socket_send(batch=50), window=4),
+        ),
     ),
 )
 
@@ -324,6 +370,7 @@ LINES: tuple[Line, ...] = (
     *LIFE[:1],
     *ONE,
     *HTTP,
+    *GRPC,
     *PIPELINED,
     *TAKING,
     *LIFE[1:],

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.process import Process
+from bench.process import Process, free_port
 
 WORST_EVER = "kitemq_event_loop_delay_worst_ever_seconds "
 SETTLE_S = 1.2
@@ -27,10 +27,12 @@ class Server(Process):
     def __init__(self, data: Path) -> None:
         super().__init__(data)
         self.url = f"http://127.0.0.1:{self.port}"
+        self.grpc_port = free_port()
 
     def command(self) -> Sequence[str]:
         serve = ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
-        serve += ["--set", "log_level=warning", "--set", "grpc_listen=127.0.0.1:0"]
+        serve += ["--set", "log_level=warning", "--set", f"grpc_listen=127.0.0.1:{self.grpc_port}"]
+        serve += ["--set", "report_schedules=false"]  # nothing runs beside what is measured
         module = "bench.profiled" if os.environ.get(PROFILE_ENV) else "kitemq.cli"
         return [sys.executable, "-m", module, *serve]
 

@@ -354,6 +354,11 @@ class Broker:
         self.statistics.sent(messages, began_s, waits_for)
         return sent
 
+    @property
+    def log_end(self) -> int:
+        """The position in the log behind everything stored so far; perhaps not on disk yet."""
+        return self._store.written
+
     def when_flushed(self, position: int, done: Callable[[Exception | None], None]) -> None:
         """Call `done` on the owner's thread once the log is on disk up to `position`."""
         self._store.when_flushed(position, self.statistics.timed(position, done))

@@ -21,6 +21,7 @@ from kitemq.commands import (
     produce,
     purge,
     replay,
+    report,
     scheduled,
     search,
     stats,
@@ -43,6 +44,7 @@ COMMANDS = (
     scheduled,
     dead,
     replay,
+    report,
     purge,
     bench,
 )

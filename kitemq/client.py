@@ -14,6 +14,7 @@ from kitemq.address import server_url, token_headers
 from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable, rejected
 from kitemq.membership import Membership
 from kitemq.replays import Replaying
+from kitemq.reports import Reporting
 from kitemq.requests import Requesting
 from kitemq.resets import Resetting
 from kitemq.retention import Keeping
@@ -37,6 +38,7 @@ class Client(
     Tracing,
     Membership,
     Counting,
+    Reporting,
     Requesting,
     Resetting,
     Searching,

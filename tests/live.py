@@ -19,6 +19,8 @@ class LiveServer:
     """Starts, stops and starts again on the same port and data."""
 
     def __init__(self, data: Path, **changes: Any) -> None:
+        # Whatever is measured or looked at, no report may begin beside it by itself.
+        changes = {"report_schedules": False} | changes
         self._settings = Settings(data=data, disk_free_min_bytes=0, **changes)
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None

@@ -51,6 +51,8 @@ def _role_may(role: str, patterns: tuple[str, ...], right: str) -> bool:
         return False
     if action == "read":
         return True
+    if kind == "report":
+        return role == "operator"
     if role == "viewer" or kind not in ("topic", "group"):
         return False
     (name,) = names

@@ -14,7 +14,7 @@ give_up() {
 
 if ! command -v node >/dev/null 2>&1 || ! command -v npm >/dev/null 2>&1; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then give_up "Node is missing"; fi
-    echo "Node is missing; installing it for the tests that log in through a real provider."
+    echo "Node is missing; installing it for the tests that need it."
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq && apt-get install -y -qq --no-install-recommends nodejs npm \
         || give_up "Node is missing and could not be installed"

@@ -42,6 +42,12 @@ BUILDS: dict[str, Build] = {
 }
 # The fields of Frames that are kept while a job runs.
 BASES: dict[str, dict[str, Build]] = {
-    TRACES_JOB: {"attempts": attempts.build, "events": events.build},
+    TRACES_JOB: {
+        "places": attempts.places,
+        "attempts": attempts.build,
+        "values": latency.values,
+        "slow": slowest.top,
+        "events": events.build,
+    },
     LAG_JOB: {"series": lag_series.build},
 }

@@ -75,8 +75,8 @@ class Params:
 class Frames:
     """The input (`schemas.py`); `previous` are the rows of `lag_now` before the first hour.
 
-    `attempts`, `events` and `series` are what their modules make of it, where they are there
-    already: most tables of a run start from them.
+    The others are what modules make of it, where it is there already: most tables of a run start
+    from them.
     """
 
     trace: "DataFrame | None" = None
@@ -84,5 +84,8 @@ class Frames:
     lag: "DataFrame | None" = None
     previous: "DataFrame | None" = None
     attempts: "DataFrame | None" = None
+    places: "DataFrame | None" = None  # of the module attempts
+    values: "DataFrame | None" = None  # of the module latency
+    slow: "DataFrame | None" = None  # of the module slowest
     events: "DataFrame | None" = None
     series: "DataFrame | None" = None  # of the module lag_series

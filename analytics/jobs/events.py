@@ -16,7 +16,8 @@ CELL = ["target", "kind", "topic", "group", "is_retried", "reason"]
 
 def build(frames: Frames, params: Params) -> "DataFrame":
     """target, kind, topic (the origin), group, is_retried, reason; messages (DOUBLE), counted."""
-    assert frames.trace is not None and frames.messages is not None
+    assert frames.trace is not None
+    assert frames.messages is not None
     reason = F.when(F.col("kind").isin(*FAILURE_KINDS), F.col("detail")).otherwise("")
     rows = (
         in_hours(frames.trace.where(F.col("kind").isin(*TRACED_KINDS)), "at_ms", params)

@@ -91,7 +91,9 @@ def severity(state: str) -> "Column":
 
 def state_of(severity_column: "Column") -> "Column":
     """The state of a severity."""
-    return F.element_at(F.array(*(F.lit(state) for state in WORST_FIRST)), severity_column + 1)
+    return F.element_at(
+        F.array(*(F.lit(each) for each in WORST_FIRST)), (severity_column + 1).cast("int")
+    )
 
 
 # Of each state: the code of its sentence, and the columns that are its parameters.

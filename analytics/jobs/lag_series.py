@@ -79,9 +79,8 @@ def _windows(samples: "DataFrame", params: Params) -> "DataFrame":
     last = F.floor((F.col("at_ms") + window_ms - 1) / step_ms)
     begin = (F.col("target") - LOOKBACK_HOURS["lag"]) * HOUR_MS
     # With steps longer than the window some samples belong to no evaluation.
-    seen = samples.where(first <= last).withColumn(
-        "t", F.explode(F.sequence(first, last)) * step_ms
-    )
+    steps = F.explode(F.sequence(first, last)).alias("step")
+    seen = samples.where(first <= last).select("*", steps).withColumn("t", F.col("step") * step_ms)
     kept = seen.where(
         (F.col("t") >= begin)
         & (F.col("t") < (F.col("target") + 1) * HOUR_MS)

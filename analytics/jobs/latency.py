@@ -27,56 +27,68 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CELL = ["target", "metric", "topic", "group", "client"]
-VALUES = ["target", "metric", "topic", "group", "client_hash", "value", "weight"]
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
 def build(frames: Frames, params: Params) -> "DataFrame":
     """The table `latency`."""
-    rows = _of_attempts(frames, params)
-    for more in (_of_messages(frames, params), _of_decisions(frames, params)):
-        rows = rows.unionByName(more)
-    buckets = (
+    _, known = attempts.bases(frames, params)
+    counted = frames.values if frames.values is not None else values(frames, params)
+    return _cells(_with_clients(counted, known, params))
+
+
+def values(frames: Frames, params: Params) -> "DataFrame":
+    """Counts by target, metric, topic, group, place, client_hash and bucket; small.
+
+    `place` and `client_hash` are NULL where they do not apply.
+    """
+    rows, known = attempts.bases(frames, params)
+    plain = attempts.plain(rows, known)
+    retried = attempts.retried(rows, known, frames, params)
+    names = attempts.queues(known).drop("queue")
+    told = _counted(_of_messages(frames, params), ["topic", "group"])
+    told = told.unionByName(_counted(_of_decisions(frames, params), ["topic", "group"]))
+    for metric in (END_TO_END, WAIT, PROCESS):
+        # Numbers first, names for the few rows that are left.
+        few = _counted(_of_attempts(plain, metric), ["place"]).join(F.broadcast(names), "place")
+        more = _counted(_of_attempts(retried, metric), ["topic", "group", "place"])
+        told = told.unionByName(few, allowMissingColumns=True)
+        told = told.unionByName(more, allowMissingColumns=True)
+    return told
+
+
+def _counted(rows: "DataFrame", by: list[str]) -> "DataFrame":
+    value = F.greatest("value", F.lit(0))
+    return (
         rows.withColumn("bucket", F.expr(bucket_sql("value")))
-        .groupBy("target", "metric", "topic", "group", "client_hash", "bucket")
+        .groupBy("target", "metric", *by, "client_hash", "bucket")
         .agg(
             F.count("*").alias("n"),
             F.sum("weight").alias("weight"),
-            F.sum(F.greatest("value", F.lit(0))).alias("total"),
-            F.min(F.greatest("value", F.lit(0))).alias("least"),
-            F.max(F.greatest("value", F.lit(0))).alias("most"),
+            F.sum(value).alias("total"),
+            F.min(value).alias("least"),
+            F.max(value).alias("most"),
             F.sum((F.col("value") < 0).cast("bigint")).alias("skewed"),
         )
     )
-    return _cells(_with_clients(buckets, frames, params))
 
 
-def _of_attempts(frames: Frames, params: Params) -> "DataFrame":
-    base = frames.attempts if frames.attempts is not None else attempts.build(frames, params)
+def _of_attempts(rows: "DataFrame", metric: str) -> "DataFrame":
     acked, delivered = F.col("acked_ms"), F.col("delivered_ms")
     is_acked = attempts.is_in_target("acked_ms")
-    values = [
-        (END_TO_END, F.when(is_acked, acked - F.col("born_ms")), F.lit(None)),
-        (
-            WAIT,
-            F.when(attempts.is_in_target("opened_ms"), F.col("opened_ms") - F.col("stored_ms")),
-            F.lit(None),
-        ),
-        (PROCESS, F.when(is_acked & (delivered <= acked), acked - delivered), F.col("client_hash")),
-    ]
-    each = F.array(
-        *(
-            F.struct(
-                F.lit(metric).alias("metric"),
-                value.cast("bigint").alias("value"),
-                client.cast("bigint").alias("client_hash"),
-            )
-            for metric, value, client in values
-        )
-    )
-    told = base.select("target", "topic", "group", "weight", F.explode(each).alias("each"))
-    return told.select("target", "topic", "group", "weight", "each.*").where(
-        F.col("value").isNotNull()
+    found, value = {
+        END_TO_END: (is_acked, acked - F.col("born_ms")),
+        WAIT: (attempts.is_in_target("opened_ms"), F.col("opened_ms") - F.col("stored_ms")),
+        PROCESS: (is_acked & (delivered <= acked), acked - delivered),
+    }[metric]
+    client = F.col("client_hash") if metric == PROCESS else F.lit(None).cast("bigint")
+    return (
+        rows.where(found)
+        .withColumn("metric", F.lit(metric))
+        .withColumn("value", value)
+        .withColumn("client_hash", client)
+        .withColumn("weight", attempts.weight())
+        .where(F.col("value").isNotNull())
     )
 
 
@@ -132,7 +144,8 @@ def _of_levels(frames: Frames, params: Params) -> "DataFrame":
 
 
 def _of_decisions(frames: Frames, params: Params) -> "DataFrame":
-    assert frames.trace is not None and frames.messages is not None
+    assert frames.trace is not None
+    assert frames.messages is not None
     halves = (
         for_targets(
             frames.messages.where(F.col("role") == "half"),
@@ -156,14 +169,14 @@ def _of_decisions(frames: Frames, params: Params) -> "DataFrame":
     )
 
 
-def _with_clients(buckets: "DataFrame", frames: Frames, params: Params) -> "DataFrame":
+def _with_clients(buckets: "DataFrame", known: "DataFrame", params: Params) -> "DataFrame":
     """Names for the busiest clients of each cell, OTHERS for the rest; "" where none is asked."""
     within = ["target", "metric", "topic", "group"]
     per_client = (
         buckets.where(F.col("client_hash").isNotNull())
         .groupBy(*within, "client_hash")
         .agg(F.sum("n").alias("of_client"))
-        .join(F.broadcast(attempts.clients(frames)), "client_hash")
+        .join(F.broadcast(attempts.clients(known)), "client_hash")
     )
     busiest = ranked(per_client, within, [F.desc("of_client"), F.asc("client")])
     kept = busiest.where(F.col("rank") <= params.clients_max).select(

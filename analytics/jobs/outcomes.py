@@ -57,14 +57,14 @@ def _share(part: "Column", whole: "Column") -> "Column":
 
 
 def _unfinished(frames: Frames, params: Params) -> "DataFrame":
-    """Attempts whose time was over in the hour, and that had no end when it, or the input, ended."""
-    base = frames.attempts if frames.attempts is not None else attempts.build(frames, params)
+    """Attempts whose time was over in the hour, and that had no end when hour or input ended."""
+    base, known = attempts.bases(frames, params)
     delivered = F.col("delivered_ms")
     due = base.withColumn("due_ms", delivered + params.unfinished_s * 1000)
     is_due = (hour_of("due_ms") == F.col("target")) & (F.col("due_ms") < params.at_ms)
     is_open = F.col("ended_ms").isNull() | (F.col("ended_ms") < delivered)
     return (
-        due.where(is_due & is_open)
+        attempts.named(due.where(is_due & is_open), known, frames, params)
         .groupBy(*CELL)
-        .agg(F.round(F.sum("weight")).cast("bigint").alias("unfinished"))
+        .agg(F.round(F.sum(attempts.weight())).cast("bigint").alias("unfinished"))
     )

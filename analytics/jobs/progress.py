@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.shell.progress import ProgressHandler
 
 INTERVAL_S = 0.5
 Tasks = Callable[[], tuple[int, int]]
@@ -89,5 +90,6 @@ def _connect_tasks(spark: "SparkSession") -> Tasks:
         counts = [(each.num_completed_tasks, each.num_tasks) for each in known]
         last[0] = (sum(each[0] for each in counts), sum(each[1] for each in counts))
 
-    spark.registerProgressHandler(hear)
+    # A function will do; the class stands in a module that wants gRPC.
+    spark.registerProgressHandler(cast("ProgressHandler", hear))
     return lambda: last[0]

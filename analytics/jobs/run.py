@@ -43,7 +43,7 @@ def stages_of(job: str) -> list[str]:
 
 
 def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]:
-    """The part of `result.json` that only the work itself knows. Raises Refused, and Spark's own."""
+    """What of `result.json` only the work itself knows. Raises Refused, and Spark's own errors."""
     progress.enter("reading")
     known = inputs.load_manifest(spark, work.root)
     read, told = inputs.read(spark, work.root, known, work.job, work.hours)
@@ -89,13 +89,14 @@ def _told(table: Table, rows: Rows) -> dict[str, object]:
 @contextmanager
 def _bases(job: str, frames: Frames, params: Params) -> Iterator[Frames]:
     """With what several tables start from, kept until they are all there."""
-    made: dict[str, DataFrame] = {
-        name: build(frames, params).persist() for name, build in BASES[job].items()
-    }
+    made: list[DataFrame] = []
     try:
-        yield replace(frames, **made)
+        for name, build in BASES[job].items():
+            made.append(build(frames, params).persist())
+            frames = replace(frames, **{name: made[-1]})
+        yield frames
     finally:
-        for each in made.values():
+        for each in made:
             each.unpersist()
 
 

@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from analytics.jobs import attempts
+from analytics.hist import bucket_sql
+from analytics.jobs import attempts, latency
 from analytics.jobs.columns import for_targets, hour_name, ranked
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import END_TO_END, Frames, Params
 from analytics.results import LOOKBACK_HOURS
 
 if TYPE_CHECKING:
@@ -19,25 +21,52 @@ PLACE = ["target", "stored_topic", "queue", "offset"]
 def build(frames: Frames, params: Params) -> "DataFrame":
     """The table `slowest`."""
     assert frames.messages is not None
-    base = frames.attempts if frames.attempts is not None else attempts.build(frames, params)
-    taken = base.where(attempts.is_in_target("acked_ms") & F.col("born_ms").isNotNull())
-    slow = taken.withColumn(
-        "end_to_end_ms", F.greatest(F.col("acked_ms") - F.col("born_ms"), F.lit(0))
-    )
-    order = [F.desc("end_to_end_ms"), *(F.asc(name) for name in PLACE)]
-    top = ranked(slow, CELL, order).where(F.col("rank") <= params.slowest_max)
+    _, known = attempts.bases(frames, params)
+    found = frames.slow if frames.slow is not None else top(frames, params)
     records = for_targets(frames.messages, "stored_ms", params, LOOKBACK_HOURS["messages"]).select(
         "target", F.col("topic").alias("stored_topic"), "queue", "offset", "message_id"
     )
-    found = (
-        records.join(F.broadcast(top.select(*PLACE).distinct()), PLACE)
+    ids = (
+        records.join(F.broadcast(found.select(*PLACE).distinct()), PLACE)
         .groupBy(*PLACE)
         .agg(F.max("message_id").alias("message_id"))
     )
     return (
-        top.join(found, PLACE, "left")
-        .join(F.broadcast(attempts.clients(frames)), "client_hash", "left")
+        found.join(ids, PLACE, "left")
+        .join(F.broadcast(attempts.clients(known)), "client_hash", "left")
         .withColumn("message_id", F.coalesce("message_id", F.lit("")))
         .withColumn("client", F.coalesce("client", F.lit("")))
         .withColumn("hour", hour_name(F.col("target")))
+    )
+
+
+def top(frames: Frames, params: Params) -> "DataFrame":
+    """The attempts that the table is made of, ranked."""
+    base, known = attempts.bases(frames, params)
+    taken = base.where(attempts.is_in_target("acked_ms") & F.col("born_ms").isNotNull())
+    timed = taken.withColumn("end_to_end_ms", F.col("acked_ms") - F.col("born_ms"))
+    near = timed.join(F.broadcast(_bounds(frames, params)), ["target", "place"]).where(
+        F.expr(bucket_sql("end_to_end_ms")) >= F.col("bound")
+    )
+    slow = attempts.named(near, known, frames, params).withColumn(
+        "end_to_end_ms", F.greatest("end_to_end_ms", F.lit(0))
+    )
+    order = [F.desc("end_to_end_ms"), *(F.asc(name) for name in PLACE)]
+    return ranked(slow, CELL, order).where(F.col("rank") <= params.slowest_max)
+
+
+def _bounds(frames: Frames, params: Params) -> "DataFrame":
+    """The bucket that the slowest of each place lie in or above: few rows need to be sorted."""
+    values = frames.values if frames.values is not None else latency.values(frames, params)
+    by_bucket = (
+        values.where((F.col("metric") == END_TO_END) & F.col("place").isNotNull())
+        .groupBy("target", "place", "topic", "bucket")
+        .agg(F.sum("n").alias("n"))
+    )
+    from_above = Window.partitionBy("target", "place", "topic").orderBy(F.desc("bucket"))
+    seen = by_bucket.withColumn("above", F.sum("n").over(from_above) - F.col("n"))
+    return (
+        seen.where(F.col("above") < params.slowest_max)
+        .groupBy("target", "place")
+        .agg(F.min("bucket").alias("bound"))
     )

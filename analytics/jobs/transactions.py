@@ -16,7 +16,8 @@ HALF = OUTCOMES[0]
 
 def build(frames: Frames, params: Params) -> "DataFrame":
     """The table `transactions`."""
-    assert frames.trace is not None and frames.messages is not None
+    assert frames.trace is not None
+    assert frames.messages is not None
     halves = frames.messages.where(F.col("role") == HALF)
     begun = in_hours(halves, "stored_ms", params).select(
         "target",

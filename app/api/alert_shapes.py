@@ -13,7 +13,8 @@ RuleKind = Annotated[
     Kind,
     Meta(
         description="lag (messages), lag_age (seconds), dead_letters (new ones within window_s), "
-        "disk (percent), engine (any warning), no_data (seconds since a topic's last message)."
+        "disk (percent), engine (any warning), no_data (seconds since a topic's last message), "
+        "report_failed (runs in a row), report_age (seconds)."
     ),
 ]
 Threshold = Annotated[int, Meta(ge=0, description="More than this fires; the kind says of what.")]

@@ -16,6 +16,7 @@ from app.host import EngineHost
 from app.pause import Pause
 from app.security.access import READ_SERVER
 from app.security.load import Load
+from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.settings import Settings
 from app.version import VERSION
@@ -104,6 +105,25 @@ FAMILIES = {
         ),
         Family("kitemq_lag_history_bytes", "gauge", "Disk that the history of lag takes."),
         Family("kitemq_lag_rounds_lost_total", "counter", "Samplings of lag that were not kept."),
+        Family("kitemq_report_running", "gauge", "1 while a report is computed.", ("job",)),
+        Family(
+            "kitemq_report_runs_total", "counter", "Runs of reports that ended.", ("job", "state")
+        ),
+        Family(
+            "kitemq_report_failures",
+            "gauge",
+            "Runs of a report that failed one after the other, up to now.",
+            ("job",),
+        ),
+        Family(
+            "kitemq_report_age_seconds",
+            "gauge",
+            "Since when what was stored is not in the figures of a report.",
+            ("job",),
+        ),
+        Family(
+            "kitemq_report_last_duration_seconds", "gauge", "Of the last run of a report.", ("job",)
+        ),
         Family("kitemq_requests_under_way", "gauge", "Requests and sockets under way."),
         Family("kitemq_request_bytes_held", "gauge", "Bytes of request bodies held."),
         Family("kitemq_requests_refused_total", "counter", "Requests refused for overload."),
@@ -183,6 +203,7 @@ async def metrics(call: Call[None, None]) -> Raw:
     _add_totals(page, host.broker)
     _add_server(page, call)
     _add_grpc(page, call.state.rpc_figures)
+    _add_reports(page, call.state.reports, host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, host, settings)
     await _add_groups(page, host, settings)
@@ -246,6 +267,20 @@ def _add_grpc(page: Page, figures: RpcFigures) -> None:
     page.add("kitemq_grpc_streams", figures.streams)
     page.add("kitemq_grpc_polls", figures.polls)
     page.add("kitemq_grpc_leases", figures.leases)
+
+
+def _add_reports(page: Page, reports: Reports, now_ms: int) -> None:
+    """An age only where there are figures; it is known once the reports have been looked at."""
+    for job, figures in reports.figures.items():
+        page.add("kitemq_report_running", int(reports.job_under_way == job), (job,))
+        page.add("kitemq_report_failures", figures.failures, (job,))
+        for state, count in figures.runs.items():
+            page.add("kitemq_report_runs_total", count, (job, state))
+        if figures.fresh_ms is not None:
+            age_s = max(0, now_ms - figures.fresh_ms) / 1000
+            page.add("kitemq_report_age_seconds", age_s, (job,))
+        if figures.last_s is not None:
+            page.add("kitemq_report_last_duration_seconds", figures.last_s, (job,))
 
 
 async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:

@@ -6,47 +6,32 @@ once more leaves the same figures.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, func, insert, select, tuple_
 
-from app.db.report_rows import ALL, RESULTS_BY_NAME, ResultTable, RunRow
+from app.db.report_rows import (
+    ALL,
+    RESULTS_BY_NAME,
+    Loaded,
+    NotOurs,
+    ResultFilter,
+    ResultTable,
+    Row,
+    RunRow,
+)
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
 
 CHUNK_ROWS = 5_000
 KEYS_MAX = 500  # hours named in one statement
 PAGE_MAX = 5_000
+DAY, DAY_CHARS = "day", 10
+QUEUE = "queue"  # the one column that rows are chosen by which is a number
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultFilter:
-    """Which figures are wanted: of hours `first` to `last`, both in; "" does not matter.
-
-    `equal` are further columns, each with the value that it has to have.
-    """
-
-    first: str = ""
-    last: str = ""
-    equal: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a run brought: `tables` are the names and rows; every other table of the job stays."""
-
-    run: RunRow
-    fingerprints: dict[str, str]
-    tables: Sequence[tuple[ResultTable, Iterable[Row]]]
-
-
-class NotOurs(Exception):
-    """The run was taken over by another server: its figures are not taken."""
 
 
 class ResultStore:
@@ -88,6 +73,23 @@ class ResultStore:
         with self._transaction() as connection:
             found = connection.execute(statement.limit(min(limit, PAGE_MAX)))
             return [dict(row) for row in found.mappings()]
+
+    def totals(self, name: str, by: Sequence[str], wanted: ResultFilter, limit: int) -> list[Row]:
+        """What may be added up of a table, by these columns, or "day" for the date of the hour."""
+        table = RESULT_TABLES[name]
+        groups = [
+            func.substr(table.c.hour, 1, DAY_CHARS).label(DAY) if each == DAY else table.c[each]
+            for each in by
+        ]
+        sums = [func.sum(table.c[each]).label(each) for each in RESULTS_BY_NAME[name].sums]
+        statement = _where(select(*groups, *sums), table, wanted).group_by(*groups)
+        with self._transaction() as connection:
+            found = connection.execute(statement.order_by(*groups).limit(limit)).mappings()
+            # PostgreSQL adds whole numbers up to decimal ones.
+            return [
+                {key: int(each) if isinstance(each, Decimal) else each for key, each in row.items()}
+                for row in found
+            ]
 
     def count(self, name: str, wanted: ResultFilter) -> int:
         """How many rows there are."""
@@ -152,7 +154,8 @@ def _where(statement: Select[Any], table: Table, wanted: ResultFilter) -> Select
     if wanted.last:
         statement = statement.where(table.c.hour <= wanted.last)
     for column, value in wanted.equal:
-        statement = statement.where(table.c[column] == value.replace("\0", "\ufffd"))
+        text = value.replace("\0", "\ufffd")
+        statement = statement.where(table.c[column] == (int(text) if column == QUEUE else text))
     return statement
 
 

@@ -4,12 +4,14 @@
 result is loaded only where both agree, and a test compares them.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 TRACES, LAG = "traces", "lag"
 JOBS = (TRACES, LAG)
+Row = dict[str, Any]
 HOURS, ALL = "hours", "all"  # what a run replaces of a table
 
 
@@ -115,10 +117,44 @@ class ResultTable:
     replaces: str
     key: tuple[str, ...]
     columns: tuple[Column, ...]
+    sums: tuple[str, ...] = ()  # columns that may be added up over hours, topics and groups
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Columns that rows may be chosen by and put together by."""
+        texts = [column.name for column in self.columns if column.kind == "STRING"]
+        others = ("advice", "message_id", *self.sums)
+        whole = ["queue"] if "queue" in self.key else []
+        return tuple(name for name in [*texts, *whole] if name not in others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFilter:
+    """Which figures are wanted: of hours `first` to `last`, both in; "" does not matter.
+
+    `equal` are further columns, each with the value that it has to have.
+    """
+
+    first: str = ""
+    last: str = ""
+    equal: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a run brought: `tables` are the names and rows; every other table of the job stays."""
+
+    run: RunRow
+    fingerprints: dict[str, str]
+    tables: Sequence[tuple[ResultTable, Iterable[Row]]]
+
+
+class NotOurs(Exception):
+    """The run was taken over by another server: its figures are not taken."""
 
 
 KINDS = {"s": "STRING", "i": "INT", "b": "BIGINT", "d": "DOUBLE", "j": "JSON"}
@@ -128,10 +164,12 @@ STATE_COLUMNS = (
 )
 
 
-def _table(name: str, job: str, replaces: str, key: str, columns: str) -> ResultTable:
+def _table(
+    name: str, job: str, replaces: str, key: str, columns: str, sums: str = ""
+) -> ResultTable:
     pairs = (word.split(":") for word in columns.split())
     found = tuple(Column(column, KINDS[kind]) for column, kind in pairs)
-    return ResultTable(name, job, replaces, tuple(key.split()), found)
+    return ResultTable(name, job, replaces, tuple(key.split()), found, tuple(sums.split()))
 
 
 RESULTS = (
@@ -149,6 +187,7 @@ RESULTS = (
         HOURS,
         "hour kind topic group",
         "hour:s kind:s topic:s group:s messages:b counted:b bytes:b",
+        "messages counted bytes",
     ),
     _table(
         "outcomes",
@@ -157,6 +196,7 @@ RESULTS = (
         "hour topic group",
         "hour:s topic:s group:s attempts:b retried:b acked:b failed:b expired:b returned:b dead:b "
         "unfinished:b retry_rate:d dead_rate:d success_rate:d",
+        "attempts retried acked failed expired returned dead unfinished",
     ),
     _table(
         "failures",
@@ -164,6 +204,7 @@ RESULTS = (
         HOURS,
         "hour kind topic group rank",
         "hour:s kind:s topic:s group:s rank:i reason:s reasons:b messages:b counted:b",
+        "messages counted",
     ),
     _table(
         "slowest",
@@ -179,6 +220,7 @@ RESULTS = (
         HOURS,
         "hour topic kind rank",
         "hour:s topic:s kind:s rank:i value:s values:b messages:b bytes:b",
+        "messages bytes",
     ),
     _table(
         "queue_skew",
@@ -186,6 +228,7 @@ RESULTS = (
         HOURS,
         "hour topic queue",
         "hour:s topic:s queue:i messages:b bytes:b queues:i share:d skew:d",
+        "messages bytes",
     ),
     _table(
         "transactions",
@@ -193,6 +236,7 @@ RESULTS = (
         HOURS,
         "hour topic group outcome detail",
         "hour:s topic:s group:s outcome:s detail:s messages:b",
+        "messages",
     ),
     _table(
         "lag_hours",
@@ -202,6 +246,7 @@ RESULTS = (
         "hour:s group:s topic:s at_ms:b state:s worst_state:s worst_queue:i queues:i "
         f"{STATE_COLUMNS} lag_max:b time_lag_max_ms:b hot_queue:i idle_members:i lost:b "
         "completeness:d evaluations:i state_ms:j",
+        "lost",
     ),
     _table(
         "lag_bands",

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from app.db.report_rows import Coverage, RunFilter, RunRow, RunState, ScheduleRow
 from app.db.report_tables import report_partitions, report_runs, report_schedules
@@ -49,17 +48,21 @@ class ReportStore:
     # -- runs -------------------------------------------------------------------------------------
 
     def begin(self, run: RunRow) -> RunRow | None:
-        """Keep a new run and give it its number; None where one is under way already."""
-        try:
-            with self._transaction() as connection:
-                key = connection.execute(
-                    insert(report_runs).values(**_values(run))
-                ).inserted_primary_key
-                assert key is not None, "the database numbers every row"
-                _trim(connection)
-                return replace(run, id=int(key[0]))
-        except IntegrityError:
-            return None
+        """Keep a new run and give it its number; None where one is under way already.
+
+        Where two servers share the database and begin at once, the index lets one of them, and the
+        other gets a DatabaseError.
+        """
+        running = select(report_runs.c.id).where(report_runs.c.state == RunState.RUNNING)
+        with self._transaction() as connection:
+            if connection.execute(running).first() is not None:
+                return None
+            key = connection.execute(
+                insert(report_runs).values(**_values(run))
+            ).inserted_primary_key
+            assert key is not None, "the database numbers every row"
+            _trim(connection)
+            return replace(run, id=int(key[0]))
 
     def renew(self, run_id: int, owner: str, lease_ms: int) -> bool:
         """Keep the lease of a run; False where it is somebody else's, or over."""

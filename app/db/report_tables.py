@@ -3,6 +3,8 @@
 Figures are by UTC hour ("2026-11-21T03"); without row numbers, as their keys find every row.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -102,7 +104,7 @@ report_runs = Table(
 )
 report_partitions = Table("report_partitions", metadata, PartitionColumns)
 
-TYPES: dict[str, TypeEngine[object]] = {
+TYPES: dict[str, TypeEngine[Any]] = {
     "STRING": Text(),
     "JSON": Text(),
     "INT": Integer(),

@@ -1,5 +1,8 @@
 """The certificate of the gRPC port: one's own by settings, else a self-signed one in the data
 directory, made at the first start. RocketMQ's clients turn TLS on by default and do not verify it.
+
+It is made by a process of its own, `python -m app.grpc.certificate FOLDER HOST`: the libraries for
+it would stay in the server's memory, some 10 MiB, for as long as it runs.
 """
 
 import datetime
@@ -7,6 +10,8 @@ import ipaddress
 import os
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +19,7 @@ CERTIFICATE_FILE = "grpc_tls.crt"
 KEY_FILE = "grpc_tls.key"
 DAYS = 3650
 RENEW_DAYS = 30
+MAKING_LIMIT_S = 60
 
 
 def context_of(folder: Path, certificate: str, key: str, host: str) -> ssl.SSLContext:
@@ -34,14 +40,30 @@ def ensure_own(folder: Path, host: str) -> tuple[Path, Path]:
     paths = folder / CERTIFICATE_FILE, folder / KEY_FILE
     if all(path.exists() for path in paths) and _is_fresh(paths[0]):
         return paths
-    certificate, key = _made(host)
-    for path, content in zip(paths, (certificate, key), strict=True):
-        _write(path, content)
+    try:
+        subprocess.run(
+            (sys.executable, "-m", "app.grpc.certificate", str(folder), host),
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            check=True,
+            text=True,
+            timeout=MAKING_LIMIT_S,
+        )
+    except subprocess.SubprocessError as error:
+        said = str(getattr(error, "stderr", None) or error).strip().rpartition("\n")[2]
+        raise OSError(f"no certificate could be made in {folder}: {said}") from error
     return paths
 
 
+def make_own(folder: Path, host: str) -> None:
+    """Write a new pair, the certificate last: a key without its certificate is made again."""
+    certificate, key = _made(host)
+    _write(folder / KEY_FILE, key)
+    _write(folder / CERTIFICATE_FILE, certificate)
+
+
 def _is_fresh(path: Path) -> bool:
-    """By the file's age, as it is ours: to read it would cost 10 MiB of libraries at each start."""
+    """By the file's age, as it is ours: to read it would take the libraries at each start."""
     age_s = time.time() - path.stat().st_mtime
     return age_s < (DAYS - RENEW_DAYS) * 86_400
 
@@ -93,3 +115,7 @@ def _write(path: Path, content: bytes) -> None:
     finally:
         os.close(descriptor)
     part.replace(path)
+
+
+if __name__ == "__main__":
+    make_own(Path(sys.argv[1]), sys.argv[2])

@@ -67,6 +67,17 @@ def filter_text(expression: Any) -> str:
     return text or "*"
 
 
+def words(answer: Any) -> str:
+    """What a client was told, for people, such as "17 attempts, polls of 20 s, batches of 32"."""
+    attempts = f"{answer.backoff_policy.max_attempts} attempts"
+    if answer.WhichOneof("pub_sub") == "publishing":
+        return f"{attempts}, bodies of at most {answer.publishing.max_body_size:,} bytes"
+    told = answer.subscription
+    order = ", in order" if told.fifo else ""
+    polls = f"polls of {told.long_polling_timeout.seconds} s"
+    return f"{attempts}, {polls}, batches of {told.receive_batch_size}{order}"
+
+
 def _copy(told: Any) -> Any:
     answer = Settings()
     answer.CopyFrom(told)

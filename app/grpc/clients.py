@@ -68,6 +68,7 @@ class Client:
     seen_s: float
     kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
     settings: Any = None
+    told: str = ""  # what its settings were answered with, in words
     stream: Stream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
     asks: dict[str, Ask] = field(default_factory=dict)  # by topic
@@ -80,11 +81,12 @@ class Client:
 
     @property
     def about(self) -> str:
-        """What the console shows of it, such as "PYTHON 5.1.2, push consumer, telemetry"."""
+        """What the console shows of it: "PYTHON 5.1.2, push consumer, telemetry; 17 attempts …"."""
         kind = self.kind.name.lower().replace("_", " ") if self.kind else ""
         stream = "telemetry" if self.stream is not None else ""
         language = f"{self.language} {self.version}".strip()
-        return ", ".join(part for part in (language, kind, stream) if part)
+        about = ", ".join(part for part in (language, kind, stream) if part)
+        return f"{about}; {self.told}" if self.told else about
 
     @property
     def speaks(self) -> Language:

@@ -30,6 +30,11 @@ SHORT_POLL_S = 5.0
 # well or that the handle is worth nothing. So a group that was deleted meanwhile makes its handles
 # worthless (`receiving.ack_message`).
 
+# Node takes no notice of how its telemetry stream ends: it opens another one each second, and
+# `startup()` never returns. A command with nothing but a status makes it fail; so a refusal is
+# written to the stream before the stream ends with it (`service.py`).
+# Source: rocketmq-client-nodejs 1.0.8, src/client/BaseClient.ts, `onUnknownCommand`.
+
 # Node's channel takes messages of at most 4 MiB, which leaves no room for properties beside a body
 # of that size. Clients are told a little less than the engine takes.
 HEADROOM_BYTES = 64 * 1024

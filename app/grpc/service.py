@@ -125,6 +125,7 @@ class Service:
         except EXPECTED as error:
             found = status_of(error)
             self._count(method, found.code)
+            yield method.response(status=found)  # Node waits for one: see `quirks.py`
             known = (
                 grpc.StatusCode.UNAUTHENTICATED
                 if found.code == Code.UNAUTHORIZED

@@ -53,7 +53,9 @@ async def _read(
             client.seen_s = hub.host.clock.monotonic_s()
             kind = command.WhichOneof("command")
             if kind == "settings":
-                stream.offer(TelemetryCommand(status=ok(), settings=settle(hub, call, command)))
+                answer = settle(hub, call, command)
+                client.told = client_settings.words(answer)
+                stream.offer(TelemetryCommand(status=ok(), settings=answer))
             elif kind in ("thread_stack_trace", "verify_message_result"):
                 answer = client.questions.get(getattr(command, kind).nonce)
                 if answer is not None and not answer.done():

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     GROUP = "group"
     SERVER = "server"
     AUDIT = "audit"
+    REPORT = "report"  # to run and to cancel reports; they are read with the server
     PEOPLE = "people"  # users, tokens and sessions of everybody
     OWN = "own"  # one's own password, tokens and sessions
     PUBLIC = "public"  # health, the login page: no login is asked for
@@ -83,6 +84,7 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
         Kind.TOPIC: (NONE, MATCHING, ALL),
         Kind.GROUP: (NONE, MATCHING, ALL),
         Kind.SERVER: (NONE, NONE, ALL),
+        Kind.REPORT: (NONE, ALL, ALL),
         Kind.PEOPLE: (NONE, NONE, ALL),
         Kind.OWN: (ALL, ALL, ALL),
     },
@@ -177,6 +179,7 @@ READ_TOPIC = Needs(Action.READ, Kind.TOPIC)
 READ_GROUP = Needs(Action.READ, Kind.GROUP)
 READ_SERVER = Needs(Action.READ, Kind.SERVER)
 ADMINISTER_SERVER = Needs(Action.ADMINISTER, Kind.SERVER)
+RUN_REPORTS = Needs(Action.ADMINISTER, Kind.REPORT)
 ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, Kind.PEOPLE)
 
 

@@ -23,7 +23,10 @@ API: Mapping[str, str] = {
     "read:server": "find_by_id get_journey trace_status list_topics list_groups search_anything "
     "list_replays list_replay_history get_replay list_outcomes get_retention list_scheduled "
     "get_reply count_requests list_transactions list_callbacks get_transaction get_statistics "
-    "get_alerts list_alert_rules get_alert_rule list_alert_deliveries about metrics",
+    "get_alerts list_alert_rules get_alert_rule list_alert_deliveries about metrics "
+    "get_reports list_report_schedules list_report_runs get_report_run list_report_tables "
+    "list_report_rows get_report_totals download_report_csv download_report_parquet "
+    "get_report_latency",
     "read:audit": "list_audit",
     "read:own": "get_me list_tokens list_sessions list_views",
     "read:people": "list_users get_user",
@@ -43,7 +46,8 @@ API: Mapping[str, str] = {
     "administer:topic:{source} + produce:topic:{to}": "create_replay change_replay begin_replay "
     "pause_replay resume_replay stop_replay retry_replay",
     "administer:server": "create_alert_rule change_alert_rule delete_alert_rule create_silence "
-    "end_silence test_alerts",
+    "end_silence test_alerts change_report_schedule",
+    "administer:report": "run_report cancel_report_run",
     "administer:people": "create_user change_user delete_user",
     "administer:own": "change_my_password create_token revoke_token end_session create_view "
     "delete_view",
@@ -77,7 +81,9 @@ CONSOLE: Mapping[str, str] = {
     "administer:topic:{source} + produce:topic:{to}": "/jobs /jobs/{id}/rate /jobs/{id}/begin "
     "/jobs/{id}/pause /jobs/{id}/resume /jobs/{id}/stop /jobs/{id}/retry",
     "administer:server": "/alerts/new /alerts/rules/{id} /alerts/rules/{id}/delete "
-    "/alerts/silences /alerts/silences/{id}/end /alerts/test",
+    "/alerts/silences /alerts/silences/{id}/end /alerts/test "
+    "/reports/schedules/{job}",
+    "administer:report": "/reports/runs /reports/runs/{id}/cancel",
     "administer:people": "/access/users /access/users/{name} /access/users/{name}/password "
     "/access/users/{name}/delete",
     "administer:own": "/logout /access/tokens /access/tokens/{id}/revoke "
@@ -95,7 +101,9 @@ EXPORTS: Mapping[str, str] = {
 # Commands that speak with a server. They use the doors above, so their rights are the same.
 COMMANDS: Mapping[str, str] = {
     "read:server": "topics-list groups-list trace stats retention scheduled-list replay-list "
-    "replay-show replay-outcomes",
+    "replay-show replay-outcomes report-list report-show report-schedules",
+    "administer:report": "report-run report-cancel",
+    "administer:server": "report-schedule",
     "read:topic:{topic}": "tail search topics-show stats-topic",
     "read:group:{group}": "groups-show groups-lag groups-members groups-locks groups-resets "
     "dead-list dead-show dead-count dead-dismissals stats-group stats-lag",

@@ -14,6 +14,15 @@ DURATION_STEPS = (
     (float("inf"), 86400, N_("%(n)s d")),
 )
 
+# (limit in ms, divisor, unit), for measured times.
+FINE_STEPS = (
+    (1000, 1, N_("%(n)s ms")),
+    (60_000, 1000, N_("%(n)s s")),
+    (3_600_000, 60_000, N_("%(n)s min")),
+    (172_800_000, 3_600_000, N_("%(n)s h")),
+    (float("inf"), 86_400_000, N_("%(n)s d")),
+)
+
 
 def count(value: int) -> str:
     """1234567 as "1,234,567"."""
@@ -50,6 +59,16 @@ def duration(value_ms: int) -> str:
     seconds = value_ms // SECOND_MS
     __, divisor, text = next(step for step in DURATION_STEPS if seconds < step[0])
     return translated(text) % {"n": seconds // divisor}
+
+
+def say_length(value_ms: float) -> str:
+    """A length of time with three digits, where the next digit matters: 1.25 s, 12.5 ms."""
+    for limit, divisor, text in FINE_STEPS:
+        if value_ms < limit:
+            amount = value_ms / divisor
+            digits = 0 if amount >= 100 or amount == int(amount) else 1 if amount >= 10 else 2
+            return translated(text) % {"n": f"{amount:.{digits}f}"}
+    raise AssertionError("the last limit is infinite")
 
 
 def ago(at_ms: int, now_ms: int) -> str:

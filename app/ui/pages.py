@@ -62,6 +62,8 @@ NOTICES = {
     "paused": N_("Paused."),
     "resumed": N_("Resumed."),
     "left": N_("Removed."),
+    "report-begun": N_("Begun. The figures of before stay until it is done."),
+    "report-cancelled": N_("Cancelled. The figures of before stay as they are."),
     "view-saved": N_("Saved: its name stands above the list and in Ctrl K."),
 }
 

@@ -26,6 +26,7 @@ PLACES = (
     (N_("Jobs"), "/jobs", "send", "replay redrive"),
     (N_("Find"), "/search", "search", "message id"),
     (N_("Alerts"), "/alerts", "alert", "rules silence webhook"),
+    (N_("Reports"), "/reports", "trend", "spark latency percentiles throughput skew"),
     (N_("Settings"), "/settings", "clock", "theme zone refresh colours language"),
     ("API", "/docs/api", "code", "rest openapi"),
 )

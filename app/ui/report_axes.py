@@ -14,10 +14,23 @@ DAY_HOURS, WEEK_HOURS = 24, 168
 STEPS_MAX = 120
 # Hours that a chart takes together: the first which needs no more than STEPS_MAX stretches.
 STEP_HOURS = (1, 2, 3, 6, 12, DAY_HOURS, WEEK_HOURS)
-TICKS_MAX = 6
+TICKS_MAX = 8
 TICK_EDGE = 4.0  # percent from either end, within which a word would be cut
 TICK_HOURS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 1344, 2688, 5376)
 HEIGHT = 168  # pixels of the plot itself, without the words below it
+
+
+SECOND, MINUTE = 1000, 60_000
+LOG_MS = (
+    1, 10, 100, SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR_MS, 10 * HOUR_MS, 100 * HOUR_MS,
+    1000 * HOUR_MS, 10_000 * HOUR_MS,
+)  # fmt: skip
+# Lengths whose quarters are round.
+ROUND_MS = (
+    1, 2, 4, 8, 20, 40, 100, 200, 400, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND,
+    MINUTE, 2 * MINUTE, 4 * MINUTE, 10 * MINUTE, 20 * MINUTE, 40 * MINUTE, HOUR_MS, 2 * HOUR_MS,
+    4 * HOUR_MS, 8 * HOUR_MS, 12 * HOUR_MS, 24 * HOUR_MS, 48 * HOUR_MS, 96 * HOUR_MS,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ def span_of(from_ms: int, to_ms: int, least_hours: int = 1) -> Span:
 def time_ticks(span: Span, zone: tzinfo) -> list[Tick]:
     """At most TICKS_MAX + 1 words, at full hours or midnights of the zone."""
     hours = next((each for each in TICK_HOURS if span.hours <= each * TICKS_MAX), TICK_HOURS[-1])
-    found = []
+    found: list[Tick] = []
     for at_ms in _even_times(span, hours, zone):
         place = span.place(at_ms)
         if TICK_EDGE <= place <= 100 - TICK_EDGE:
@@ -132,19 +145,22 @@ def linear(high: float) -> Scale:
     return Scale(0.0, _round_up(max(high, 1e-9)))
 
 
+def linear_length(high: float) -> Scale:
+    """From 0 to the next round length of time, in ms."""
+    return Scale(0.0, float(next((each for each in ROUND_MS if each >= high), _round_up(high))))
+
+
 def logarithmic(low: float, high: float) -> Scale:
-    """Between powers of ten; values below 1 stand at 1."""
-    least = 10.0 ** math.floor(math.log10(max(low, 1.0)))
-    most = 10.0 ** math.ceil(math.log10(max(high, 1.0)) + 1e-9)
-    return Scale(least, max(most, least * 10))
+    """Lengths of time between two of LOG_MS; those below 1 ms stand at 1 ms."""
+    least = max((each for each in LOG_MS if each <= low), default=LOG_MS[0])
+    above = (each for each in LOG_MS if each >= high and each > least)
+    return Scale(float(least), float(next(above, _round_up(max(high, 2 * least)))))
 
 
 def value_ticks(scale: Scale, say: Callable[[float], str]) -> list[Tick]:
     """From three to seven words from the bottom to the top."""
     if scale.low > 0:
-        decades = round(math.log10(scale.high / scale.low))
-        step = max(1, -(-decades // 6))
-        values = [scale.low * 10.0**n for n in range(0, decades + 1, step)]
+        values = [float(each) for each in LOG_MS if scale.low <= each <= scale.high]
     else:
         values = [scale.high * n / 4 for n in range(5)]
     return [Tick(scale.place(value), say(value), n % 2 == 1) for n, value in enumerate(values)]

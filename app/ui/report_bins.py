@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.services.reports.hist import bounds_of, merge, percentile, value_of
-from app.ui.report_parts import say_length
+from app.ui.formats import say_length
+from app.ui.report_charts import DASH
+from engine.histogram import merge, percentile, value_of
 
 # Ends of the rows in ms, each the beginning of the next.
 EDGES = (
@@ -78,6 +79,13 @@ class Bins:
     def names(self) -> list[str]:
         return [_name(index) for index in range(self.first, self.last + 1)]
 
+    @property
+    def edges(self) -> list[str]:
+        """Where each row begins."""
+        first = [_name(0)] if self.first == 0 else []
+        rows = range(max(self.first, 1), self.last + 1)
+        return [*first, *(say_length(EDGES[row - 1]) for row in rows)]
+
     def counts(self, buckets: Mapping[int, int]) -> list[int]:
         """How many values lie in each row; a bucket over an edge counts where its middle is."""
         found = [0] * (self.last - self.first + 1)
@@ -95,7 +103,7 @@ class Bins:
 
 
 def bins_of(all_buckets: Sequence[Mapping[int, int]]) -> Bins:
-    """The rows that these histograms need, none left out between; a single one where all is empty."""
+    """The rows that these histograms need, none left out between; one where all is empty."""
     used = {_row(value_of(bucket)) for buckets in all_buckets for bucket in buckets}
     return Bins(min(used), max(used)) if used else Bins(0, 0)
 
@@ -110,4 +118,4 @@ def _name(row: int) -> str:
         return f"< {say_length(EDGES[0])}"
     if row == len(EDGES):
         return f"≥ {say_length(EDGES[-1])}"
-    return f"{say_length(EDGES[row - 1])} – {say_length(EDGES[row])}"
+    return f"{say_length(EDGES[row - 1])} {DASH} {say_length(EDGES[row])}"

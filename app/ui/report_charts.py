@@ -15,6 +15,7 @@ from app.ui.report_axes import (
     Span,
     Tick,
     linear,
+    linear_length,
     logarithmic,
     time_ticks,
     value_ticks,
@@ -24,7 +25,10 @@ HEAT_ROW = 15  # pixels
 HEAT_LEVELS = 6
 BAND_ROW = 24
 MARGIN_LINE = 1.5
+DASH = "\N{EN DASH}"
 Say = Callable[[float], str]
+# What an axis of values counts: messages, ms from 0, or ms by their logarithm.
+COUNTS, LENGTHS, LOGARITHMS = "counts", "lengths", "logarithms"
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,12 @@ class Words:
 
 
 def lines(
-    span: Span, series: Sequence[Series], words: Words, zone: tzinfo, *, is_log: bool = False
+    span: Span, series: Sequence[Series], words: Words, zone: tzinfo, axis: str = COUNTS
 ) -> Chart:
     """Values over time."""
     known = [value for each in series for value in each.values if value is not None]
     high = max(known, default=1.0)
-    scale = logarithmic(min(known, default=1.0), high) if is_log else linear(high)
+    scale = _scale(min(known, default=1.0), high, axis)
     drawn = [
         Line(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
         for number, one in _numbered(series)
@@ -141,6 +145,7 @@ class Heat:
     """Counts by step and row, rows from the least values up; None for a step without figures."""
 
     rows: Sequence[str]
+    edges: Sequence[str]  # where each row begins
     columns: Sequence[Sequence[int] | None]
 
 
@@ -162,7 +167,7 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
                 boxes.append(Box(x, y, width, HEAT_ROW, look, title))
     ticks = [
         Tick(height - HEAT_ROW * row - HEAT_ROW / 2, text, row % 2 == 1)
-        for row, text in enumerate(found.rows)
+        for row, text in enumerate(found.edges)
     ]
     legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
     return Chart(
@@ -176,10 +181,11 @@ def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
 class Histogram:
     """Counts by row of values; `before` of the range that is compared with, scaled to `counts`.
 
-    `marks` are percentiles: their names and their places among the rows (1.5: middle of the second).
+    `marks` are percentiles: names and places among the rows (1.5: the middle of the second).
     """
 
     rows: Sequence[str]
+    edges: Sequence[str]
     counts: Sequence[int]
     before: Sequence[float] | None = None
     marks: Sequence[tuple[str, float]] = ()
@@ -201,7 +207,7 @@ def histogram(found: Histogram, words: Words) -> Chart:
             boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-before"))
         title = f"{found.rows[row]}: {words.say(count)} ({100 * count / total:.1f} %)"
         hovers.append(Box(x, 0, width, HEIGHT, "", title))
-    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.rows)]
+    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.edges)]
     marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in found.marks]
     return Chart(
         words.id, "histogram", words.title, words.says, words.table, HEIGHT,
@@ -251,6 +257,12 @@ def fold(span: Span, values: Mapping[int, float]) -> list[float | None]:
     return found
 
 
+def _scale(low: float, high: float, axis: str) -> Scale:
+    if axis == LOGARITHMS:
+        return logarithmic(low, high)
+    return linear_length(high) if axis == LENGTHS else linear(high)
+
+
 def _numbered(series: Sequence[Series]) -> Iterator[tuple[int, Series]]:
     """Each with the number of its colour, which it shares with its like of the other range."""
     numbers: dict[str, int] = {}
@@ -284,9 +296,9 @@ def _hovers(span: Span, series: Sequence[Series], say: Say, zone: tzinfo) -> Ite
 
 
 def stretch(span: Span, index: int, zone: tzinfo) -> str:
-    """A step in words: "11-21 04:00 – 05:00"."""
+    """A step in words: "11-21 04:00", a dash, "05:00"."""
     begin, end = _local(span.begin_ms(index), zone), _local(span.end_ms(index), zone)
-    return f"{begin[5:]} – {end[11:] if begin[:10] == end[:10] else end[5:]}"
+    return f"{begin[5:]} {DASH} {end[11:] if begin[:10] == end[:10] else end[5:]}"
 
 
 def _local(at_ms: int, zone: tzinfo) -> str:

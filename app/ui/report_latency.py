@@ -1,13 +1,15 @@
 """Latency over time, its spread, and who is slow: made of the rows of the table `latency`. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.ui import report_charts
+from app.ui.formats import say_length
 from app.ui.language import _, ngettext, translated
 from app.ui.report_axes import Span
 from app.ui.report_bins import SHARES, Cell, bins_of, gather
-from app.ui.report_charts import Chart, Heat, Histogram, Series, Words
+from app.ui.report_charts import DASH, Chart, Heat, Histogram, Series, Words
 from app.ui.report_parts import (
     Asked,
     Column,
@@ -20,13 +22,13 @@ from app.ui.report_parts import (
     compared_columns,
     count,
     cut,
+    grouped,
     hour_ms,
     length,
     say_count,
-    say_length,
 )
 from app.ui.report_parts import Cell as Shown
-from app.ui.report_words import METRIC_HELP, METRICS
+from app.ui.report_words import METRIC_HELP
 
 Row = Mapping[str, Any]
 
@@ -38,7 +40,7 @@ def latency(asked: Asked, rows: Rows, before: Rows) -> View:
     return View(
         figures=_figures(rows, before if asked.before else None),
         charts=_charts(asked, rows, before),
-        tables=[_by_name(asked, rows, before), _by_time(asked, rows)],
+        tables=[_by_name(asked, rows, before), _spread(rows), _by_time(asked, rows)],
         notes=[help_, *_skew_note(rows)],
     )
 
@@ -49,7 +51,7 @@ def slow_consumers(asked: Asked, rows: Rows, before: Rows) -> View:
     clients = _table_of_clients(asked, rows, before)
     return View(
         figures=_figures(rows, before if asked.before else None),
-        charts=[_percentiles(asked, rows, before, "clients-over-time")],
+        charts=[_percentiles(asked, rows, before, "clients-over-time")] if rows else [],
         tables=[clients, _by_time(asked, rows, id="clients-over-time")],
         notes=[translated(METRIC_HELP["process"]), *_skew_note(rows)],
     )
@@ -70,13 +72,14 @@ def _figures(rows: Rows, before: Rows | None) -> list[Figure]:
 
     return [
         figure(_("Messages"), lambda cell: cell.messages, Kind.COUNT, _sampled_note(now)),
-        *(
-            figure(name, lambda cell, part=part: cell.percentile(part), Kind.LENGTH)
-            for name, part in SHARES
-        ),
+        *(figure(name, partial(_at, part), Kind.LENGTH) for name, part in SHARES),
         figure(_("Mean"), lambda cell: cell.mean, Kind.LENGTH),
         figure(_("Longest"), lambda cell: cell.most, Kind.LENGTH),
     ]
+
+
+def _at(part: float, cell: Cell) -> float:
+    return cell.percentile(part)
 
 
 def _sampled_note(cell: Cell | None) -> str:
@@ -114,10 +117,11 @@ def _charts(asked: Asked, rows: Rows, before: Rows) -> list[Chart]:
         return []
     cells = by_step(asked.span, rows)
     bins = bins_of([cell.buckets for cell in cells if cell])
-    heat = Heat(bins.names, [bins.counts(cell.buckets) if cell else None for cell in cells])
+    counts = [bins.counts(cell.buckets) if cell else None for cell in cells]
+    heat = Heat(bins.names, bins.edges, counts)
     words = Words(
         "heat", _("Heat map"), _("How many messages took how long, over time."), "over-time",
-        say_count, note=_("Darker is more, by the logarithm. Hatched: no figures."),
+        say_count, note=_("Darker is more, by the logarithm. Grey: no figures."),
     )  # fmt: skip
     return [
         report_charts.heat(asked.span, heat, words, asked.zone),
@@ -135,7 +139,7 @@ def _percentiles(asked: Asked, rows: Rows, before: Rows, table: str) -> Chart:
         _("The time that 50, 95 and 99 percent of the messages did not exceed."), table,
         say_length, note=_("The axis is logarithmic."),
     )  # fmt: skip
-    return report_charts.lines(asked.span, series, words, asked.zone, is_log=True)
+    return report_charts.lines(asked.span, series, words, asked.zone, report_charts.LOGARITHMS)
 
 
 def _lines(cells: Sequence[Cell | None], *, is_before: bool = False) -> list[Series]:
@@ -143,7 +147,7 @@ def _lines(cells: Sequence[Cell | None], *, is_before: bool = False) -> list[Ser
         Series(
             name,
             _("%(name)s before", name=name) if is_before else name,
-            [cell and cell.percentile(part) for cell in cells],
+            [None if cell is None else cell.percentile(part) for cell in cells],
             is_before,
         )
         for name, part in SHARES
@@ -160,11 +164,11 @@ def _histogram(rows: Rows, before: Rows) -> Chart:
     words = Words(
         "histogram", _("Spread"), _("How many messages took how long."), "spread", say_count, note
     )
-    found = Histogram(bins.names, bins.counts(now.buckets), scaled, marks)
+    found = Histogram(bins.names, bins.edges, bins.counts(now.buckets), scaled, marks)
     return report_charts.histogram(found, words)
 
 
-def spread_table(rows: Rows) -> Table:
+def _spread(rows: Rows) -> Table:
     """The figures of the histogram."""
     now = gather(rows)
     bins = bins_of([now.buckets] if now else [])
@@ -185,19 +189,18 @@ def _by_time(asked: Asked, rows: Rows, id: str = "over-time") -> Table:
     lines = []
     for index, cell in reversed(list(enumerate(by_step(asked.span, rows)))):
         moment = Shown(asked.span.begin_ms(index), Kind.MOMENT)
-        parts = [length(cell and cell.percentile(part), why) for __, part in SHARES]
+        parts = [
+            length(None if cell is None else cell.percentile(part), why) for __, part in SHARES
+        ]
         lines.append(
-            [moment, count(cell and cell.messages, why), *parts, length(cell and cell.most, why)]
+            [
+                moment,
+                count(None if cell is None else cell.messages, why),
+                *parts,
+                length(None if cell is None else cell.most, why),
+            ]
         )
     return Table(id, _("Over time"), columns, lines, len(lines), is_twin=True)
-
-
-def grouped(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Row]]:
-    """The rows by the values of some columns."""
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
 
 
 def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
@@ -219,7 +222,9 @@ def _by_name(asked: Asked, rows: Rows, before: Rows) -> Table:
 def _names(topic: str, group: str) -> list[Shown]:
     return [
         Shown(topic or None, Kind.NAME, href="topics", why=_("its record is not at hand")),
-        Shown(group, Kind.NAME, href="groups") if group else Shown("–", why=_("no group takes part")),
+        Shown(group, Kind.NAME, href="groups")
+        if group
+        else Shown(DASH, why=_("no group takes part")),
     ]
 
 
@@ -227,7 +232,10 @@ def _measures(cell: Cell, other: Cell | None, is_compared: bool) -> list[Shown]:
     why = _("nothing was measured then")
 
     def pair(take: Callable[[Cell], float]) -> Iterable[Shown]:
-        return compared(length(take(cell)), length(other and take(other), why) if is_compared else None)
+        return compared(
+            length(take(cell)),
+            length(None if other is None else take(other), why) if is_compared else None,
+        )
 
     return [
         count(cell.messages),
@@ -288,6 +296,3 @@ def _table_of_clients(asked: Asked, rows: Rows, before: Rows) -> Table:
         "clients", _("By client"), columns, cut(lines), len(lines),
         empty=_("No group acknowledged anything in this range."),
     )  # fmt: skip
-
-
-METRIC_CHOICES = tuple(METRICS.items())

@@ -4,7 +4,7 @@ A value that is not known is None, and its cell says why. Where two ranges are c
 figure has the other range's value beside it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -55,6 +55,7 @@ class Column:
     is_number: bool = True
     is_optional: bool = False
     help: str = ""
+    is_sentence: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class View:
 
     @property
     def is_empty(self) -> bool:
-        return not any(table.rows for table in self.tables)
+        return not any(table.rows for table in self.tables if not table.is_twin)
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,19 @@ class Asked:
     group: str = ""
     choice: str = ""
     zone: Any = field(default=UTC)
+
+
+def grouped(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:
+    """The rows by the values of some columns."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found
+
+
+def total(rows: Iterable[Mapping[str, Any]], name: str) -> int:
+    """The sum of a column."""
+    return sum(row[name] or 0 for row in rows)
 
 
 def change_of(now: Any, before: Any) -> float | None:
@@ -176,22 +190,3 @@ def say_count(value: float) -> str:
     if value >= 10_000:
         return f"{value / 1000:,.0f}k"
     return formats.count(round(value)) if value >= 10 or value == int(value) else f"{value:.2g}"
-
-
-def say_length(value_ms: float) -> str:
-    """A length of time at an axis or in a hint, with three digits."""
-    for limit, divisor, text in LENGTHS:
-        if value_ms < limit:
-            amount = value_ms / divisor
-            digits = 0 if amount >= 100 or amount == int(amount) else 1 if amount >= 10 else 2
-            return f"{amount:.{digits}f} {text}"
-    raise AssertionError("the last limit is infinite")
-
-
-LENGTHS = (
-    (1000, 1, "ms"),
-    (60_000, 1000, "s"),
-    (3_600_000, 60_000, "min"),
-    (172_800_000, 3_600_000, "h"),
-    (float("inf"), 86_400_000, "d"),
-)

@@ -118,11 +118,17 @@ ADVICE = {
     ),
 }
 ETA_MAX_S = 86_400
+NUMBERS = ("lag", "lost", "members", "queues")
 
 
 def state(code: str) -> str:
     """A state of lag in words."""
     return translated(STATES.get(code, code))
+
+
+def tone(code: str) -> str:
+    """The tone of a state's badge."""
+    return STATE_TONES.get(code, "")
 
 
 def state_look(code: str) -> str:
@@ -162,7 +168,7 @@ def _params(stored: str) -> dict[str, Any]:
 def _told(name: str, value: Any) -> str:
     """A parameter in words, by the unit that its name ends with."""
     if not isinstance(value, int | float):
-        return _("an unknown number of")if name in ("lag", "lost", "members") else _("unknown")
+        return _("an unknown number of") if name in NUMBERS else _("unknown")
     if name == "completeness":
         return f"{100 * value:.0f} %"
     if name.endswith("_per_s"):

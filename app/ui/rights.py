@@ -45,6 +45,7 @@ ANY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC)  # the handler asks for the one
 ANY_GROUP = Needs(Action.ADMINISTER, Kind.GROUP)
 EVERY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
 PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
+ADMINISTER_REPORT = Needs(Action.ADMINISTER, Kind.REPORT)
 
 LOOKS = {
     "/login": PUBLIC,
@@ -188,5 +189,6 @@ FOLDERS = {
     "/transactions/": ANY_TOPIC,
     "/alerts": ADMINISTER_SERVER,
     "/engine": ADMINISTER_SERVER,
+    "/reports/runs": ADMINISTER_REPORT,
     "/reports": ADMINISTER_SERVER,
 }

@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 import jinja2
 
-from app.ui import formats, language
+from app.ui import formats, language, report_words
 from app.ui.assets import Assets
+from app.ui.formats import say_length
 
 ROOT = Path(__file__).parent / "templates"
 
@@ -47,6 +48,9 @@ class Templates:
         )
         self._environment.globals.update(
             asset=assets.url, ago=formats.ago, clock=_clock, tongues=language.OWN_NAMES.items()
+        )
+        self._environment.globals.update(
+            say_length=say_length, state_word=report_words.state, state_tone=report_words.tone
         )
 
     def has_block(self, template: str, block: str) -> bool:

@@ -114,13 +114,14 @@ def upgrade() -> None:
     for name, key, columns in FIGURES:
         op.create_table(
             f"report_{name}",
-            *(_column(*word.split(":"), key.split()) for word in columns.split()),
+            *(_column(word, key.split()) for word in columns.split()),
             sa.PrimaryKeyConstraint(*key.split(), name=f"pk_report_{name}"),
             sqlite_with_rowid=False,
         )
 
 
-def _column(name: str, kind: str, key: list[str]) -> sa.Column[Any]:
+def _column(word: str, key: list[str]) -> sa.Column[Any]:
+    name, _, kind = word.partition(":")
     of_kind = sa.String(13) if name == "hour" else KINDS[kind]()
     return sa.Column(name, of_kind, nullable=name not in key and kind != "s")
 

@@ -64,9 +64,11 @@ def processes(server: Served, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(params=LANGUAGES)
-def official(request: pytest.FixtureRequest, processes: Starter) -> Official:
-    """The clients of one language, then of the other."""
-    return processes(request.param)
+def official(request: pytest.FixtureRequest, processes: Starter) -> Iterator[Official]:
+    """The clients of one language, then of the other; those of a test end with it."""
+    found = processes(request.param)
+    yield found
+    found.leave()
 
 
 @pytest.fixture

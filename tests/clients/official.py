@@ -69,6 +69,7 @@ class Official:
             stderr=self._log,
         )
         self._numbers = itertools.count()
+        self._names: list[str] = []
         self._answers: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._changed = threading.Condition()
         self._events: list[Event] = []
@@ -99,15 +100,16 @@ class Official:
         return result
 
     def producer(
-        self, *topics: str, name: str = "producer", checks: dict[str, str] | None = None
+        self, *topics: str, name: str = "", checks: dict[str, str] | None = None
     ) -> "Client":
         """A producer that was started; `checks` says what it answers, by body."""
-        self.ask("producer", name=name, topics=topics, checks=checks)
-        return Client(self, name)
+        found = self._named(name)
+        self.ask("producer", name=found.name, topics=topics, checks=checks)
+        return found
 
     def simple(self, group: str, subscriptions: dict[str, str], name: str = "") -> "Client":
         """A SimpleConsumer; of each topic its tags, or "SQL: ..."."""
-        found = Client(self, name or f"simple-{group}")
+        found = self._named(name)
         self.ask("simple", name=found.name, group=group, subscriptions=subscriptions, wait_s=WAIT_S)
         return found
 
@@ -121,7 +123,7 @@ class Official:
         slow_s: float = 0.0,
     ) -> "Client":
         """A PushConsumer that fails each body as often as `fails` says."""
-        found = Client(self, name or f"push-{group}")
+        found = self._named(name)
         self.ask(
             "push",
             name=found.name,
@@ -131,6 +133,21 @@ class Official:
             slow_s=slow_s,
         )
         return found
+
+    def leave(self) -> None:
+        """Shut down all clients, without waiting: some take as long as a poll."""
+        for name in self._names:
+            self.begin("shutdown", name=name)
+        self._names.clear()
+
+    def forget(self, name: str) -> None:
+        """That client is shut down already."""
+        self._names.remove(name)
+
+    def _named(self, name: str) -> "Client":
+        """A client to be; a name that nobody chose is a number."""
+        self._names.append(name or str(next(self._numbers)))
+        return Client(self, self._names[-1])
 
     # -- what listeners and checkers heard ---------------------------------------------------------
 
@@ -146,7 +163,9 @@ class Official:
         until_s = time.monotonic() + limit_s
         with self._changed:
             while True:
-                found = [each for each in self._events if (each.client, each.kind) == (client, kind)]
+                found = [
+                    each for each in self._events if (each.client, each.kind) == (client, kind)
+                ]
                 if len(found) >= count:
                     return found
                 left_s = until_s - time.monotonic()
@@ -248,6 +267,7 @@ class Client:
 
     def shutdown(self) -> None:
         self._official.ask("shutdown", name=self.name)
+        self._official.forget(self.name)
 
 
 def encoded(body: str | bytes) -> str:

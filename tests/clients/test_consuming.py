@@ -1,5 +1,6 @@
 """Consumers of the official clients: filters, order, failures, handles, several of them at once."""
 
+import itertools
 import time
 from collections import Counter, defaultdict
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from protocol.rocketmq.numbers import Code
 from tests.clients.conftest import Starter
-from tests.clients.official import LANGUAGES, ClientError, Official, bodies, body_of
+from tests.clients.official import LANGUAGES, Client, ClientError, Official, bodies, body_of
 
 RETRY_S = 1.0
 LANES = ("red", "green", "blue")
@@ -92,7 +93,7 @@ def test_a_message_that_fails_is_tried_again_on_schedule_and_then_dead(
     assert [attempt for attempt, _ in heard["poison"]] == [1, 2, 3]
     assert [attempt for attempt, _ in heard["once"]] == [1, 2]
     times_s = [at_s for _, at_s in heard["poison"]]
-    waits_s = [later - earlier for earlier, later in zip(times_s, times_s[1:], strict=False)]
+    waits_s = [later - earlier for earlier, later in itertools.pairwise(times_s)]
     assert min(waits_s) >= RETRY_S * 0.9  # the two clocks' steps; one client would not wait at all
     assert dead["message"]["message_id"] == sent["message_id"]
     assert (dead["reason"], dead["failures"]) == ("attempts_exhausted", 3)
@@ -136,7 +137,7 @@ def test_two_languages_share_one_group(processes: Starter, api: httpx.Client, to
     made(api, topic)
     officials = {language: processes(language) for language in LANGUAGES}
     consumers = {
-        language: official.push(topic, {topic: "*"}, name=f"{topic}-{language}", slow_s=0.05)
+        language: official.push(topic, {topic: "*"}, slow_s=0.05)
         for language, official in officials.items()
     }
     producers = [official.producer(topic) for official in officials.values()]
@@ -150,17 +151,24 @@ def test_two_languages_share_one_group(processes: Starter, api: httpx.Client, to
     while lag(api, topic):
         assert time.monotonic() < until_s, "not all of it is settled"
         time.sleep(0.1)
-    heard = Counter(
-        body_of(event.message)
-        for language, each in consumers.items()
-        for event in officials[language].events(each.name)
-    )
+    while (heard := counts(officials, consumers)).total() < sent:
+        assert time.monotonic() < until_s, "not all of it was heard"
+        time.sleep(0.1)
     assert heard == Counter(map(str, range(sent)))
     members = api.get(f"/groups/{topic}/members").json()["items"]
     assert {each["language"] for each in members} == {"PYTHON", "NODE_JS"}
-    for consumer in consumers.values():
+    for consumer in (*consumers.values(), *producers):
         consumer.shutdown()
     assert api.get(f"/groups/{topic}/members").json()["items"] == []
+
+
+def counts(officials: dict[str, Official], consumers: dict[str, Client]) -> Counter[str]:
+    """How often each body was heard, over all consumers."""
+    return Counter(
+        body_of(event.message)
+        for language, consumer in consumers.items()
+        for event in officials[language].events(consumer.name)
+    )
 
 
 def lag(api: httpx.Client, group: str) -> int:

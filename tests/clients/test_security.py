@@ -1,6 +1,7 @@
 """Who official clients are, what they may do, and that TLS is served on the very same port."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from protocol.rocketmq.numbers import Code
 from tests.clients.conftest import Starter
 from tests.clients.official import LANGUAGES, ClientError, bodies
 from tests.grpc.door import ROOT, Served, served
@@ -29,6 +29,7 @@ class Guarded:
     """A server with users, and the keys of one token that may use the topics `tea-*`."""
 
     served: Served
+    admin: dict[str, str]  # headers of a token that may do everything
     access_key: str
     secret_key: str
 
@@ -48,16 +49,17 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
         data=data,
     )
     _, access_key, secret_key = said.split()
-    admin = command("tokens", "add", "all", "--owner", "ann", "--role", "admin", data=data).strip()
+    token = command("tokens", "add", "all", "--owner", "ann", "--role", "admin", data=data).strip()
+    admin = {"authorization": f"Bearer {token}"}
     with served(data, STRICT) as found:
         for topic in TOPICS:
             answer = httpx.post(
                 f"{found.url}/api/v1/topics",
                 json={"name": topic},
-                headers={"authorization": f"Bearer {admin}"},
+                headers=admin,
             )
             answer.raise_for_status()
-        yield Guarded(found, access_key, secret_key)
+        yield Guarded(found, admin, access_key, secret_key)
 
 
 def command(*words: str, data: Path) -> str:
@@ -77,7 +79,7 @@ def command(*words: str, data: Path) -> str:
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_an_access_key_may_do_what_its_token_may(guarded: Guarded, start: Starter, language: str):
     official = start(language, guarded.served.address, **guarded.keys)
-    group = f"tea-{language}"
+    group, refused = f"tea-{language}", counted(guarded, "FORBIDDEN")
     producer = official.producer("tea-orders")
     producer.send("tea-orders", "earl grey")
     assert "earl grey" in bodies(official.simple(group, {"tea-orders": "*"}).take(1))
@@ -85,6 +87,16 @@ def test_an_access_key_may_do_what_its_token_may(guarded: Guarded, start: Starte
         producer.send("coffee", "latte")
     with pytest.raises(ClientError):
         official.simple("coffee", {"tea-orders": "*"}).receive()
+    assert counted(guarded, "FORBIDDEN") > refused
+
+
+def counted(guarded: Guarded, code: str) -> int:
+    """Calls that the server answered with this code; the clients do not all tell it."""
+    metrics = httpx.get(f"{guarded.served.url}/metrics", headers=guarded.admin).text
+    found = re.findall(
+        rf'^kitemq_grpc_calls_total\{{.*code="{code}".*\}} (\d+)', metrics, re.MULTILINE
+    )
+    return sum(map(int, found))
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -94,9 +106,10 @@ def test_nobody_gets_in_with_a_wrong_signature(
 ):
     keys = {} if wrong == "both missing" else guarded.keys | {wrong: "x" * 32}
     official = start(language, guarded.served.address, timeout_s=3, **keys)
-    with pytest.raises(ClientError) as refused:
+    refused = counted(guarded, "UNAUTHORIZED")
+    with pytest.raises(ClientError):
         official.producer("tea-orders").send("tea-orders", "earl grey")
-    print(refused.value)
+    assert counted(guarded, "UNAUTHORIZED") > refused
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -105,9 +118,10 @@ def test_a_topic_that_nobody_made_is_told_to_be_missing(
 ):
     official = start(language, guarded.served.address, timeout_s=3, **guarded.keys)
     producer = official.producer("tea-orders")
-    with pytest.raises(ClientError) as refused:
+    missing = counted(guarded, "TOPIC_NOT_FOUND")
+    with pytest.raises(ClientError, match="tea-nobody-made-it"):
         producer.send("tea-nobody-made-it", "earl grey")
-    print(refused.value)
+    assert counted(guarded, "TOPIC_NOT_FOUND") > missing
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from app.main import create_app
 from app.settings import Settings
 from engine.clock import Clock
+from tests.console import report_scene
 from tests.console.scenery import Scenery
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -33,6 +34,8 @@ class Site:
             environment="staging",
             # What is undecided stays so, however long the browser tests take.
             transaction_check_interval_s=3600,
+            # The figures of the scene stay; runs of their own would take the machine.
+            report_schedules=False,
         )
         self.app = create_app(settings, clock=clock)
         config = uvicorn.Config(self.app, port=0, log_level="warning", loop="asyncio", ws="none")
@@ -62,6 +65,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         scenery = Scenery(site.base)
         scenery.build()
         scenery.close()
+        report_scene.build(site.data / "kitemq.db", site.app.state.console.now_ms())
         yield site
 
 

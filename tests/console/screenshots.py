@@ -14,13 +14,14 @@ import httpx
 from playwright.sync_api import Browser, sync_playwright
 
 from engine.clock import SystemClock
-from tests.console import journeys
+from tests.console import journeys, report_scene
 from tests.console.conftest import CHROMIUM_ARGUMENTS, Site, find_browser
 from tests.console.scenery import Scenery, order
 from tests.live import LiveServer
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 WIDE = {"width": 1440, "height": 900}
+TALL = {"width": 1440, "height": 1400}
 NARROW = {"width": 390, "height": 844}
 STEP_S = 5
 STEPS = 190
@@ -42,6 +43,10 @@ PICTURES = (
     ("alerts", "/alerts", "light", WIDE),
     ("alert-rule-dark", "/alerts/new?kind=lag&group=billing", "dark", WIDE),
     ("group-dark", "/groups/billing", "dark", WIDE),
+    ("reports", "/reports", "light", WIDE),
+    ("report-latency", "/reports/latency?range=week&against=before", "light", TALL),
+    ("report-lag-dark", "/reports/lag", "dark", TALL),
+    ("report-failures-narrow-dark", "/reports/failures?range=month", "dark", NARROW),
     (
         "offsets",
         "/groups/warehouse/offsets?step=review&to=shift&by=-40&topic=orders&topic=shipments",
@@ -159,6 +164,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as data, Site(Path(data) / "data", clock) as site:
         scenery = Scenery(site.base)
         scenery.build()
+        report_scene.build(site.data / "kitemq.db", clock.now_ms())
         live(site, scenery, clock)
         journeys.prepare(scenery)
         journeys.tell(scenery, clock.hurry, level=3, id="REFUND1")

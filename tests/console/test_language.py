@@ -31,7 +31,7 @@ SILENT_TAGS = ("code", "kbd", "pre", "script", "style")
 TRANSLATORS = ("_", "gettext", "ngettext")
 # Names of products, formats and keys, and what is typed or read by programs.
 CODE_WORDS = re.compile(
-    r"KiteMQ|RocketMQ|API|JSON|CSV|XLSX|NDJSON|UTC|OpenTelemetry|format=json|DLQ|WebSocket|Ctrl"
+    r"KiteMQ|RocketMQ|API|Parquet|JSON|CSV|XLSX|NDJSON|UTC|OpenTelemetry|format=json|DLQ|WebSocket|Ctrl"
     r"|&\w+;"
 )
 CODE_LITERALS = re.compile(

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import pytest
 
+from app.db.report_rows import RunRow
 from app.security import matrix
 from tests.app.conftest import App
 from tests.app.rights_cases import CLIENT, filled
@@ -53,6 +54,8 @@ OF_SERVER = (
     "/views?path=/topics&query=", "/clients", "/engine", "/audit", "/search", "/messages", "/tail",
     "/settings", "/create/job", "/bulk/groups?action=pause&scope=all", "/access",
     "/access/users/bob", "/alerts", "/alerts/new", "/alerts/rules/1", "/alerts/rules/1/delete",
+    "/reports", "/reports/runs/1", "/reports/schedules/lag",
+    "/reports/backfill?job=traces&from=2026-11-20T00:00&to=2026-11-20T05:00",
 )  # fmt: skip
 # Pages that are looked at as well, so that links to them stay open.
 VIEWS = (
@@ -183,8 +186,17 @@ async def dress(app: App, words: dict[str, dict[str, str]]) -> None:
     await app.post("/alerts/rules", rule, 201)
     silence = {"rule_id": "1", "until_ms": app.clock.now_ms() + 3_600_000}
     await app.post("/alerts/silences", silence, 201)
+    await under_way(app)
     app.advance(11)
     await app.app.state.alerts.evaluate()
+
+
+async def under_way(app: App) -> None:
+    """A report that another server computes: it can be seen, and no other run begins."""
+    now_ms = app.clock.now_ms()
+    run = RunRow(job="lag", cause="manual", state="running", attempt=1, actor="ann",
+                 began_ms=now_ms, owner="elsewhere", lease_ms=now_ms + 86_400_000)  # fmt: skip
+    await app.app.state.database.run(lambda database: database.reports.begin(run))
 
 
 def posts_of(pages: dict[str, str], name: str) -> list[tuple[PostForm, str]]:

@@ -73,7 +73,7 @@ class Stub:
         )
         metadata = tuple(self.metadata.items())
         if method.is_client_stream:
-            return call(metadata=metadata)
+            return call(metadata=metadata, timeout=timeout)
         return call(request, metadata=metadata, timeout=timeout)
 
     async def ask(self, name: str, request: Any) -> Any:

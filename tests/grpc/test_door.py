@@ -97,6 +97,19 @@ async def test_the_self_signed_certificate_stays_and_is_kept_from_others(tmp_pat
     assert isinstance(context, ssl.SSLContext)
 
 
+async def test_a_key_that_was_left_without_its_certificate_is_made_again(tmp_path: Path) -> None:
+    certificate, key = ensure_own(tmp_path, "kite.example.org")
+    before = key.read_bytes()
+    certificate.unlink()
+    assert isinstance(context_of(tmp_path, "", "", "kite.example.org"), ssl.SSLContext)
+    assert key.read_bytes() != before
+
+
+async def test_where_no_certificate_can_be_made_the_reason_is_told(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"no certificate could be made .*No such file"):
+        ensure_own(tmp_path / "gone", "kite.example.org")
+
+
 async def test_without_tls_such_a_connection_is_closed_at_once(running: Running) -> None:
     host, _, port = running.door.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -150,6 +163,7 @@ async def test_with_users_a_call_needs_the_signature_of_an_access_key(open_door:
 async def test_a_stranger_gets_no_telemetry_stream(open_door: Any) -> None:
     async with open_door(admin_password=PASSWORD) as running:
         stream = running.stub.begin("Telemetry")
+        assert (await stream.read()).status.code == Code.UNAUTHORIZED
         with pytest.raises(grpc.aio.AioRpcError):
             await stream.read()
         assert await stream.code() is grpc.StatusCode.UNAUTHENTICATED

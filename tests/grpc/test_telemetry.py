@@ -98,9 +98,10 @@ async def test_a_consumer_of_a_fifo_topic_is_told_to_keep_the_order(running: Run
     assert settings.subscription.fifo
 
 
-async def test_settings_without_a_purpose_end_the_stream(running: Running) -> None:
+async def test_settings_without_a_purpose_end_the_stream_which_says_so(running: Running) -> None:
     stream = running.stub.begin("Telemetry")
     await stream.write(TelemetryCommand(settings=Settings(client_type=ClientType.PRODUCER)))
+    assert (await stream.read()).status.code == Code.BAD_REQUEST
     with pytest.raises(grpc.aio.AioRpcError, match="neither publishing nor a subscription"):
         await stream.read()
     assert await stream.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -211,7 +212,10 @@ async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
     assert member.topics == {"orders": "*"}
     assert not member.is_pulling
     (connected,) = running.app.state.connections.all()
-    assert (connected.door, connected.about) == ("gRPC", "GOLANG 9.9, push consumer, telemetry")
+    assert (connected.door, connected.about) == (
+        "gRPC",
+        "GOLANG 9.9, push consumer, telemetry; 17 attempts, polls of 20 s, batches of 32",
+    )
     page = await running.http.get("/clients?format=json")
     assert "GOLANG" in page.text
     assert "test@1@0@x" in page.text

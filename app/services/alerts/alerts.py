@@ -33,6 +33,7 @@ from app.services.alerts.rules import RULES_MAX, checked
 from app.services.alerts.standing import ORDER, Kept, Standing
 from app.services.alerts.webhook import BACKOFF_S, Webhooks
 from app.services.audit import Actor, Audit
+from app.services.reports.reports import Reports
 from engine.broker import GroupLag
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 
@@ -61,6 +62,7 @@ class Alerts:
         host: EngineHost,
         audit: Audit,
         database: DatabaseWorker,
+        reports: Reports,
         *,
         urls: Sequence[str] = (),
         secret: str = "",
@@ -75,7 +77,7 @@ class Alerts:
         self._webhooks = Webhooks(
             database, host.clock, urls=urls, secret=secret, backoff_s=backoff_s
         )
-        self._readings = Readings(host, host.config.data)
+        self._readings = Readings(host, host.config.data, reports)
         self._kept: dict[int, Kept] = {}
         self._silences: list[SilenceRow] = []
         self._is_loaded = False

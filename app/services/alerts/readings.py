@@ -11,6 +11,7 @@ from app.host import EngineHost
 from app.pause import Pause
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import Kind, is_exact, matches
+from app.services.reports.reports import Reports
 from engine.broker import GroupLag, TopicStats
 from engine.errors import EngineError
 
@@ -42,9 +43,10 @@ class Growth:
 class Readings:
     """Asks the broker for what a rule looks at; call `forget` when a rule is gone or changed."""
 
-    def __init__(self, host: EngineHost, data: Path) -> None:
+    def __init__(self, host: EngineHost, data: Path, reports: Reports) -> None:
         self._host = host
         self._data = data
+        self._reports = reports
         self._growth: dict[int, dict[str, Growth]] = {}
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
@@ -56,6 +58,8 @@ class Readings:
             return list(self._engine())
         if kind is Kind.NO_DATA:
             return await self._topics(rule)
+        if kind in (Kind.REPORT_FAILED, Kind.REPORT_AGE):
+            return await self._of_reports(rule, kind)
         return await self._groups(rule, kind, lags)
 
     def forget(self, rule_id: int) -> None:
@@ -150,6 +154,33 @@ class Readings:
         age_s = max(0, self._host.clock.now_ms() - since_ms) // 1000
         detail = f"the last message is {age_s:,} s old" if last_ms else "holds no message"
         return Reading(name, age_s, age_s > rule.threshold, detail)
+
+    # -- reports ----------------------------------------------------------------------------------
+
+    async def _of_reports(self, rule: RuleRow, kind: Kind) -> list[Reading]:
+        try:
+            schedules = await self._reports.schedules()
+            fresh = {each.job: await self._reports.fresh_ms(each.job) for each in schedules}
+        except EngineError as error:
+            return [Reading("reports", None, None, error.detail)]
+        if kind is Kind.REPORT_FAILED:
+            return [self._failed(rule, each.job) for each in schedules]
+        enabled = [each.job for each in schedules if each.is_enabled]
+        found = [self._age(rule, job, fresh[job]) for job in enabled]
+        return found or [Reading("reports", None, None, "no report is scheduled")]
+
+    def _failed(self, rule: RuleRow, job: str) -> Reading:
+        figures = self._reports.figures[job]
+        count = figures.failures
+        detail = f"{count:,} failed, the last: {figures.last_error}" if count else "none failed"
+        return Reading(job, count, count > rule.threshold, detail)
+
+    def _age(self, rule: RuleRow, job: str, fresh_ms: int | None) -> Reading:
+        if fresh_ms is None:
+            return Reading(job, None, None, "it has no figures yet")
+        age_s = max(0, self._host.clock.now_ms() - fresh_ms) // 1000
+        detail = f"what was stored in the last {age_s:,} s is not in"
+        return Reading(job, age_s, age_s > rule.threshold, detail)
 
     # -- the server -------------------------------------------------------------------------------
 

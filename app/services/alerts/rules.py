@@ -28,6 +28,8 @@ class Kind(StrEnum):
     DISK = "disk"
     ENGINE = "engine"
     NO_DATA = "no_data"
+    REPORT_FAILED = "report_failed"
+    REPORT_AGE = "report_age"
 
 
 class Severity(StrEnum):
@@ -96,6 +98,18 @@ ABOUT = {
         "How long ago the last message of a topic was stored; also where no such topic exists.",
         600,
         has_topics=True,
+    ),
+    Kind.REPORT_FAILED: About(
+        "Failed reports",
+        "runs",
+        "Runs of a report that failed one after the other, up to now.",
+        0,
+    ),
+    Kind.REPORT_AGE: About(
+        "Age of reports",
+        "seconds",
+        "Since when what was stored is not in the figures of a report that is scheduled.",
+        3600,
     ),
 }
 

@@ -1,0 +1,1 @@
+"""Reports: when they run, what became of their runs, and the figures that they left."""

@@ -1,0 +1,182 @@
+"""What is agreed with the processes that compute: their request, progress, result and figures.
+
+The server imports nothing of theirs. What a result says of its tables is compared with our own
+before a row of it is taken.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.db.report_rows import RESULTS, RESULTS_BY_NAME, ResultTable, Row
+
+FORMAT = 1
+ROWS_MAX = 2_000_000  # of one result; more is no aggregate
+PROGRESS, RESULT = "progress.json", "result.json"
+PLAIN = {"STRING": str, "JSON": str, "INT": int, "BIGINT": int, "DOUBLE": float}
+
+
+class Request(msgspec.Struct):
+    """What a job is asked for; `previous` is a file of JSON lines."""
+
+    job: str
+    hours: tuple[str, ...]
+    root: str
+    output: str
+    folder: str
+    master: str
+    java_home: str
+    driver_memory: str
+    log: str
+    previous: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a run is. `tasks` are Spark's, 0 where it does not tell."""
+
+    stage: str
+    percent: int
+    at_ms: int = 0
+    tasks_done: int = 0
+    tasks: int = 0
+
+
+class ColumnSaid(msgspec.Struct, frozen=True):
+    """A column as the result has it."""
+
+    name: str
+    kind: str
+
+
+class TableSaid(msgspec.Struct, frozen=True):
+    """A table as the result has it."""
+
+    rows: int
+    file: str
+    replaces: str
+    key: list[str]
+    columns: list[ColumnSaid]
+
+
+class InputSaid(msgspec.Struct, frozen=True):
+    """What was read of one frame."""
+
+    hours: list[str] = []
+    rows: int = 0
+    late_rows: int = 0
+
+
+class Result(msgspec.Struct):
+    """How a job ended; without `tables` where it failed."""
+
+    format: int
+    job: str
+    state: str
+    error_class: str = ""
+    error: str = ""
+    is_transient: bool = False
+    hours: list[str] = []
+    fingerprints: dict[str, str] = {}
+    input: dict[str, InputSaid] = {}
+    rows_in: int | None = None
+    rows_out: int | None = None
+    input_at_ms: int | None = None
+    counters: dict[str, int] = {}
+    spark: str = ""
+    java: str = ""
+    master: str = ""
+    peak_kib: int | None = None
+    tables: dict[str, TableSaid] = {}
+
+
+class BadResult(Exception):
+    """The result does not say what we understand; nothing of it is taken."""
+
+
+def read_result(folder: Path) -> Result | None:
+    """What the job left; None where it ended without. Raises BadResult."""
+    try:
+        data = (folder / RESULT).read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        found = msgspec.json.decode(data, type=Result)
+    except msgspec.DecodeError as error:
+        raise BadResult(f"the result cannot be read: {error}") from None
+    if found.format != FORMAT:
+        raise BadResult(f"the result has format {found.format}, not {FORMAT}")
+    return found
+
+
+def read_progress(folder: Path) -> Progress | None:
+    """How far the job is; None before it has said so."""
+    try:
+        data = (folder / PROGRESS).read_bytes()
+        return msgspec.json.decode(data, type=Progress, strict=False)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def tables_of(result: Result, folder: Path) -> list[tuple[ResultTable, Iterator[Row]]]:
+    """The figures, read as they are taken; BadResult where they are not those that we know.
+
+    What a job makes has to be there, but for tables that are replaced as a whole.
+    """
+    rows = sum(table.rows for table in result.tables.values())
+    if rows > ROWS_MAX:
+        raise BadResult(f"{rows:,} rows are more than the {ROWS_MAX:,} that are taken at once")
+    for known in RESULTS:
+        if known.job == result.job and known.replaces != "all" and known.name not in result.tables:
+            raise BadResult(f"the result has no table {known.name}")
+    found = []
+    for name, said in result.tables.items():
+        table = RESULTS_BY_NAME.get(name)
+        if table is None or table.job != result.job:
+            raise BadResult(f"the result has a table {name} that is not known here")
+        _compare(table, said)
+        found.append((table, _rows(table, said, folder)))
+    return found
+
+
+def _compare(table: ResultTable, said: TableSaid) -> None:
+    columns = [(column.name, column.kind) for column in said.columns]
+    if (said.replaces, tuple(said.key), columns) != (
+        table.replaces,
+        table.key,
+        [tuple(column) for column in table.columns],
+    ):
+        raise BadResult(f"the result's table {table.name} has other columns than are known here")
+    if Path(said.file).name != said.file:
+        raise BadResult(f"{said.file!r} is no file of the result")
+
+
+def _rows(table: ResultTable, said: TableSaid, folder: Path) -> Iterator[Row]:
+    """Row by row; ValueError where one is not as its table says, or some are missing."""
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    names, count = set(table.names), 0
+    with (folder / said.file).open("rb") as file:
+        for line in file:
+            row = decoder.decode(line)
+            if row.keys() != names:
+                raise ValueError(f"a row of {table.name} has other columns than its table")
+            for name, kind in table.columns:
+                row[name] = _value(table, name, kind, row[name])
+            count += 1
+            yield row
+    if count != said.rows:
+        raise ValueError(f"{table.name} has {count:,} rows instead of {said.rows:,}")
+
+
+def _value(table: ResultTable, name: str, kind: str, value: Any) -> Any:
+    if value is None and (name in table.key or kind in ("STRING", "JSON")):
+        raise ValueError(f"{table.name}.{name} is NULL")
+    if value is None:
+        return None
+    wanted = PLAIN[kind]
+    if isinstance(value, bool) or not isinstance(value, wanted):
+        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        raise ValueError(f"{table.name}.{name} is no {kind}")
+    return value.replace("\0", "\ufffd") if isinstance(value, str) else value

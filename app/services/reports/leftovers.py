@@ -1,0 +1,71 @@
+"""What runs may leave behind when they, or the server, are killed: processes and folders.
+
+Every process of a run carries a mark in its environment, which all that it starts inherits: Java
+machines, Spark's Python workers (which have a process group of their own, and outlive Java). So
+they are found whoever started them, also by the next server over the same data.
+"""
+
+import os
+import shutil
+import signal
+import time
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+MARK = "KITEMQ_REPORTS_OF"
+PROC = Path("/proc")
+GONE_S = 5.0  # for the kernel to take away what was killed
+START_FIELD = 19  # of /proc/<pid>/stat behind the name: when the process started
+
+
+def mark_of(data: Path) -> str:
+    """What the processes of runs over a data directory carry."""
+    return sha256(str(data.resolve()).encode()).hexdigest()[:32]
+
+
+def marked(mark: str) -> list[int]:
+    """Processes that carry the mark and still run."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for folder in PROC.glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile, or is somebody else's
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def end_marked(mark: str) -> int:
+    """Kill every process that carries the mark, and wait until none does; how many there were."""
+    ended: set[int] = set()
+    until_s = time.monotonic() + GONE_S
+    while (found := marked(mark)) and time.monotonic() < until_s:
+        ended.update(found)
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    return len(ended)
+
+
+def remove_folders(spark: Path, reports: Path) -> int:
+    """Remove the folders of runs, and those that Spark made for processes that are no more."""
+    removed = 0
+    for folder in reports.glob("run-*"):
+        shutil.rmtree(folder, ignore_errors=True)
+        removed += 1
+    for folder in spark.glob("run-*"):
+        parts = folder.name.removeprefix("run-").split("-")
+        if len(parts) == 3 and parts[0].isdecimal() and _started(int(parts[0])) != parts[1]:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the kernel's ticks; "" where there is none."""
+    try:
+        status = (PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return ""
+    return status.rpartition(")")[2].split()[START_FIELD]

@@ -1,0 +1,510 @@
+"""Reports as people and programs use them: schedules, runs, run now, cancel, how far it is.
+
+Of all runs over a database one is under way at most. A schedule that comes due meanwhile waits, and
+times that were missed are made up for by one run; what failed for a reason that may pass is tried
+again twice. Nothing here computes: `runner.py` has processes do it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, TypeVar
+from uuid import uuid4
+
+from app.db.report_rows import (
+    JOBS,
+    Coverage,
+    RunFilter,
+    RunRow,
+    RunState,
+    ScheduleRow,
+    Trigger,
+)
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+from app.services.audit import Actor, Audit
+from app.services.reports import inputs, schedule
+from app.services.reports.child import TimedOut
+from app.services.reports.contract import Progress
+from app.services.reports.runner import LEASE_MS, RunFailed, Runner
+from app.settings import Settings
+from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+log = logging.getLogger("kitemq.reports")
+
+T = TypeVar("T")
+
+TICK_S = 1.0
+FIRST_S = 5.0  # after the start: the first seconds are for those who wait for the server
+BACKOFF_S = (30, 120)
+HOURS_MAX = 1_000  # of one run by hand
+SCHEDULE, RUN = "report_schedule", "report_run"
+BY_ITSELF = Actor("schedule", "")
+GOOD = (RunState.OK, RunState.SKIPPED)
+OVER = tuple(state for state in RunState if state is not RunState.RUNNING)
+TOLD = (*GOOD, RunState.FAILED, RunState.TIMED_OUT, RunState.LOST)
+NOT_INSTALLED = "reports need Spark, which is not installed"
+INSTALL = "pip install 'kitemq[analytics]', or make run without ANALYTICS=0; then restart"
+
+
+@dataclass(frozen=True)
+class JobStanding:
+    """A job at a glance: its schedule, its last runs, which hours it has figures of.
+
+    `last` is the newest run that is over, `last_ok` the newest whose figures were taken; figures
+    have everything that was stored before `fresh_ms`.
+    """
+
+    schedule: ScheduleRow
+    last: RunRow | None
+    last_ok: RunRow | None
+    fresh_ms: int | None
+    coverage: Coverage
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Everything at a glance; `missing` says what has to be installed, "" if nothing."""
+
+    missing: str
+    remedy: str
+    jobs: tuple[JobStanding, ...]
+    running: RunRow | None
+    progress: Progress | None
+
+
+@dataclass
+class Figures:
+    """Of one job since the start, for metrics and alerts."""
+
+    runs: dict[str, int]
+    failures: int = 0  # one after the other, up to now
+    fresh_ms: int | None = None
+    last_s: float | None = None
+    last_error: str = ""
+
+
+@dataclass(frozen=True)
+class ScheduleChanges:
+    """What is to be changed of a schedule; None stays."""
+
+    cron: str | None = None
+    is_enabled: bool | None = None
+    limit_s: int | None = None
+
+
+@dataclass
+class _UnderWay:
+    """The run of this server, and why it was ended if it was."""
+
+    run: RunRow
+    task: asyncio.Task[None]
+    ended_by: str = ""
+
+
+class Reports:
+    """Between `start` and `stop` it runs what is due; `tick` looks once."""
+
+    def __init__(
+        self, host: EngineHost, audit: Audit, database: DatabaseWorker, settings: Settings
+    ) -> None:
+        self._host = host
+        self._audit = audit
+        self._database = database
+        self._settings = settings
+        self._runner = Runner(host, database, settings)
+        self._store = f"{socket.gethostname()}:{settings.data.resolve()}#"[:470]
+        self._owner = self._store + uuid4().hex
+        self._under_way: _UnderWay | None = None
+        self._retries: dict[str, tuple[int, int]] = {}  # by job: attempt, due ms
+        self._turn = asyncio.Lock()
+        self._is_ready = False
+        self._expired = ""
+        self._loop: asyncio.Task[None] | None = None
+        self.figures = {job: Figures({}) for job in JOBS}
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take away what a killed server left, then run what is due."""
+        self._loop = asyncio.create_task(self._run_loop())
+
+    async def stop(self) -> None:
+        """End the run under way; it is due again after the next start."""
+        if self._loop is not None:
+            self._loop.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._loop
+        if self._under_way is not None:
+            self._end(self._under_way, "the server stopped")
+            await asyncio.wait({self._under_way.task})
+
+    async def _run_loop(self) -> None:
+        await asyncio.to_thread(self._runner.clean)
+        await asyncio.sleep(FIRST_S)
+        while True:
+            try:
+                await self.tick()
+            except Busy as error:
+                log.warning("%s", error.detail)
+            except Exception:
+                log.exception("the schedules of the reports could not be looked at")
+            await asyncio.sleep(TICK_S)
+
+    async def tick(self) -> None:
+        """Begin what is due, if anything is and nothing runs."""
+        await self._ready()
+        if self._under_way is not None or self.missing() or not self._settings.report_schedules:
+            return
+        now_ms = self._host.clock.now_ms()
+        for job, (attempt, due_ms) in sorted(self._retries.items(), key=lambda item: item[1][1]):
+            if due_ms <= now_ms:
+                cause = Trigger.RETRY if attempt > 1 else Trigger.SCHEDULE
+                if await self._begin(job, cause, attempt, BY_ITSELF, None) is not None:
+                    del self._retries[job]
+                return
+        due = [each for each in await self.schedules() if each.is_enabled]
+        due.sort(key=lambda each: each.next_ms)
+        if due and due[0].next_ms <= now_ms:
+            await self._begin_scheduled(due[0], now_ms)
+
+    async def _begin_scheduled(self, row: ScheduleRow, now_ms: int) -> None:
+        """Whatever was missed until now is this one run."""
+        if await self._begin(row.job, Trigger.SCHEDULE, 1, BY_ITSELF, None) is None:
+            return
+        self._retries.pop(row.job, None)
+        following = replace(row, next_ms=schedule.next_ms(row.cron, now_ms))
+        await self._ask(lambda db: db.reports.write_schedule(following))
+
+    @property
+    def job_under_way(self) -> str:
+        """The job that runs here now; "" if none."""
+        return "" if self._under_way is None else self._under_way.run.job
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    def missing(self) -> str:
+        """What keeps reports from running here; "" if nothing. Of Java only a run tells."""
+        is_there = all(find_spec(name) is not None for name in ("pyspark", "pyarrow"))
+        return "" if is_there else NOT_INSTALLED
+
+    async def standing(self) -> Standing:
+        """Everything at a glance. Raises Busy, as all that follow, where the database fails."""
+        await self._ready()
+        jobs = [await self._job_standing(each) for each in await self.schedules()]
+        missing = self.missing()
+        running = await self._ask(lambda db: db.reports.runs(RunFilter(state=RunState.RUNNING), 1))
+        return Standing(
+            missing,
+            INSTALL if missing else "",
+            tuple(jobs),
+            running[0] if running else None,
+            self._runner.progress,
+        )
+
+    async def fresh_ms(self, job: str) -> int | None:
+        """A job's figures have everything that was stored before; None without any."""
+        await self._ready()
+        return self.figures[job].fresh_ms
+
+    async def schedules(self) -> list[ScheduleRow]:
+        """When each job runs, by name."""
+        now_ms = self._host.clock.now_ms()
+        defaults = [schedule.default(job, now_ms) for job in JOBS]
+        return await self._ask(lambda db: db.reports.schedules(defaults))
+
+    async def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
+        """The newest runs, at most 200; the newest 5,000 are kept."""
+        _check_job(wanted.job, is_needed=False)
+        if wanted.state and wanted.state not in set(RunState):
+            raise Invalid(
+                f"{wanted.state[:40]!r} is no state of a run",
+                field="state",
+                remedy="one of " + ", ".join(RunState),
+            )
+        await self._ready()
+        return await self._ask(lambda db: db.reports.runs(wanted, limit))
+
+    async def get(self, run_id: int) -> RunRow:
+        """One run; its log as it is now where it is under way. NotFound."""
+        await self._ready()
+        found = await self._ask(lambda db: db.reports.run(run_id))
+        if found is None:
+            raise NotFound(f"there is no run {run_id}", field="id", remedy="list the runs")
+        if found.state == RunState.RUNNING:
+            tail = await asyncio.to_thread(self._runner.log_tail, run_id)
+            return replace(found, log_tail=tail)
+        return found
+
+    def progress(self, run_id: int) -> Progress | None:
+        """How far a run of this server is; None where it is over or another server's."""
+        mine = self._under_way
+        return self._runner.progress if mine is not None and mine.run.id == run_id else None
+
+    # -- changing ---------------------------------------------------------------------------------
+
+    async def change_schedule(
+        self, actor: Actor, job: str, changes: ScheduleChanges
+    ) -> ScheduleRow:
+        """Change when a job runs; the change counts from now on. Invalid names the field."""
+        _check_job(job)
+        before = next(each for each in await self.schedules() if each.job == job)
+        cron = before.cron if changes.cron is None else " ".join(changes.cron.split())
+        now_ms = self._host.clock.now_ms()
+        after = replace(
+            before,
+            cron=cron,
+            is_enabled=before.is_enabled if changes.is_enabled is None else changes.is_enabled,
+            limit_s=schedule.check_limit(
+                before.limit_s if changes.limit_s is None else changes.limit_s
+            ),
+            next_ms=schedule.next_ms(cron, now_ms),
+            changed_ms=now_ms,
+            changed_by=actor.name,
+        )
+        async with self._audit.change(
+            actor, "report.schedule", SCHEDULE, job, before=before
+        ) as change:
+            await self._ask(lambda db: db.reports.write_schedule(after))
+            change.after = after
+        return after
+
+    async def run(self, actor: Actor, job: str, first: str = "", last: str = "") -> RunRow:
+        """Begin a run now: of what is due, or of the hours `first` to `last`, both in.
+
+        Raises Refused (`analytics_missing`) without Spark, Conflict (`report_running`) while
+        another run is under way, Invalid.
+        """
+        _check_job(job)
+        hours = _checked_hours(first, last, self._host.clock.now_ms())
+        if self.missing():
+            raise Refused(NOT_INSTALLED, remedy=INSTALL, code="analytics_missing")
+        await self._ready()
+        cause = Trigger.BACKFILL if hours else Trigger.MANUAL
+        before = {"first": first, "last": last} if hours else None
+        async with self._audit.change(actor, "report.run", RUN, job, before=before) as change:
+            run = await self._begin(job, cause, 1, actor, hours)
+            if run is None:
+                raise Conflict(
+                    "another run is under way",
+                    remedy="wait until it is over, or cancel it",
+                    code="report_running",
+                )
+            change.after = {"id": run.id, "job": job}
+        return run
+
+    async def cancel(self, actor: Actor, run_id: int) -> RunRow:
+        """End a run of this server; the run as it ended. Refused where it is over."""
+        run = await self.get(run_id)
+        mine = self._under_way
+        if mine is None or mine.run.id != run_id:
+            is_over = run.state != RunState.RUNNING
+            detail = f"run {run_id} is over" if is_over else f"run {run_id} is another server's"
+            raise Refused(detail, remedy="look at the list of runs", code="report_not_running")
+        name = f"{run.job} {run_id}"
+        async with self._audit.change(actor, "report.cancel", RUN, name) as change:
+            self._end(mine, f"cancelled by {actor.name}")
+            await asyncio.wait({mine.task})
+            ended = await self.get(run_id)
+            change.after = {"state": ended.state}
+        return ended
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    async def _begin(
+        self, job: str, cause: str, attempt: int, actor: Actor, hours: list[str] | None
+    ) -> RunRow | None:
+        """Begin a run beside everything else; None where one is under way."""
+        async with self._turn:
+            if self._under_way is not None:
+                return None
+            now_ms = self._host.clock.now_ms()
+            new = RunRow(
+                job=job,
+                cause=cause,
+                state=RunState.RUNNING,
+                attempt=attempt,
+                actor=actor.name,
+                began_ms=now_ms,
+                owner=self._owner,
+                lease_ms=now_ms + LEASE_MS,
+                master=self._settings.report_master[:255],
+            )
+            # Only a run of ours whose end could not be written can stand there.
+            await self._ask(lambda db: db.reports.take_over(self._owner, now_ms))
+            run = await self._ask(lambda db: db.reports.begin(new))
+            if run is None:
+                return None
+            limits = {each.job: each.limit_s for each in await self.schedules()}
+            task = asyncio.create_task(self._do(run, hours, limits[job]))
+            self._under_way = _UnderWay(run, task)
+            return run
+
+    async def _do(self, run: RunRow, hours: list[str] | None, limit_s: int) -> None:
+        """One run to its end, whatever that is."""
+        try:
+            ended = await self._attempt(run, hours, limit_s)
+            self._note(ended)
+            if ended.state == RunState.OK:
+                await self._expire()
+        except Exception:
+            log.exception("the end of report run %d could not be written", run.id)
+        finally:
+            self._under_way = None
+
+    async def _attempt(self, run: RunRow, hours: list[str] | None, limit_s: int) -> RunRow:
+        try:
+            done = await self._runner.run(run, hours, limit_s)
+        except asyncio.CancelledError:
+            why = self._under_way.ended_by if self._under_way else ""
+            return await self._ended(run, RunState.CANCELLED, "Cancelled", why)
+        except TimedOut:
+            text = f"it took longer than {limit_s:,} s"
+            self._plan_retry(run)
+            return await self._ended(run, RunState.TIMED_OUT, "TimedOut", text)
+        except RunFailed as error:
+            if error.is_transient:
+                self._plan_retry(run)
+            return await self._ended(run, RunState.FAILED, error.kind, error.text)
+        except DatabaseError as error:
+            self._plan_retry(run)
+            return await self._ended(run, RunState.FAILED, "DatabaseError", str(error))
+        except Exception as error:
+            log.exception("report run %d failed", run.id)
+            return await self._ended(run, RunState.FAILED, type(error).__name__, str(error))
+        if self._runner.left:  # more is due than one run does
+            self._retries[run.job] = (1, self._host.clock.now_ms())
+        return done
+
+    async def _ended(self, run: RunRow, state: RunState, kind: str, text: str) -> RunRow:
+        ended = replace(
+            run,
+            state=state,
+            ended_ms=self._host.clock.now_ms(),
+            hours=self._runner.hours,
+            error_class=kind[:128],
+            error=text[:4000].replace("\0", "\ufffd"),
+            log_tail=self._runner.last_tail,
+        )
+        await self._ask(lambda db: db.reports.finish(ended))
+        return ended
+
+    def _plan_retry(self, run: RunRow) -> None:
+        """Try again what ran by itself, after a while that grows; not what a person began."""
+        by_itself = run.cause in (Trigger.SCHEDULE, Trigger.RETRY)
+        if by_itself and run.attempt <= len(BACKOFF_S):
+            due_ms = self._host.clock.now_ms() + BACKOFF_S[run.attempt - 1] * 1000
+            self._retries[run.job] = (run.attempt + 1, due_ms)
+
+    def _end(self, mine: _UnderWay, why: str) -> None:
+        mine.ended_by = why
+        mine.task.cancel()
+
+    def _note(self, run: RunRow) -> None:
+        found = self.figures[run.job]
+        found.runs[run.state] = found.runs.get(run.state, 0) + 1
+        if run.ended_ms is not None:
+            found.last_s = (run.ended_ms - run.began_ms) / 1000
+        if run.state in GOOD:
+            found.failures, found.last_error = 0, ""
+            found.fresh_ms = run.input_at_ms or found.fresh_ms
+        elif run.state != RunState.CANCELLED:
+            found.failures += 1
+            found.last_error = run.error
+            log.warning("report %s: run %d %s: %s", run.job, run.id, run.state, run.error)
+
+    async def _expire(self) -> None:
+        """Once a day delete figures that are kept no longer."""
+        now_ms = self._host.clock.now_ms()
+        oldest = inputs.hour_of(now_ms - self._settings.report_keep_days * inputs.DAY_MS)
+        if oldest[:10] != self._expired:
+            await self._ask(lambda db: db.results.expire(oldest))
+            self._expired = oldest[:10]
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    async def _ready(self) -> None:
+        """Once: mark as lost what a killed server ran, and remember how the jobs stand."""
+        if self._is_ready:
+            return
+        async with self._turn:
+            if self._is_ready:
+                return
+            now_ms = self._host.clock.now_ms()
+            for run in await self._ask(lambda db: db.reports.take_over(self._store, now_ms)):
+                log.warning("report run %d was lost with the server that ran it", run.id)
+            for job in JOBS:
+                good = await self._ask(partial(_newest, job=job, states=GOOD))
+                last = await self._ask(partial(_newest, job=job, states=TOLD))
+                found = self.figures[job]
+                found.fresh_ms = good.input_at_ms if good else None
+                if last is not None and last.state not in GOOD:
+                    found.failures, found.last_error = 1, last.error
+            self._is_ready = True
+
+    async def _job_standing(self, row: ScheduleRow) -> JobStanding:
+        last = await self._ask(lambda db: db.reports.newest(row.job, OVER))
+        good = await self._ask(lambda db: db.reports.newest(row.job, GOOD))
+        taken = await self._ask(lambda db: db.reports.newest(row.job, (RunState.OK,)))
+        coverage = await self._ask(lambda db: db.reports.coverage(row.job))
+        return JobStanding(row, last, taken, good.input_at_ms if good else None, coverage)
+
+    async def _ask(self, work: "Callable[[Database], T]") -> T:
+        try:
+            return await self._database.run(work)
+        except DatabaseError as error:
+            raise unavailable(error) from error
+
+
+def unavailable(error: DatabaseError) -> Busy:
+    """What a failing database is for whoever asked."""
+    busy = Busy(
+        f"the reports cannot be read or written: {error}",
+        remedy="see the server's log about its database, then try again",
+    )
+    busy.code = "reports_unavailable"
+    return busy
+
+
+def _newest(database: "Database", *, job: str, states: tuple[str, ...]) -> RunRow | None:
+    return database.reports.newest(job, states)
+
+
+def _check_job(job: str, *, is_needed: bool = True) -> None:
+    if job in JOBS or (not job and not is_needed):
+        return
+    raise Invalid(f"{job[:40]!r} is no report", field="job", remedy="one of " + ", ".join(JOBS))
+
+
+def _checked_hours(first: str, last: str, now_ms: int) -> list[str] | None:
+    """The hours that are asked for; None where none is named."""
+    if not first and not last:
+        return None
+    for field, hour in (("first", first), ("last", last)):
+        try:
+            begin_ms = inputs.begin_ms(hour)
+        except ValueError:
+            begin_ms = -1
+        if not 0 <= begin_ms <= now_ms:
+            raise Invalid(
+                f"{hour[:40]!r} is no hour that has begun",
+                field=field,
+                remedy="name both, as 2026-11-21T03, in UTC",
+            )
+    count = (inputs.begin_ms(last) - inputs.begin_ms(first)) // inputs.HOUR_MS + 1
+    if not 1 <= count <= HOURS_MAX:
+        raise Invalid(
+            f"{first} to {last} are {count:,} hours",
+            field="last",
+            remedy=f"1 to {HOURS_MAX:,} hours, the first not after the last",
+        )
+    return inputs.span(first, last)

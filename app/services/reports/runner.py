@@ -1,0 +1,291 @@
+"""One run of a report, from what the engine recorded to the figures in the database.
+
+The log is first confirmed to be on disk and rolled into Parquet, which needs no Java; only if hours
+have changed by that does Spark start. Its result is taken over in one transaction, or not at all.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from app.db.report_rows import LAG, Loaded, NotOurs, ResultFilter, Row, RunRow, RunState
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+from app.services.reports import child, inputs
+from app.services.reports.contract import (
+    BadResult,
+    Progress,
+    Request,
+    Result,
+    read_progress,
+    read_result,
+    tables_of,
+)
+from app.services.reports.leftovers import end_marked, mark_of, remove_folders
+from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+ROLL_LIMIT_S = 600.0
+FLUSH_LIMIT_S = 30.0
+RENEW_MS = 10_000
+LEASE_MS = 30_000
+PREVIOUS_MAX = 200_000  # queues whose last state is handed to the next lag report
+PAGE = 5_000
+STARTED, LOADED = 5, 95  # percent of a run before and after Spark's part
+TEXT_CHARS_MAX = 4_000
+ROLL_BUSY, ROLL_FAILED = 4, 1
+EXIT_WRONG, EXIT_MISSING, EXIT_FINAL = 2, 3, 4
+
+
+class RunFailed(Exception):
+    """A run ended without figures; `is_transient` where another attempt may help."""
+
+    def __init__(self, kind: str, text: str, *, is_transient: bool = False) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.text = text
+        self.is_transient = is_transient
+
+
+class Runner:
+    """Does the runs of a server, one at a time; `progress` is of the one under way."""
+
+    def __init__(self, host: EngineHost, database: DatabaseWorker, settings: Settings) -> None:
+        self._host = host
+        self._database = database
+        self._settings = settings
+        self._root = Path(settings.report_root or settings.data / "analytics").absolute()
+        self._spark = (settings.data / "spark").absolute()
+        self._reports = self._spark / "reports"
+        self._mark = mark_of(settings.data)
+        self._renewed_ms = 0
+        self.progress: Progress | None = None
+        self.hours: tuple[str, ...] = ()  # of the run under way, or of the last
+        self.last_tail = ""  # the ends of the last run's logs
+        self.left = 0  # hours that were due and are not done by the last run
+
+    def clean(self) -> None:
+        """Take away what earlier runs left behind, processes and folders; waits."""
+        end_marked(self._mark)
+        remove_folders(self._spark / "runs", self._reports)
+
+    async def run(self, run: RunRow, wanted: Sequence[str] | None, limit_s: float) -> RunRow:
+        """Do a run and write how it ended; `wanted` hours, or those that are due if None.
+
+        Raises RunFailed, TimedOut, DatabaseError, or what cancels it; then nothing was written and
+        the figures are as they were.
+        """
+        folder = self._reports / f"run-{run.id}"
+        self.left, self.hours, self._renewed_ms = 0, (), self._host.clock.now_ms()
+        self._say("log", 0)
+        try:
+            await asyncio.to_thread(_make, folder)
+            return await self._steps(run, wanted, limit_s, folder)
+        except OSError as error:
+            raise RunFailed("OSError", f"the disk says: {error}", is_transient=True) from error
+        except (BadResult, ValueError, msgspec.DecodeError) as error:
+            raise RunFailed(type(error).__name__, str(error)) from error
+        except NotOurs:
+            raise RunFailed("LeaseLost", "another server has taken the run over") from None
+        finally:
+            self.progress = None
+            await asyncio.shield(asyncio.to_thread(self._remove, folder))
+
+    def log_tail(self, run_id: int) -> str:
+        """The ends of a run's logs, while it runs; waits for the disk."""
+        folder = self._reports / f"run-{run_id}"
+        return child.tail_of(folder / "stderr.log", folder / "spark.log")
+
+    # -- the steps --------------------------------------------------------------------------------
+
+    async def _steps(
+        self, run: RunRow, wanted: Sequence[str] | None, limit_s: float, folder: Path
+    ) -> RunRow:
+        await self._roll(run, folder)
+        found = await asyncio.to_thread(inputs.load, self._root)
+        if wanted is None:
+            done = await self._database.run(lambda db: db.reports.done(run.job))
+            due = inputs.due(run.job, found, done, self._settings.report_input_days)
+            hours, left = due.hours, due.left
+            nothing = "nothing was recorded since the figures were made"
+        else:
+            hours, left = inputs.chosen(run.job, found, wanted), 0
+            nothing = "nothing is kept of these hours to compute from"
+        if not hours:
+            return await self._finish_skipped(run, found.at_ms, nothing)
+        self.hours, run = hours, replace(run, hours=hours)
+        result = await self._compute(run, limit_s, folder)
+        self._say("loading", LOADED)
+        tail = await asyncio.to_thread(self.log_tail, run.id)
+        finished = replace(self._finished(run, result), log_tail=tail)
+        tables = await asyncio.to_thread(tables_of, result, folder / "output")
+        loaded = Loaded(finished, result.fingerprints, tables)
+        await self._database.run(lambda db: db.results.replace(loaded))
+        self.left = left
+        return finished
+
+    async def _roll(self, run: RunRow, folder: Path) -> None:
+        """Write what was recorded until now as Parquet."""
+        position, at_ms = self._host.broker.log_end, self._host.clock.now_ms()
+        try:
+            async with asyncio.timeout(FLUSH_LIMIT_S):
+                await self._host.flushed(position)
+        except TimeoutError:
+            text = f"the log was not flushed within {FLUSH_LIMIT_S:.0f} s"
+            raise RunFailed("FlushTimeout", text, is_transient=True) from None
+        self._say("roll", 1)
+        settings = self._settings
+        words = ["analytics.roll", "--data", str(settings.data.absolute())]
+        words += ["--root", str(self._root), "--upto", str(position), "--at-ms", str(at_ms)]
+        words += ["--keep-days", str(settings.report_input_days)]
+        code = await self._child(run, words, ROLL_LIMIT_S, folder)
+        if code:
+            text = await asyncio.to_thread(child.tail_of, folder / "stderr.log")
+            is_transient = code in (ROLL_BUSY, ROLL_FAILED) or code < 0
+            raise RunFailed("RollFailed", _last_line(text, code), is_transient=is_transient)
+
+    async def _compute(self, run: RunRow, limit_s: float, folder: Path) -> Result:
+        """Have Spark compute; its result."""
+        self._say("starting", STARTED)
+        await self._write_request(run, folder)
+        words = ["analytics.job", "--request", str(folder / "request.json")]
+        code = await self._child(run, words, limit_s, folder)
+        result = await asyncio.to_thread(read_result, folder / "output")
+        if code == 0 and result is not None and result.state == "ok" and result.job == run.job:
+            return result
+        if result is not None and result.error_class:
+            raise RunFailed(result.error_class, result.error, is_transient=result.is_transient)
+        text = await asyncio.to_thread(child.tail_of, folder / "stderr.log")
+        kinds = {EXIT_WRONG: "Refused", EXIT_MISSING: "NotInstalled", EXIT_FINAL: "JobFailed"}
+        kind = kinds.get(code, "Killed" if code < 0 else "JobFailed")
+        is_transient = code not in (EXIT_WRONG, EXIT_MISSING, EXIT_FINAL)
+        raise RunFailed(kind, _last_line(text, code), is_transient=is_transient)
+
+    async def _write_request(self, run: RunRow, folder: Path) -> None:
+        settings = self._settings
+        request = Request(
+            job=run.job,
+            hours=run.hours,
+            root=str(self._root),
+            output=str(folder / "output"),
+            folder=str(self._spark),
+            master=settings.report_master,
+            java_home=settings.report_java_home,
+            driver_memory=settings.report_driver_memory,
+            log=str(folder / "spark.log"),
+        )
+        if run.job == LAG:
+            previous = folder / "previous.ndjson"
+            rows = await self._previous(inputs.moved(run.hours[0], -1))
+            await asyncio.to_thread(previous.write_bytes, msgspec.json.Encoder().encode_lines(rows))
+            request.previous = str(previous)
+        data = msgspec.json.encode(request)
+        await asyncio.to_thread((folder / "request.json").write_bytes, data)
+
+    async def _previous(self, hour: str) -> list[Row]:
+        """Each queue's state as it was published at the end of an hour, if it was the last."""
+        names = ("group", "topic", "queue", "state", "raw_state")
+        wanted, found = ResultFilter(first=hour, last=hour), list[Row]()
+        after: tuple[object, ...] = ()
+        while len(found) < PREVIOUS_MAX:
+            rows = await self._database.run(partial(_states, wanted=wanted, after=after))
+            found += [{name: row[name] for name in names} for row in rows]
+            if len(rows) < PAGE:
+                break
+            after = tuple(rows[-1][name] for name in names[:3])
+        return found
+
+    # -- ends -------------------------------------------------------------------------------------
+
+    async def _finish_skipped(self, run: RunRow, at_ms: int, reason: str) -> RunRow:
+        done = replace(
+            run,
+            state=RunState.SKIPPED,
+            ended_ms=self._host.clock.now_ms(),
+            input_at_ms=at_ms or None,
+            error=reason,
+        )
+        await self._database.run(lambda db: db.reports.finish(done))
+        return done
+
+    def _finished(self, run: RunRow, result: Result) -> RunRow:
+        return replace(
+            run,
+            state=RunState.OK,
+            ended_ms=self._host.clock.now_ms(),
+            rows_in=result.rows_in,
+            rows_out=result.rows_out,
+            input_at_ms=result.input_at_ms,
+            inputs_json=msgspec.json.encode(result.input).decode(),
+            counters_json=msgspec.json.encode(result.counters).decode(),
+            spark=result.spark[:64],
+            java=result.java[:64],
+            master=result.master[:255],
+            peak_kib=result.peak_kib,
+        )
+
+    # -- helpers ----------------------------------------------------------------------------------
+
+    async def _child(self, run: RunRow, words: list[str], limit_s: float, folder: Path) -> int:
+        async def beat() -> None:
+            await self._beat(run, folder)
+
+        return await child.run(
+            words,
+            mark=self._mark,
+            output=folder / "stdout.log",
+            log=folder / "stderr.log",
+            limit_s=limit_s,
+            beat=beat,
+        )
+
+    async def _beat(self, run: RunRow, folder: Path) -> None:
+        """Look how far it is, and keep the lease."""
+        found = await asyncio.to_thread(read_progress, folder / "output")
+        if found is not None:
+            share = STARTED + (LOADED - STARTED) * found.percent // 100
+            self.progress = msgspec.structs.replace(found, percent=share)
+        now_ms = self._host.clock.now_ms()
+        if now_ms - self._renewed_ms < RENEW_MS:
+            return
+        self._renewed_ms = now_ms
+        try:
+            is_ours = await self._database.run(
+                lambda db: db.reports.renew(run.id, run.owner, now_ms + LEASE_MS)
+            )
+        except DatabaseError:
+            return  # the figures cannot be written without it either: the end will tell
+        if not is_ours:
+            raise NotOurs
+
+    def _say(self, stage: str, percent: int) -> None:
+        self.progress = Progress(stage, percent, self._host.clock.now_ms())
+
+    def _remove(self, folder: Path) -> None:
+        self.last_tail = child.tail_of(folder / "stderr.log", folder / "spark.log")
+        shutil.rmtree(folder, ignore_errors=True)
+        remove_folders(self._spark / "runs", self._reports)
+
+
+def _states(database: "Database", *, wanted: ResultFilter, after: tuple[object, ...]) -> list[Row]:
+    return database.results.page("lag_now", wanted, PAGE, after)
+
+
+def _make(folder: Path) -> None:
+    (folder / "output").mkdir(parents=True)
+
+
+def _last_line(text: str, code: int) -> str:
+    """What the process said last, for people."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    return f"{lines[-1][:TEXT_CHARS_MAX]} ({how})" if lines else how

@@ -1,0 +1,64 @@
+"""What official clients send is what REST shows, and the other way round, field by field."""
+
+import base64
+from typing import Any
+
+import httpx
+
+from tests.clients.official import Official
+
+BODY = bytes(range(256)) + "茶 ☕".encode()
+PROPERTIES = {"shop": "north", "size": "ß ☕"}
+
+
+def by_rest(api: httpx.Client, topic: str) -> dict[str, Any]:
+    """The message that a group of its own is handed out by REST."""
+    answer = api.post(
+        "/groups/rest/receive",
+        params={"encoding": "base64"},
+        json={"topic": topic, "wait_ms": 5000},
+    )
+    (found,) = answer.raise_for_status().json()["deliveries"]
+    return dict(found)
+
+
+def compare(message: dict[str, Any], rest: dict[str, Any]) -> None:
+    """All that the clients show of a message is as REST has it."""
+    assert base64.b64decode(message["body"]) == BODY
+    assert message["message_id"] == rest["message_id"]
+    assert message["topic"] == rest["origin_topic"]
+    same = ("body", "tag", "keys", "message_group", "attempt", "born_host", "born_ms")
+    assert {name: message[name] for name in same} == {name: rest[name] for name in same}
+    for properties in (message["properties"], rest["properties"]):
+        assert properties.items() >= PROPERTIES.items()
+    assert not message["corrupted"]
+
+
+def test_what_a_client_sends_is_shown_by_rest(official: Official, api: httpx.Client, topic: str):
+    producer = official.producer(topic)
+    fields = {"tag": "hot", "keys": ["k1", "k2"], "properties": PROPERTIES, "message_group": "lane"}
+    sent = producer.send(topic, BODY, **fields)
+    rest = by_rest(api, topic)
+    assert {**fields, "properties": rest["properties"]}.items() <= rest.items()
+    assert (rest["message_id"], rest["offset"]) == (sent["message_id"], str(sent["offset"]))
+    (message,) = official.simple(topic, {topic: "*"}).take(1)
+    compare(message, rest)
+
+
+def test_what_rest_sends_reaches_a_client(official: Official, api: httpx.Client, topic: str):
+    sent = {
+        "body": base64.b64encode(BODY).decode(),
+        "encoding": "base64",
+        "tag": "hot",
+        "keys": ["k1", "k2"],
+        "properties": PROPERTIES | {"KITE_PRIORITY": "3"},
+        "message_group": "lane",
+        "born_ms": 1_700_000_000_123,
+    }
+    stored = api.post(f"/topics/{topic}/messages", json=sent).raise_for_status().json()
+    (message,) = official.simple(topic, {topic: "*"}).take(1)
+    assert message["message_id"] == stored["messages"][0]["message_id"]
+    assert (message["tag"], message["keys"]) == ("hot", ["k1", "k2"])
+    assert (message["message_group"], message["priority"]) == ("lane", 3)
+    assert message["born_ms"] == sent["born_ms"]
+    compare(message, by_rest(api, topic))

@@ -1,0 +1,246 @@
+"""The reports' figures, charts and sentences, made of plain rows."""
+
+import json
+from datetime import UTC
+from typing import Any
+
+import pytest
+
+from app.ui import report_failures, report_flow, report_lag, report_latency, report_range
+from app.ui.language import Language, speak
+from app.ui.report_axes import HOUR_MS, Span, span_of, time_ticks
+from app.ui.report_bins import EDGES, bins_of, gather
+from app.ui.report_charts import Chart
+from app.ui.report_kinds import REPORTS
+from app.ui.report_parts import Asked, Table, View, hour_ms, hour_name
+from app.ui.report_words import ADVICE, STATES, advice
+from app.ui.zones import UTC_ZONE
+from engine.histogram import ERROR_MAX, bucket_of, histogram
+from tests.console import report_scene
+
+DAY_HOURS = 24
+NOW_MS = hour_ms("2026-11-21T06")
+SPAN = Span(NOW_MS - (DAY_HOURS - 1) * HOUR_MS, NOW_MS + HOUR_MS, 1)
+ASKED = Asked(SPAN)
+
+
+def rows_of(table: str, hours: int = DAY_HOURS) -> list[dict[str, Any]]:
+    found = []
+    for ago in range(hours):
+        at_ms = NOW_MS - ago * HOUR_MS
+        tables = {**report_scene.hour_rows(at_ms, ago), **report_scene.lag_hour(at_ms, ago)}
+        found += tables[table]
+    return found
+
+
+def table_of(view: View, id: str) -> Table:
+    return next(table for table in view.tables if table.id == id)
+
+
+def chart_of(view: View, id: str) -> Chart:
+    return next(chart for chart in view.charts if chart.id == id)
+
+
+def test_percentiles_of_many_hours_come_from_their_histograms_put_together() -> None:
+    rows = [row for row in rows_of("latency") if row["metric"] == "end_to_end"]
+    cell = gather(rows)
+    assert cell is not None
+    values = sorted(
+        bucket
+        for row in rows
+        for bucket, count in json.loads(row["buckets"]).items()
+        for __ in range(count)
+    )
+    assert cell.n == len(values) == sum(row["n"] for row in rows)
+    view = report_latency.latency(Asked(SPAN, choice="end_to_end"), rows, [])
+    shown = {figure.label: figure.cell.value for figure in view.figures}
+    buckets = sorted(int(bucket) for bucket in values)
+    exact = buckets[round(0.95 * len(buckets)) - 1]
+    assert abs(bucket_of(shown["p95"]) - exact) <= 1
+    assert shown["Messages"] == sum(row["messages"] for row in rows)
+
+
+def test_a_percentile_is_never_outside_of_what_was_measured() -> None:
+    row = {"n": 1, "messages": 1, "total": 7, "least": 7, "most": 7, "skewed": 0}
+    cell = gather([{**row, "buckets": json.dumps(histogram([7]))}])
+    assert cell is not None
+    assert cell.percentile(0.5) == cell.percentile(0.99) == pytest.approx(7, rel=ERROR_MAX)
+    assert gather([]) is None
+
+
+def test_a_heat_map_counts_every_value_and_tells_a_gap_from_a_zero() -> None:
+    rows = [row for row in rows_of("latency") if row["metric"] == "end_to_end"]
+    missing = hour_name(NOW_MS - 3 * HOUR_MS)
+    known = [row for row in rows if row["hour"] != missing]
+    view = report_latency.latency(Asked(SPAN, choice="end_to_end"), known, [])
+    heat = chart_of(view, "heat")
+    gaps = [box for box in heat.boxes if box.look == "heat-gap"]
+    assert len(gaps) == 1
+    assert gaps[0].x == pytest.approx(SPAN.place(NOW_MS - 3 * HOUR_MS), abs=0.01)
+    counted = sum(
+        int(box.title.rpartition(": ")[2].replace(",", "")) for box in heat.boxes if box.title
+    )
+    assert counted == sum(row["n"] for row in known)
+    twin = table_of(view, "over-time")
+    unknown = [line for line in twin.rows if line[1].value is None]
+    assert len(twin.rows) == DAY_HOURS
+    assert len(unknown) == 1
+    assert unknown[0][1].why
+
+
+def test_every_value_falls_into_the_row_of_its_size() -> None:
+    for value in (1, 3, 49, 51, 999, 1001, 90_000, 10**10):
+        bins = bins_of([histogram([value])])
+        assert bins.counts(histogram([value])) == [1]
+        assert 0 <= bins.place(value) <= 1.05  # the middle of its bucket may lie in the row before
+    wide = bins_of([histogram([1, 10**9])])
+    assert len(wide.names) == len(wide.edges) == wide.last - wide.first + 1
+    assert sum(wide.counts(histogram([1, 30, 10**9]))) == 3
+    assert list(EDGES) == sorted(EDGES)
+
+
+def test_lines_have_gaps_where_nothing_is_known() -> None:
+    rows = [row for row in rows_of("throughput") if row["hour"] != hour_name(NOW_MS - 5 * HOUR_MS)]
+    view = report_flow.throughput(ASKED, rows, [])
+    line = chart_of(view, "flow").lines[0]
+    assert len(line.runs) == 2
+    assert len(line.runs[0].split()) + len(line.runs[1].split()) == DAY_HOURS - 1
+    stored = sum(row["messages"] for row in rows if row["kind"] == "message")
+    assert view.figures[0].cell.value == stored
+
+
+def test_two_ranges_are_compared_figure_by_figure() -> None:
+    before = Span(SPAN.from_ms - DAY_HOURS * HOUR_MS, SPAN.from_ms, 1)
+    rows = rows_of("hot_keys")
+    half = [{**row, "messages": row["messages"] // 2} for row in rows]
+    view = report_flow.hot_keys(Asked(SPAN, before, choice="tag"), rows, half)
+    first = table_of(view, "values").rows[0]
+    assert [cell.value for cell in first[:4]] == ["created", "orders", 400 * 24, 200 * 24]
+    assert first[4].value == pytest.approx(1.0)
+    new = report_flow.hot_keys(Asked(SPAN, before, choice="tag"), rows, [])
+    assert table_of(new, "values").rows[0][4].value is None  # of nothing there is no change
+
+
+def test_messages_by_tag_are_exact_unless_an_hour_left_some_out() -> None:
+    rows = rows_of("hot_keys", 3)
+    view = report_flow.hot_keys(Asked(SPAN, choice="tag"), rows, [])
+    found = {line[0].value: line[2].value for line in table_of(view, "values").rows}
+    assert found == {tag: 3 * number for tag, number in report_scene.TAGS.items()}
+    assert view.notes == ["Exact: every stored message counts."]
+    rest = {**rows[0], "rank": 0, "value": "", "values": 9, "messages": 50}
+    view = report_flow.hot_keys(Asked(SPAN, choice="tag"), [*rows, rest], [])
+    assert "50 messages had others" in view.notes[0]
+    assert view.figures[0].cell.value == 3 * sum(report_scene.TAGS.values()) + 50
+
+
+def test_dead_letters_are_shown_by_reason_and_week() -> None:
+    weeks = span_of(NOW_MS - 4 * 168 * HOUR_MS, NOW_MS, 168)
+    rows = [
+        {"hour": hour_name(NOW_MS - (ago * 168 + 5) * HOUR_MS), "kind": "dead", "topic": "t",
+         "group": "g", "rank": 1, "reason": "rejected", "reasons": 1, "messages": 10 + ago,
+         "counted": 10 + ago}
+        for ago in range(3)
+    ]  # fmt: skip
+    tables = {"failures": rows, "outcomes": rows_of("outcomes")}
+    none = {"failures": [], "outcomes": []}
+    view = report_failures.failures(Asked(weeks, choice="dead"), tables, none)
+    twin = table_of(view, "reasons-over-time")
+    assert [line[1].value for line in twin.rows] == [10, 11, 12, None]
+    assert table_of(view, "reasons").rows[0][1].value == 33
+    rates = {figure.label: figure.cell.value for figure in view.figures}
+    assert rates["Dead-letter rate"] == pytest.approx(6 / 956)
+
+
+def test_a_slow_client_stands_out_of_its_group() -> None:
+    view = report_latency.slow_consumers(ASKED, rows_of("latency"), [])
+    first = table_of(view, "clients").rows[0]
+    assert [first[0].value, first[1].value] == ["billing", "billing-2"]
+    assert first[3].value > 1.5
+
+
+def test_uneven_queues_come_first() -> None:
+    rows = table_of(report_flow.queue_skew(ASKED, rows_of("queue_skew"), []), "queues").rows
+    assert (rows[0][1].value, rows[0][5].value, rows[0][5].tone) == ("3", 2.4, "warn")
+    assert sum(line[4].value for line in rows) == pytest.approx(1)
+
+
+def test_bands_show_the_worst_state_on_top_and_in_time_where_no_band_lies() -> None:
+    rows = {name: rows_of(name) for name in ("lag_hours", "lag_bands")}
+    rows["lag_now"] = report_scene.lag_now(NOW_MS)
+    none: dict[str, Any] = {name: [] for name in rows}
+    view = report_lag.lag(ASKED, rows, none)
+    bands = chart_of(view, "bands")
+    assert bands.values[0].text == "billing · orders"  # who is worst stands first
+    looks = [box.look for box in bands.boxes if box.y < 24]
+    assert looks.count("state-ok") == DAY_HOURS
+    assert looks.index("state-falling-behind") < looks.index("state-stalled")
+    now = table_of(view, "now").rows[0]
+    assert now[3].value == "STALLED"
+    assert now[7].value == "Queue 2 does not get past offset 41: look at that message."
+    assert view.figures[0].cell.value == "STALLED"
+
+
+def test_each_advice_is_a_sentence_in_both_languages() -> None:
+    params = {"queue": 3, "lag": 1200, "members": 2, "queues": 4, "consume_per_s": 7.5}
+    params |= {"produce_per_s": 12.0, "risk_s": 600, "eta_s": 200_000, "lost": 7, "committed": 41}
+    params |= {"completeness": 0.4, "time_lag_ms": 90_000, "slo_ms": 1000, "hot_queue": 3}
+    stored = json.dumps(params)
+    for code in ADVICE:
+        assert "%" not in advice(code, stored).replace("40 %", "")
+    assert advice("wait_for_end", stored) == "At this pace it has caught up in more than a day."
+    speak(Language.CHINESE)
+    try:
+        assert "追上" in advice("wait_for_end", stored)
+    finally:
+        speak(Language.ENGLISH)
+    assert advice("", "{}") == ""
+    assert advice("from_a_newer_version", "{}") == "from_a_newer_version"
+    assert "unknown" in advice("look_at_message", "not JSON")
+
+
+def test_the_words_cover_every_state_and_advice_of_the_lag_report() -> None:
+    rules = pytest.importorskip("analytics.jobs.lag_rules")
+    assert tuple(STATES) == rules.WORST_FIRST
+    codes = {name for name, __ in rules.ADVICE.values() if name}
+    assert codes | {rules.HOT_QUEUE[0], rules.NO_ROOM[0]} == set(ADVICE)
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.name)
+def test_a_report_without_rows_says_so_and_shows_no_zero_as_a_figure(report: Any) -> None:
+    none: dict[str, Any] = {table: [] for table in report.tables}
+    choice = report.choices[0][0] if report.choices else ""
+    view = report.build(Asked(SPAN, choice=choice), none, none)
+    assert not view.charts
+    assert all(table.empty or table.is_twin for table in view.tables)
+
+
+def test_a_range_ends_with_the_hour_that_goes_on() -> None:
+    found = report_range.read({"range": "week"}, NOW_MS + 5, UTC_ZONE)
+    assert (found.span.hours, found.span.to_ms) == (168, NOW_MS + HOUR_MS)
+    assert found.span.steps <= 120
+    assert found.before is None
+    earlier = report_range.read({"range": "day", "against": "week"}, NOW_MS, UTC_ZONE)
+    assert earlier.before is not None
+    assert earlier.span.from_ms - earlier.before.from_ms == 168 * HOUR_MS
+
+
+def test_a_range_that_is_typed_is_taken_by_whole_hours_or_refused_at_its_field() -> None:
+    typed = {"range": "own", "from": "2026-11-20T03:30", "to": "2026-11-20T05:10"}
+    found = report_range.read(typed, NOW_MS, UTC_ZONE)
+    assert hour_name(found.span.from_ms) == "2026-11-20T03"
+    assert found.span.hours == 3
+    wrong = report_range.read({**typed, "to": "2026-11-19T00:00"}, NOW_MS, UTC_ZONE)
+    assert set(wrong.form.errors) == {"to"}
+    assert wrong.span.hours == DAY_HOURS
+    nonsense = report_range.read({**typed, "from": "soon"}, NOW_MS, UTC_ZONE)
+    assert set(nonsense.form.errors) == {"from"}
+
+
+@pytest.mark.parametrize("hours", [1, 24, 168, 28 * 24, 13 * 168, 52 * 168])
+def test_the_axis_of_time_has_few_words_in_order_within_the_picture(hours: int) -> None:
+    span = span_of(NOW_MS - hours * HOUR_MS, NOW_MS)
+    assert 1 <= span.steps <= 120
+    places = [tick.place for tick in time_ticks(span, UTC)]
+    assert places == sorted(places)
+    assert len(places) <= 9
+    assert all(0 <= place <= 100 for place in places)
