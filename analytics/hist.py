@@ -1,4 +1,4 @@
-"""Histograms with logarithmic buckets in SQL: the twin of `engine.histogram`, whose names it has too.
+"""Histograms with logarithmic buckets in SQL: the twin of `engine.histogram`, with its names too.
 
 The expression and the Python function give the same bucket for every value.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 PREFIX = "run-"
+ENDED = ("Z", "X")  # states of a process whose parent has not yet asked how it ended
 START_FIELD = 19  # of /proc/<pid>/stat behind the name, which may hold spaces: start time
 
 
@@ -46,4 +47,5 @@ def _started(pid: int) -> str:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    return status.rpartition(")")[2].split()[START_FIELD]
+    fields = status.rpartition(")")[2].split()
+    return "" if fields[0] in ENDED else fields[START_FIELD]

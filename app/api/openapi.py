@@ -34,6 +34,7 @@ TAGS = {
     "traces": "What happened to a message.",
     "statistics": "How much, how fast, how long; and lag over time.",
     "alerts": "What to be told of, where it stands, and who was told.",
+    "reports": "When Spark computes them, what became of the runs, and the figures.",
     "access": "Users, tokens and logins; who may do what.",
     "views": "Lists of the console with their filters, each under a name of one's own.",
     "system": "The server itself.",

@@ -62,10 +62,11 @@ def gather(rows: Iterable[Mapping[str, Any]]) -> Cell | None:
     )
 
 
-def buckets_of(stored: str | Mapping[Any, int]) -> dict[int, int]:
-    """A histogram as it is stored: a JSON object by bucket."""
-    found = json.loads(stored) if isinstance(stored, str) else stored
-    return {int(bucket): count for bucket, count in found.items()}
+def buckets_of(stored: str | Mapping[int, int]) -> Mapping[int, int]:
+    """A histogram as it is stored, a JSON object by bucket; one that was read before stays."""
+    if not isinstance(stored, str):
+        return stored
+    return {int(bucket): count for bucket, count in json.loads(stored).items()}
 
 
 @dataclass(frozen=True)

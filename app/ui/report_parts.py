@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from app.ui import formats
@@ -137,6 +138,7 @@ def change_of(now: Any, before: Any) -> float | None:
     return now / before - 1
 
 
+@lru_cache(4096)
 def hour_ms(name: str) -> int:
     """ "2026-11-21T03" as ms since 1970."""
     return round(datetime.strptime(name, HOUR_FORMAT).replace(tzinfo=UTC).timestamp() * 1000)

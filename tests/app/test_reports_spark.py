@@ -62,13 +62,14 @@ def by_tag(url: str) -> dict[str, int]:
 
 
 def until_java(mark: str) -> list[int]:
-    """Wait for the run's Java machine; all Java machines of the run."""
+    """Wait for the run's Java machine that computes: others are only asked for their version."""
     until_s = time.monotonic() + LIMIT_S
     while time.monotonic() < until_s:
         found = []
         for pid in leftovers.marked(mark):
             with suppress(OSError):
-                if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+                words = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"org.apache.spark.deploy.SparkSubmit" in words and b"-cp" in words:
                     found.append(pid)
         if found:
             return found

@@ -197,6 +197,7 @@ def demo(tmp_path: Path) -> Iterator[LiveServer]:
 
 @pytest.mark.browser
 @pytest.mark.spark
+@pytest.mark.timeout(400)
 def test_run_now_shows_the_real_flights_of_each_carrier(
     demo: LiveServer, chromium: Browser
 ) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 MARK = "KITEMQ_REPORTS_OF"
 PROC = Path("/proc")
 GONE_S = 5.0  # for the kernel to take away what was killed
+ENDED = ("Z", "X")  # states of a process whose parent has not yet asked how it ended
 START_FIELD = 19  # of /proc/<pid>/stat behind the name: when the process started
 
 
@@ -63,9 +64,13 @@ def remove_folders(spark: Path, reports: Path) -> int:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in the kernel's ticks; "" where there is none."""
+    """When a process started, in the kernel's ticks; "" where there is none.
+
+    One that ended and that nobody has asked about is none any more.
+    """
     try:
         status = (PROC / str(pid) / "stat").read_text()
     except OSError:
         return ""
-    return status.rpartition(")")[2].split()[START_FIELD]
+    fields = status.rpartition(")")[2].split()
+    return "" if fields[0] in ENDED else fields[START_FIELD]
