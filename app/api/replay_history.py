@@ -83,7 +83,8 @@ def _after(cursor: str) -> tuple[int, str] | None:
     if not cursor:
         return None
     at_ms, _, job_id = cursor.partition("-")
-    if not (at_ms.isascii() and at_ms.isdecimal() and len(at_ms) < 19 and 0 < len(job_id) <= 64):
+    is_time = at_ms.isascii() and at_ms.isdecimal() and len(at_ms) < 19
+    if not (is_time and job_id.isascii() and job_id.isalnum() and len(job_id) <= 64):
         raise Invalid(
             f"{cursor[:40]!r} is no cursor", field="cursor", remedy="begin without a cursor"
         )

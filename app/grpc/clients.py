@@ -68,6 +68,7 @@ class Client:
     seen_s: float
     kind: ClientType = ClientType.CLIENT_TYPE_UNSPECIFIED
     settings: Any = None
+    user: str = ""  # whose it is; "" while there are no users
     told: str = ""  # what its settings were answered with, in words
     stream: Stream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
@@ -130,7 +131,7 @@ class Clients:
     def seen(self, call: Call) -> Client:
         """The client of a call, which is alive."""
         now_s = self._host.clock.monotonic_s()
-        client = self._clients.get(call.client)
+        client = self._own(call)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Refusal(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are the most")
@@ -142,6 +143,7 @@ class Clients:
                 call.namespace,
                 self._host.clock.now_ms(),
                 now_s,
+                user=call.who.name,
             )
         client.seen_s = now_s
         return client
@@ -198,7 +200,7 @@ class Clients:
 
     def terminated(self, call: Call) -> bool:
         """A client says goodbye: it gives back what it holds. Whether it was known."""
-        client = self._clients.get(call.client)
+        client = self._own(call)
         if client is None:
             return False
         self._leases.give_back(client.name)
@@ -243,6 +245,21 @@ class Clients:
             del client.questions[nonce]
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _own(self, call: Call) -> Client | None:
+        """The known client of a call; a Refusal where another user's goes by this name.
+
+        Names are no secret, and whoever speaks under one is asked about its transactions and can
+        end it. Another access key of the same user may go on where one left off.
+        """
+        client = self._clients.get(call.client)
+        if client is not None and call.who.name:
+            if client.user not in ("", call.who.name):
+                raise Refusal(
+                    Code.FORBIDDEN, f"the client id {call.client!r} is in use by another user"
+                )
+            client.user = call.who.name
+        return client
 
     def _ask(self, client: Client, check: Check) -> bool:
         if client.stream is None:

@@ -32,24 +32,33 @@ INVISIBLE_S_MAX = 12 * 3600.0
 SHORTEST_S = 0.01  # what 0 means
 ANSWER_S = 0.2  # of a call's time, kept for the answer on its way
 ATTEMPTS_MAX = 10_000
+REMEMBERED_MAX = 100_000  # receipts of all attempts: some 20 MiB
 WORTHLESS = (
     "the receipt handle is worth nothing any more: the message was, or will be, handed out again"
 )
 
 
 class Attempts:
-    """What was handed out under an attempt id: the same id again means that it never arrived."""
+    """What was handed out under an attempt id: the same id again means that it never arrived.
+
+    The latest are remembered: at most ATTEMPTS_MAX, with at most REMEMBERED_MAX receipts.
+    """
 
     def __init__(self) -> None:
         self._receipts: OrderedDict[tuple[str, str], list[Receipt]] = OrderedDict()
+        self.count = 0  # of the receipts
 
     def add(self, group: str, attempt: str, receipts: list[Receipt]) -> None:
+        self.take(group, attempt)
         self._receipts[group, attempt] = receipts
-        if len(self._receipts) > ATTEMPTS_MAX:
-            self._receipts.popitem(last=False)
+        self.count += len(receipts)
+        while len(self._receipts) > ATTEMPTS_MAX or self.count > REMEMBERED_MAX:
+            self.count -= len(self._receipts.popitem(last=False)[1])
 
     def take(self, group: str, attempt: str) -> list[Receipt]:
-        return self._receipts.pop((group, attempt), [])
+        receipts = self._receipts.pop((group, attempt), [])
+        self.count -= len(receipts)
+        return receipts
 
 
 class Receives:
@@ -81,6 +90,10 @@ class Receives:
             )
             deliveries = await self._wait(receive, group, {topic: filter}, client, wait_s)
         receipts = [delivery.receipt for delivery in deliveries]
+        if hub.clients.find(client.name) is not client:
+            # It said goodbye while it waited: nobody would let go of what it leased now.
+            self._return(group, receipts)
+            deliveries, receipts = [], []
         if request.auto_renew:
             hub.leases.add(group, client.name, receipts)
         if request.attempt_id and receipts:

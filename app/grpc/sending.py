@@ -13,7 +13,7 @@ from app.grpc.shapes import inflated, to_engine, type_of
 from app.security.access import Action
 from engine.broker import Decider, Decision, TimerAnswer, TopicConfig
 from engine.errors import EngineError
-from engine.message import BATCH_COUNT_MAX, Message
+from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message
 from protocol.rocketmq.messages import (
     EndTransactionResponse,
     RecallMessageResponse,
@@ -42,12 +42,10 @@ async def send_message(hub: Hub, call: Call, request: Any) -> Any:
     topic = _one_topic(call, request)
     config = find_topic(hub, topic)
     messages = [to_engine(wire, topic, call) for wire in request.messages]
-    for wire, message in zip(request.messages, messages, strict=True):
-        if wire.system_properties.body_encoding == Encoding.GZIP:
-            message.body = await _inflated(message.body)
+    await _inflate(request.messages, messages)
     _check_types(hub, config, messages)
+    client = hub.clients.seen(call)  # it may refuse, so before anything is stored
     stored = await _store(hub, messages)
-    client = hub.clients.seen(call)
     if any(message.transaction_group for message in messages):
         hub.clients.produces(client, topic)
     entries = [
@@ -113,6 +111,20 @@ def _check_types(hub: Hub, config: TopicConfig, messages: list[Message]) -> None
             )
         if len(messages) > 1 and kind in (MessageType.DELAY, MessageType.TRANSACTION):
             raise Refusal(Code.BAD_REQUEST, f"a {kind.name} message cannot be part of a batch")
+
+
+async def _inflate(wires: Any, messages: list[Message]) -> None:
+    """Inflate compressed bodies, as long as all together can be stored: a few bytes may be many."""
+    size_bytes = 0
+    for wire, message in zip(wires, messages, strict=True):
+        if wire.system_properties.body_encoding == Encoding.GZIP:
+            message.body = await _inflated(message.body)
+        size_bytes += len(message.body)
+        if size_bytes > BATCH_BYTES_MAX:
+            raise Refusal(
+                Code.PAYLOAD_TOO_LARGE,
+                f"the bodies have more than {BATCH_BYTES_MAX} bytes together; split the batch",
+            )
 
 
 async def _inflated(body: bytes) -> bytes:

@@ -21,6 +21,8 @@ log = logging.getLogger("kitemq.grpc")
 TLS_FIRST = b"\x16"
 FIRST_BYTE_S = 10.0
 HANDSHAKE_S = 10.0
+STALL_S = 60.0  # a peer that reads too little for so long is gone, whatever it answers
+CLOSE_S = 10.0  # for a peer to read what was left for it when the other one hung up
 LOOPBACK = "127.0.0.1"
 FULL_WAIT_S = 0.1
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -33,6 +35,8 @@ class Side(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.other: Side | None = None
         self.early = b""
+        self._limit: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -53,25 +57,45 @@ class Side(asyncio.Protocol):
             other.transport.write(data)
 
     def pause_writing(self) -> None:
+        # The other side is not read meanwhile, not even that it has hung up.
+        if self.transport is not None:
+            loop = asyncio.get_running_loop()
+            self._stall = loop.call_later(STALL_S, self.transport.abort)
         other = self.other
         if other is not None and other.transport is not None and other.transport.is_reading():
             other.transport.pause_reading()
 
     def resume_writing(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
         other = self.other
         if other is not None and other.transport is not None and not other.closed.done():
             other.transport.resume_reading()
 
+    def eof_received(self) -> None:
+        """The transport closes itself when what is left is written."""
+        self._limit_closing()
+
     def connection_lost(self, error: Exception | None) -> None:
+        for timer in (self._limit, self._stall):
+            if timer is not None:
+                timer.cancel()
         if not self.closed.done():
             self.closed.set_result(None)
         if self.other is not None:
             self.other.close()
 
     def close(self) -> None:
-        """Write what is left, then close."""
+        """Write what is left, then close; who does not read it within CLOSE_S loses it."""
+        self._limit_closing()
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+
+    def _limit_closing(self) -> None:
+        """Else a peer that reads nothing would keep its connection, and what it holds, for good."""
+        if self.transport is not None and self._limit is None and not self.closed.done():
+            loop = asyncio.get_running_loop()
+            self._limit = loop.call_later(CLOSE_S, self.transport.abort)
 
 
 class Splitter:

@@ -84,7 +84,7 @@ class Dismissals:
             for item in page.items:
                 died_ms, offset = item.message.stored_ms, item.message.offset
                 if choice.from_ms <= died_ms and not 0 < choice.to_ms <= died_ms:
-                    found.append(range(offset, offset + 1))
+                    join(found, offset)
             after = page.next
             if after is None:
                 return found
@@ -150,6 +150,17 @@ class _Restoring(msgspec.Struct, frozen=True):
     """As the audit keeps it: how many of those that are meant rest."""
 
     dismissed: int
+
+
+def join(stretches: list[range], offset: int) -> None:
+    """Add the next older offset to stretches that begin with the newest.
+
+    Neighbours become one: what is done to hundreds of thousands at once takes a step for each.
+    """
+    if stretches and stretches[-1].start == offset + 1:
+        stretches[-1] = range(offset, stretches[-1].stop)
+    else:
+        stretches.append(range(offset, offset + 1))
 
 
 def _check_kept(group: str, offsets: Sequence[int], first: int, end: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.services.dismissals import Dismissals
+from app.services.dismissals import Dismissals, join
 from app.ui import dead_filter, forms, jobs, pages
 from app.ui.dead_filter import Criteria
 from app.ui.dead_index import COUNTED_MAX
@@ -141,8 +141,10 @@ async def _chosen(
     if criteria.is_any:
         return Choice([range(low, before)] if low < before else [], True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)
-    found = [offset for offset in view.selection.offsets if offset < before]
-    runs = [range(offset, offset + 1) for offset in found]
+    runs = []
+    for offset in view.selection.offsets:
+        if offset < before:
+            join(runs, offset)
     return Choice(runs, view.known.is_whole, before)
 
 
@@ -161,6 +163,9 @@ async def change(request: Request) -> Response:
     dismissal = posted.one("dismissal")[:ID_MAX]
     seen = form.number("seen", _("The number"), 0, 10**15)
     before = form.number("before", _("The offset"), 0, 10**15)
+    if form.is_wrong:  # at fields that nobody sees
+        form.error = "; ".join(form.errors.values())
+        return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
     choice = await _chosen(request, criteria, dismissal, before, WHOLE_S)
     _check_counted(choice)
     actor, service = jobs.actor_of(request), service_of(request)

@@ -122,8 +122,10 @@ async def apply(request: Request) -> Response:
     action = _action(form)
     at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0
     chosen = _parsed(posted.one("selection"))
-    if at_ms is None or not chosen:
-        form.error = form.error or _("Nothing was changed: no group was named.")
+    if form.is_wrong or at_ms is None or not chosen:
+        form.error = form.errors.get("action", form.error)
+        if not form.is_wrong:
+            form.error = _("Nothing was changed: no group was named.")
         return await _page(request, form, [], 0, is_asking=True)
     order = Order(request, action, at_ms)
     actor = actor_at(client_of(request))

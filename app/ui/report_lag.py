@@ -190,7 +190,7 @@ def _evaluated(hours: Rows, shown: Mapping[Place, int]) -> list[Band]:
 def _bands(bands: Rows, shown: Mapping[Place, int], by_queue: bool) -> list[Band]:
     """The worst lie on top."""
     found = []
-    for row in sorted(bands, key=lambda row: severity(row["state"])):
+    for row in sorted(bands, key=lambda row: -severity(row["state"])):
         key: Place = (row["group"], row["topic"])
         index = shown.get((*key, row["queue"]) if by_queue else key)
         if index is not None:

@@ -1,8 +1,8 @@
 """Reports: which there are, how fresh they are, when they run, and what became of each run."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -136,9 +136,9 @@ class ReportsPage:
     older: int | None
     reports: Sequence[ReportLink]
     error: str = ""
-    words: object = None
-    tones: object = None
-    causes: object = None
+    words: Mapping[str, str] = field(default_factory=lambda: STATES)
+    tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
+    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ class RunPage:
     error_class: str
     log_tail: str
     error: str
-    words: object = None
-    tones: object = None
-    causes: object = None
+    words: Mapping[str, str] = field(default_factory=lambda: STATES)
+    tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
+    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
 
 
 async def fresh_of(reports: Reports, job: str) -> RunRow | None:
@@ -188,9 +188,6 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
         older=shown[-1].id if len(found) > len(shown) else None,
         reports=[ReportLink(one.name, one.label, one.text) for one in REPORTS],
         error=error,
-        words=STATES,
-        tones=STATE_TONES,
-        causes=CAUSES,
     )
     return await pages.respond(
         request,
@@ -284,9 +281,6 @@ async def _run_page(request: Request, *, error: str = "", status: int = 200) -> 
         error_class=run.error_class,
         log_tail=run.log_tail,
         error=error,
-        words=STATES,
-        tones=STATE_TONES,
-        causes=CAUSES,
     )
     return await pages.respond(
         request,

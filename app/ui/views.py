@@ -1,5 +1,6 @@
 """One's saved views: all of them, a new one, and away with one."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -49,9 +50,10 @@ async def show(request: Request) -> Response:
     given = request.query_params
     path, query = given.get("path", ""), given.get("query", "")
     # A filter that was typed has changed the address since the link was made.
-    shown = urlsplit(request.headers.get("hx-current-url", ""))
-    if path and shown.path == path:
-        query = shown.query
+    with suppress(ValueError):  # what is no address names no list
+        shown = urlsplit(request.headers.get("hx-current-url", ""))
+        if path and shown.path == path:
+            query = shown.query
     return await _page(request, Form({"name": "", "path": path, "query": query}))
 
 

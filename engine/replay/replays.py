@@ -94,7 +94,8 @@ class Replays:
     def begin(self, job_id: str) -> ReplayJob:
         """Do a dry run in earnest: the very messages that it looked at.
 
-        Raises NotFound, Conflict for a job that is no dry run, DiskFull.
+        Raises NotFound, Conflict for a job that is no dry run, or where another job tries or tried
+        the same failures again, DiskFull.
         """
         self._check_running()
         job = self._book.get(job_id)
@@ -104,6 +105,12 @@ class Replays:
                 field="id",
                 remedy="resume it where it is paused, or create another",
             )
+        if self._was_retried(job.plan.retry_of) and not job.plan.fresh_only:
+            raise Conflict(
+                f"the job {job.plan.retry_of!r} was tried again since this dry run was made",
+                field="id",
+                remedy="make another dry run: it leaves out what was sent meanwhile",
+            )
         self._book.begin(job)
         self._runner.wake()
         return shown(job)
@@ -111,10 +118,11 @@ class Replays:
     def retry(self, job_id: str, runs: Sequence[Run], how: Retry) -> ReplayJob:
         """Try again what failed in a job that is over: `runs` as `failed` gives them, no others.
 
-        With the conditions of that job. Raises NotFound, Invalid, Conflict for a job that is not
-        over, is a dry run or has no failures, Refused where those lie in more than 20,000
-        stretches, Busy where 100 jobs are not over yet, DiskFull, and
-        what `create` raises for the target.
+        With the conditions of that job; where it was tried again before, `fresh_only` as well, so
+        that nothing is sent twice. Raises NotFound, Invalid, Conflict for a job that is not over,
+        is a dry run, has no failures or is being tried again, Refused where those lie in more than
+        20,000 stretches, Busy where 100 jobs are not over yet, DiskFull, and what `create` raises
+        for the target.
         """
         self._check_running()
         job = self._retryable(job_id)
@@ -136,6 +144,7 @@ class Replays:
             runs=pack(merged(runs)),
             to=new.to,
             to_name=self._choice.destination(new),
+            fresh_only=before.fresh_only or self._was_retried(job_id),
             created_ms=now_ms,
             created_by=how.created_by,
             retry_of=job_id,
@@ -249,6 +258,19 @@ class Replays:
             field="id",
             remedy="begin it" if job.dry_run else "look at its outcomes",
         )
+
+    def _was_retried(self, job_id: str) -> bool:
+        """Whether what failed in a job was tried again in earnest; Conflict while it is."""
+        retries = [job for job in self._book.all() if job_id and job.plan.retry_of == job_id]
+        earnest = [job for job in retries if not job.dry_run]
+        for job in earnest:
+            if not job.is_over:
+                raise Conflict(
+                    f"the job {job.plan.id!r} is trying the same again",
+                    field="id",
+                    remedy="wait until it is over, or stop it",
+                )
+        return bool(earnest)
 
     def _decide(self, job_id: str, verb: Verb) -> ReplayJob:
         self._check_running()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.services.dismissals import DeadChoice
 from kitemq import Client, NotFound, Refused
 from kitemq.cli import main
 from tests.app.conftest import App
@@ -71,6 +72,9 @@ async def test_those_that_meet_conditions_are_dismissed_and_restored_together(ru
     ):
         counted = await running.post(f"{PATH}/dismiss", {**choice, "note": "x", "dry_run": True})
         assert counted["count"] == count, choice
+    # Neighbours are one stretch: however many, what is done to them takes no time on the loop.
+    service = running.app.state.dismissals
+    assert await service.chosen("billing", DeadChoice(reason="rejected")) == [range(231)]
     old = await running.post(f"{PATH}/dismiss", {"to_ms": before_ms, "note": "old"})
     rest = await running.post(f"{PATH}/dismiss", {"note": "all"})
     assert (old["count"], rest["count"], rest["already"]) == (230, 1, 230)

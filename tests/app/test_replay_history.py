@@ -81,8 +81,9 @@ async def test_jobs_are_found_by_source_state_person_and_time_page_by_page(runni
     assert await history(running, "source=other") == []
     assert await history(running, "created_by=ann") == []
     assert await history(running, "source=a%00b") == []
-    problem = await running.get("/replay-history?cursor=nonsense", 422)
-    assert problem["errors"][0]["field"] == "cursor"
+    for nonsense in ("nonsense", "1-", "1-%00", "1-%C3%A4"):
+        problem = await running.get(f"/replay-history?cursor={nonsense}", 422)
+        assert problem["errors"][0]["field"] == "cursor"
     assert (await running.get("/replay-history?from_ms=-1", 422))["errors"][0]["field"] == "from_ms"
 
 

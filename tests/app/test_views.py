@@ -141,6 +141,9 @@ async def test_a_form_that_is_wrong_keeps_what_was_typed_and_saves_the_typed_fil
     typed = {"hx-request": "true", "hx-current-url": f"{URL}/topics?q=typed&page=4"}
     shown = await running.http.get("/views?path=/topics&query=q%3Dold", headers=typed)
     assert 'value="q=typed"' in shown.text
+    broken = {"hx-request": "true", "hx-current-url": "http://[broken"}
+    shown = await running.http.get("/views?path=/topics&query=q%3Dold", headers=broken)
+    assert (shown.status_code, 'value="q=old"' in shown.text) == (200, True)
 
 
 async def test_a_list_is_shown_when_nobody_knows_the_views(

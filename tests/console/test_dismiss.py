@@ -200,6 +200,19 @@ def test_what_is_wrong_stands_at_its_field_and_values_are_kept(
             assert f'value="{value.replace(">", "&gt;")}"' in answer.text
 
 
+def test_without_the_number_that_was_seen_nothing_is_dismissed(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    one_queue(scenery, "snow")
+    dying_group(scenery, "winter")
+    kill(scenery, "winter", "snow", [{"body": "flake"}])
+    with browser:
+        for fields in ({"seen": "x", "before": "1"}, {"seen": "1", "before": "x"}):
+            answer = browser.post("/dlq/winter/dismiss", data={"note": "melted"} | fields)
+            assert (answer.status_code, "must be a whole number" in answer.text) == (422, True)
+    assert scenery.get("/groups/winter/lag")["dismissed"] == 0
+
+
 def test_a_time_chooses_what_was_stored_in_it(browser: httpx.Client, scenery: Scenery) -> None:
     one_queue(scenery, "times")
     scenery.send("times", [{"body": "now"}])

@@ -106,6 +106,13 @@ def test_a_reset_asks_for_its_time_first_and_keeps_the_selection(
     assert (wrong.status_code, "That is no time" in wrong.text) == (422, True)
 
 
+def test_what_is_no_action_changes_nothing(browser: httpx.Client, fleet: Scenery) -> None:
+    fields = {"action": "delete", "selection": " fleet-a"}
+    answer = browser.post("/bulk/groups", data=fields)
+    assert (answer.status_code, "must be one of" in answer.text) == (422, True)
+    assert not fleet.get("/groups/fleet-a")["paused"]
+
+
 def test_nothing_ticked_is_said_and_nothing_done(browser: httpx.Client) -> None:
     assert browser.get("/bulk/groups?action=pause&scope=ticked").status_code == 422
     assert browser.get("/bulk/groups?action=explode&group=warehouse").status_code == 422

@@ -76,6 +76,26 @@ def test_a_retry_may_fail_and_be_tried_again(half):
     assert (third.retry_of, third.selected) == (again.id, 4)
 
 
+def test_what_failed_is_not_sent_twice_however_often_it_is_tried_again(half):
+    desk, job = half
+    early = retry(desk, job, dry_run=True)
+    desk.broker.create_topic(TopicConfig("gone", read_queues=1, write_queues=1))
+    runs = desk.broker.replays.failed(job.id).runs
+    slow = desk.broker.replays.retry(job.id, runs, Retry(per_s=0.001))
+    desk.engine.tick()
+    with pytest.raises(Conflict, match="trying the same again"):
+        retry(desk, job)
+    with pytest.raises(Conflict, match="trying the same again"):
+        desk.broker.replays.begin(early.id)
+    desk.broker.replays.stop(slow.id)
+    sent = desk.broker.replays.get(slow.id).totals.get("sent", 0)
+    with pytest.raises(Conflict, match="since this dry run"):
+        desk.broker.replays.begin(early.id)
+    again = retry(desk, job)
+    assert (sent, again.totals["sent"]) == (1, 3)
+    assert desk.bodies("gone") == [f"g{number}" for number in range(4)]
+
+
 def test_there_must_be_something_that_failed(half):
     desk, _ = half
     fine = desk.run(places=[(0, 1)])

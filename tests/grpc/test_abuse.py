@@ -1,0 +1,153 @@
+"""What a client can do wrong on purpose: nothing of it may cost others their messages or memory."""
+
+import asyncio
+import gzip
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from app.grpc import clients, receiving, splitter
+from app.grpc.splitter import Side, Splitter
+from app.services.rpc_figures import RpcFigures
+from engine.message import BODY_BYTES_MAX
+from protocol.rocketmq.messages import NotifyClientTerminationRequest, SendMessageRequest
+from protocol.rocketmq.numbers import Code, Encoding
+from tests.grpc.door import Running, listening, message_of, receive_of
+from tests.grpc.test_door import PASSWORD, key_for, signed
+
+pytestmark = pytest.mark.anyio
+UNREAD = b"x" * 20_000_000  # more than all buffers on the way
+
+
+async def test_a_client_that_is_one_too_many_is_refused_before_anything_is_stored(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends again when it is told to: what was stored would be there twice."""
+    await running.stub.send("orders", b"1")
+    monkeypatch.setattr(clients, "CLIENTS_MAX", 1)
+    answer = await running.stub.named("second").send("orders", b"2", number=1)
+    assert answer.status.code == Code.TOO_MANY_REQUESTS
+    assert [message.body for message in await running.stub.receive("g", "orders")] == [b"1"]
+
+
+async def test_a_batch_is_inflated_no_further_than_a_batch_may_be(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inflated: list[int] = []
+    whole = gzip.decompress
+
+    def inflate(body: bytes) -> bytes:
+        inflated.append(len(body))
+        return whole(body)
+
+    monkeypatch.setattr("app.grpc.sending.inflated", inflate)
+    body = gzip.compress(bytes(BODY_BYTES_MAX))
+    messages = [
+        message_of("orders", body, number=number, body_encoding=Encoding.GZIP)
+        for number in range(50)
+    ]
+    answer = await running.stub.ask("SendMessage", SendMessageRequest(messages=messages))
+    assert answer.status.code == Code.PAYLOAD_TOO_LARGE
+    assert len(inflated) == 2
+    alone = await running.stub.ask("SendMessage", SendMessageRequest(messages=messages[:1]))
+    assert alone.status.code == Code.OK
+
+
+async def test_attempts_are_remembered_up_to_so_many_receipts(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving, "REMEMBERED_MAX", 3)
+    await running.stub.send("orders", b"1", b"2", b"3", b"4")
+    for attempt in ("a", "b"):
+        await running.stub.receive("g", "orders", count=2, attempt=attempt)
+    assert await running.stub.receive("g", "orders", attempt="a") == []  # the older is forgotten
+    again = await running.stub.receive("g", "orders", attempt="b")
+    assert len(again) == 2
+
+
+async def test_a_poll_of_a_client_that_said_goodbye_takes_nothing_with_it(running: Running) -> None:
+    await running.stub.send("orders", b"1")
+    (first,) = await running.stub.receive("g", "orders")
+    await running.stub.ack("g", "orders", first.system_properties.receipt_handle)
+    call = running.stub.begin(
+        "ReceiveMessage", receive_of("g", "orders", wait_s=20, auto_renew=True)
+    )
+    await running.until_parked()
+    await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
+    other = running.stub.named("other")
+    await other.send("orders", b"2", number=1)
+    answers = [each async for each in call]
+    assert answers[0].status.code == Code.MESSAGE_NOT_FOUND
+    assert running.door.hub.leases.count == 0
+    (got,) = await other.receive("g", "orders")
+    assert (got.body, got.system_properties.delivery_attempt) == (b"2", 1)
+
+
+async def test_nobody_speaks_under_the_name_of_another_users_client(open_door: Any) -> None:
+    async with open_door(admin_password=PASSWORD) as running:
+        owner = signed(running, await key_for(running, "admin"))
+        stream = owner.begin("Telemetry")
+        assert (await owner.send("orders", b"1")).status.code == Code.OK
+        body = {"name": "eve", "password": PASSWORD, "role": "viewer"}
+        assert (await running.http.post("/api/v1/users", json=body)).status_code == 201
+        made = await running.http.post("/api/v1/tokens", json={"name": "k", "owner": "eve"})
+        assert made.status_code == 201, made.text
+        eve = signed(running, made.json())
+        goodbye = NotifyClientTerminationRequest()
+        assert await eve.code("NotifyClientTermination", goodbye) == Code.FORBIDDEN
+        stolen = eve.begin("Telemetry")
+        assert (await stolen.read()).status.code == Code.FORBIDDEN
+        assert running.door.hub.clients.stream_count == 1
+        assert await owner.code("NotifyClientTermination", goodbye) == Code.OK
+        assert await stream.read() is grpc.aio.EOF
+
+
+@asynccontextmanager
+async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
+    """A client that reads nothing, on a splitter before a server that says much and hangs up."""
+    served: set[asyncio.StreamWriter] = set()
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.add(writer)
+        writer.write(UNREAD)
+        writer.close()
+
+    inner = await asyncio.start_server(serve, splitter.LOOPBACK, 0)
+    figures, listener = RpcFigures(), listening()
+    relay = Splitter(listener, inner.sockets[0].getsockname()[1], None, figures, connections_max=10)
+    relay.start()
+    client = socket.create_connection(listener.getsockname())
+    try:
+        yield client, figures
+    finally:
+        client.close()
+        for writer in served:
+            writer.transport.abort()
+        await relay.stop()
+        inner.close()
+
+
+@pytest.mark.parametrize(("bound", "half_closes"), [("STALL_S", False), ("CLOSE_S", True)])
+async def test_a_client_that_reads_nothing_does_not_keep_its_connection(
+    monkeypatch: pytest.MonkeyPatch, bound: str, half_closes: bool
+) -> None:
+    monkeypatch.setattr(splitter, bound, 0.1)
+    full, pause = asyncio.Event(), Side.pause_writing
+
+    def pause_writing(side: Side) -> None:
+        full.set()
+        pause(side)
+
+    monkeypatch.setattr(Side, "pause_writing", pause_writing)
+    async with splitting() as (client, figures), asyncio.timeout(30):
+        client.sendall(b"PRI")
+        await full.wait()
+        assert figures.connections == 1
+        if half_closes:
+            client.shutdown(socket.SHUT_WR)
+        while figures.connections:
+            await asyncio.sleep(0.01)
