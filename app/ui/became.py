@@ -32,8 +32,6 @@ async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[V
     except EngineError:
         return None
     return [
-        Verdict(
-            branch.group, *journey_words.verdict(branch.state), branch.deliveries, branch.at_ms
-        )
+        Verdict(branch.group, *journey_words.verdict(branch.state), branch.deliveries, branch.at_ms)
         for branch in journey.groups
     ]
