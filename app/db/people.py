@@ -167,10 +167,10 @@ class PeopleStore:
     def end_sessions(self, ids: list[int], entry: AuditEntry) -> int:
         """End sessions; how many of them there were."""
         with self._transaction() as connection:
+            _changed(connection)
             ended = connection.execute(delete(sessions).where(sessions.c.id.in_(ids))).rowcount
             if ended:
                 insert_audit(connection, entry)
-                _changed(connection)
         return ended
 
     def touch(
@@ -182,10 +182,11 @@ class PeopleStore:
         """
         now_ms, idle_ms = over_ms
         with self._transaction() as connection:
-            for token_id, at_ms in used_ms.items():
+            # In one order, so that two servers never wait for each other.
+            for token_id, at_ms in sorted(used_ms.items()):
                 statement = update(tokens).where(tokens.c.id == token_id)
                 connection.execute(statement.values(used_ms=at_ms))
-            for session_id, at_ms in seen_ms.items():
+            for session_id, at_ms in sorted(seen_ms.items()):
                 renewed = update(sessions).where(sessions.c.id == session_id)
                 connection.execute(renewed.values(seen_ms=at_ms))
             is_over = (sessions.c.expires_ms <= now_ms) | (sessions.c.seen_ms <= idle_ms)
