@@ -7,7 +7,7 @@ calls alone for minutes: it need not have sent its settings to send, receive or 
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,12 +29,15 @@ GROUPS_MAX = 64
 QUESTIONS_MAX = 16  # to one client, without an answer yet
 OUTBOX_MAX = 64  # commands that wait for a slow stream; then it is not asked
 SILENT_S = 30.0
+IDENTIFIED_MAX = 500  # streams whose callers are looked up again in one round
 
 
 class Stream:
     """What is to be written to one telemetry stream; None ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: Mapping[str, str]) -> None:
+        """`metadata` is what its call said of the caller."""
+        self.metadata = metadata
         self.outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX_MAX)
         self.is_open = True
         self.error: Exception | None = None  # why it ends, where the client is at fault
@@ -53,6 +56,13 @@ class Stream:
             if self.outbox.full():
                 self.outbox.get_nowait()
             self.outbox.put_nowait(None)
+
+    def refuse(self, error: Exception) -> None:
+        """End, with the reason and without what waits."""
+        self.error = error
+        while not self.outbox.empty():
+            self.outbox.get_nowait()
+        self.close()
 
 
 @dataclass
@@ -107,6 +117,7 @@ class Clients:
         self._transactions = transactions
         self._leases = leases
         self._clients: dict[str, Client] = {}
+        self._identified = 0  # streams that had their turn
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -214,6 +225,17 @@ class Clients:
             if client.stream is None and not client.polls and now_s - client.seen_s > SILENT_S:
                 self._leases.abandon(client.name)
                 self._forget(client)
+
+    def identify(self, identified: Callable[[Mapping[str, str]], object]) -> None:
+        """End the streams of callers that are refused by now; some of all streams, in turn."""
+        streams = [client.stream for client in self._clients.values() if client.stream is not None]
+        begin = self._identified % max(1, len(streams))
+        self._identified = begin + IDENTIFIED_MAX
+        for stream in (streams + streams[:begin])[begin:][:IDENTIFIED_MAX]:
+            try:
+                identified(stream.metadata)
+            except Refusal as error:
+                stream.refuse(error)
 
     def close(self) -> None:
         """End all streams; their clients connect again when the server is back."""

@@ -42,6 +42,7 @@ class GrpcDoor:
         self._splitter: Splitter | None = None
         self._ticking: asyncio.Task[None] | None = None
         self._unlist: Callable[[], None] = _nothing
+        self._signatures = Signatures(state.people, state.access_keys)
         leases = Leases(state.host)
         self.hub = Hub(
             state.host,
@@ -68,7 +69,7 @@ class GrpcDoor:
         self._server = grpc.aio.server(options=self._options())
         service = Service(
             self.hub,
-            Signatures(self._state.people, self._state.access_keys),
+            self._signatures,
             self._state.load,
             lambda peer: self._splitter.origin_of(peer) if self._splitter else None,
         )
@@ -138,6 +139,7 @@ class GrpcDoor:
         try:
             hub.leases.tick()
             hub.clients.tick()
+            hub.clients.identify(self._signatures.identify)
         except Exception:
             log.exception("a round of the gRPC door failed")
         hub.figures.clients = len(hub.clients)

@@ -31,7 +31,7 @@ SETTINGS_TOPICS_MAX = 256
 async def telemetry(hub: Hub, call: Call, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
     """Answer settings, and write what the client is asked; ends when either side ends it."""
     client = hub.clients.seen(call)
-    stream = Stream()
+    stream = Stream(call.metadata)
     hub.clients.opened(client, stream)
     reader = asyncio.ensure_future(_read(hub, call, client, stream, requests))
     try:

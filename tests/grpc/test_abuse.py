@@ -18,6 +18,7 @@ from protocol.rocketmq.messages import NotifyClientTerminationRequest, SendMessa
 from protocol.rocketmq.numbers import Code, Encoding
 from tests.grpc.door import Running, listening, message_of, receive_of
 from tests.grpc.test_door import PASSWORD, key_for, signed
+from tests.grpc.test_receiving import until
 
 pytestmark = pytest.mark.anyio
 UNREAD = b"x" * 20_000_000  # more than all buffers on the way
@@ -104,6 +105,22 @@ async def test_nobody_speaks_under_the_name_of_another_users_client(open_door: A
         assert running.door.hub.clients.stream_count == 1
         assert await owner.code("NotifyClientTermination", goodbye) == Code.OK
         assert await stream.read() is grpc.aio.EOF
+
+
+async def test_a_stream_ends_when_the_access_key_behind_it_is_deleted(open_door: Any) -> None:
+    async with open_door(admin_password=PASSWORD) as running:
+        made = await key_for(running, "admin")
+        own = signed(running, made)
+        header = {name: own.metadata[name] for name in ("authorization", "x-mq-date-time")}
+        streams = [own.named(name, **header).begin("Telemetry") for name in ("a", "b")]
+        await until(lambda: running.door.hub.clients.stream_count == len(streams))
+        running.door.tick()
+        assert running.door.hub.clients.stream_count == len(streams)
+        assert (await running.http.delete(f"/api/v1/tokens/{made['id']}")).status_code == 204
+        running.door.tick()
+        for stream in streams:
+            assert (await stream.read()).status.code == Code.UNAUTHORIZED
+        await until(lambda: running.door.hub.clients.stream_count == 0)
 
 
 @asynccontextmanager
