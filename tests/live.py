@@ -91,6 +91,8 @@ class LiveServer:
             if self._server.started:
                 ready.set()
             await serving
+            # Connections that were closed last need a turn of the loop to let go of their sockets.
+            await asyncio.sleep(0.01)
 
         with listener:
             asyncio.run(main())
