@@ -15,7 +15,6 @@ from app.api.catalog import HOT, OPERATIONS
 from app.api.fast_lane import FastLane
 from app.api.openapi import describe
 from app.api.operation import routes_of
-from app.api.socket_gate import SendGate
 from app.api.transactions import check_document
 from app.db.worker import DatabaseWorker
 from app.errors import problem_answer
@@ -44,6 +43,7 @@ from app.services.retention import Purges
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import Search
+from app.services.sends import SendGate
 from app.services.topics import Topics
 from app.services.transactions import Transactions
 from app.services.views import Views

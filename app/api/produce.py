@@ -1,6 +1,5 @@
 """Producing messages: one or a batch as JSON, or one as its raw bytes."""
 
-import asyncio
 from base64 import b64decode
 from binascii import Error as Base64Error
 from functools import lru_cache
@@ -19,9 +18,9 @@ from app.api.operation import (
     operation,
     text_of,
 )
-from app.api.socket_gate import Part, SendGate
 from app.security.access import Action, Kind, Needs
-from engine.errors import EngineError, Invalid
+from app.services.sends import Part
+from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, Sent, offset_id
 
 TAG = "messages"
@@ -211,28 +210,12 @@ async def _send(
         if len(messages) > SHARED_MAX:
             sent: Sent | Part = await call.host.send(messages, promise)
         else:
-            sent = await _send_shared(call.state.sends, messages, promise)
+            sent = await call.state.sends.stored(messages, promise)
     except Invalid as error:
         field = error.field.replace(".message_id", ".id")
         error.field = field.removeprefix("messages[0].") if is_alone else field
         raise
     return result_of(sent, call.settings.store_host)
-
-
-async def _send_shared(gate: SendGate, messages: list[Message], promise: Promise | None) -> Part:
-    """Store them in one append with what other requests bring in this turn of the loop."""
-    stored: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
-
-    def done(part: Part | None, error: EngineError | None) -> None:
-        if stored.done():
-            return
-        if part is not None:
-            stored.set_result(part)
-        else:
-            stored.set_exception(error or RuntimeError("neither stored nor refused"))
-
-    gate.add(messages, promise, sum([len(message.body) for message in messages]), done)
-    return await stored
 
 
 def result_of(sent: Sent | Part, store_host: str) -> SendResult:

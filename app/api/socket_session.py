@@ -15,7 +15,6 @@ from starlette.types import Receive, Scope
 from starlette.types import Send as AsgiSend
 
 from app.api.socket_calls import Calls
-from app.api.socket_gate import Part, SendGate
 from app.api.socket_limits import SocketLimits
 from app.api.socket_outbox import Outbox
 from app.api.socket_producers import Producers
@@ -33,6 +32,7 @@ from app.api.socket_shapes import (
 from app.host import EngineHost
 from app.security.access import Action, Kind, Principal, require
 from app.security.doorman import Doorman
+from app.services.sends import Part, SendGate
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from protocol import batches, calls, frames, text, transactions
 from protocol.columns import ProtocolError

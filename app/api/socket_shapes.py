@@ -5,7 +5,7 @@ from functools import partial
 from itertools import repeat
 from operator import attrgetter
 
-from app.api.socket_gate import Part
+from app.services.sends import Part
 from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import Message, Promise

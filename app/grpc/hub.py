@@ -1,9 +1,8 @@
 """What all handlers of the door share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from app.grpc.clients import Client, Clients
 from app.grpc.codes import Refusal
@@ -11,35 +10,11 @@ from app.grpc.leases import Leases
 from app.host import EngineHost
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
+from app.services.sends import SendGate
 from app.services.transactions import Transactions
 from app.settings import Settings
 from engine.broker import Broker
-from engine.errors import EngineError
-from engine.message import Message, Promise
 from protocol.rocketmq.numbers import Code
-
-
-class Stored(Protocol):
-    """Messages that were stored, and the promise that was kept."""
-
-    @property
-    def messages(self) -> Sequence[Message]: ...
-
-    @property
-    def offsets(self) -> list[int]: ...
-
-
-class Sends(Protocol):
-    """Collects the sends of all doors that come in one turn of the loop into one append."""
-
-    def add(
-        self,
-        messages: list[Message],
-        promise: Promise | None,
-        size_bytes: int,
-        done: Callable[[Any, EngineError | None], None],
-    ) -> None:
-        """Store messages at the end of this turn; `done` gets the Stored, or the error."""
 
 
 @dataclass
@@ -48,7 +23,7 @@ class Hub:
 
     host: EngineHost
     settings: Settings
-    sends: Sends
+    sends: SendGate
     transactions: Transactions
     scheduled: ScheduledMessages
     clients: Clients

@@ -7,12 +7,11 @@ from typing import Any
 
 from app.grpc.call import Call
 from app.grpc.codes import Refusal, ok
-from app.grpc.hub import Hub, Stored
+from app.grpc.hub import Hub
 from app.grpc.routing import accepted_types, find_topic
 from app.grpc.shapes import inflated, to_engine, type_of
 from app.security.access import Action
 from engine.broker import Decider, Decision, TimerAnswer, TopicConfig
-from engine.errors import EngineError
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message
 from protocol.rocketmq.messages import (
     EndTransactionResponse,
@@ -45,7 +44,7 @@ async def send_message(hub: Hub, call: Call, request: Any) -> Any:
     await _inflate(request.messages, messages)
     _check_types(hub, config, messages)
     client = hub.clients.seen(call)  # it may refuse, so before anything is stored
-    stored = await _store(hub, messages)
+    stored = await hub.sends.stored(messages, None)
     if any(message.transaction_group for message in messages):
         hub.clients.produces(client, topic)
     entries = [
@@ -131,23 +130,6 @@ async def _inflated(body: bytes) -> bytes:
     if len(body) > INLINE_BYTES_MAX:
         return await asyncio.to_thread(inflated, body)
     return inflated(body)
-
-
-async def _store(hub: Hub, messages: list[Message]) -> Stored:
-    """Store them in one append with what other calls bring in this turn of the loop."""
-    stored: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
-
-    def done(part: Stored | None, error: EngineError | None) -> None:
-        if stored.done():
-            return
-        if part is not None:
-            stored.set_result(part)
-        else:
-            stored.set_exception(error or RuntimeError("neither stored nor refused"))
-
-    size_bytes = sum([len(message.body) for message in messages])
-    hub.sends.add(messages, None, size_bytes, done)
-    return await stored
 
 
 def _handle(hub: Hub, topic: str, message: Message) -> str:

@@ -1,4 +1,4 @@
-"""Sends of all connections that arrive in one turn of the event loop, stored by one append.
+"""Sends of all doors that arrive in one turn of the event loop, stored by one append.
 
 A client that sends one message per frame would otherwise cost a write of the log for each. Order
 is kept; a send that is turned down does not touch its neighbours.
@@ -54,6 +54,21 @@ class SendGate:
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._flush)
         self._waiting.append(Waiting(messages, promise, size_bytes, done))
+
+    async def stored(self, messages: list[Message], promise: Promise | None) -> Part:
+        """The same, waited for: what was stored; raises the EngineError that it failed with."""
+        stored: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
+
+        def done(part: Part | None, error: EngineError | None) -> None:
+            if stored.done():
+                return
+            if part is not None:
+                stored.set_result(part)
+            else:
+                stored.set_exception(error or RuntimeError("neither stored nor refused"))
+
+        self.add(messages, promise, sum([len(message.body) for message in messages]), done)
+        return await stored
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, []
