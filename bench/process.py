@@ -1,6 +1,7 @@
 """A broker as a process of its own: start it, weigh it, stop it or kill it."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -13,17 +14,31 @@ from typing import Self
 READY_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.002
+LOWEST_PORT = 20_000
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+PORT_TRIES = 100
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 MIB = 1024 * 1024
 
 
 def free_port() -> int:
-    """A port that was free a moment ago; kept over restarts so that clients find the server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """A port that nobody listens on; kept over restarts so that clients find the server.
+
+    It lies below the range from which the system gives ports to outgoing connections: one of that
+    range may be taken by anybody's connection between this answer and the server's start.
+    OSError where a hundred ports were all taken.
+    """
+    below = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else 32_768
+    for _ in range(PORT_TRIES):
+        port = random.SystemRandom().randrange(LOWEST_PORT, max(below, LOWEST_PORT + 1))
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
         return port
+    raise OSError(f"no free port among {PORT_TRIES} from {LOWEST_PORT} to {below}")
 
 
 class Process:

@@ -15,6 +15,7 @@ import pytest
 from analytics import job
 from analytics.java import find_java
 from analytics.session import LOOPBACK, environment
+from bench.process import free_port
 from tests.analytics.test_job import LIMIT_S, request, result_of, rolled, rows_of, run
 
 __all__ = ["rolled"]
@@ -24,13 +25,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def is_open(port: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from bench.process import free_port
 from tests.clients.conftest import Starter
 from tests.clients.official import LANGUAGES, Client, ClientError, Official, bodies, body_of
 from tests.grpc.door import Served, served
@@ -33,8 +34,10 @@ class Mortal:
     def __init__(self, data: Path) -> None:
         self._data = data
         self._running: AbstractContextManager[Served] | None = None
+        self.address = f"127.0.0.1:{free_port()}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         self._options = ["--disk-free-min-bytes=0", "--retry-max=1000"]
-        self.address = self.url = ""
+        self._options += [f"--grpc-listen={self.address}", f"--port={self.url.rpartition(':')[2]}"]
 
     def copies(self, message_id: str) -> int:
         """How often a message was stored as it was sent: twice if the client itself repeated it."""
@@ -51,10 +54,7 @@ class Mortal:
     def start(self) -> None:
         self._running = served(self._data, self._options)
         found = self._running.__enter__()
-        if not self.address:
-            self.address, self.url = found.address, found.url
-            port = found.url.rpartition(":")[2]
-            self._options += [f"--grpc-listen={found.address}", f"--port={port}"]
+        assert (found.address, found.url) == (self.address, self.url)
 
     def kill(self) -> None:
         """SIGKILL, which `served` ends with."""

@@ -2,13 +2,13 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.process import free_port
 from kitemq import Client, KiteError
 
 START_TIMEOUT_S = 30.0
@@ -21,9 +21,7 @@ class ServerProcess:
     """`python -m kitemq serve` on loopback."""
 
     def __init__(self, data: Path, **settings: object) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.listen = f"127.0.0.1:{free_port()}"
         self.data = data
         self._settings = {"log_level": "warning", "disk_free_min_bytes": 0, **settings}
         self._process: subprocess.Popen[bytes] | None = None

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.process import free_port
 from kitemq import AckResult, AsyncConsumer, AsyncProducer, Client, KiteError, Received
 
 pytestmark = [pytest.mark.anyio, pytest.mark.crash]
@@ -22,9 +22,7 @@ class Killable:
     """A server process on a fixed port and data directory."""
 
     def __init__(self, data: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.listen = f"127.0.0.1:{free_port()}"
         self._data = data
         self._process: subprocess.Popen[bytes] | None = None
 
