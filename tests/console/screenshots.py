@@ -21,56 +21,86 @@ from tests.live import LiveServer
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 WIDE = {"width": 1440, "height": 900}
-TALL = {"width": 1440, "height": 1400}
 NARROW = {"width": 390, "height": 844}
 STEP_S = 5
 STEPS = 190
-PICTURES = (
-    ("overview", "/", "light", WIDE),
-    ("overview-dark", "/", "dark", WIDE),
-    ("overview-narrow", "/", "light", NARROW),
-    ("overview-chinese", "/", "light", WIDE),
-    ("journey-chinese-narrow-dark", "/trace/REFUND1", "dark", NARROW),
-    ("topics", "/topics", "light", WIDE),
-    ("topic-dark", "/topics/orders", "dark", WIDE),
-    ("messages", "/topics/orders/messages", "light", WIDE),
-    ("search", "/messages?topic=orders&filter=paid&size=25", "light", WIDE),
-    ("tail-dark", "/tail?topic=orders,user-events&rows=100", "dark", WIDE),
-    ("message", "/messages/orders/0/1", "light", WIDE),
-    ("message-narrow-dark", "/messages/orders/0/1", "dark", NARROW),
-    ("produce", "/topics/orders/produce", "light", WIDE),
-    ("groups", "/groups", "light", WIDE),
-    ("alerts", "/alerts", "light", WIDE),
-    ("alert-rule-dark", "/alerts/new?kind=lag&group=billing", "dark", WIDE),
-    ("group-dark", "/groups/billing", "dark", WIDE),
-    ("reports", "/reports", "light", WIDE),
-    ("report-latency", "/reports/latency?range=week&against=before", "light", TALL),
-    ("report-lag-dark", "/reports/lag", "dark", TALL),
-    ("report-failures-narrow-dark", "/reports/failures?range=month", "dark", NARROW),
-    (
-        "offsets",
-        "/groups/warehouse/offsets?step=review&to=shift&by=-40&topic=orders&topic=shipments",
-        "light",
-        WIDE,
+# Every page by name: taken wide and light, and narrow and dark as "<name>-narrow".
+PICTURES = {
+    "overview": "/",
+    "topics": "/topics",
+    "topic-new": "/create/topic",
+    "topic": "/topics/orders",
+    "topic-messages": "/topics/orders/messages",
+    "topic-groups": "/topics/orders/groups",
+    "topic-config": "/topics/orders/config",
+    "topic-delete": "/topics/orders/delete",
+    "produce": "/topics/orders/produce",
+    "purge": "/topics/orders/purge?how=all",
+    "messages": "/messages?topic=orders&filter=paid&size=25",
+    "message": "/messages/orders/0/1",
+    "tail": "/tail?topic=orders,user-events&rows=100",
+    "groups": "/groups",
+    "groups-reset": "/bulk/groups?action=reset&scope=all&q=e&at=2020-01-01T00:00",
+    "group": "/groups/billing",
+    "group-clients": "/groups/warehouse/clients",
+    "group-subscriptions": "/groups/warehouse/subscriptions",
+    "group-retries": "/groups/warehouse/retries",
+    "group-config": "/groups/warehouse/config",
+    "group-pause": "/groups/warehouse/pause",
+    "group-delete": "/groups/warehouse/delete",
+    "group-history": "/groups/reports/history",
+    "offsets": (
+        "/groups/warehouse/offsets?step=review&to=shift&by=-40&topic=orders&topic=shipments"
     ),
-    ("dead-letters", "/dlq/billing", "light", WIDE),
-    ("dead-letter", "/dlq/billing/1", "dark", WIDE),
-    ("resend", "/dlq/billing/resend", "light", WIDE),
-    ("dismiss", "/dlq/billing/dismiss?reason=rejected", "light", WIDE),
-    ("replay-form-narrow-dark", "/create/job?source=orders", "dark", NARROW),
-    ("scheduled", "/scheduled", "light", WIDE),
-    ("transactions-dark", "/transactions", "dark", WIDE),
-    ("clients", "/clients", "light", WIDE),
-    ("engine", "/engine", "light", WIDE),
-    ("engine-narrow-dark", "/engine", "dark", NARROW),
-    ("audit", "/audit", "light", WIDE),
-    ("journey", "/trace/REFUND1", "light", WIDE),
-    ("journey-narrow-dark", "/trace/REFUND1", "dark", NARROW),
-    ("views", "/views?path=/topics&query=q%3Dorders", "light", WIDE),
-    ("purge", "/topics/orders/purge?how=all", "light", WIDE),
-)
-
-LOGINS = (("login", "light", WIDE), ("login-narrow-dark", "dark", NARROW))
+    "reset": "/groups/reports/resets/1",
+    "reset-undo": "/groups/reports/resets/1/undo",
+    "dead-letter-groups": "/dlq",
+    "dead-letters": "/dlq/billing",
+    "dead-letter": "/dlq/billing/1",
+    "resend": "/dlq/billing/resend",
+    "dismiss": "/dlq/billing/dismiss?reason=rejected",
+    "jobs": "/jobs",
+    "job-new": "/create/job?source=orders",
+    "scheduled": "/scheduled",
+    "scheduled-message": "/scheduled/REMINDER1",
+    "transactions": "/transactions",
+    "transaction": "/transactions/TRANSFER1",
+    "traces": "/trace",
+    "journey": "/trace/REFUND1",
+    "journey-empty": "/trace/nobody-has-this",
+    "search": "/search?q=er",
+    "reports": "/reports",
+    "report-latency": "/reports/latency?range=week&against=before",
+    "report-throughput": "/reports/throughput",
+    "report-lag": "/reports/lag",
+    "report-failures": "/reports/failures?range=month",
+    "report-consumers": "/reports/consumers",
+    "report-slowest": "/reports/slowest",
+    "report-keys": "/reports/keys?against=before",
+    "report-queues": "/reports/queues",
+    "report-delayed": "/reports/delayed",
+    "report-transactions": "/reports/transactions",
+    "report-run": "/reports/runs/1",
+    "report-schedule": "/reports/schedules/lag",
+    "report-backfill": "/reports/backfill",
+    "alerts": "/alerts",
+    "alert-rule": "/alerts/new?kind=lag&group=billing",
+    "clients": "/clients",
+    "engine": "/engine",
+    "access": "/access",
+    "audit": "/audit",
+    "views": "/views?path=/topics&query=q%3Dorders",
+    "settings": "/settings",
+    "error": "/topics/no-such-topic",
+}
+# What is also shown otherwise: name -> (picture, theme, language, size).
+OTHERWISE = {
+    "overview-dark": ("overview", "dark", "en-US", WIDE),
+    "topic-dark": ("topic", "dark", "en-US", WIDE),
+    "group-dark": ("group", "dark", "en-US", WIDE),
+    "overview-chinese": ("overview", "light", "zh-CN", WIDE),
+    "journey-chinese-narrow": ("journey", "dark", "zh-CN", NARROW),
+}
 
 
 class HurriedClock(SystemClock):
@@ -105,7 +135,7 @@ def live(site: Site, scenery: Scenery, clock: HurriedClock) -> None:
         scenery.ack("analytics", scenery.receive("analytics", "user-events", 256))
         scenery.ack("warehouse", scenery.receive("warehouse", "orders", min(256, count + 8)))
         scenery.ack("billing", scenery.receive("billing", "orders", count // 2))
-        if step % 6 == 0:
+        if step % 2 == 0:
             httpx.get(site.base)  # a look at the figures, so that lags get their history
     scenery.receive("warehouse", "shipments", 12)
     failed = scenery.receive("mailer", "payments", 4)
@@ -113,20 +143,46 @@ def live(site: Site, scenery: Scenery, clock: HurriedClock) -> None:
     scenery.post("/groups/mailer/nack", {"nacks": nacks})
 
 
-def photograph(browser: Browser, site: Site, folder: Path) -> None:
-    """Take every picture."""
-    for name, path, theme, size in PICTURES:
-        context = browser.new_context(
-            base_url=site.base,
-            viewport=size,  # type: ignore[arg-type]
-            color_scheme="dark" if theme == "dark" else "light",
-            locale="zh-CN" if "chinese" in name else "en-US",
-        )
-        page = context.new_page()
-        page.goto(path)
-        page.wait_for_load_state("networkidle")
-        page.screenshot(path=folder / f"{name}.png")
-        context.close()
+def gather(scenery: Scenery) -> None:
+    """Consumers that are there when a picture is taken; one of them subscribes otherwise."""
+    for group, client, topics in (
+        ("warehouse", "warehouse-1", {"orders": "*", "shipments": "*"}),
+        ("warehouse", "warehouse-2", {"orders": "*", "shipments": "*"}),
+        ("warehouse", "warehouse-3", {"orders": "paid", "shipments": "*"}),
+        ("billing", "billing-1", {"orders": "*"}),
+        ("analytics", "analytics-1", {"user-events": "click"}),
+        ("mailer", "mailer-1", {"payments": "*"}),
+    ):
+        about = {"client": client, "version": "5.1.2", "language": "PYTHON", "topics": topics}
+        scenery.post(f"/groups/{group}/members/heartbeat", about)
+
+
+def photograph(browser: Browser, url: str, name: str, path: str, folder: Path) -> None:
+    """Take a page wide and light, and narrow and dark."""
+    take(browser, url + path, folder / f"{name}.png")
+    take(browser, url + path, folder / f"{name}-narrow.png", theme="dark", size=NARROW)
+
+
+def take(
+    browser: Browser,
+    address: str,
+    file: Path,
+    *,
+    theme: str = "light",
+    language: str = "en-US",
+    size: dict[str, int] = WIDE,
+) -> None:
+    """One picture, once nothing is under way; what the window shows, without what lies below."""
+    context = browser.new_context(
+        viewport=size,  # type: ignore[arg-type]
+        color_scheme="dark" if theme == "dark" else "light",
+        locale=language,
+    )
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_load_state("networkidle")
+    page.screenshot(path=file)
+    context.close()
 
 
 def photograph_login(browser: Browser, folder: Path) -> None:
@@ -143,15 +199,7 @@ def photograph_login(browser: Browser, folder: Path) -> None:
         )
         server.start()
         try:
-            for name, theme, size in LOGINS:
-                context = browser.new_context(
-                    viewport=size,  # type: ignore[arg-type]
-                    color_scheme="dark" if theme == "dark" else "light",
-                )
-                page = context.new_page()
-                page.goto(f"{server.url}/login")
-                page.screenshot(path=folder / f"{name}.png")
-                context.close()
+            photograph(browser, server.url, "login", "/login", folder)
         finally:
             server.stop()
 
@@ -168,14 +216,20 @@ def main() -> None:
         live(site, scenery, clock)
         journeys.prepare(scenery)
         journeys.tell(scenery, clock.hurry, level=3, id="REFUND1")
-        scenery.close()
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=find_browser(), args=CHROMIUM_ARGUMENTS
             )
-            photograph(browser, site, folder)
+            for name, path in PICTURES.items():
+                gather(scenery)  # again and again: a member that is not heard of is soon gone
+                photograph(browser, site.base, name, path, folder)
+            for name, (shown, theme, language, size) in OTHERWISE.items():
+                address = site.base + PICTURES[shown]
+                file = folder / f"{name}.png"
+                take(browser, address, file, theme=theme, language=language, size=size)
             photograph_login(browser, folder)
             browser.close()
+        scenery.close()
 
 
 if __name__ == "__main__":

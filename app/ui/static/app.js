@@ -233,6 +233,13 @@
     each("[data-chart]", (element) => charts.get(element)?.plot.setSize({ width: element.clientWidth, height: element.clientHeight }));
   });
 
+  // Where one is shows in a row of links that is wider than the window.
+  each(".side [aria-current], .tabs [aria-current]", (link) => {
+    const row = link.closest(".side, .tabs");
+    const place = link.getBoundingClientRect();
+    row.scrollLeft += place.left - row.getBoundingClientRect().left - (row.clientWidth - place.width) / 2;
+  });
+
   reveal();
   tellTimes();
   redraw();
