@@ -297,3 +297,14 @@ def test_ages_keep_counting_between_refreshes(open_page: OpenPage, scenery: Scen
     age = page.locator("#queue-1 time")
     expect(age).to_have_text(re.compile(r"^[12] s ago$"))
     expect(age).to_have_text(re.compile(r"^[34] s ago$"))
+
+
+@pytest.mark.parametrize("path", ["/settings", "/reports/consumers", "/topics/orders/config"])
+def test_where_one_is_shows_in_every_row_of_links_of_a_narrow_window(
+    open_page: OpenPage, path: str
+) -> None:
+    page = open_page(path, width=NARROW)
+    links = page.locator(".side [aria-current], .tabs [aria-current]")
+    expect(links).to_have_count(1 if path == "/settings" else 2)
+    for link in links.all():
+        expect(link).to_be_in_viewport(ratio=0.9)  # its lower border lies on that of the row
