@@ -1,15 +1,13 @@
 """A process that dies at any write of a reset or of an undo: all queues have moved, or none."""
 
 import random
-from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, GroupConfig, ResetTarget, ResetTo, TopicConfig
+from engine.broker import GroupConfig, ResetTarget, ResetTo, TopicConfig
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.message import Message
-from engine.store.pool import InlinePool
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
 QUEUES = 4
@@ -24,16 +22,7 @@ class Life:
         self.clock = ManualClock()
 
     def start(self) -> None:
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=32 * 1024,
-            queue_file_entries=40,
-            index_slots=50,
-            index_items=200,
-            disk_free_min_bytes=0,
-        )
-        self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
-        self.broker.start()
+        self.broker = boot(self.disk, self.clock)
 
     def prepare(self) -> None:
         """Every queue of two topics has messages, of which the group has done the first."""

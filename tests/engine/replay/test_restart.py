@@ -3,17 +3,15 @@
 import errno
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig
+from engine.broker import GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.errors import EngineError
 from engine.message import Message, Promise
 from engine.replay import runner
-from engine.store.pool import InlinePool
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
 COUNT = 40
@@ -52,17 +50,7 @@ class Story:
 
     def start(self):
         self.clock.advance(0.5)  # a start takes its time, and ids are made of it
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=16 * 1024,
-            queue_file_entries=40,
-            index_slots=50,
-            index_items=200,
-            disk_free_min_bytes=0,
-            promise=self.promise,
-        )
-        self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
-        self.broker.start()
+        self.broker = boot(self.disk, self.clock, segment_bytes=16 * 1024, promise=self.promise)
 
     def live(self):
         """Create the job where there is none yet; see it through, with a pause in the middle."""

@@ -2,16 +2,14 @@
 
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, NewReply, ReplyResult, Request
+from engine.broker import NewReply, ReplyResult, Request
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.errors import MessageNotFound
 from engine.message import Message, Promise
-from engine.store.pool import InlinePool
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
@@ -33,18 +31,8 @@ class Story:
         self.start()
 
     def start(self) -> None:
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=32 * 1024,
-            queue_file_entries=40,
-            index_slots=50,
-            index_items=200,
-            disk_free_min_bytes=0,
-            promise=self.promise,
-        )
         self.under_way = []
-        self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
-        self.broker.start()
+        self.broker = boot(self.disk, self.clock, promise=self.promise)
 
     def step(self) -> None:
         actions = (self.ask, self.ask, self.reply, self.reply, self.reply, self.sleep)

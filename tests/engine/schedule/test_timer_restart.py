@@ -2,17 +2,15 @@
 
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, TimerAnswer
+from engine.broker import TimerAnswer
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.message import Message, Promise
 from engine.schedule import timer_deliver
-from engine.store.pool import InlinePool
 from engine.topic.catalog import TopicConfig
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
 TIMERS = "rmq_sys_wheel_timer"
@@ -36,17 +34,7 @@ class Story:
         self.number = 0
 
     def start(self):
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=32 * 1024,
-            queue_file_entries=40,
-            index_slots=50,
-            index_items=200,
-            disk_free_min_bytes=0,
-            promise=self.default,
-        )
-        self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
-        self.broker.start()
+        self.broker = boot(self.disk, self.clock, promise=self.default)
         if not self.broker.topics():
             self.broker.create_topic(TopicConfig("t", read_queues=1, write_queues=1))
 

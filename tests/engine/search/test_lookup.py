@@ -1,19 +1,17 @@
 """By id and by key: everything that carries it, and nothing else, in bounded steps."""
 
 import random
-from pathlib import Path
 
 import pytest
 
 from engine.broker import Broker, Nack, TopicConfig
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.errors import TopicNotFound
 from engine.message import Message, StoredMessage
 from engine.search import search as search_module
 from engine.search.lookup import Lookup
 from engine.store import key_index
-from engine.store.pool import InlinePool
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
 
@@ -173,17 +171,7 @@ class KeyedLife:
         self.tried = 0
 
     def start(self) -> Broker:
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=8 * 1024,
-            queue_file_entries=40,
-            index_slots=11,
-            index_items=16,
-            disk_free_min_bytes=0,
-        )
-        broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
-        broker.start()
-        return broker
+        return boot(self.disk, self.clock, segment_bytes=8 * 1024, index_slots=11, index_items=16)
 
     def send(self, broker: Broker, count: int) -> None:
         for _ in range(count):

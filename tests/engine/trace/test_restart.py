@@ -2,16 +2,14 @@
 
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, TopicConfig
+from engine.broker import TopicConfig
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.errors import EngineError
 from engine.message import Message
-from engine.store.pool import InlinePool
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
 
@@ -28,16 +26,7 @@ class Story:
         self.fresh = set()  # acknowledged since the last time that traces were written
 
     def start(self):
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=32 * 1024,
-            queue_file_entries=40,
-            index_slots=50,
-            index_items=200,
-            disk_free_min_bytes=0,
-        )
-        self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
-        self.broker.start()
+        self.broker = boot(self.disk, self.clock)
         self.fresh = set()
         if self.broker.traces.status().kept_records == 0 and not self.broker.topics():
             self.broker.create_topic(TopicConfig("t", read_queues=1, write_queues=1))

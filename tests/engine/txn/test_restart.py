@@ -3,17 +3,16 @@
 import random
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from engine.broker import Broker, Decider, Decision, TransactionState
+from engine.broker import Decider, Decision, TransactionState
 from engine.clock import ManualClock
-from engine.config import EngineConfig
 from engine.errors import Busy
 from engine.message import Message, Promise
 from engine.store.pool import InlinePool
 from engine.topic.catalog import TopicConfig, TopicType
+from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 from tests.simulation.pool import SeededPool
 
@@ -39,19 +38,10 @@ class Story:
         self.number = 0
 
     def start(self):
-        config = EngineConfig(
-            data=Path("/data"),
-            segment_bytes=32 * 1024,
-            queue_file_entries=40,
-            index_slots=50,
-            index_items=200,
-            disk_free_min_bytes=0,
-            promise=self.default,
-            transaction_check_max=CHECK_MAX,
-        )
         self.pool = SeededPool(self.chance) if self.is_pool_slow else InlinePool()
-        self.broker = Broker(config, clock=self.clock, pool=self.pool, files=self.disk.boot())
-        self.broker.start()
+        self.broker = boot(
+            self.disk, self.clock, self.pool, promise=self.default, transaction_check_max=CHECK_MAX
+        )
         self.asked = []
         self.broker.transactions.askers.append(self.ask)
         if not self.broker.topics():

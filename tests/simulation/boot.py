@@ -1,0 +1,25 @@
+"""A broker on a simulated disk, with files so small that a short story crosses every border."""
+
+from pathlib import Path
+from typing import Any
+
+from engine.broker import Broker
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.store.pool import InlinePool, Pool
+from tests.simulation.disk import Disk
+
+
+def boot(disk: Disk, clock: Clock, pool: Pool | None = None, **changes: Any) -> Broker:
+    """Start a broker on what the disk holds; `changes` are settings of the engine."""
+    small: dict[str, Any] = {
+        "segment_bytes": 32 * 1024,
+        "queue_file_entries": 40,
+        "index_slots": 50,
+        "index_items": 200,
+        "disk_free_min_bytes": 0,
+    }
+    config = EngineConfig(data=Path("/data"), **(small | changes))
+    broker = Broker(config, clock=clock, pool=pool or InlinePool(), files=disk.boot())
+    broker.start()
+    return broker
