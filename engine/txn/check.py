@@ -20,8 +20,8 @@ from engine.txn.journal import HALVES
 from engine.txn.records import Records, identity_of
 from engine.txn.resolve import Resolver
 
-TICK_CHECKS_MAX = 100
-MORE_WAIT_S = 0.02  # where more are due: time for everything else in between
+TICK_CHECKS_MAX = 25  # more would hold up the event loop for over 10 ms
+MORE_WAIT_S = 0.005  # where more are due: time for everything else in between
 POLL_COUNT_MAX = 32
 POLL_LOOKED_AT_MAX = 1000
 
@@ -43,7 +43,7 @@ Asker = Callable[[Check], bool]  # whether somebody is asked now; must return at
 
 
 class Checker(Service):
-    """At most 100 checks in a tick, and 1 MiB of half messages; woken by what is due earlier."""
+    """At most 25 checks in a tick, and 1 MiB of half messages; woken by what is due earlier."""
 
     name = "transaction checks"
 

@@ -211,15 +211,14 @@ def test_whatever_way_checks_are_taken_each_is_decided_once(engine, txn, half, b
 def test_a_tick_begins_a_bounded_number_and_leaves_room_before_the_next(
     engine, txn, half, asked, clock
 ):
-    for _ in range(3):
-        half(*["x"] * 90)
+    half(*["x"] * 60)
     clock.advance(6)
     checker = txn.services()[0]
-    assert checker.tick() == pytest.approx(0.02)
-    assert len(asked) == 100
+    assert checker.tick() == pytest.approx(0.005)
+    assert len(asked) == 25
     checker.tick()
     checker.tick()
-    assert len(asked) == 270
+    assert len(asked) == 60
     assert checker.tick() > 1
 
 
