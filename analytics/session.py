@@ -6,6 +6,7 @@ lie in a folder of the run's own, which goes with it. ANSI SQL stays on, as Spar
 with `try_divide`.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analytics.errors import NotInstalled, Refused
-from analytics.java import Java, cache_path, find_java
+from analytics.java import Java, cache_path, find_java, make_cache, use_cache
 from analytics.runs import run_folder
 
 if TYPE_CHECKING:
@@ -26,6 +27,30 @@ LOOPBACK = "127.0.0.1"
 END_TIMEOUT_S = 120.0  # for the Java machine to end; it may have a start-up cache to write
 MASTERS = ("local", "spark://", "sc://")
 LOG_NAME = "spark.log"
+# The code that every row goes through, as Java's compiler directives name methods.
+SPARK = "org/apache/spark/"
+ROW_CODE = (
+    f"{SPARK}sql/catalyst/expressions/GeneratedClass*.*",
+    f"{SPARK}sql/catalyst/expressions/Unsafe*.*",
+    f"{SPARK}sql/catalyst/expressions/XX*.*",
+    f"{SPARK}sql/catalyst/expressions/codegen/Unsafe*.*",
+    f"{SPARK}sql/catalyst/expressions/codegen/Buffer*.*",
+    f"{SPARK}sql/execution/Unsafe*.*",
+    f"{SPARK}sql/execution/columnar/*.*",
+    f"{SPARK}sql/execution/datasources/parquet/*.*",
+    f"{SPARK}sql/execution/vectorized/*.*",
+    f"{SPARK}sql/vectorized/*.*",
+    f"{SPARK}memory/*.*",
+    f"{SPARK}shuffle/sort/*.*",
+    f"{SPARK}unsafe/*.*",
+    f"{SPARK}util/collection/unsafe/*.*",
+    "org/apache/parquet/*.*",
+    "net/jpountz/*.*",
+    "sun/misc/Unsafe.*",
+    "jdk/internal/misc/Unsafe.*",
+    "java/nio/*.*",
+)
+OTHERS = {"match": ["*.*"], "c2": {"Exclude": True}}
 # WARN and above to a file: what a Java machine prints would be taken for the job's own words.
 LOG4J = """rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -41,8 +66,9 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
 class SessionOptions:
     """What a session is made of; `folder` is for shims, caches and the folders of runs.
 
-    `log` is the file that Spark's warnings go to (the run's folder, if None). `java_flags` are
-    for the driver's Java machine; with any the start-up cache is left alone. `conf` is set last.
+    `log` is the file that Spark's warnings go to (the run's folder, if None). `is_large`: the
+    Java machine compiles what touches rows as well as it can, which pays from a million rows on.
+    `new_cache` is where the start-up cache is written when the session ends. `conf` is set last.
     """
 
     folder: Path
@@ -53,7 +79,8 @@ class SessionOptions:
     shuffle_partitions: int = 4
     is_adaptive: bool = True
     log: Path | None = None
-    java_flags: tuple[str, ...] = ()
+    is_large: bool = False
+    new_cache: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -119,13 +146,13 @@ def static_conf(options: SessionOptions, java: Java, folder: Path) -> dict[str, 
     log = options.log or folder / LOG_NAME
     layout = folder / "log4j2.properties"
     layout.write_text(LOG4J.format(path=log))
-    # The second compiler pays off after minutes only: without it a start costs half the time.
     flags = [f"-Dlog4j2.configurationFile=file:{layout}", f"-Djava.io.tmpdir={folder}"]
-    flags += ["-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+    flags += ["-XX:-UsePerfData", *_compiler_flags(options, folder)]
     cache = cache_path(options.folder, java)
-    flags += options.java_flags
-    if cache.exists() and not options.java_flags:
-        flags.append(f"-XX:AOTCache={cache}")
+    if options.new_cache is not None:
+        flags.append(make_cache(java, options.new_cache))
+    elif cache.exists():
+        flags.append(use_cache(java, cache))
     conf = {
         "spark.driver.extraJavaOptions": " ".join(flags),
         "spark.driver.memory": options.driver_memory,
@@ -140,6 +167,21 @@ def static_conf(options: SessionOptions, java: Java, folder: Path) -> dict[str, 
     return conf
 
 
+def _compiler_flags(options: SessionOptions, folder: Path) -> list[str]:
+    """Without Java's second compiler a start costs half the time; rows cost twice as much.
+
+    It pays off for the code that every row goes through. Left to itself it compiles all that plans
+    and starts a query too, and spends more time on that than a whole report takes.
+    """
+    if not options.is_large:
+        return ["-XX:TieredStopAtLevel=1"]
+    directives = folder / "compiler.json"
+    directives.write_text(json.dumps([{"match": list(ROW_CODE), "c2": {"Exclude": False}}, OTHERS]))
+    # Its answer would be printed for each method otherwise.
+    chosen = ["-XX:+UnlockDiagnosticVMOptions", f"-XX:CompilerDirectivesFile={directives}"]
+    return ["-XX:+UseParallelGC", "-XX:CompileCommand=quiet", *chosen]
+
+
 def runtime_conf(options: SessionOptions) -> dict[str, str]:
     """What every session is given, a Connect server's too."""
     return {
@@ -149,6 +191,10 @@ def runtime_conf(options: SessionOptions) -> dict[str, str]:
         # Without it a data source that takes filters is an error.
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # It is for few groups, and costs more than it saves where there are many.
+        "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
+        # What is kept is read once or twice: compressing it takes longer than making it.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         **options.conf,
     }
 

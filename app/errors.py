@@ -42,6 +42,7 @@ STATUS: dict[type[EngineError], int] = {
 CODES = {400: "bad_request", 404: "no_such_page", 405: "method_not_allowed"}
 
 Headers = list[tuple[bytes, bytes]]
+REFUSED = "kitemq.refused"  # where a scope keeps the error that its request ended in
 
 
 class FieldError(msgspec.Struct, frozen=True):

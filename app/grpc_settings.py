@@ -43,6 +43,16 @@ class GrpcSettings:
     grpc_connections_max: int = setting(
         4096, "gRPC connections at once; further ones are closed at once."
     )
+    grpc_address_connections_max: int = setting(
+        1024, "gRPC connections of one client address at once; further ones are closed at once."
+    )
+    grpc_address_clients_max: int = setting(
+        2500,
+        "gRPC clients of one address, each with its telemetry stream; more are TOO_MANY_REQUESTS.",
+    )
+    grpc_address_polls_max: int = setting(
+        2500, "Receives and pulls open from one address over gRPC; more are TOO_MANY_REQUESTS."
+    )
     grpc_connection_calls_max: int = setting(
         1024, "Calls under way at once on one gRPC connection; further ones wait in the client."
     )

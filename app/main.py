@@ -1,8 +1,9 @@
 """The application put together: what it holds, in which order it starts and stops."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -27,12 +28,18 @@ from app.security.gate import Gate
 from app.security.load import Load
 from app.security.oidc.login import ProviderLogin
 from app.security.people import People
+from app.security.refusals import Refusals
 from app.services.alerts.alerts import Alerts
 from app.services.audit import Audit
+from app.services.client_figures import ClientFigures
+from app.services.clients import Clients
 from app.services.connections import Connections
 from app.services.dismissals import Dismissals
 from app.services.groups import Groups
 from app.services.journeys import Journeys
+from app.services.log_levels import LogLevels, LogRing
+from app.services.marks import TopicMarks
+from app.services.read_only import ReadOnlySwitch
 from app.services.replay_copies import ReplayCopies
 from app.services.replays import Replays
 from app.services.reports.reports import Reports
@@ -43,11 +50,13 @@ from app.services.retention import Purges
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.search import Search
+from app.services.self_checks import SelfChecks
 from app.services.sends import SendGate
+from app.services.topic_imports import TopicImports
 from app.services.topics import Topics
 from app.services.transactions import Transactions
 from app.services.views import Views
-from app.settings import Settings
+from app.settings import Settings, is_loopback
 from app.ui.console import Console
 from app.ui.routes import router as console
 from app.version import VERSION
@@ -70,11 +79,20 @@ class Application(FastAPI):
     def set_gate(self, settings: Settings, load: Load, doorman: Doorman) -> None:
         """Build what every request passes first."""
         lane = FastLane(super().__call__, operations=HOT)
-        self.gate = Gate(lane, settings=settings, load=load, doorman=doorman)
+        self.gate = Gate(
+            lane, settings=settings, load=load, doorman=doorman, refusals=self.state.refusals
+        )
 
 
-def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
+def create_app(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    origins: Mapping[str, str] = MappingProxyType({}),
+) -> FastAPI:
     """The application; its lifespan opens the data directory, the engine and the database.
+
+    `origins` says by name which settings were given, and where.
 
     While the lifespan runs, `app.state` holds `host` (EngineHost), `settings`, the services
     `topics`, `groups` and `audit`, and `console`.
@@ -99,6 +117,8 @@ def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
         exception_handlers={HTTPException: _answer_error, Exception: _answer_error},
     )
     app.state.settings = settings
+    app.state.origins = origins
+    app.state.log_ring = LogRing()
     app.state.load = load
     app.state.host = EngineHost(settings, clock=clock)
     document = describe(OPERATIONS)
@@ -114,7 +134,8 @@ def create_app(settings: Settings, *, clock: Clock | None = None) -> FastAPI:
     app.state.access_keys = AccessKeys(settings.data)
     app.state.rpc_figures = RpcFigures()
     app.state.doorman = Doorman(people)
-    app.state.accounts = Accounts(database, people, clock, settings)
+    app.state.refusals = Refusals(database, clock)
+    app.state.accounts = Accounts(database, people, clock, settings, app.state.refusals)
     app.state.provider_login = ProviderLogin(settings, app.state.accounts, clock)
     app.set_gate(settings, load, app.state.doorman)
     return app
@@ -126,6 +147,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state = app.state
     settings: Settings = state.settings
     host: EngineHost = state.host
+    state.log_ring.attach()
     try:
         await host.start()
     except EngineError as error:
@@ -139,7 +161,26 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.sends = SendGate(host)
         state.heartbeat = Heartbeat()
         state.connections = Connections()
-        state.audit = Audit(state.database, host.clock)
+        state.client_figures = ClientFigures(host.broker.members.count)
+        host.broker.events.subscribe(state.client_figures.hear)
+        state.audit = Audit(state.database, host.clock, state.refusals.flush)
+        state.log_levels = LogLevels(state.audit)
+        state.read_only = ReadOnlySwitch(
+            settings.data,
+            state.audit,
+            host.clock,
+            by_setting=settings.read_only,
+            freeze=state.people.freeze,
+        )
+        state.read_only.load()
+        state.self_checks = SelfChecks(
+            host,
+            state.database,
+            settings.data,
+            loop_late_s=lambda: state.heartbeat.worst_s,
+            is_exposed=lambda: state.people.is_open and not is_loopback(settings.host),
+        )
+        state.clients = Clients(host, state.connections, state.audit)
         state.reports = Reports(host, state.audit, state.database, settings)
         state.alerts = Alerts(
             host,
@@ -151,6 +192,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             environment=settings.environment,
         )
         state.topics = Topics(host, state.audit)
+        state.topic_imports = TopicImports(host, state.topics, settings.default_queues)
         state.purges = Purges(host, state.audit)
         state.groups = Groups(host, state.audit)
         state.resets = Resets(host, state.audit)
@@ -160,6 +202,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.replay_copies = ReplayCopies(host, state.database)
         state.report_results = Results(state.reports, state.database, settings)
         state.views = Views(state.database, host.clock)
+        state.marks = TopicMarks(host, state.database)
         state.dismissals = Dismissals(host, state.audit)
         state.requests = Requests(host)
         state.scheduled = ScheduledMessages(host, state.audit)
@@ -190,9 +233,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
                 await state.replay_copies.stop()
                 await state.alerts.stop()
                 await state.transactions.stop()
+                await state.self_checks.close()
+                await state.refusals.close()
+                state.log_levels.restore()
                 await state.database.close()
     finally:
         await host.stop(settings.stop_timeout_s)
+        state.log_ring.detach()
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from engine.config import setting
 
 MASTERS = ("local", "spark://", "sc://")
+FILE_URL = "file://"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,14 @@ class ReportSettings:
         "`sc://HOST:PORT` (Spark Connect). Workers elsewhere need `report_root` on shared storage.",
     )
     report_root: str = setting(
-        "", "Folder of the Parquet files that reports read; empty for `analytics` in `data`."
+        "",
+        "Folder of the Parquet files that the server writes and reports read, a path or a `file:` "
+        "URL; empty for `analytics` in `data`.",
+    )
+    report_root_is_shared: bool = setting(
+        False,
+        "Whether the workers of `report_master` see `report_root` under the same path: a shared "
+        "file system. Without it a path is only taken where Spark computes on this machine.",
     )
     report_java_home: str = setting(
         "", "JAVA_HOME of the Java that runs Spark; empty looks for one (docs/spark.md)."
@@ -34,8 +42,14 @@ class ReportSettings:
     report_input_days: int = setting(
         90, "Days that the Parquet files are kept; figures stay longer. 0 keeps all."
     )
+    report_hourly_days: int = setting(
+        7, "Days that figures are kept by the hour; older ones are put together by the day (UTC)."
+    )
+    report_daily_days: int = setting(
+        91, "Days that figures are kept by the hour or day; older ones are by four weeks."
+    )
     report_keep_days: int = setting(
-        3650, "Days that the figures of the reports, by hour, are kept in the database."
+        3650, "Days that the figures of the reports are kept in the database at all."
     )
 
 
@@ -46,6 +60,16 @@ def complaint(settings: ReportSettings) -> str:
             f"setting 'report_master' is {settings.report_master!r}; expected local[2], "
             "spark://HOST:PORT or sc://HOST:PORT"
         )
-    if settings.report_keep_days < 1:
-        return f"setting 'report_keep_days' is {settings.report_keep_days}; expected 1 or more"
+    if "://" in settings.report_root and not settings.report_root.startswith(FILE_URL):
+        return (
+            f"setting 'report_root' is {settings.report_root!r}; expected a path or a file: URL: "
+            "the server writes files there, mount the store or copy them to it (docs/spark.md)"
+        )
+    least, name = 1, ""
+    for field in ("report_hourly_days", "report_daily_days", "report_keep_days"):
+        days = getattr(settings, field)
+        if days < least:
+            than = f" ({name} days)" if name else ""
+            return f"setting '{field}' is {days}; expected {least} or more{than}"
+        least, name = days, field
     return ""

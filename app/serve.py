@@ -11,8 +11,9 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -21,10 +22,10 @@ from app.db.glance import has_users
 from app.db.rows import DatabaseError
 from app.grpc_settings import listen_at
 from app.main import create_app
-from app.settings import Settings, SettingsError, is_loopback, load, settings_fields
+from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
 
 if TYPE_CHECKING:
-    from app.grpc.door import GrpcDoor
+    from app.grpc.port import GrpcPort
 
 log = logging.getLogger("kitemq")
 
@@ -34,6 +35,7 @@ BACKLOG = 2048
 KEEP_ALIVE_S = 75
 COLLECT_AFTER = (20_000, 5, 200)  # a look at all that is young takes some ms, never 30
 Address = tuple[str, int]
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 OPEN_NETWORK = (
     "KiteMQ refuses to listen on {host}: it has no users yet, so anyone who reaches that address "
@@ -56,14 +58,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     overrides = {name: value for name, value in given.items() if value is not None}
     try:
         settings = load(overrides, config=config)
+        given_at = origins(overrides, config=config)
     except SettingsError as error:
         sys.stderr.write(f"kitemq: {error}\n")
         return EXIT_REFUSED
-    return serve(settings)
+    return serve(settings, given_at)
 
 
-def serve(settings: Settings) -> int:
-    """Serve until SIGINT or SIGTERM; the exit code. Blocks."""
+def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
+    """Serve until SIGINT or SIGTERM; the exit code. Blocks.
+
+    `given_at` says by name which settings were given, and where.
+    """
     try:
         host = _open_host(settings)
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
@@ -83,7 +89,7 @@ def serve(settings: Settings) -> int:
             return EXIT_FAILED
     listener = listeners[0]
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT, force=True)
-    app = create_app(settings)
+    app = create_app(settings, origins=given_at)
     config = uvicorn.Config(
         app,
         loop="uvloop",
@@ -153,7 +159,7 @@ class Server(uvicorn.Server):
         self._state = state
         self._listener = listener
         self._grpc_listener = grpc_listener
-        self._grpc_door: GrpcDoor | None = None
+        self._grpc_port: GrpcPort | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so: whoever reads this line can send requests."""
@@ -176,17 +182,17 @@ class Server(uvicorn.Server):
         """Answer what waits, finish what runs, then stop."""
         log.info("KiteMQ is stopping")
         self._state.host.drain()
-        if self._grpc_door is not None:
-            await self._grpc_door.stop()
+        if self._grpc_port is not None:
+            await self._grpc_port.stop()
         await super().shutdown(sockets)
 
     async def _open_grpc(self, listener: socket.socket) -> bool:
         """Serve RocketMQ's clients; False, and the log says why, where that cannot be."""
-        from app.grpc.door import GrpcDoor  # only where it is not off: it takes a while to load
+        from app.grpc.port import GrpcPort  # only where it is not off
 
-        self._grpc_door = GrpcDoor(self._state, listener)
+        self._grpc_port = GrpcPort(self._state, listener)
         try:
-            await self._grpc_door.start()
+            await self._grpc_port.start()
         except (OSError, ValueError) as error:
             log.critical("KiteMQ cannot serve gRPC clients: %s", error)
             return False

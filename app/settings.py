@@ -166,6 +166,34 @@ def load(
     `config` (or KITEMQ_CONFIG) names the TOML file. Raises SettingsError on the first name or
     value that is wrong, before anything is opened.
     """
+    values: dict[str, Any] = {}
+    for origin, source in _sources(overrides, config, environ):
+        for name, value in source.items():
+            values[name] = _parse(name, value, origin)
+    settings = _checked(Settings(**values))
+    if "store_host" in values or not settings.port:
+        return settings
+    return replace(settings, store_host=_own_address(settings))
+
+
+def origins(
+    overrides: Mapping[str, str] | None = None,
+    *,
+    config: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Where each given setting has its value from, for what `load` took without an error."""
+    return {
+        name: origin for origin, source in _sources(overrides, config, environ) for name in source
+    }
+
+
+def _sources(
+    overrides: Mapping[str, str] | None,
+    config: Path | None,
+    environ: Mapping[str, str] | None,
+) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """What was given, with the name of its place; the later wins."""
     environ = os.environ if environ is None else environ
     from_env = {
         name.removeprefix(PREFIX).lower(): value
@@ -175,18 +203,11 @@ def load(
     from_env = {name: value for name, value in from_env.items() if name not in CLIENT_NAMES}
     named = from_env.pop(CONFIG_NAME, "")
     path = config or (Path(named) if named else None)
-    values: dict[str, Any] = {}
-    for origin, source in (
+    return (
         (f"file {path}", _read_file(path) if path else {}),
         ("environment", from_env),
         ("command line", overrides or {}),
-    ):
-        for name, value in source.items():
-            values[name] = _parse(name, value, origin)
-    settings = _checked(Settings(**values))
-    if "store_host" in values or not settings.port:
-        return settings
-    return replace(settings, store_host=_own_address(settings))
+    )
 
 
 def _own_address(settings: Settings) -> str:

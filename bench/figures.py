@@ -24,6 +24,8 @@ UNITS = {
     "delay_ms": Unit("worst loop delay ms", ",.0f"),
     "ready_s": Unit("s to ready", ".2f"),
     "memory_mib": Unit("MiB", ",.0f"),
+    "wall_s": Unit("s", ",.1f"),
+    "cpu_s": Unit("s of processor", ",.1f"),
 }
 
 
@@ -39,6 +41,8 @@ class Figure:
     delay_ms: float | None = None
     ready_s: float | None = None
     memory_mib: float | None = None
+    wall_s: float | None = None
+    cpu_s: float | None = None
     rates: tuple[float, ...] = ()  # of each run, to see how far they lie apart
 
     def value(self, kind: str) -> float | None:
@@ -147,7 +151,7 @@ def figure_row(line: str, figure: Figure) -> str:
     cells = [_cell(figure.value(kind), UNITS[kind]) for kind in kinds]
     others = [
         f"{_cell(figure.value(kind), UNITS[kind])} {UNITS[kind].name}"
-        for kind in ("ready_s", "memory_mib")
+        for kind in ("ready_s", "wall_s", "cpu_s", "memory_mib")
         if figure.value(kind) is not None
     ]
     return f"| {line} | {figure.broker} | {' | '.join(cells)} | {', '.join(others)} |"

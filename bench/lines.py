@@ -17,6 +17,7 @@ from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, tr
 from bench.part_lines import PART_LINES
 from bench.peers import nats, redis
 from bench.process import Process
+from bench.report_lines import REPORTS
 from bench.server import Server
 from protocol.batches import PromiseCode
 
@@ -375,4 +376,5 @@ LINES: tuple[Line, ...] = (
     *TAKING,
     *LIFE[1:],
     CONSOLE,
+    *REPORTS,
 )

@@ -271,6 +271,7 @@ class Assembly:
             members_of=self.desk.members.count,
             resets_of=self.desk.ledger.resets.last_number,
             has_room=lambda: not self.store.refusal(),
+            born_ms_of=self.store.born_ms,
         )
 
     def _build_traces(self) -> Traces:

@@ -46,10 +46,12 @@ from engine.delivery.values import (
 )
 from engine.errors import MessageNotFound, QueueNotFound, Stopping
 from engine.message import Message, Promise, Sent, StoredMessage
-from engine.replay.dead_letters import DeadLetter, DeadLetterPage, Dismissed, Tally
-from engine.replay.dismissals import DismissNote
+from engine.replay.dead_letters import Arrived, DeadLetter, DeadLetterPage, Tally
+from engine.replay.dismissals import Draft
 from engine.replay.job import State as ReplayState
 from engine.replay.job import To as ReplayTo
+from engine.replay.pile import DismissNote
+from engine.replay.resting import Dismissed, Resting
 from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, Retry
 from engine.reply.requests import (
     FoundReply,
@@ -118,6 +120,7 @@ __all__ = [
     "ROCKETMQ_LABELS",
     "Account",
     "AckResult",
+    "Arrived",
     "Assignment",
     "Branch",
     "Broker",
@@ -133,6 +136,7 @@ __all__ = [
     "Delivery",
     "DismissNote",
     "Dismissed",
+    "Draft",
     "Exponential",
     "Extended",
     "FoundReply",
@@ -167,6 +171,7 @@ __all__ = [
     "Purge",
     "PurgedQueue",
     "PutLatency",
+    "QueueContent",
     "QueueFigures",
     "QueueId",
     "QueueLag",
@@ -194,6 +199,7 @@ __all__ = [
     "ResetTarget",
     "ResetTo",
     "Resets",
+    "Resting",
     "RetentionStatus",
     "Retry",
     "RetryPolicy",
@@ -234,6 +240,17 @@ class QueueStats(msgspec.Struct, frozen=True):
     min_offset: int
     max_offset: int
     last_stored_ms: int | None
+
+
+class QueueContent(msgspec.Struct, frozen=True):
+    """What a queue holds: when its oldest message was stored, and the bytes of some records.
+
+    `bytes` are those of the newest `measured` messages.
+    """
+
+    first_stored_ms: int | None
+    measured: int
+    bytes: int
 
 
 class TopicStats(msgspec.Struct, frozen=True):
@@ -369,6 +386,10 @@ class Broker:
         """Add a topic. Raises Invalid, Conflict when the name is taken, Forbidden."""
         return self._catalog.create(config)
 
+    def check_topic(self, config: TopicConfig) -> None:
+        """Raise Invalid or Forbidden for what no topic of the users' can be; changes nothing."""
+        self._catalog.check(config)
+
     def change_topic(
         self,
         name: str,
@@ -423,6 +444,18 @@ class Broker:
             for queue in range(max(config.read_queues, config.write_queues))
         ]
         return TopicStats(queues, sum(queue.max_offset - queue.min_offset for queue in queues))
+
+    def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
+        """The age of a queue's oldest message and the size of its newest, at most `count_max`.
+
+        Reads their places in the log and one record's head; nothing of a queue that there is not.
+        """
+        first, end = self._store.bounds(topic, queue)
+        oldest = self._store.entries(topic, queue, first, 1)
+        newest = self._store.entries(topic, queue, max(first, end - count_max), count_max)
+        sizes = [entry.size_bytes for entry in newest if entry.has_record]
+        first_ms = self._store.stored_ms_at(oldest[0]) if oldest else None
+        return QueueContent(first_ms, len(sizes), sum(sizes))
 
     def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
         """The first offset of a queue stored at or after `at_ms`; its end where all are older.

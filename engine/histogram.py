@@ -5,6 +5,14 @@ Bucket number b >= 0 holds the values from 1.05^b up to 1.05^(b+1); everything b
 merged by adding their counts, so hours, queues and groups can be taken together afterwards, which
 percentiles cannot. The reports' SQL expression (`analytics.hist`) gives the same bucket for every
 value.
+
+Packed, a histogram is runs of neighbouring buckets, ascending, as unsigned LEB128 numbers:
+
+| number | meaning |
+|---|---|
+| gap | buckets between the end of the run before (0 at first) and this one |
+| length | buckets of this run, 1 or more |
+| counts | as many as that: each less the one before (0 at first), as 2n, or -2n - 1 if negative |
 """
 
 import math
@@ -17,6 +25,8 @@ ERROR_MAX = math.sqrt(GAMMA) - 1  # relative, of a percentile
 # Added before rounding down, so that the last digit of a logarithm decides nothing: no whole number
 # up to VALUE_MAX lies as close to an edge that is moved by so much (a test looks at all of them).
 EDGE = 1e-9
+BUCKET_MAX = 1023  # that is unpacked; VALUE_MAX lies in 568
+COUNT_BITS = 63
 Histogram = dict[int, int]
 
 
@@ -109,3 +119,76 @@ def share_within(buckets: Mapping[int, int], limit: float) -> float | None:
         return None
     last = bucket_of(limit)
     return sum(count for bucket, count in buckets.items() if bucket <= last) / total
+
+
+def pack(buckets: Mapping[int, int]) -> bytes:
+    """A histogram as few bytes, always the same ones for it; ValueError for negative numbers."""
+    out = bytearray()
+    end = 0
+    if min(buckets.values(), default=0) < 0:
+        raise ValueError("a histogram has a negative count")
+    for first, counts in _runs(buckets):
+        _write(out, first - end)
+        _write(out, len(counts))
+        before = 0
+        for count in counts:
+            change = count - before
+            _write(out, 2 * change if change >= 0 else -2 * change - 1)
+            before = count
+        end = first + len(counts)
+    return bytes(out)
+
+
+def unpack(data: bytes) -> Histogram:
+    """What `pack` made; ValueError for anything else. At most BUCKET_MAX + 1 buckets."""
+    found: Histogram = {}
+    place = bucket = 0
+    while place < len(data):
+        gap, place = _read(data, place)
+        length, place = _read(data, place)
+        bucket += gap
+        if not 0 < length <= BUCKET_MAX + 1 - bucket:
+            raise ValueError("a packed histogram has a run that cannot be")
+        count = 0
+        for _ in range(length):
+            number, place = _read(data, place)
+            count += -(number + 1 >> 1) if number & 1 else number >> 1
+            if count < 0:
+                raise ValueError("a packed histogram has a count below nothing")
+            found[bucket] = count
+            bucket += 1
+    return found
+
+
+def _runs(buckets: Mapping[int, int]) -> list[tuple[int, list[int]]]:
+    """Neighbouring buckets together: the first one's number, and the counts from there."""
+    found: list[tuple[int, list[int]]] = []
+    for bucket in sorted(buckets):
+        if found and found[-1][0] + len(found[-1][1]) == bucket:
+            found[-1][1].append(buckets[bucket])
+        else:
+            found.append((bucket, [buckets[bucket]]))
+    return found
+
+
+def _write(out: bytearray, number: int) -> None:
+    if not 0 <= number < 1 << COUNT_BITS:
+        raise ValueError("a histogram has a bucket or a count that cannot be")
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _read(data: bytes, place: int) -> tuple[int, int]:
+    """A number, and where the next begins."""
+    number = shift = 0
+    while shift < COUNT_BITS:
+        if place >= len(data):
+            raise ValueError("a packed histogram ends within a number")
+        byte = data[place]
+        number |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return number, place
+    raise ValueError("a packed histogram has a number of too many bytes")

@@ -16,6 +16,7 @@ from kitemq.address import TOKEN_VARIABLE, VARIABLE
 from kitemq.commands import (
     bench,
     consume,
+    control,
     dead,
     groups,
     produce,
@@ -46,6 +47,7 @@ COMMANDS = (
     replay,
     report,
     purge,
+    control,
     bench,
 )
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from kitemq.address import server_url, token_headers
+from kitemq.controlling import Controlling
 from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable, rejected
 from kitemq.membership import Membership
 from kitemq.replays import Replaying
@@ -42,6 +43,7 @@ class Client(
     Requesting,
     Resetting,
     Searching,
+    Controlling,
 ):
     """Talks REST to one server; thread-safe, close it after use (or `with`).
 
@@ -101,6 +103,14 @@ class Client(
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages."""
         self._call("DELETE", f"/topics/{_part(name)}")
+
+    def import_topics(self, content: str, *, format: str = "", dry_run: bool = False) -> Json:
+        """Create and change topics by a file's text; its `rows` say what became of each.
+
+        CSV with a head, or JSON; with `dry_run` nothing changes.
+        """
+        document = {"content": content, "format": format, "dry_run": dry_run}
+        return self._call("POST", "/topics/import", json=document)
 
     # -- groups ---------------------------------------------------------------------------------
 
@@ -278,16 +288,26 @@ class Client(
             cursor = page["next_cursor"]
 
     def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
+        return answer_of(self._asked(method, path, wait_s=wait_s, **given))
+
+    def _answer(self, method: str, path: str, **given: Any) -> httpx.Response:
+        answer = self._asked(method, path, **given)
+        if not answer.is_success:
+            answer_of(answer)  # which raises
+        return answer
+
+    def _asked(
+        self, method: str, path: str, *, wait_s: float = 0.0, **given: Any
+    ) -> httpx.Response:
         timeout_s = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
         try:
-            answer = self._http.request(method, path, timeout=timeout_s, **given)
+            return self._http.request(method, path, timeout=timeout_s, **given)
         except httpx.ConnectError as error:
             raise _unreachable(self.url, error) from None
         except httpx.TimeoutException:
             raise TimedOut(f"{self.url} did not answer within {timeout_s:g} s") from None
         except httpx.HTTPError as error:
             raise Unreachable(f"{self.url}: {error}") from None
-        return answer_of(answer)
 
 
 def answer_of(answer: httpx.Response) -> Json:

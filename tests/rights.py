@@ -47,7 +47,7 @@ def _role_may(role: str, patterns: tuple[str, ...], right: str) -> bool:
     action, kind, *names = right.split(":")
     if role == "admin" or kind in ("own", "public"):
         return True
-    if kind == "people" or (kind == "audit" and role == "viewer"):
+    if kind in ("people", "control") or (kind == "audit" and role == "viewer"):
         return False
     if action == "read":
         return True

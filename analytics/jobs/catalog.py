@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analytics.jobs import (
+    activity,
     attempts,
     events,
     failures,
@@ -16,6 +17,7 @@ from analytics.jobs import (
     outcomes,
     queue_skew,
     slowest,
+    stored,
     throughput,
     transactions,
 )
@@ -41,9 +43,12 @@ BUILDS: dict[str, Build] = {
     "lag_now": lag_now.build,
 }
 # The fields of Frames that are kept while a job runs.
+LARGE = ("attempts", "series")  # of them; the others are counts
 BASES: dict[str, dict[str, Build]] = {
     TRACES_JOB: {
-        "places": attempts.places,
+        "activity": activity.build,
+        "stored": stored.build,
+        "names": attempts.names,
         "attempts": attempts.build,
         "values": latency.values,
         "slow": slowest.top,

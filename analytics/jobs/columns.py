@@ -22,7 +22,7 @@ PLACE = ["target", "topic", "queue", "offset"]
 
 def hour_of(clock: str) -> "Column":
     """The number of the hour since 1970 that a time in ms lies in."""
-    return F.floor(F.col(clock) / HOUR_MS)
+    return F.expr(f"`{clock}` div {HOUR_MS}")  # of whole numbers, not of doubles
 
 
 def hour_name(number: "Column") -> "Column":
@@ -32,7 +32,7 @@ def hour_name(number: "Column") -> "Column":
 
 def in_hours(frame: "DataFrame", clock: str, params: Params) -> "DataFrame":
     """The rows of the wanted hours, `target` being their hour."""
-    return frame.withColumn("target", hour_of(clock)).where(F.col("target").isin(*params.hours))
+    return for_targets(frame, clock, params, 0)
 
 
 def for_targets(frame: "DataFrame", clock: str, params: Params, back: int) -> "DataFrame":
@@ -40,15 +40,18 @@ def for_targets(frame: "DataFrame", clock: str, params: Params, back: int) -> "D
 
     So that an hour's result does not depend on which others are computed along with it.
     """
-    hour = hour_of(clock)
-    wanted = F.array(*(F.lit(number).cast("bigint") for number in params.hours))
-    reads = F.filter(wanted, lambda one: (one >= hour) & (one <= hour + back))
+    rows = since(frame, clock, params, back)
     if len(params.hours) == 1:
-        only = params.hours[0]
-        return frame.where(hour.between(only - back, only)).withColumn(
-            "target", F.lit(only).cast("bigint")
-        )
-    return frame.withColumn("target", F.explode(reads))
+        return rows.withColumn("target", F.lit(params.hours[0]).cast("bigint"))
+    reads = [hour_of(clock) + later for later in range(back + 1)]
+    target = F.explode(F.array(*reads)) if back else reads[0]
+    return rows.withColumn("target", target).where(F.col("target").isin(*params.hours))
+
+
+def since(frame: "DataFrame", clock: str, params: Params, back: int) -> "DataFrame":
+    """The rows from `back` hours before the first wanted hour to the end of the last one."""
+    begin, end = min(params.hours) - back, max(params.hours) + 1
+    return frame.where((F.col(clock) >= begin * HOUR_MS) & (F.col(clock) < end * HOUR_MS))
 
 
 def weight() -> "Column":
@@ -74,16 +77,6 @@ def origins(messages: "DataFrame", params: Params, back: int) -> "DataFrame":
         .groupBy(*PLACE)
         .agg(F.max_by("origin_topic", "stored_ms").alias("origin_topic"))
     )
-
-
-def with_origin(rows: "DataFrame", origin: "DataFrame") -> "DataFrame":
-    """The same with `stored_topic`, and `topic` being the origin of a retry where it is known."""
-    plain = rows.where(~is_retry()).withColumn("stored_topic", F.col("topic"))
-    found = rows.where(is_retry()).join(origin, PLACE, "left")
-    retried = found.withColumn("stored_topic", F.col("topic")).withColumn(
-        "topic", F.coalesce("origin_topic", "topic")
-    )
-    return plain.unionByName(retried.drop("origin_topic"))
 
 
 def ranked(frame: "DataFrame", within: Sequence[str], order: "Sequence[Column]") -> "DataFrame":

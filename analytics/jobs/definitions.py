@@ -23,6 +23,9 @@ PROCESS = "process"  # last delivery, until the first acknowledgement; not if de
 LATENESS_LEVEL = "lateness_level"  # due by its delay level, until stored for consumers
 LATENESS_TIMER = "lateness_timer"  # due at its own time, until stored for consumers
 DECISION = "decision"  # half message stored, until committed or rolled back
+# Counted along with these, but no latencies:
+UNFINISHED = "unfinished"  # attempts whose time was over in the hour without an end
+UNMATCHED = "unmatched"  # acknowledgements whose delivery is not at hand
 METRICS = (END_TO_END, BROKER, WAIT, PROCESS, LATENESS_LEVEL, LATENESS_TIMER, DECISION)
 
 # What was stored, by the role of the record: exact, with bytes.
@@ -83,8 +86,10 @@ class Frames:
     messages: "DataFrame | None" = None
     lag: "DataFrame | None" = None
     previous: "DataFrame | None" = None
+    activity: "DataFrame | None" = None
+    stored: "DataFrame | None" = None
     attempts: "DataFrame | None" = None
-    places: "DataFrame | None" = None  # of the module attempts
+    names: "DataFrame | None" = None  # of the module attempts
     values: "DataFrame | None" = None  # of the module latency
     slow: "DataFrame | None" = None  # of the module slowest
     events: "DataFrame | None" = None

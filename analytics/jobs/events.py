@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from analytics.jobs.columns import in_hours, is_retry, origins, weight, with_origin
-from analytics.jobs.definitions import FAILURE_KINDS, TRACED_KINDS, Frames, Params
+from analytics.jobs import activity
+from analytics.jobs.attempts import offsets
+from analytics.jobs.columns import PLACE, in_hours, is_retry, origins, weight
+from analytics.jobs.definitions import TRACED_KINDS, Frames, Params
 from analytics.results import LOOKBACK_HOURS
 
 if TYPE_CHECKING:
@@ -16,30 +18,31 @@ CELL = ["target", "kind", "topic", "group", "is_retried", "reason"]
 
 def build(frames: Frames, params: Params) -> "DataFrame":
     """target, kind, topic (the origin), group, is_retried, reason; messages (DOUBLE), counted."""
+    known = frames.activity if frames.activity is not None else activity.build(frames, params)
+    is_plain = ~(is_retry() & F.col("is_placed"))
+    plain = known.where(is_plain).withColumn("target", F.col("happened"))
+    wanted = plain.where(F.col("target").isin(*params.hours))
+    rows = wanted.select(*CELL, "messages", "counted").unionByName(_retried(frames, params))
+    return rows.groupBy(*CELL).agg(
+        F.sum("messages").alias("messages"), F.sum("counted").alias("counted")
+    )
+
+
+def _retried(frames: Frames, params: Params) -> "DataFrame":
+    """A run of retries may come from several topics: one row for each message."""
     assert frames.trace is not None
     assert frames.messages is not None
-    reason = F.when(F.col("kind").isin(*FAILURE_KINDS), F.col("detail")).otherwise("")
-    rows = (
-        in_hours(frames.trace.where(F.col("kind").isin(*TRACED_KINDS)), "at_ms", params)
-        .withColumn("reason", reason)
-        .withColumn("is_retried", F.coalesce(F.col("attempt") > 1, F.lit(False)))
+    taken = frames.trace.where(
+        is_retry() & F.col("first_offset").isNotNull() & F.col("kind").isin(*TRACED_KINDS)
     )
-    known = origins(frames.messages, params, LOOKBACK_HOURS["messages"])
-    is_placed_retry = is_retry() & F.col("first_offset").isNotNull()
-    plain = rows.where(~is_placed_retry).withColumn("stands_for", F.col("message_count"))
-    # A run of retries may come from several topics: one row for each message.
-    last = F.col("first_offset") + F.col("message_count") - 1
-    each = rows.where(is_placed_retry).withColumn(
-        "offset", F.explode(F.sequence("first_offset", last))
+    each = (
+        in_hours(taken, "at_ms", params)
+        .withColumn("reason", activity.reason())
+        .withColumn("is_retried", F.coalesce("attempt", F.lit(0)) > 1)
+        .withColumn("offset", F.explode(offsets()))
     )
-    retried = with_origin(each.withColumn("stands_for", F.lit(1).cast("bigint")), known)
-    wanted = [*CELL, "stands_for", "sample"]
-    return (
-        plain.select(*wanted)
-        .unionByName(retried.select(*wanted))
-        .groupBy(*CELL)
-        .agg(
-            F.sum(F.col("stands_for") * weight()).alias("messages"),
-            F.sum("stands_for").alias("counted"),
-        )
+    origin = origins(frames.messages, params, LOOKBACK_HOURS["messages"])
+    found = each.join(origin, PLACE, "left").withColumn(
+        "topic", F.coalesce("origin_topic", "topic")
     )
+    return found.select(*CELL, weight().alias("messages"), F.lit(1).cast("bigint").alias("counted"))

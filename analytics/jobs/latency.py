@@ -6,17 +6,19 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from analytics.hist import GAMMA, bucket_sql
-from analytics.jobs import attempts
+from analytics.jobs import attempts, stored
 from analytics.jobs.columns import for_targets, hour_name, in_hours, ranked, scaled, weight
 from analytics.jobs.definitions import (
-    BROKER,
     DECIDED,
     DECISION,
     END_TO_END,
+    HOUR_MS,
     LATENESS_LEVEL,
-    LATENESS_TIMER,
+    METRICS,
     OTHERS,
     PROCESS,
+    UNFINISHED,
+    UNMATCHED,
     WAIT,
     Frames,
     Params,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 CELL = ["target", "metric", "topic", "group", "client"]
+MEASURED = (END_TO_END, WAIT, PROCESS, UNFINISHED, UNMATCHED)
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -34,27 +37,30 @@ def build(frames: Frames, params: Params) -> "DataFrame":
     """The table `latency`."""
     _, known = attempts.bases(frames, params)
     counted = frames.values if frames.values is not None else values(frames, params)
-    return _cells(_with_clients(counted, known, params))
+    told = counted.where(F.col("metric").isin(*METRICS))
+    return _cells(_with_clients(told, known, params))
 
 
 def values(frames: Frames, params: Params) -> "DataFrame":
-    """Counts by target, metric, topic, group, place, client_hash and bucket; small.
+    """Counts by target, metric, topic, group, cell, client_hash and bucket; small.
 
-    `place` and `client_hash` are NULL where they do not apply.
+    `cell` and `client_hash` are NULL where they do not apply. The metrics are METRICS, UNFINISHED
+    and UNMATCHED.
     """
     rows, known = attempts.bases(frames, params)
-    plain = attempts.plain(rows, known)
-    retried = attempts.retried(rows, known, frames, params)
-    names = attempts.queues(known).drop("queue")
-    told = _counted(_of_messages(frames, params), ["topic", "group"])
-    told = told.unionByName(_counted(_of_decisions(frames, params), ["topic", "group"]))
-    for metric in (END_TO_END, WAIT, PROCESS):
-        # Numbers first, names for the few rows that are left.
-        few = _counted(_of_attempts(plain, metric), ["place"]).join(F.broadcast(names), "place")
-        more = _counted(_of_attempts(retried, metric), ["topic", "group", "place"])
-        told = told.unionByName(few, allowMissingColumns=True)
-        told = told.unionByName(more, allowMissingColumns=True)
-    return told
+    names = attempts.cells(known).withColumnRenamed("topic", "own_topic")
+    measured = _measured(attempts.with_origins(rows, known, frames, params), params)
+    # Numbers first, names for the few rows that are left.
+    few = (
+        _counted(measured, ["cell", "origin_topic"])
+        .join(F.broadcast(names), "cell")
+        .withColumn("metric", F.element_at(F.array(*map(F.lit, MEASURED)), F.col("metric") + 1))
+        .withColumn("topic", F.coalesce("origin_topic", "own_topic"))
+        .drop("origin_topic", "own_topic")
+    )
+    others = _of_levels(frames, params).unionByName(_of_decisions(frames, params))
+    told = few.unionByName(_counted(others, ["topic", "group"]), allowMissingColumns=True)
+    return told.unionByName(_of_stored(frames, params), allowMissingColumns=True)
 
 
 def _counted(rows: "DataFrame", by: list[str]) -> "DataFrame":
@@ -73,46 +79,51 @@ def _counted(rows: "DataFrame", by: list[str]) -> "DataFrame":
     )
 
 
-def _of_attempts(rows: "DataFrame", metric: str) -> "DataFrame":
-    acked, delivered = F.col("acked_ms"), F.col("delivered_ms")
+def _measured(rows: "DataFrame", params: Params) -> "DataFrame":
+    """What each attempt tells, a row for each metric (its number in MEASURED)."""
+    acked, delivered, ended = F.col("acked_ms"), F.col("delivered_ms"), F.col("ended_ms")
     is_acked = attempts.is_in_target("acked_ms")
-    found, value = {
-        END_TO_END: (is_acked, acked - F.col("born_ms")),
-        WAIT: (attempts.is_in_target("opened_ms"), F.col("opened_ms") - F.col("stored_ms")),
-        PROCESS: (is_acked & (delivered <= acked), acked - delivered),
-    }[metric]
-    client = F.col("client_hash") if metric == PROCESS else F.lit(None).cast("bigint")
-    return (
-        rows.where(found)
-        .withColumn("metric", F.lit(metric))
-        .withColumn("value", value)
-        .withColumn("client_hash", client)
-        .withColumn("weight", attempts.weight())
-        .where(F.col("value").isNotNull())
-    )
-
-
-def _of_messages(frames: Frames, params: Params) -> "DataFrame":
-    """What the records alone tell: how fast they were stored, and how late they were released."""
-    assert frames.messages is not None
-    stored = F.col("stored_ms")
-    released = F.col("due_ms").isNotNull() & F.col("delay_level").isNull()
-    is_new = (
-        (F.col("source_topic") == "") & (F.col("redriven_job") == "") & ~F.col("is_transaction")
-    )
-    rows = in_hours(frames.messages.where(F.col("role") == "message"), "stored_ms", params)
-    told = rows.select(
+    due = delivered + params.unfinished_s * 1000
+    is_open = ended.isNull() | (ended < delivered)
+    hour = F.col("target") * HOUR_MS
+    is_due = (due >= hour) & (due < hour + HOUR_MS) & (due < params.at_ms)
+    zero = F.lit(0).cast("bigint")
+    told = {
+        END_TO_END: F.when(is_acked, acked - F.col("born_ms")),
+        WAIT: F.when(attempts.is_in_target("opened_ms"), F.col("opened_ms") - F.col("stored_ms")),
+        PROCESS: F.when(is_acked & (delivered <= acked), acked - delivered),
+        UNFINISHED: F.when(is_due & is_open, zero),
+        UNMATCHED: F.when(is_acked & delivered.isNull(), zero),
+    }
+    pairs = [part for number, name in enumerate(MEASURED) for part in (F.lit(number), told[name])]
+    each = rows.select(
         "target",
-        F.when(released, LATENESS_TIMER).when(is_new, BROKER).alias("metric"),
+        "cell",
+        "origin_topic",
+        attempts.weight().alias("weight"),
+        "client_hash",
+        F.stack(F.lit(len(told)), *pairs).alias("metric", "value"),
+    ).where(F.col("value").isNotNull())
+    client = F.when(F.col("metric") == MEASURED.index(PROCESS), F.col("client_hash"))
+    return each.withColumn("client_hash", client)
+
+
+def _of_stored(frames: Frames, params: Params) -> "DataFrame":
+    """What the records alone tell: how fast they were stored, and how late they were released."""
+    base = frames.stored if frames.stored is not None else stored.build(frames, params)
+    return base.where(F.col("bucket").isNotNull()).select(
+        "target",
+        "metric",
         F.col("origin_topic").alias("topic"),
         F.lit("").alias("group"),
-        F.lit(None).cast("bigint").alias("client_hash"),
-        F.when(released, stored - F.col("due_ms"))
-        .when(is_new, stored - F.col("born_ms"))
-        .alias("value"),
-        F.lit(1.0).alias("weight"),
+        "bucket",
+        F.col("messages").alias("n"),
+        F.col("messages").cast("double").alias("weight"),
+        "total",
+        "least",
+        "most",
+        "skewed",
     )
-    return told.where(F.col("value").isNotNull()).unionByName(_of_levels(frames, params))
 
 
 def _of_levels(frames: Frames, params: Params) -> "DataFrame":

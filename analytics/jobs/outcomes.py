@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from analytics.jobs import attempts, events
-from analytics.jobs.columns import hour_name, hour_of
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs import events, latency
+from analytics.jobs.columns import hour_name
+from analytics.jobs.definitions import UNFINISHED, Frames, Params
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,13 +58,9 @@ def _share(part: "Column", whole: "Column") -> "Column":
 
 def _unfinished(frames: Frames, params: Params) -> "DataFrame":
     """Attempts whose time was over in the hour, and that had no end when hour or input ended."""
-    base, known = attempts.bases(frames, params)
-    delivered = F.col("delivered_ms")
-    due = base.withColumn("due_ms", delivered + params.unfinished_s * 1000)
-    is_due = (hour_of("due_ms") == F.col("target")) & (F.col("due_ms") < params.at_ms)
-    is_open = F.col("ended_ms").isNull() | (F.col("ended_ms") < delivered)
+    counted = frames.values if frames.values is not None else latency.values(frames, params)
     return (
-        attempts.named(due.where(is_due & is_open), known, frames, params)
+        counted.where(F.col("metric") == UNFINISHED)
         .groupBy(*CELL)
-        .agg(F.round(F.sum(attempts.weight())).cast("bigint").alias("unfinished"))
+        .agg(F.round(F.sum("weight")).cast("bigint").alias("unfinished"))
     )

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from analytics.jobs.columns import hour_name, in_hours
+from analytics.jobs import stored
+from analytics.jobs.columns import hour_name
 from analytics.jobs.definitions import Frames, Params
 
 if TYPE_CHECKING:
@@ -14,14 +15,11 @@ if TYPE_CHECKING:
 
 def build(frames: Frames, params: Params) -> "DataFrame":
     """The table `queue_skew`."""
-    assert frames.messages is not None
+    records = frames.stored if frames.stored is not None else stored.build(frames, params)
     counted = (
-        in_hours(frames.messages.where(F.col("role") == "message"), "stored_ms", params)
+        records.where(F.col("role") == "message")
         .groupBy("target", "topic", "queue")
-        .agg(
-            F.count("*").alias("messages"),
-            F.sum(F.col("size_bytes").cast("bigint")).alias("bytes"),
-        )
+        .agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
     )
     topic = Window.partitionBy("target", "topic")
     whole = F.sum("messages").over(topic)

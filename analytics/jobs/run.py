@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from analytics.errors import Refused
-from analytics.jobs import attempts, inputs, lag_now
-from analytics.jobs.catalog import BASES, BUILDS
+from analytics.jobs import inputs, lag_now
+from analytics.jobs.catalog import BASES, BUILDS, LARGE
 from analytics.jobs.columns import UNIQUE
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import UNMATCHED, Frames, Params
 from analytics.jobs.outputs import write
 from analytics.jobs.progress import Progress
 from analytics.results import ALL, LAG_JOB, Table, manifest, tables_of
@@ -47,7 +48,12 @@ def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]
     progress.enter("reading")
     known = inputs.load_manifest(spark, work.root)
     read, told = inputs.read(spark, work.root, known, work.job, work.hours)
-    doubles = {name: inputs.duplicates(name, rows) for name, rows in read.items()}
+    doubles = {
+        name: 0
+        if inputs.is_in_order(work.root, known, name, told[name].hours)
+        else inputs.duplicates(name, rows)
+        for name, rows in read.items()
+    }
     for name, count in doubles.items():
         if count:
             read[name] = read[name].dropDuplicates(UNIQUE[name])
@@ -92,7 +98,9 @@ def _bases(job: str, frames: Frames, params: Params) -> Iterator[Frames]:
     made: list[DataFrame] = []
     try:
         for name, build in BASES[job].items():
-            made.append(build(frames, params).persist())
+            rows = build(frames, params)
+            # What is small needs no shuffling between tables once it is in one piece.
+            made.append((rows if name in LARGE else rows.coalesce(1)).persist())
             frames = replace(frames, **{name: made[-1]})
         yield frames
     finally:
@@ -101,12 +109,14 @@ def _bases(job: str, frames: Frames, params: Params) -> Iterator[Frames]:
 
 
 def _counters(frames: Frames, rows: dict[str, Rows]) -> dict[str, int]:
-    if frames.attempts is None:
+    if frames.values is None:
         return {}
     estimated = [_int(row, "messages") - _int(row, "counted") for row in rows["throughput"]]
+    unmatched = frames.values.where(F.col("metric") == UNMATCHED).agg(F.sum("n")).first()
+    assert unmatched is not None
     return {
         "skewed": sum(_int(row, "skewed") for row in rows["latency"]),
-        "unmatched_acks": attempts.unmatched(frames.attempts).count(),
+        "unmatched_acks": int(unmatched[0] or 0),
         "estimated": sum(estimated),
     }
 

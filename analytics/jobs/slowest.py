@@ -45,28 +45,27 @@ def top(frames: Frames, params: Params) -> "DataFrame":
     base, known = attempts.bases(frames, params)
     taken = base.where(attempts.is_in_target("acked_ms") & F.col("born_ms").isNotNull())
     timed = taken.withColumn("end_to_end_ms", F.col("acked_ms") - F.col("born_ms"))
-    near = timed.join(F.broadcast(_bounds(frames, params)), ["target", "place"]).where(
+    near = timed.join(F.broadcast(_bounds(frames, params)), ["target", "cell"]).where(
         F.expr(bucket_sql("end_to_end_ms")) >= F.col("bound")
     )
-    slow = attempts.named(near, known, frames, params).withColumn(
-        "end_to_end_ms", F.greatest("end_to_end_ms", F.lit(0))
-    )
+    found = attempts.named(attempts.with_origins(near, known, frames, params), known)
+    slow = found.withColumn("end_to_end_ms", F.greatest("end_to_end_ms", F.lit(0)))
     order = [F.desc("end_to_end_ms"), *(F.asc(name) for name in PLACE)]
     return ranked(slow, CELL, order).where(F.col("rank") <= params.slowest_max)
 
 
 def _bounds(frames: Frames, params: Params) -> "DataFrame":
-    """The bucket that the slowest of each place lie in or above: few rows need to be sorted."""
+    """The bucket that the slowest of each cell lie in or above: few rows need to be sorted."""
     values = frames.values if frames.values is not None else latency.values(frames, params)
     by_bucket = (
-        values.where((F.col("metric") == END_TO_END) & F.col("place").isNotNull())
-        .groupBy("target", "place", "topic", "bucket")
+        values.where((F.col("metric") == END_TO_END) & F.col("cell").isNotNull())
+        .groupBy("target", "cell", "topic", "bucket")
         .agg(F.sum("n").alias("n"))
     )
-    from_above = Window.partitionBy("target", "place", "topic").orderBy(F.desc("bucket"))
+    from_above = Window.partitionBy("target", "cell", "topic").orderBy(F.desc("bucket"))
     seen = by_bucket.withColumn("above", F.sum("n").over(from_above) - F.col("n"))
     return (
         seen.where(F.col("above") < params.slowest_max)
-        .groupBy("target", "place")
+        .groupBy("target", "cell")
         .agg(F.min("bucket").alias("bound"))
     )

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from analytics.jobs import events
-from analytics.jobs.columns import hour_name, in_hours, scaled
+from analytics.jobs import events, stored
+from analytics.jobs.columns import hour_name, scaled
 from analytics.jobs.definitions import STORED_KINDS, Frames, Params
 
 if TYPE_CHECKING:
@@ -16,19 +16,17 @@ CELL = ["target", "kind", "topic", "group"]
 
 def build(frames: Frames, params: Params) -> "DataFrame":
     """The table `throughput`."""
-    assert frames.messages is not None
-    known = [F.lit(text) for pair in STORED_KINDS.items() for text in pair]
-    kinds = F.create_map(*known)
+    named = [F.lit(text) for pair in STORED_KINDS.items() for text in pair]
+    records = frames.stored if frames.stored is not None else stored.build(frames, params)
     # A half message is of a group of producers; everything else has a consumer group or none.
-    stored = (
-        in_hours(frames.messages, "stored_ms", params)
-        .withColumn("kind", kinds[F.col("role")])
+    counted = (
+        records.withColumn("kind", F.create_map(*named)[F.col("role")])
         .withColumn("topic", F.col("origin_topic"))
         .groupBy(*CELL)
         .agg(
-            F.count("*").alias("messages"),
-            F.count("*").alias("counted"),
-            F.sum(F.col("size_bytes").cast("bigint")).alias("bytes"),
+            F.sum("messages").alias("messages"),
+            F.sum("messages").alias("counted"),
+            F.sum("bytes").alias("bytes"),
         )
     )
     base = frames.events if frames.events is not None else events.build(frames, params)
@@ -37,4 +35,4 @@ def build(frames: Frames, params: Params) -> "DataFrame":
         F.sum("counted").alias("counted"),
         F.lit(None).cast("bigint").alias("bytes"),
     )
-    return stored.unionByName(happened).withColumn("hour", hour_name(F.col("target")))
+    return counted.unionByName(happened).withColumn("hour", hour_name(F.col("target")))

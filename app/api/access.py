@@ -11,6 +11,7 @@ from app.db.rows import SessionRow, Source, TokenRow, UserRow
 from app.security.access import (
     ADMINISTER_PEOPLE,
     OWN,
+    READ_PEOPLE,
     TABLE,
     Action,
     Kind,
@@ -29,7 +30,6 @@ from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, Invalid, NotFound
 
 TAG = "access"
-READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
 READ_OWN = Needs(Action.READ, Kind.OWN)
 ID_CHARS_MAX = 18
 

@@ -84,6 +84,8 @@ class AlertSubject(msgspec.Struct):
     value: Annotated[int | None, Meta(description="Null where it is not known.")]
     detail: str
     silenced: bool
+    acknowledged_by: Annotated[str | None, Meta(description="Who has seen it; null for nobody.")]
+    acknowledged_ms: int | None
 
 
 class AlertState(msgspec.Struct):
@@ -129,6 +131,13 @@ class NewSilence(msgspec.Struct, forbid_unknown_fields=True):
     rule_id: Annotated[str, Meta(description="Left out: every rule.")] = ""
     subject: str = ""
     note: str = ""
+
+
+class NewAcknowledgement(msgspec.Struct, forbid_unknown_fields=True):
+    """What somebody has seen: a rule that fires for a subject."""
+
+    rule_id: str
+    subject: str = ""
 
 
 class AlertDelivery(msgspec.Struct):

@@ -15,6 +15,7 @@ from app.api.alert_shapes import (
     AlertStates,
     AlertSubject,
     DeliveryQuery,
+    NewAcknowledgement,
     NewAlertRule,
     NewSilence,
     Silence,
@@ -23,7 +24,7 @@ from app.api.alert_shapes import (
 from app.api.messages import number_in_path
 from app.api.operation import API, Call, operation
 from app.api.topics import actor_of
-from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow
+from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
 from app.security.access import ADMINISTER_SERVER, READ_SERVER
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.machine import State
@@ -159,6 +160,29 @@ async def delete_alert_rule(call: Call[None, None]) -> None:
 
 @operation(
     "POST",
+    f"{API}/alerts/acknowledge",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    body=NewAcknowledgement,
+    answer=AlertSubject,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/alerts/acknowledge -H 'Content-Type: application/json' "
+    """-d '{"rule_id": "1", "subject": "billing"}'""",
+)
+async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubject:
+    """Say that you have seen it: a rule that fires for a subject.
+
+    It goes on firing, and others see who takes care of it. The first who says so stays; it ends
+    with the firing.
+    """
+    alerts = _alerts(call)
+    rule_id = _rule_id(call.body.rule_id)
+    row = await alerts.acknowledge(actor_of(call), rule_id, call.body.subject)
+    return _subject_out(alerts, row)
+
+
+@operation(
+    "POST",
     f"{API}/alerts/silences",
     tag=TAG,
     needs=ADMINISTER_SERVER,
@@ -269,20 +293,23 @@ def _state_out(alerts: Alerts, standing: Standing) -> AlertState:
         Severity(rule.severity),
         rule.is_enabled,
         standing.state,
-        [
-            AlertSubject(
-                row.subject,
-                State(row.state),
-                row.since_ms,
-                row.value,
-                row.detail,
-                alerts.is_silent(rule.id, row.subject),
-            )
-            for row in standing.states
-        ],
+        [_subject_out(alerts, row) for row in standing.states],
         standing.checked,
         standing.left_out,
         standing.at_ms or None,
+    )
+
+
+def _subject_out(alerts: Alerts, row: StateRow) -> AlertSubject:
+    return AlertSubject(
+        row.subject,
+        State(row.state),
+        row.since_ms,
+        row.value,
+        row.detail,
+        alerts.is_silent(row.rule_id, row.subject),
+        row.acked_by,
+        row.acked_ms,
     )
 
 
@@ -316,6 +343,7 @@ OPERATIONS = (
     get_alert_rule,
     change_alert_rule,
     delete_alert_rule,
+    acknowledge_alert,
     create_silence,
     end_silence,
     list_alert_deliveries,

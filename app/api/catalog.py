@@ -7,10 +7,14 @@ import sys
 
 from app.api import (
     access,
+    access_check,
     alerts,
+    clients,
+    control,
     dead_letters,
     dismissals,
     groups,
+    marks,
     members,
     messages,
     metrics,
@@ -27,6 +31,7 @@ from app.api import (
     search,
     statistics,
     system,
+    topic_imports,
     topics,
     traces,
     transactions,
@@ -43,11 +48,14 @@ OPERATIONS = (
     *messages.OPERATIONS,
     *traces.OPERATIONS,
     *topics.OPERATIONS,
+    *topic_imports.OPERATIONS,
+    *marks.OPERATIONS,
     *groups.OPERATIONS,
     *progress.OPERATIONS,
     *resets.OPERATIONS,
     *search.OPERATIONS,
     *members.OPERATIONS,
+    *clients.OPERATIONS,
     *dismissals.OPERATIONS,  # before offsets, which stand at the same place in a path
     *dead_letters.OPERATIONS,
     *replays.OPERATIONS,
@@ -60,8 +68,10 @@ OPERATIONS = (
     *alerts.OPERATIONS,
     *reports.OPERATIONS,
     *access.OPERATIONS,
+    *access_check.OPERATIONS,
     *views.OPERATIONS,
     *system.OPERATIONS,
+    *control.OPERATIONS,
     *metrics.OPERATIONS,
 )
 

@@ -121,7 +121,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
         topic=body.topic,
     )
     runs = await service.chosen(group, choice)
-    impact = service.impact(group, runs)
+    impact = await service.impact(group, runs)
     if body.dry_run:
         return DismissAnswer("", impact.count, impact.already)
     done = await service.dismiss(actor_of(call), group, runs, body.note, body.expected)
@@ -150,7 +150,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
             remedy="give offsets, or a dismissal, or all",
         )
     if body.dismissal:
-        runs = service.of_dismissal(group, body.dismissal)
+        __, runs = await service.of_dismissal(group, body.dismissal)
     else:
         runs = await service.chosen(group, DeadChoice(offsets=_offsets(body.offsets)))
     return RestoreAnswer(await service.restore(actor_of(call), group, runs))
@@ -168,7 +168,8 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
 )
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List what was dismissed together, with its note, the newest first."""
-    found = call.host.broker.dead_letters.dismissals(call.path("group"))
+    service: Dismissals = call.state.dismissals
+    found = await service.listed(call.path("group"))
     items = [dismissal_out(one) for one in found[: call.query.limit]]
     return DismissalList(items, len(found), sum(one.count for one in found))
 

@@ -92,6 +92,12 @@ FAMILIES = {
             ("promise", "quantile"),
         ),
         Family(
+            "kitemq_end_to_end_seconds",
+            "gauge",
+            "From a message's making until a group acknowledged it, over the last minutes.",
+            ("quantile",),
+        ),
+        Family(
             "kitemq_message_size_bytes",
             "gauge",
             "Sizes of bodies over the last minutes.",
@@ -173,12 +179,15 @@ class Page:
         self._samples.setdefault(name, []).append((labels, value))
 
     def text(self) -> bytes:
-        """Everything; with ten thousand topics it takes longer than the loop may wait."""
+        """Everything, once; with ten thousand topics it takes longer than the loop may wait.
+
+        What is written is let go of here: to free a hundred thousand samples takes its time, too.
+        """
         return "".join(self._lines()).encode()
 
     def _lines(self) -> Iterator[str]:
         for family in FAMILIES.values():
-            samples = self._samples.get(family.name)
+            samples = self._samples.pop(family.name, None)
             if not samples:
                 continue
             yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
@@ -226,6 +235,8 @@ def _add_totals(page: Page, broker: Broker) -> None:
     for promise, spread in (("stored", latency.stored.recent), ("flushed", latency.flushed.recent)):
         for quantile, value in _quantiles(spread):
             page.add("kitemq_put_latency_seconds", value / 1e6, (promise, quantile))
+    for quantile, value in _quantiles(broker.statistics.end_to_end()):
+        page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
     for quantile, value in _quantiles(found.message_size):
         page.add("kitemq_message_size_bytes", value, (quantile,))
     keeping = broker.statistics.lag_keeping()

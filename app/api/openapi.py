@@ -25,6 +25,7 @@ TAGS = {
     "topics": "Where messages go.",
     "groups": "Who consumes, how far, with which retries.",
     "members": "Live consumers of a group, whose queues are whose, and locks on them.",
+    "clients": "Asking one client, and sending it away.",
     "dead letters": "What a group could not consume, and sending it again.",
     "replays": "Chosen messages sent again, at a pace, with an outcome for each.",
     "retention": "How long messages are kept; purging topics.",
@@ -38,6 +39,7 @@ TAGS = {
     "access": "Users, tokens and logins; who may do what.",
     "views": "Lists of the console with their filters, each under a name of one's own.",
     "system": "The server itself.",
+    "control": "Its self-checks, the read-only switch, levels of its log, a support bundle.",
 }
 # Every operation can answer these: wrong name, too much at once, starting or stopping, failure.
 ALWAYS = (400, 421, 429, 500, 503)

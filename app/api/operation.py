@@ -15,7 +15,7 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from app.errors import DoorError, Headers, problem_answer
+from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
 from app.settings import Settings
@@ -185,6 +185,7 @@ class _Endpoint:
         except ClientGone:
             return
         except Exception as error:
+            scope[REFUSED] = error
             status, headers, body = problem_answer(error)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.operation import API, Call, operation
 from app.api.topics import Milliseconds
 from app.security.access import READ_SERVER
-from app.services.replay_copies import ReplayCopies
+from app.services.replay_copies import ReplayCopies, parse_cursor
 from engine.errors import Invalid
 
 TAG = "replays"
@@ -78,19 +78,6 @@ def _out(row: Any) -> PastReplay:
     )
 
 
-def _after(cursor: str) -> tuple[int, str] | None:
-    """When the last job of the page before was made, and its id."""
-    if not cursor:
-        return None
-    at_ms, _, job_id = cursor.partition("-")
-    is_time = at_ms.isascii() and at_ms.isdecimal() and len(at_ms) < 19
-    if not (is_time and job_id.isascii() and job_id.isalnum() and len(job_id) <= 64):
-        raise Invalid(
-            f"{cursor[:40]!r} is no cursor", field="cursor", remedy="begin without a cursor"
-        )
-    return int(at_ms), job_id
-
-
 def _checked_time(value: int | None, field: str) -> int | None:
     if value is not None and not 0 <= value <= TIME_MAX:
         raise Invalid(f"{value} is no time", field=field, remedy="send ms since 1970 UTC")
@@ -123,7 +110,7 @@ async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastRepla
         from_ms=_checked_time(query.from_ms, "from_ms"),
         to_ms=_checked_time(query.to_ms, "to_ms"),
     )
-    rows = await copies.find(wanted, query.limit, _after(query.cursor))
+    rows = await copies.find(wanted, query.limit, parse_cursor(query.cursor))
     is_more = len(rows) == query.limit
     last = f"{rows[-1].created_ms}-{rows[-1].id}" if is_more else None
     return PastReplayPage([_out(row) for row in rows], last)

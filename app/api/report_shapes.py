@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.topics import PAGE_DEFAULT, Cursor, Limit, Milliseconds
 from app.db.report_rows import RunState, Trigger
+from app.services.reports.results import Basis
 
 Hour = Annotated[str, Meta(description="A UTC hour, as 2026-11-21T03; empty for no end.")]
 JobName = Annotated[str, Meta(description="traces or lag.")]
@@ -136,21 +137,6 @@ class ReportsNow(msgspec.Struct):
     running: ReportRun | None
 
 
-class Basis(msgspec.Struct):
-    """What figures were made of: everything stored before `fresh_ms` (null: there are none yet).
-
-    Of the hours asked for, `hours_done` have figures, from `done_first` to `done_last`.
-    """
-
-    job: str
-    fresh_ms: int | None
-    first: str
-    last: str
-    hours_done: int
-    done_first: str
-    done_last: str
-
-
 class ResultColumn(msgspec.Struct):
     """A column: kind is STRING, INT, BIGINT, DOUBLE or JSON."""
 
@@ -217,7 +203,10 @@ class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
 
 
 class ResultRows(msgspec.Struct):
-    """Figures in the order of their key. Offsets are texts."""
+    """Figures in the order of their key. Offsets are texts.
+
+    A row that is of more than one hour has besides its columns `hours`: so many from `hour` on.
+    """
 
     rows: list[dict[str, Any]]
     next_cursor: str | None

@@ -41,7 +41,9 @@ class SocketDoor:
         )
         address = _address(scope)
         session = Session(hub, address, scope)
-        with state.connections.opened(lambda: session.client, address, host.clock.now_ms()):
+        since_ms = host.clock.now_ms()
+        connections = state.connections
+        with connections.opened(lambda: session.client, address, since_ms, session.disconnect):
             await session.run(receive, send)
 
 

@@ -45,6 +45,7 @@ CLOSE_UNREADABLE = 1002
 CLOSE_TOO_BIG = 1009
 CLOSE_REPLACED = 4001
 CLOSE_NOT_ALLOWED = 4003
+CLOSE_DISCONNECTED = 4004
 RIGHTS_EVERY_S = 5.0  # how soon a connection ends whose token was revoked or has expired
 SERVER = "kitemq"
 
@@ -232,6 +233,10 @@ class Session:
         """Another connection speaks for this client from now on."""
         self._fail(CLOSE_REPLACED, "another connection of this client took over", is_text=False)
 
+    def disconnect(self) -> None:
+        """An operator ends the connection; what its client holds is the operator's affair."""
+        self._fail(CLOSE_DISCONNECTED, "an operator ended the connection", is_text=False)
+
     def _fail(self, code: int, detail: str, *, is_text: bool) -> None:
         self._answer(0, frames.Error("connection_closed", detail), is_text)
         self._outbox.close(code, detail[:100])
@@ -311,6 +316,8 @@ class Session:
             if self._is_closing:
                 return
             if part is not None:
+                figures = self._scope["app"].state.client_figures
+                figures.sent(self.client, len(messages), self._host.clock.now_ms())
                 with_ids = is_text or not frame.id_prefix
                 self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
             elif error is not None:

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, Raw, encode, operation
 from app.api.topics import PAGE_DEFAULT, Limit
+from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
@@ -64,6 +65,9 @@ class AuditItem(msgspec.Struct):
     after_json: str
     result: str
     request_id: str
+    address: Annotated[
+        str, Meta(description="Where it was asked for; empty where nobody asked, or not known.")
+    ]
 
 
 class AuditPage(msgspec.Struct):
@@ -78,6 +82,10 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     object_kind: Annotated[str, Meta(description="topic or group.")] = ""
     object_name: str = ""
+    action: Annotated[str, Meta(description="As `topic.create`, or `refused`.")] = ""
+    result: Annotated[str, Meta(description="done, started, failed, or an error's code.")] = ""
+    actor: str = ""
+    address: str = ""
     limit: Limit = PAGE_DEFAULT
     cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
 
@@ -155,13 +163,23 @@ def _mark_of(data: Path) -> str:
     example="curl '$URL/api/v1/audit?object_kind=topic'",
 )
 async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
-    """List who changed what, the newest first."""
+    """List who changed what, the newest first.
+
+    Refused attempts to change something are there too, with the action `refused` and the error's
+    code as result; the same one within ten minutes is one entry that counts.
+    """
     query = call.query
     audit: Audit = call.state.audit
     before_id = _id_of(query.cursor) if query.cursor else None
-    entries = await audit.entries(
-        limit=query.limit, before_id=before_id, kind=query.object_kind, name=query.object_name
+    wanted = AuditFilter(
+        object_kind=query.object_kind,
+        object_name=query.object_name,
+        action=query.action,
+        result=query.result,
+        actor=query.actor,
+        address=query.address,
     )
+    entries = await audit.find(wanted, limit=query.limit, before_id=before_id)
     items = [
         AuditItem(
             str(entry.id),
@@ -174,6 +192,7 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
             entry.after_json,
             entry.result,
             entry.request_id,
+            entry.address,
         )
         for entry in entries
     ]

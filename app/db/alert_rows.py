@@ -37,6 +37,8 @@ class StateRow:
     detail: str
     event_id: str
     is_told: bool = False
+    acked_by: str | None = None
+    acked_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,12 +16,14 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from app.db import queries
 from app.db.address import without_password
 from app.db.alert_store import AlertStore
-from app.db.migrate import ensure_schema
+from app.db.mark_store import MarkStore
+from app.db.migrate import current_revision, ensure_schema
 from app.db.people import PeopleStore
 from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
 from app.db.report_store import ReportStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
+from app.db.tables import HEAD
 from app.db.view_store import ViewStore
 
 BUSY_TIMEOUT_MS = 5000
@@ -49,6 +51,7 @@ class Database:
         with self._mapped():
             self._engine = open_engine(url)
         self.alerts = AlertStore(self._transaction)
+        self.marks = MarkStore(self._transaction)
         self.people = PeopleStore(self._transaction)
         self.replays = ReplayStore(self._transaction)
         self.reports = ReportStore(self._transaction)
@@ -76,6 +79,11 @@ class Database:
         """What the newest entries have in common."""
         with self._transaction() as connection:
             return queries.tally_audit(connection)
+
+    def revision(self) -> tuple[str | None, str]:
+        """The revision that the schema is marked with, and the one that it should have."""
+        with self._transaction() as connection:
+            return current_revision(connection), HEAD
 
     def close(self) -> None:
         """Close every connection."""

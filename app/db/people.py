@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
 from app.db.rows import AuditEntry, PeopleRows, SessionRow, TokenRow, UserRow
-from app.db.tables import people_version, saved_views, sessions, tokens, users
+from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -108,14 +108,15 @@ class PeopleStore:
         return added
 
     def delete_user(self, name: str, entry: AuditEntry) -> None:
-        """Delete a user with tokens, sessions and views; as `change_user` refuses."""
+        """Delete a user with tokens, sessions, views and stars; as `change_user` refuses."""
         with self._transaction() as connection:
             _changed(connection)
             before = _get_user(connection, name)
             _keep_an_admin(connection, before, None)
             for table in (tokens, sessions):
                 connection.execute(delete(table).where(table.c.user_id == before.id))
-            connection.execute(delete(saved_views).where(saved_views.c.owner == name))
+            for owned in (saved_views, topic_stars):
+                connection.execute(delete(owned).where(owned.c.owner == name))
             connection.execute(delete(users).where(users.c.id == before.id))
             _audit(connection, entry, before.described(), None)
 

@@ -23,6 +23,7 @@ def insert_audit(connection: Connection, entry: AuditEntry) -> int:
         after_json=entry.after_json,
         result=entry.result,
         request_id=_storable(entry.request_id),
+        address=_storable(entry.address[:64]),
     )
     key = connection.execute(statement).inserted_primary_key
     assert key is not None, "the database numbers every entry"
@@ -79,6 +80,7 @@ def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
         (columns.actor, wanted.actor),
         (columns.result, wanted.result),
         (columns.request_id, wanted.request_id),
+        (columns.address, wanted.address),
     )
     found = [column == _storable(value) for column, value in same if value]
     if wanted.name_part:

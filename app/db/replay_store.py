@@ -73,6 +73,13 @@ class ReplayStore:
             if len(known) < len(jobs):
                 _trim(connection)
 
+    def get(self, job_id: str) -> JobRow | None:
+        """One job; None where it has no copy, or no longer."""
+        same = replay_jobs.c.id == job_id.replace("\0", "\ufffd")
+        with self._transaction() as connection:
+            found = connection.execute(select(replay_jobs).where(same)).mappings().first()
+            return None if found is None else _row(found)
+
     def find(self, wanted: JobFilter, limit: int, after: tuple[int, str] | None) -> list[JobRow]:
         """The newest jobs, at most 200; `after` is when the last one of the page before was made,
         and its id."""

@@ -1,7 +1,8 @@
 """The reports' figures in SQL: replaced by whole hours in one transaction, read by range and name.
 
 A run that dies before its transaction ends leaves the figures of the run before it; the same run
-once more leaves the same figures.
+once more leaves the same figures. Of older hours the figures are packed (`report_packing.py`):
+whoever reads is given them among the others, in the order of the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,11 +11,17 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection, Select, Table, delete, func, insert, select, tuple_
 
+from app.db import report_packing as packing
+from app.db.report_periods import name_of
 from app.db.report_rows import (
     ALL,
+    HOURS,
+    PACKED,
     RESULTS_BY_NAME,
+    Coarse,
     Loaded,
     NotOurs,
     ResultFilter,
@@ -24,6 +31,7 @@ from app.db.report_rows import (
 )
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
+from engine.histogram import pack
 
 CHUNK_ROWS = 5_000
 KEYS_MAX = 500  # hours named in one statement
@@ -41,7 +49,11 @@ class ResultStore:
         self._transaction = transaction
 
     def replace(self, loaded: Loaded) -> None:
-        """Take over a run's figures and its end, all or nothing. Raises NotOurs, ValueError."""
+        """Take over a run's figures and its end, all or nothing.
+
+        Raises NotOurs, ValueError; NotWhole (a ValueError) where hours are kept as one with others
+        that the run did not compute.
+        """
         run = loaded.run
         with self._transaction() as connection:
             for table, rows in loaded.tables:
@@ -51,60 +63,88 @@ class ResultStore:
                 raise NotOurs
 
     def expire(self, oldest: str) -> int:
-        """Delete the figures of hours before `oldest`; how many rows."""
+        """Delete the figures of hours before `oldest`; how many rows, or blocks of them."""
         deleted = 0
         with self._transaction() as connection:
             for name, table in RESULT_TABLES.items():
                 if RESULTS_BY_NAME[name].replaces != ALL:
                     done = connection.execute(delete(table).where(table.c.hour < oldest))
                     deleted += done.rowcount
+            deleted += packing.expire(connection, oldest)
             connection.execute(delete(report_partitions).where(report_partitions.c.hour < oldest))
         return deleted
+
+    def put_together(self, name: str, hours: int, before: str) -> bool:
+        """Pack the oldest figures that end before an hour as one period of `hours` hours.
+
+        In one transaction: what it is made of is deleted. False where there are none.
+        """
+        with self._transaction() as connection:
+            return packing.put_together(connection, RESULTS_BY_NAME[name], hours, before)
+
+    def coarse(self, job: str) -> list[Coarse]:
+        """Up to where the figures of a job are by days, or longer; the longest first."""
+        with self._transaction() as connection:
+            return packing.coarse(connection, job)
+
+    def coarse_periods(self, job: str) -> list[tuple[str, int]]:
+        """First hour and length of each period longer than an hour that there are figures of."""
+        with self._transaction() as connection:
+            return [(name_of(b), hours) for b, hours in packing.coarse_periods(connection, job)]
 
     def page(
         self, name: str, wanted: ResultFilter, limit: int, after: Sequence[Any] = ()
     ) -> list[Row]:
-        """Rows in the order of their key, at most 5,000; `after` is the key of the last one."""
-        table = RESULT_TABLES[name]
-        keys = [table.c[key] for key in RESULTS_BY_NAME[name].key]
-        statement = _where(select(table), table, wanted).order_by(*keys)
-        if after:
-            statement = statement.where(tuple_(*keys) > tuple_(*after))
+        """Rows in the order of their key, at most 5,000; `after` is the key of the last one.
+
+        A row belongs to the range that its (first) hour lies in. Histograms are as bytes
+        (`engine.histogram`); rows of more than one hour say so in `hours`.
+        """
+        size = min(limit, PAGE_MAX)
         with self._transaction() as connection:
-            found = connection.execute(statement.limit(min(limit, PAGE_MAX)))
-            return [dict(row) for row in found.mappings()]
+            return list(islice(_all_rows(connection, name, wanted, size, after), size))
 
     def totals(self, name: str, by: Sequence[str], wanted: ResultFilter, limit: int) -> list[Row]:
         """What may be added up of a table, by these columns, or "day" for the date of the hour."""
-        table = RESULT_TABLES[name]
+        table, sums = RESULT_TABLES[name], RESULTS_BY_NAME[name].sums
         groups = [
             func.substr(table.c.hour, 1, DAY_CHARS).label(DAY) if each == DAY else table.c[each]
             for each in by
         ]
-        sums = [func.sum(table.c[each]).label(each) for each in RESULTS_BY_NAME[name].sums]
-        statement = _where(select(*groups, *sums), table, wanted).group_by(*groups)
+        added = [func.sum(table.c[each]).label(each) for each in sums]
+        statement = _where(select(*groups, *added), table, wanted).group_by(*groups)
         with self._transaction() as connection:
-            found = connection.execute(statement.order_by(*groups).limit(limit)).mappings()
+            rows = connection.execute(statement.order_by(*groups).limit(limit)).mappings()
             # PostgreSQL adds whole numbers up to decimal ones.
-            return [
+            found = [
                 {key: int(each) if isinstance(each, Decimal) else each for key, each in row.items()}
-                for row in found
+                for row in rows
             ]
+            packed = packing.rows(connection, RESULTS_BY_NAME[name], wanted)
+            return _added(found, packed, by, sums, limit)
 
     def count(self, name: str, wanted: ResultFilter) -> int:
-        """How many rows there are."""
+        """How many rows there are; of packed ones those of the topic, whatever else is wanted."""
         table = RESULT_TABLES[name]
         statement = _where(select(func.count()).select_from(table), table, wanted)
         with self._transaction() as connection:
-            return int(connection.execute(statement).scalar_one())
+            stored = int(connection.execute(statement).scalar_one())
+            return stored + packing.count(connection, name, wanted)
+
+    def packed_count(self, name: str, wanted: ResultFilter) -> int:
+        """Rows that have to be unpacked for an answer."""
+        with self._transaction() as connection:
+            return packing.count(connection, name, wanted)
 
     def values(self, name: str, column: str, wanted: ResultFilter, limit: int) -> list[str]:
-        """The different values of a text column, in their order."""
+        """The different topics or groups, in their order."""
         table = RESULT_TABLES[name]
         chosen = table.c[column]
         statement = _where(select(chosen).distinct(), table, wanted).order_by(chosen).limit(limit)
         with self._transaction() as connection:
-            return [str(value) for value in connection.execute(statement).scalars()]
+            found = {str(value) for value in connection.execute(statement).scalars()}
+            found |= packing.names(connection, name, column, wanted)
+        return sorted(found)[:limit]
 
     def hours_done(self, job: str, first: str, last: str) -> list[str]:
         """Hours of a range that there are results of, at most 100,000."""
@@ -125,10 +165,20 @@ def _replace(
     if table.replaces == ALL:
         connection.execute(delete(stored))
     else:
+        packing.make_way(connection, table, hours)
         for some in _chunks(iter(hours), KEYS_MAX):
             connection.execute(delete(stored).where(stored.c.hour.in_(some)))
+    packed = [name for name in table.names if name in PACKED]
     for chunk in _chunks(iter(rows), CHUNK_ROWS):
+        for name in packed:
+            for row in chunk:
+                row[name] = _packed(row[name])
         connection.execute(insert(stored), chunk)
+
+
+def _packed(text: str) -> bytes:
+    """A histogram as the jobs write it, packed; ValueError where it is none."""
+    return pack(msgspec.json.decode(text, type=dict[int, int], strict=False))
 
 
 def _mark_done(connection: Connection, run: RunRow, fingerprints: dict[str, str]) -> None:
@@ -146,6 +196,71 @@ def _mark_done(connection: Connection, run: RunRow, fingerprints: dict[str, str]
             for hour in some
         ]
         connection.execute(insert(table), rows)
+
+
+def _all_rows(
+    connection: Connection, name: str, wanted: ResultFilter, size: int, after: Sequence[Any]
+) -> Iterator[Row]:
+    """Packed rows among the others: of an hour there are either these or those."""
+    table = RESULTS_BY_NAME[name]
+    stored = _stored_rows(connection, table, wanted, size, after)
+    if table.replaces != HOURS:
+        yield from stored
+        return
+    waiting = next(stored, None)
+    for begin in packing.begins(connection, table, wanted, after[0] if after else ""):
+        hour = name_of(begin)
+        while waiting is not None and waiting["hour"] < hour:
+            yield waiting
+            waiting = next(stored, None)
+        rows = packing.rows_of(connection, table, begin, wanted)
+        keyed = sorted((tuple(row[key] for key in table.key), n) for n, row in enumerate(rows))
+        yield from (rows[n] for key, n in keyed if not after or key > tuple(after))
+    if waiting is not None:
+        yield waiting
+    yield from stored
+
+
+def _stored_rows(
+    connection: Connection,
+    table: ResultTable,
+    wanted: ResultFilter,
+    size: int,
+    after: Sequence[Any],
+) -> Iterator[Row]:
+    stored = RESULT_TABLES[table.name]
+    keys = [stored.c[key] for key in table.key]
+    statement = _where(select(stored), stored, wanted).order_by(*keys).limit(size)
+    while True:
+        following = statement.where(tuple_(*keys) > tuple_(*after)) if after else statement
+        rows = [dict(row) for row in connection.execute(following).mappings()]
+        yield from rows
+        if len(rows) < size:
+            return
+        after = tuple(rows[-1][key] for key in table.key)
+
+
+def _added(
+    found: list[Row], packed: Iterable[Row], by: Sequence[str], sums: Sequence[str], limit: int
+) -> list[Row]:
+    """Sums of stored and of packed rows as one, in the order of `by`."""
+    places = {tuple(row[name] for name in by): row for row in found}
+    is_cut = len(found) >= limit  # what comes after is not whole, and not told
+    is_changed = False
+    for row in packed:
+        place = tuple(row["hour"][:DAY_CHARS] if name == DAY else row[name] for name in by)
+        known = places.get(place)
+        if known is None:
+            if is_cut:
+                continue
+            known = places[place] = {**dict(zip(by, place, strict=True)), **dict.fromkeys(sums)}
+        is_changed = True
+        for name in sums:
+            if row[name] is not None:
+                known[name] = (known[name] or 0) + row[name]
+    if not is_changed:
+        return found
+    return [places[place] for place in sorted(places)][:limit]
 
 
 def _where(statement: Select[Any], table: Table, wanted: ResultFilter) -> Select[Any]:

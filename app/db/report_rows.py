@@ -13,6 +13,8 @@ TRACES, LAG = "traces", "lag"
 JOBS = (TRACES, LAG)
 Row = dict[str, Any]
 HOURS, ALL = "hours", "all"  # what a run replaces of a table
+# JSON columns whose histograms are kept packed (engine.histogram.pack).
+PACKED = frozenset({"buckets"})
 
 
 class RunState(StrEnum):
@@ -145,12 +147,24 @@ class ResultFilter:
 
 
 @dataclass(frozen=True)
+class Coarse:
+    """Figures of hours before `before` are by periods of `hours` hours, named by the first one."""
+
+    hours: int
+    before: str
+
+
+@dataclass(frozen=True)
 class Loaded:
     """What a run brought: `tables` are the names and rows; every other table of the job stays."""
 
     run: RunRow
     fingerprints: dict[str, str]
     tables: Sequence[tuple[ResultTable, Iterable[Row]]]
+
+
+class NotWhole(ValueError):
+    """Some hours were computed of a period whose figures are kept as one: they are not taken."""
 
 
 class NotOurs(Exception):

@@ -1,6 +1,7 @@
 """The reports' tables: schedules, runs, which hours are done, and the figures themselves.
 
-Figures are by UTC hour ("2026-11-21T03"); without row numbers, as their keys find every row.
+Figures are by UTC hour ("2026-11-21T03"); without row numbers, as their keys find every row. Older
+ones are packed: a block of bytes for each table, topic and period (`report_pack.py`).
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Double,
     Index,
     Integer,
+    LargeBinary,
     Named,
     PrimaryKeyConstraint,
     String,
@@ -23,13 +25,14 @@ from sqlalchemy import (
 from sqlalchemy import Column as C
 from sqlalchemy.types import TypeEngine
 
-from app.db.report_rows import RESULTS, ResultTable
+from app.db.report_rows import PACKED, RESULTS, ResultTable
 from app.db.tables import ROW_ID, metadata
 
 # Who takes `metadata` from here has it with these tables in it.
 __all__ = [
     "RESULT_TABLES",
     "metadata",
+    "report_packed",
     "report_partitions",
     "report_runs",
     "report_schedules",
@@ -88,6 +91,22 @@ class PartitionColumns(TypedColumns):
     run_id: Named[int] = C(BigInteger, nullable=False)
 
 
+class PackedColumns(TypedColumns):
+    """A table's figures of one topic and period, which begins so many hours after 1970.
+
+    `hours` is its length; all topics of a period have the same. `groups` tells which consumer
+    groups are in it, packed as well.
+    """
+
+    name: Named[str] = C(String(16), primary_key=True)
+    begin: Named[int] = C(Integer, primary_key=True, autoincrement=False)
+    topic: Named[str] = C(Text, primary_key=True)
+    hours: Named[int] = C(Integer, nullable=False)
+    rows: Named[int] = C(Integer, nullable=False)
+    groups: Named[bytes] = C(LargeBinary, nullable=False)
+    data: Named[bytes] = C(LargeBinary, nullable=False)
+
+
 report_schedules = Table("report_schedules", metadata, ScheduleColumns)
 report_runs = Table(
     "report_runs",
@@ -103,6 +122,7 @@ report_runs = Table(
     Index("ix_report_runs_job_id", "job", "id"),
 )
 report_partitions = Table("report_partitions", metadata, PartitionColumns)
+report_packed = Table("report_packed", metadata, PackedColumns)
 
 TYPES: dict[str, TypeEngine[Any]] = {
     "STRING": Text(),
@@ -113,11 +133,17 @@ TYPES: dict[str, TypeEngine[Any]] = {
 }
 
 
+def _type(name: str, kind: str) -> TypeEngine[Any]:
+    if name in PACKED:
+        return LargeBinary()
+    return String(HOUR_CHARS) if name == "hour" else TYPES[kind]
+
+
 def _result(table: ResultTable) -> Table:
     columns = [
         Column(
             name,
-            String(HOUR_CHARS) if name == "hour" else TYPES[kind],
+            _type(name, kind),
             nullable=name not in table.key and kind in ("INT", "BIGINT", "DOUBLE"),
         )
         for name, kind in table.columns

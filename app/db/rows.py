@@ -2,8 +2,13 @@
 to load and not needed to be ready."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+# Where the request that is being answered came from, which its entries in the trail say as well.
+# Each door sets it; what nobody asked for, as a schedule's run, came from nowhere.
+ASKED_FROM: ContextVar[str] = ContextVar("asked_from", default="")
 
 
 class DatabaseError(Exception):
@@ -24,6 +29,7 @@ class AuditEntry:
     after_json: str
     result: str
     request_id: str
+    address: str = field(default_factory=ASKED_FROM.get)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +47,7 @@ class AuditFilter:
     actor: str = ""
     result: str = ""
     request_id: str = ""
+    address: str = ""
     from_ms: int | None = None
     to_ms: int | None = None
 

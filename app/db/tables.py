@@ -17,10 +17,11 @@ from sqlalchemy import (
     Text,
     TypedColumns,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy import Column as C
 
-HEAD = "20261121_reports"
+HEAD = "20261122_alert_acks"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -49,6 +50,7 @@ class AuditColumns(TypedColumns):
     after_json: Named[str] = C(Text, nullable=False)
     result: Named[str] = C(String(64), nullable=False)
     request_id: Named[str] = C(String(64), nullable=False)
+    address: Named[str] = C(String(64), nullable=False, server_default=text("''"))
 
 
 audit = Table(
@@ -88,6 +90,8 @@ class AlertStateColumns(TypedColumns):
     detail: Named[str] = C(Text, nullable=False)
     event_id: Named[str] = C(String(64), nullable=False)
     is_told: Named[bool] = C(Boolean, nullable=False)
+    acked_by: Named[str | None] = C(String(255), nullable=True)
+    acked_ms: Named[int | None] = C(BigInteger, nullable=True)
 
 
 class AlertTransitionColumns(TypedColumns):
@@ -259,6 +263,25 @@ class ReplayJobColumns(TypedColumns):
     last_error: Named[str] = C(Text, nullable=False)
 
 
+class TopicStarColumns(TypedColumns):
+    """A topic that somebody wants to see first; `owner` as with a saved view."""
+
+    owner: Named[str] = C(String(64), primary_key=True)
+    topic: Named[str] = C(String(255), primary_key=True)
+    created_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+class TopicNoteColumns(TypedColumns):
+    """What people wrote about a topic, as Markdown; `changed_ms` tells one version from others."""
+
+    topic: Named[str] = C(String(255), primary_key=True)
+    text: Named[str] = C(Text, nullable=False)
+    author: Named[str] = C(String(255), nullable=False)
+    changed_ms: Named[int] = C(BigInteger, nullable=False)
+
+
+topic_stars = Table("topic_stars", metadata, TopicStarColumns)
+topic_notes = Table("topic_notes", metadata, TopicNoteColumns)
 saved_views = Table("saved_views", metadata, SavedViewColumns, UniqueConstraint("owner", "name"))
 replay_jobs = Table(
     "replay_jobs", metadata, ReplayJobColumns, Index("ix_replay_jobs_created_ms", "created_ms")

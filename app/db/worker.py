@@ -62,7 +62,10 @@ class DatabaseWorker:
 
     def _opened(self) -> "Database":
         if self._database is None:
-            from app.db.database import Database
+            try:
+                from app.db.database import Database
+            except OSError as error:  # no file can be opened just now, not even the library's
+                raise DatabaseError(f"its library cannot be loaded: {error}") from error
 
             self._database = Database(self._url)
         return self._database

@@ -4,23 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.db.rows import ASKED_FROM
 from app.grpc.codes import Refusal
 from app.grpc.names import check_namespace, inner
+from app.grpc.origin import Origin
 from app.security.access import Action, Kind, Principal, require
 from app.services.audit import Actor, actor_at
 from protocol.rocketmq.numbers import Code
 
 CLIENT_CHARS_MAX = 255
 TEXT_CHARS_MAX = 64
-
-
-@dataclass(frozen=True)
-class Origin:
-    """A connection: where it comes from, where it was accepted, whether it is encrypted."""
-
-    client: str  # "127.0.0.1:52100"
-    server: str
-    is_tls: bool
 
 
 @dataclass
@@ -35,6 +28,7 @@ class Call:
     namespace: str = field(init=False)
 
     def __post_init__(self) -> None:
+        ASKED_FROM.set(self.origin.client.rpartition(":")[0].strip("[]"))
         self.namespace = check_namespace(self.metadata.get("x-mq-namespace", ""))
 
     @property

@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from app.security.private_files import write_private
+
 CERTIFICATE_FILE = "grpc_tls.crt"
 KEY_FILE = "grpc_tls.key"
 DAYS = 3650
@@ -108,12 +110,7 @@ def _made(host: str) -> tuple[bytes, bytes]:
 
 def _write(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(descriptor, content)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_private(part, content)
     part.replace(path)
 
 

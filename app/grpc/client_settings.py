@@ -67,8 +67,15 @@ def filter_text(expression: Any) -> str:
     return text or "*"
 
 
-def words(answer: Any) -> str:
-    """What a client was told, for people, such as "17 attempts, polls of 20 s, batches of 32"."""
+def words(answer: Any, *, is_whole: bool = True) -> str:
+    """What a client was told, for people, such as "17 attempts, polls of 20 s, batches of 32".
+
+    It says so where what the client reported could not be kept as a whole.
+    """
+    return _words(answer) + ("" if is_whole else "; its settings are too many bytes to be kept")
+
+
+def _words(answer: Any) -> str:
     attempts = f"{answer.backoff_policy.max_attempts} attempts"
     if answer.WhichOneof("pub_sub") == "publishing":
         return f"{attempts}, bodies of at most {answer.publishing.max_body_size:,} bytes"

@@ -7,70 +7,50 @@ calls alone for minutes: it need not have sent its settings to send, receive or 
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.grpc import quirks
 from app.grpc.call import Call
 from app.grpc.codes import Refusal
 from app.grpc.leases import Leases
 from app.grpc.shapes import to_wire
+from app.grpc.shares import Shares
+from app.grpc.stream import OUTBOXES_BYTES_MAX, Room, Stream
 from app.host import EngineHost
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
 from engine.broker import Check
 from engine.errors import EngineError
-from protocol.rocketmq.messages import RecoverOrphanedTransactionCommand, TelemetryCommand
+from protocol.rocketmq.messages import (
+    ReconnectEndpointsCommand,
+    RecoverOrphanedTransactionCommand,
+    Settings,
+    TelemetryCommand,
+)
 from protocol.rocketmq.numbers import ClientType, Code, Language
 
 CLIENTS_MAX = 10_000
 TOPICS_MAX = 256  # that one client is asked about
 GROUPS_MAX = 64
 QUESTIONS_MAX = 16  # to one client, without an answer yet
-OUTBOX_MAX = 64  # commands that wait for a slow stream; then it is not asked
 SILENT_S = 30.0
 IDENTIFIED_MAX = 500  # streams whose callers are looked up again in one round
-
-
-class Stream:
-    """What is to be written to one telemetry stream; None ends it."""
-
-    def __init__(self, metadata: Mapping[str, str]) -> None:
-        """`metadata` is what its call said of the caller."""
-        self.metadata = metadata
-        self.outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX_MAX)
-        self.is_open = True
-        self.error: Exception | None = None  # why it ends, where the client is at fault
-
-    def offer(self, command: Any) -> bool:
-        """Write a command soon; False where the stream is closed or too slow."""
-        if not self.is_open or self.outbox.full():
-            return False
-        self.outbox.put_nowait(command)
-        return True
-
-    def close(self) -> None:
-        """Write what waits, then end."""
-        if self.is_open:
-            self.is_open = False
-            if self.outbox.full():
-                self.outbox.get_nowait()
-            self.outbox.put_nowait(None)
-
-    def refuse(self, error: Exception) -> None:
-        """End, with the reason and without what waits."""
-        self.error = error
-        while not self.outbox.empty():
-            self.outbox.get_nowait()
-        self.close()
+STEP_MAX = 100  # clients that are looked at in one turn of the loop
+KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of all that clients told of themselves
 
 
 @dataclass
 class Client:
-    """One client; `settings` is what it sent last, None until it did."""
+    """One client; `settings` is what it sent last, None until it did.
+
+    `is_whole` is False where only its kind and language were kept of them, for want of room.
+    """
 
     name: str
     address: str
+    host: str  # which it came from first, and counts as a client of
     language: str
     version: str
     namespace: str
@@ -85,6 +65,9 @@ class Client:
     asks: dict[str, Ask] = field(default_factory=dict)  # by topic
     questions: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     polls: int = 0
+    is_whole: bool = True
+    settings_bytes: int = 0
+    known_bytes: int = 0  # of its groups, topics and filters
 
     @property
     def is_push(self) -> bool:
@@ -110,13 +93,23 @@ class Client:
 
 
 class Clients:
-    """At most 10,000; who comes beyond that is refused with TOO_MANY_REQUESTS."""
+    """At most 10,000, so many of one address; further ones get TOO_MANY_REQUESTS."""
 
-    def __init__(self, host: EngineHost, transactions: Transactions, leases: Leases) -> None:
+    def __init__(
+        self,
+        host: EngineHost,
+        transactions: Transactions,
+        leases: Leases,
+        *,
+        address_clients_max: int,
+    ) -> None:
         self._host = host
         self._transactions = transactions
         self._leases = leases
         self._clients: dict[str, Client] = {}
+        self._shares = Shares("clients", each_max=address_clients_max, all_max=CLIENTS_MAX)
+        self._known = Room(KNOWN_BYTES_MAX)
+        self.outboxes = Room(OUTBOXES_BYTES_MAX)
         self._identified = 0  # streams that had their turn
 
     def __len__(self) -> int:
@@ -128,7 +121,16 @@ class Clients:
     def connected(self) -> list[Connected]:
         """For the console: each with what it tells of itself."""
         return [
-            Connected(client.name, client.address, client.since_ms, "gRPC", client.about)
+            Connected(
+                client.name,
+                client.address,
+                client.since_ms,
+                "gRPC",
+                client.about,
+                client.language,
+                client.version,
+                None if not client.kind else client.kind is ClientType.PRODUCER,
+            )
             for client in self._clients.values()
         ]
 
@@ -144,11 +146,12 @@ class Clients:
         now_s = self._host.clock.monotonic_s()
         client = self._own(call)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX:
-                raise Refusal(Code.TOO_MANY_REQUESTS, f"{CLIENTS_MAX} clients are the most")
+            if why_not := self._shares.take(call.origin.host):
+                raise Refusal(Code.TOO_MANY_REQUESTS, why_not)
             client = self._clients[call.client] = Client(
                 call.client,
                 call.origin.client,
+                call.origin.host,
                 call.language,
                 call.version,
                 call.namespace,
@@ -157,6 +160,7 @@ class Clients:
                 user=call.who.name,
             )
         client.seen_s = now_s
+        client.address = call.origin.client  # it may have connected again
         return client
 
     def consumes(self, client: Client, group: str, topics: Mapping[str, str] | None = None) -> None:
@@ -166,8 +170,8 @@ class Clients:
             if len(client.groups) >= GROUPS_MAX:
                 return
             wanted = client.groups[group] = {}
-        if topics is not None:
-            wanted.update(topics)
+        for topic, filter in (topics or {}).items():
+            self._wants(client, wanted, topic, filter)
         try:
             self._host.broker.members.seen(
                 group,
@@ -180,10 +184,13 @@ class Clients:
             )
         except EngineError:
             del client.groups[group]  # no such group may be made: the next receive says so
+            self._remember(client, -sum(_size(*each) for each in wanted.items()))
 
     def produces(self, client: Client, topic: str) -> None:
         """A client can be asked about undecided transactions of a topic."""
         if topic in client.asks or len(client.asks) >= TOPICS_MAX:
+            return
+        if not self._remember(client, _size(topic)):
             return
 
         def ask(check: Check) -> bool:
@@ -204,7 +211,7 @@ class Clients:
 
     def closed(self, client: Client, stream: Stream) -> None:
         """A telemetry stream is over; the client may open another one."""
-        stream.is_open = False
+        stream.is_over()
         if client.stream is stream:
             client.stream = None
             client.seen_s = self._host.clock.monotonic_s()
@@ -218,30 +225,59 @@ class Clients:
         self._forget(client)
         return True
 
-    def tick(self) -> None:
-        """Let go of clients that are silent; tell the groups of those that are not."""
+    def disconnect(self, client: Client) -> None:
+        """An operator sends a client away: what it held comes back as failed."""
+        self._leases.abandon(client.name)
+        self._forget(client)
+
+    def reports(self, client: Client, settings: Any) -> None:
+        """A client told its settings; all of them are kept while there is room for them."""
+        self._known.give(client.settings_bytes)
+        size_bytes = settings.ByteSize()
+        client.is_whole = self._known.take(size_bytes)
+        client.settings_bytes = size_bytes if client.is_whole else 0
+        if not client.is_whole:
+            kept = Settings(client_type=settings.client_type)
+            kept.user_agent.language = settings.user_agent.language
+            settings = kept
+        client.settings = settings
+
+    def steps(self) -> Iterator[None]:
+        """Let go of clients that are silent, bit by bit."""
         now_s = self._host.clock.monotonic_s()
-        for client in self.all():
-            if client.stream is None and not client.polls and now_s - client.seen_s > SILENT_S:
+        for number, client in enumerate(self.all(), 1):
+            is_alive = client.stream is not None or client.polls
+            is_known = self._clients.get(client.name) is client  # others ran in between
+            if is_known and not is_alive and now_s - client.seen_s > SILENT_S:
                 self._leases.abandon(client.name)
                 self._forget(client)
+            if number % STEP_MAX == 0:
+                yield
 
-    def identify(self, identified: Callable[[Mapping[str, str]], object]) -> None:
+    def identify(self, identified: Callable[[Mapping[str, str]], object]) -> Iterator[None]:
         """End the streams of callers that are refused by now; some of all streams, in turn."""
         streams = [client.stream for client in self._clients.values() if client.stream is not None]
         begin = self._identified % max(1, len(streams))
         self._identified = begin + IDENTIFIED_MAX
-        for stream in (streams + streams[:begin])[begin:][:IDENTIFIED_MAX]:
+        turn = (streams[begin:] + streams[:begin])[:IDENTIFIED_MAX]
+        for number, stream in enumerate(turn, 1):
             try:
                 identified(stream.metadata)
             except Refusal as error:
                 stream.refuse(error)
+            if number % STEP_MAX == 0:
+                yield
 
     def close(self) -> None:
-        """End all streams; their clients connect again when the server is back."""
+        """End all streams; who told its settings is told to connect again as well."""
         for client in self.all():
-            if client.stream is not None:
-                client.stream.close()
+            if client.stream is None:
+                continue
+            breaks = client.speaks in quirks.BREAKS_AS_IT_RECONNECTS
+            if client.settings is not None and not breaks:
+                again = ReconnectEndpointsCommand(nonce=secrets.token_hex(16))
+                client.stream.offer(TelemetryCommand(reconnect_endpoints_command=again))
+            client.stream.close()
 
     async def question(self, client: Client, command: str, timeout_s: float, **fields: Any) -> Any:
         """Send a command that has a nonce, and wait for its answer (a TelemetryCommand).
@@ -267,6 +303,22 @@ class Clients:
             del client.questions[nonce]
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _wants(self, client: Client, wanted: dict[str, str], topic: str, filter: str) -> None:
+        """Keep a topic that a client wants of a group, where there is room for it."""
+        before = wanted.get(topic)
+        if before == filter or (before is None and len(wanted) >= TOPICS_MAX):
+            return
+        freed_bytes = 0 if before is None else _size(topic, before)
+        if self._remember(client, _size(topic, filter) - freed_bytes):
+            wanted[topic] = filter
+
+    def _remember(self, client: Client, size_bytes: int) -> bool:
+        """Whether there is room to keep so many bytes more with what is known of a client."""
+        if not self._known.take(size_bytes):
+            return False
+        client.known_bytes += size_bytes
+        return True
 
     def _own(self, call: Call) -> Client | None:
         """The known client of a call; a Refusal where another user's goes by this name.
@@ -301,6 +353,8 @@ class Clients:
 
     def _forget(self, client: Client) -> None:
         del self._clients[client.name]
+        self._shares.give(client.host)
+        self._known.give(client.settings_bytes + client.known_bytes)
         for topic, ask in client.asks.items():
             self._transactions.producers.leave(topic, ask)
         if client.stream is not None:
@@ -310,3 +364,7 @@ class Clients:
                 self._host.broker.members.leave(group, client.name)
             except EngineError:
                 continue  # the group is gone
+
+
+def _size(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from app.grpc.clients import Client, Clients
+from app.grpc.call import Call
+from app.grpc.clients import CLIENTS_MAX, Client, Clients
 from app.grpc.codes import Refusal
 from app.grpc.leases import Leases
+from app.grpc.shares import Shares
 from app.host import EngineHost
+from app.services.client_figures import ClientFigures
 from app.services.rpc_figures import RpcFigures
 from app.services.scheduled import ScheduledMessages
 from app.services.sends import SendGate
@@ -29,24 +32,55 @@ class Hub:
     clients: Clients
     leases: Leases
     figures: RpcFigures
+    activity: ClientFigures
     address: str = ""  # where the door listens, for clients that do not say where they called
+    _polls: Shares = field(init=False)
+    _streams: Shares = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self._polls = Shares(
+            "polls",
+            each_max=settings.grpc_address_polls_max,
+            all_max=settings.grpc_polls_max,
+        )
+        self._streams = Shares(
+            "telemetry streams",
+            each_max=settings.grpc_address_clients_max,
+            all_max=CLIENTS_MAX,
+        )
 
     @property
     def broker(self) -> Broker:
         return self.host.broker
 
     @contextmanager
-    def polling(self, client: Client) -> Iterator[None]:
+    def polling(self, call: Call, client: Client) -> Iterator[None]:
         """A poll is held for as long as the context is; a Refusal beyond the bounds."""
-        most, each = self.settings.grpc_polls_max, self.settings.grpc_client_polls_max
+        each = self.settings.grpc_client_polls_max
         if client.polls >= each:
             raise Refusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
-        if self.figures.polls >= most:
-            raise Refusal(Code.TOO_MANY_REQUESTS, f"the server holds at most {most} polls")
-        client.polls += 1
-        self.figures.polls += 1
-        try:
+        with _taken(self._polls, call):
+            client.polls += 1
+            self.figures.polls = self._polls.count
+            try:
+                yield
+            finally:
+                client.polls -= 1
+                self.figures.polls = self._polls.count - 1
+
+    @contextmanager
+    def streaming(self, call: Call) -> Iterator[None]:
+        """A telemetry stream is held for as long as the context is; a Refusal beyond the bounds."""
+        with _taken(self._streams, call):
             yield
-        finally:
-            client.polls -= 1
-            self.figures.polls -= 1
+
+
+@contextmanager
+def _taken(shares: Shares, call: Call) -> Iterator[None]:
+    if why_not := shares.take(call.origin.host):
+        raise Refusal(Code.TOO_MANY_REQUESTS, why_not)
+    try:
+        yield
+    finally:
+        shares.give(call.origin.host)

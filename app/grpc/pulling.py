@@ -28,7 +28,7 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
     group = call.group(request.group, Action.CONSUME)
     topic = call.topic(request.message_queue.topic, Action.CONSUME)
     client = hub.clients.seen(call)
-    with hub.polling(client):
+    with hub.polling(call, client):
         hub.clients.consumes(client, group)
         result = await hub.host.pull(
             topic,
@@ -58,9 +58,15 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
 
 
 async def update_offset(hub: Hub, call: Call, request: Any) -> Any:
-    """Set a group's progress in one queue."""
+    """Set a group's progress in one queue, up to its end: what lies beyond is yet to come."""
     group, topic = _place(call, request)
     queue = request.message_queue.id
+    ends = [each.max_offset for each in hub.broker.topic_stats(topic).queues]
+    if 0 <= queue < len(ends) and request.offset > ends[queue]:
+        raise Refusal(
+            Code.ILLEGAL_OFFSET,
+            f"the queue ends at offset {ends[queue]}, {request.offset} lies beyond it",
+        )
     if not hub.broker.commit_offset(group, topic, queue, request.offset, call.client):
         raise Refusal(
             Code.PRECONDITION_FAILED, "the group was moved meanwhile: pull from its new place first"

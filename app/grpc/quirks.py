@@ -35,6 +35,18 @@ SHORT_POLL_S = 5.0
 # written to the stream before the stream ends with it (`service.py`).
 # Source: rocketmq-client-nodejs 1.0.8, src/client/BaseClient.ts, `onUnknownCommand`.
 
+# Node takes the listeners off its stream before it reconnects as it is told to; the next error of
+# that stream, such as the server's end, then ends the client's whole process. It reconnects by
+# itself, so it is not told. Source: rocketmq-client-nodejs 1.0.8, src/client/TelemetrySession.ts,
+# `refresh`, `release`.
+BREAKS_AS_IT_RECONNECTS = frozenset({Language.NODE_JS})
+
+# Node does not process a message that it is asked to: it sends the command itself back, with the
+# status NOT_IMPLEMENTED. That is its answer. (To a question for its threads it answers with the
+# words "mock stack"; Python's client answers neither question.)
+# Source: rocketmq-client-nodejs 1.0.8, src/client/BaseClient.ts, `onVerifyMessageCommand`.
+VERIFY_DECLINED = "verify_message_command"
+
 # Node's channel takes messages of at most 4 MiB, which leaves no room for properties beside a body
 # of that size. Clients are told a little less than the engine takes.
 HEADROOM_BYTES = 64 * 1024

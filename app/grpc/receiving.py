@@ -78,7 +78,7 @@ class Receives:
         wait_s = poll_s(request, call.limit_s)
         client = hub.clients.seen(call)
         self._repeat(group, request.attempt_id)
-        with hub.polling(client):
+        with hub.polling(call, client):
             hub.clients.consumes(client, group, {topic: filter} if request.auto_renew else None)
             receive = partial(
                 hub.broker.receive,
@@ -89,21 +89,21 @@ class Receives:
                 client=client.name,
             )
             deliveries = await self._wait(receive, group, {topic: filter}, client, wait_s)
-        receipts = [delivery.receipt for delivery in deliveries]
-        if hub.clients.find(client.name) is not client:
-            # It said goodbye while it waited: nobody would let go of what it leased now.
-            self._return(group, receipts)
-            deliveries, receipts = [], []
-        if request.auto_renew:
-            hub.leases.add(group, client.name, receipts)
-        if request.attempt_id and receipts:
-            self._attempts.add(group, request.attempt_id, receipts)
-        try:
-            for answer in _answers(hub, call, deliveries, invisible_s):
-                yield answer
-        except (asyncio.CancelledError, GeneratorExit):
-            self._return(group, receipts)  # the client throws away what came of this answer
-            raise
+            receipts = [delivery.receipt for delivery in deliveries]
+            if hub.clients.find(client.name) is not client or call.origin.ended_s is not None:
+                # It said goodbye while it waited: nobody would let go of what it leased now.
+                self._return(group, receipts)
+                deliveries, receipts = [], []
+            if request.auto_renew:
+                hub.leases.add(group, client.name, call.origin, receipts)
+            if request.attempt_id and receipts:
+                self._attempts.add(group, request.attempt_id, receipts)
+            try:
+                for answer in _answers(hub, call, deliveries, invisible_s):
+                    yield answer
+            except (asyncio.CancelledError, GeneratorExit):
+                self._return(group, receipts)  # the client throws away what came of this answer
+                raise
 
     async def _wait(
         self, receive: Any, group: str, topics: dict[str, str], client: Client, wait_s: float

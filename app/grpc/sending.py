@@ -27,6 +27,7 @@ from protocol.rocketmq.numbers import (
     TransactionSource,
 )
 
+PLAIN = (0, Encoding.IDENTITY)  # 0 is what says nothing
 INLINE_BYTES_MAX = 32 * 1024  # a larger body is inflated beside the loop
 HANDLE_VERSION = "v1"
 HANDLE_PARTS = 5
@@ -45,6 +46,7 @@ async def send_message(hub: Hub, call: Call, request: Any) -> Any:
     _check_types(hub, config, messages)
     client = hub.clients.seen(call)  # it may refuse, so before anything is stored
     stored = await hub.sends.stored(messages, None)
+    hub.activity.sent(client.name, len(messages), hub.host.clock.now_ms())
     if any(message.transaction_group for message in messages):
         hub.clients.produces(client, topic)
     entries = [
@@ -116,8 +118,13 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
     """Inflate compressed bodies, as long as all together can be stored: a few bytes may be many."""
     size_bytes = 0
     for wire, message in zip(wires, messages, strict=True):
-        if wire.system_properties.body_encoding == Encoding.GZIP:
+        encoding = wire.system_properties.body_encoding
+        if encoding == Encoding.GZIP:
             message.body = await _inflated(message.body)
+        elif encoding not in PLAIN:
+            raise Refusal(
+                Code.UNSUPPORTED, f"the body's encoding is {encoding}; IDENTITY and GZIP are served"
+            )
         size_bytes += len(message.body)
         if size_bytes > BATCH_BYTES_MAX:
             raise Refusal(
@@ -127,9 +134,11 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
 
 
 async def _inflated(body: bytes) -> bytes:
-    if len(body) > INLINE_BYTES_MAX:
-        return await asyncio.to_thread(inflated, body)
-    return inflated(body)
+    is_large = len(body) > INLINE_BYTES_MAX
+    found = await asyncio.to_thread(inflated, body) if is_large else inflated(body)
+    if not found:
+        raise Refusal(Code.MESSAGE_BODY_EMPTY, "the message has no body once it is inflated")
+    return found
 
 
 def _handle(hub: Hub, topic: str, message: Message) -> str:

@@ -12,9 +12,10 @@ import grpc
 
 from app.errors import DoorError
 from app.grpc import pulling, routing, sending, telemetry
-from app.grpc.call import Call, Origin, client_of
+from app.grpc.call import Call, client_of
 from app.grpc.codes import Refusal, status_of
 from app.grpc.hub import Hub
+from app.grpc.origin import Origin
 from app.grpc.receiving import Receives
 from app.grpc.signature import Signatures
 from app.security.load import Load
@@ -26,6 +27,12 @@ Unary = Callable[[Call, Any], Awaitable[Any]]
 Streaming = Callable[[Call, Any], AsyncIterator[Any]]
 OriginOf = Callable[[str], Origin | None]
 CODE_NAMES = {int(code): code.name for code in Code}
+STREAM_ENDS = {
+    Code.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
+    Code.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Code.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
+}
+POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it waits
 EXPECTED = (Refusal, EngineError, DoorError)
 
 
@@ -99,7 +106,7 @@ class Service:
             begun = False
             try:
                 call = self._call(context)
-                with self._counted(call, request.ByteSize()):
+                with self._held(request.ByteSize()):
                     async for response in handler(call, request):
                         if not begun:
                             self._count(method, response.status.code)
@@ -118,7 +125,7 @@ class Service:
         method = METHODS["Telemetry"]
         try:
             call = self._call(context)
-            with self._counted(call, 0):
+            with self._hub.streaming(call):
                 async for command in telemetry.telemetry(self._hub, call, requests):
                     yield command
             self._count(method, Code.OK)
@@ -126,11 +133,7 @@ class Service:
             found = status_of(error)
             self._count(method, found.code)
             yield method.response(status=found)  # Node waits for one: see `quirks.py`
-            known = (
-                grpc.StatusCode.UNAUTHENTICATED
-                if found.code == Code.UNAUTHORIZED
-                else grpc.StatusCode.INVALID_ARGUMENT
-            )
+            known = STREAM_ENDS.get(found.code, grpc.StatusCode.INVALID_ARGUMENT)
             await context.abort(known, found.message)
 
     def _call(self, context: Any) -> Call:
@@ -147,7 +150,7 @@ class Service:
     @contextmanager
     def _counted(self, call: Call, size_bytes: int) -> Any:
         """The call counts among all that are under way, of REST as well."""
-        address = call.origin.client.rpartition(":")[0].strip("[]")
+        address = call.origin.host
         self._load.enter(address)
         held = 0
         try:
@@ -155,6 +158,20 @@ class Service:
             yield
         finally:
             self._load.leave(address, held)
+
+    @contextmanager
+    def _held(self, size_bytes: int) -> Any:
+        """Polls count by themselves (`Hub.polling`), their requests' bytes with all others'."""
+        if size_bytes > POLL_BYTES_MAX:
+            raise Refusal(
+                Code.PAYLOAD_TOO_LARGE,
+                f"the request has {size_bytes} bytes, {POLL_BYTES_MAX} are the most for a poll",
+            )
+        held = self._load.hold(size_bytes, 0)
+        try:
+            yield
+        finally:
+            self._load.release(held)
 
     def _count(self, method: Method, code: int) -> None:
         self._hub.figures.calls[method.name, CODE_NAMES[code]] += 1

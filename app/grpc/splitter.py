@@ -11,9 +11,12 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import cast
 
-from app.grpc.call import Origin
+from app.grpc.origin import Origin
+from app.grpc.shares import Shares
 from app.services.rpc_figures import RpcFigures
 
 log = logging.getLogger("kitemq.grpc")
@@ -24,8 +27,19 @@ HANDSHAKE_S = 10.0
 STALL_S = 60.0  # a peer that reads too little for so long is gone, whatever it answers
 CLOSE_S = 10.0  # for a peer to read what was left for it when the other one hung up
 LOOPBACK = "127.0.0.1"
-FULL_WAIT_S = 0.1
+SCARCE_S = 0.1  # after the first failure to accept; twice as long after each further one
+SCARCE_MAX_S = 5.0
+SAID_S = 60.0  # between two lines of the log about that
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# A peer that vanished without a word is noticed within a minute, by who only waits for it as by who
+# writes to it. The server's own pings (door.py) go through the relay as well.
+VANISHED_MS = 50_000
+KEEPALIVE = (
+    ("TCP_KEEPIDLE", 20),
+    ("TCP_KEEPINTVL", 10),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", VANISHED_MS),
+)
 
 
 class Side(asyncio.Protocol):
@@ -98,24 +112,59 @@ class Side(asyncio.Protocol):
             self._limit = loop.call_later(CLOSE_S, self.transport.abort)
 
 
+class Shortage:
+    """The process or the machine has no room for a connection: how long to wait, what to log."""
+
+    def __init__(self) -> None:
+        self._wait_s = SCARCE_S
+        self._said_s: float | None = None
+        self._unsaid = 0
+
+    def met(self, error: OSError) -> float:
+        """It happened again: wait so many seconds. Logs a line a minute, with how often it was."""
+        wait_s, self._wait_s = self._wait_s, min(2 * self._wait_s, SCARCE_MAX_S)
+        if error.errno in OUT_OF_FILES:
+            self._say(error)
+        return wait_s
+
+    def is_over(self) -> None:
+        """There is room again."""
+        self._wait_s = SCARCE_S
+
+    def _say(self, error: OSError) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._unsaid += 1
+        if self._said_s is not None and now_s - self._said_s < SAID_S:
+            return
+        log.warning("no connection can be served (%d times): %s", self._unsaid, error)
+        self._said_s, self._unsaid = now_s, 0
+
+
 class Splitter:
-    """Accepts on `listener` until `stop`; at most `connections_max` at once."""
+    """Accepts on `listener` until `stop`, as many connections at once as `shares` allow.
+
+    `inner_port` gives the port of gRPC's server, which it may have to start first.
+    """
 
     def __init__(
         self,
         listener: socket.socket,
-        inner_port: int,
+        inner_port: Callable[[], Awaitable[int]],
         context: ssl.SSLContext | None,
         figures: RpcFigures,
-        *,
-        connections_max: int,
+        shares: Shares,
+        clock_s: Callable[[], float],
     ) -> None:
+        """`clock_s` is the monotonic clock that connections end by."""
         self._listener = listener
         self._inner_port = inner_port
         self._context = context
         self._figures = figures
-        self._connections_max = connections_max
+        self._shares = shares
+        self._clock_s = clock_s
+        self._shortage = Shortage()
         self._origins: dict[str, Origin] = {}
+        self._outer: dict[str, Side] = {}  # by the client's address
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
 
@@ -125,6 +174,13 @@ class Splitter:
     def origin_of(self, peer: str) -> Origin | None:
         """The connection behind gRPC's name of an inner one; None for one that is not ours."""
         return self._origins.get(peer)
+
+    def end(self, address: str) -> bool:
+        """End the connection that came from an address; whether there was one."""
+        outer = self._outer.get(address)
+        if outer is not None:
+            outer.close()
+        return outer is not None
 
     async def stop_accepting(self) -> None:
         """Take no more connections; those that are open go on."""
@@ -146,61 +202,76 @@ class Splitter:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                accepted, _ = await loop.sock_accept(self._listener)
+                accepted, address = await loop.sock_accept(self._listener)
             except OSError as error:
-                if error.errno in OUT_OF_FILES:
-                    log.warning("no connection can be accepted: %s", error)
-                await asyncio.sleep(FULL_WAIT_S)
+                await asyncio.sleep(self._shortage.met(error))
                 continue
-            if len(self._tasks) >= self._connections_max:
+            self._shortage.is_over()
+            host = str(address[0])
+            if self._shares.take(host):
                 self._figures.connections_refused += 1
                 accepted.close()
                 continue
-            task = loop.create_task(self._serve(accepted))
+            task = loop.create_task(self._serve(accepted, host))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, accepted: socket.socket) -> None:
+    async def _serve(self, accepted: socket.socket, host: str) -> None:
         """The whole life of one connection."""
         self._figures.connections += 1
-        outer: Side | None = None
-        inner: Side | None = None
-        peer = ""
         try:
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            is_tls = await _first_byte(accepted) == TLS_FIRST
+            is_tls = await _is_tls(accepted)
             if is_tls and self._context is None:
-                return
-            origin = Origin(_text(accepted.getpeername()), _text(accepted.getsockname()), is_tls)
-            inner = await self._connected()
-            assert inner.transport is not None, "it is connected"
-            peer = f"ipv4:{_text(inner.transport.get_extra_info('sockname'))}"
-            self._origins[peer] = origin
-            outer = await self._relayed(accepted, inner, is_tls=is_tls)
-            await outer.closed
+                accepted.close()
+            else:
+                await self._relay(accepted, is_tls=is_tls)
         except (OSError, TimeoutError, ssl.SSLError) as error:
             log.debug("a connection broke off: %s", error)
+            if error.errno in OUT_OF_FILES:
+                self._shortage.met(error)
         except Exception:
             log.exception("a connection failed")
         finally:
             self._figures.connections -= 1
-            for side in (outer, inner):
-                if side is not None:
-                    side.close()
+            self._shares.give(host)
+
+    async def _relay(self, accepted: socket.socket, *, is_tls: bool) -> None:
+        """Bring a connection to gRPC's server, until either side is over."""
+        outer: Side | None = None
+        try:
+            origin = Origin(_text(accepted.getpeername()), _text(accepted.getsockname()), is_tls)
+            inner = await self._connected()
+            async with self._known(origin, inner):
+                outer = await self._relayed(accepted, inner, is_tls=is_tls)
+                self._outer[origin.client] = outer
+                await outer.closed
+        finally:
             if outer is None:
                 accepted.close()
-            if inner is not None:
-                await inner.closed
-            self._origins.pop(peer, None)
+            else:
+                outer.close()
+
+    @asynccontextmanager
+    async def _known(self, origin: Origin, inner: Side) -> AsyncIterator[None]:
+        """Calls over the inner connection are known to come from `origin`; it ends with this."""
+        assert inner.transport is not None, "it is connected"
+        peer = f"ipv4:{_text(inner.transport.get_extra_info('sockname'))}"
+        self._origins[peer] = origin
+        try:
+            yield
+        finally:
+            origin.ended_s = self._clock_s()
+            inner.close()
+            await inner.closed
+            del self._origins[peer]
+            self._outer.pop(origin.client, None)
 
     async def _connected(self) -> Side:
         loop = asyncio.get_running_loop()
-        _, inner = await loop.create_connection(Side, LOOPBACK, self._inner_port)
+        _, inner = await loop.create_connection(Side, LOOPBACK, await self._inner_port())
         return inner
 
     async def _relayed(self, accepted: socket.socket, inner: Side, *, is_tls: bool) -> Side:
-
         loop = asyncio.get_running_loop()
         context = self._context if is_tls else None
         wait_s = HANDSHAKE_S if is_tls else None
@@ -213,6 +284,25 @@ class Splitter:
         if inner.closed.done():
             outer.close()
         return outer
+
+
+def _keep_alive(accepted: socket.socket) -> None:
+    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if option := getattr(socket, name, None):  # each system has some of them
+            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+async def _is_tls(accepted: socket.socket) -> bool:
+    """Whether its peer speaks TLS; closes what cannot be told."""
+    try:
+        accepted.setblocking(False)
+        _keep_alive(accepted)
+        return await _first_byte(accepted) == TLS_FIRST
+    except BaseException:
+        accepted.close()
+        raise
 
 
 async def _first_byte(accepted: socket.socket) -> bytes:

@@ -5,14 +5,16 @@ official client opens it again after a restart without sending them.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from app.grpc import client_settings
+from app.grpc import client_settings, quirks
 from app.grpc.call import TEXT_CHARS_MAX, Call
-from app.grpc.clients import Client, Stream
+from app.grpc.clients import Client
 from app.grpc.codes import Refusal, ok
 from app.grpc.hub import Hub
+from app.grpc.stream import Stream
 from app.security.access import Action
 from engine.errors import EngineError
 from protocol.rocketmq.messages import (
@@ -22,7 +24,10 @@ from protocol.rocketmq.messages import (
 )
 from protocol.rocketmq.numbers import ClientType, Code
 
+log = logging.getLogger("kitemq.grpc")
+
 CONSUMERS = frozenset(ClientType) - {ClientType.PRODUCER, ClientType.CLIENT_TYPE_UNSPECIFIED}
+ANSWERS = ("thread_stack_trace", "verify_message_result", quirks.VERIFY_DECLINED)
 PROPERTIES_MAX = 32
 SETTINGS_BYTES_MAX = 256 * 1024
 SETTINGS_TOPICS_MAX = 256
@@ -31,11 +36,11 @@ SETTINGS_TOPICS_MAX = 256
 async def telemetry(hub: Hub, call: Call, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
     """Answer settings, and write what the client is asked; ends when either side ends it."""
     client = hub.clients.seen(call)
-    stream = Stream(call.metadata)
+    stream = Stream(call.metadata, hub.clients.outboxes)
     hub.clients.opened(client, stream)
     reader = asyncio.ensure_future(_read(hub, call, client, stream, requests))
     try:
-        while (command := await stream.outbox.get()) is not None:
+        while (command := await stream.next()) is not None:
             yield command
         if stream.error is not None:
             raise stream.error
@@ -48,20 +53,27 @@ async def telemetry(hub: Hub, call: Call, requests: AsyncIterator[Any]) -> Async
 async def _read(
     hub: Hub, call: Call, client: Client, stream: Stream, requests: AsyncIterator[Any]
 ) -> None:
+    """Take in what a client says; what fails ends its stream with the reason."""
     try:
         async for command in requests:
             client.seen_s = hub.host.clock.monotonic_s()
             kind = command.WhichOneof("command")
             if kind == "settings":
                 answer = settle(hub, call, command)
-                client.told = client_settings.words(answer)
-                stream.offer(TelemetryCommand(status=ok(), settings=answer))
-            elif kind in ("thread_stack_trace", "verify_message_result"):
+                client.told = client_settings.words(answer, is_whole=client.is_whole)
+                if not stream.offer(TelemetryCommand(status=ok(), settings=answer)):
+                    raise Refusal(
+                        Code.TOO_MANY_REQUESTS, "the client does not read what it is sent"
+                    )
+            elif kind in ANSWERS:
                 answer = client.questions.get(getattr(command, kind).nonce)
                 if answer is not None and not answer.done():
                     answer.set_result(command)
     except (Refusal, EngineError) as error:
         stream.error = error
+    except Exception:
+        log.exception("the telemetry stream of the client %r failed", client.name)
+        stream.error = Refusal(Code.INTERNAL_SERVER_ERROR, "the server failed; its log says why")
     finally:
         stream.close()
 
@@ -74,7 +86,7 @@ def settle(hub: Hub, call: Call, command: Any) -> Any:
     told = command.settings
     _check(told)
     client = hub.clients.seen(call)
-    client.settings = told
+    hub.clients.reports(client, told)
     number = told.client_type
     if number in set(ClientType):
         client.kind = ClientType(number)

@@ -40,6 +40,7 @@ class Kind(StrEnum):
     SERVER = "server"
     AUDIT = "audit"
     REPORT = "report"  # to run and to cancel reports; they are read with the server
+    CONTROL = "control"  # the running server: log levels, read-only, its support bundle
     PEOPLE = "people"  # users, tokens and sessions of everybody
     OWN = "own"  # one's own password, tokens and sessions
     PUBLIC = "public"  # health, the login page: no login is asked for
@@ -60,6 +61,8 @@ class Reach(StrEnum):
 
 
 NAMED = (Kind.TOPIC, Kind.GROUP)
+# What goes on while nothing may be changed: one's own login, and the switch that ends it.
+NEVER_FROZEN = (Kind.OWN, Kind.PUBLIC, Kind.CONTROL)
 NONE, MATCHING, ALL = Reach.NONE, Reach.MATCHING, Reach.ALL
 
 # Rows: the kinds. Columns: viewer, operator, admin. What stands nowhere is nobody's.
@@ -69,6 +72,7 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
         Kind.GROUP: (ALL, ALL, ALL),
         Kind.SERVER: (ALL, ALL, ALL),
         Kind.AUDIT: (NONE, ALL, ALL),
+        Kind.CONTROL: (NONE, NONE, ALL),
         Kind.PEOPLE: (NONE, NONE, ALL),
         Kind.OWN: (ALL, ALL, ALL),
     },
@@ -85,6 +89,7 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
         Kind.GROUP: (NONE, MATCHING, ALL),
         Kind.SERVER: (NONE, NONE, ALL),
         Kind.REPORT: (NONE, ALL, ALL),
+        Kind.CONTROL: (NONE, NONE, ALL),
         Kind.PEOPLE: (NONE, NONE, ALL),
         Kind.OWN: (ALL, ALL, ALL),
     },
@@ -181,6 +186,9 @@ READ_SERVER = Needs(Action.READ, Kind.SERVER)
 ADMINISTER_SERVER = Needs(Action.ADMINISTER, Kind.SERVER)
 RUN_REPORTS = Needs(Action.ADMINISTER, Kind.REPORT)
 ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, Kind.PEOPLE)
+READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
+READ_CONTROL = Needs(Action.READ, Kind.CONTROL)
+ADMINISTER_CONTROL = Needs(Action.ADMINISTER, Kind.CONTROL)
 
 
 def who_of(scope: Any) -> Principal:
@@ -215,11 +223,17 @@ def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
             field="right",
             remedy=f"ask an admin for {missing}",
         )
-    if who.is_read_only and action is not Action.READ and kind not in (Kind.OWN, Kind.PUBLIC):
+    if is_frozen(who, action, kind):
         raise ReadOnly(
             "the server is read-only, so nothing was changed",
-            remedy="the one who runs it can switch the setting read_only off",
+            remedy="an admin can switch that off on the page Engine, unless the setting read_only "
+            "holds it",
         )
+
+
+def is_frozen(who: Principal, action: Action, kind: Kind) -> bool:
+    """Whether the server being read-only keeps `who` from this, whatever his rights are."""
+    return who.is_read_only and action is not Action.READ and kind not in NEVER_FROZEN
 
 
 def require_replay(who: Principal, source: str, to: str, to_name: str) -> None:

@@ -13,6 +13,8 @@ import os
 import secrets
 from pathlib import Path
 
+from app.security.private_files import write_private
+
 KEY_FILE = "access_keys.key"
 KEY_BYTES = 32
 ACCESS_KEY_PREFIX = "KITE"
@@ -58,12 +60,7 @@ class AccessKeys:
         key = secrets.token_bytes(KEY_BYTES)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         part = self._path.with_name(f"{KEY_FILE}.{os.getpid()}.part")
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            os.write(descriptor, key)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        write_private(part, key)
         try:
             os.link(part, self._path)
         except FileExistsError:

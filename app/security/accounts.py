@@ -29,6 +29,7 @@ from app.security.drafts import (
 )
 from app.security.passwords import Passwords, check_password, hash_secret, new_session
 from app.security.people import People
+from app.security.refusals import Attempt, Refusals
 from app.settings import Settings
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, NotFound
@@ -64,9 +65,15 @@ class Accounts:
     """Makes the changes, and lets `people` know."""
 
     def __init__(
-        self, database: DatabaseWorker, people: People, clock: Clock, settings: Settings
+        self,
+        database: DatabaseWorker,
+        people: People,
+        clock: Clock,
+        settings: Settings,
+        refusals: Refusals,
     ) -> None:
         self._database = database
+        self._refusals = refusals
         self._clock = clock
         self._session_ms = round(settings.session_max_s * 1000)
         self._has_passwords = settings.password_login
@@ -290,6 +297,7 @@ class Accounts:
         now_s = self._clock.monotonic_s()
         wait_s = max(self._by_name.wait_s(name, now_s), self._by_address.wait_s(address, now_s))
         if wait_s > 0:
+            self._note(name, address, "login_limited")
             raise DoorError(
                 429,
                 "login_limited",
@@ -306,14 +314,12 @@ class Accounts:
         now_s = self._clock.monotonic_s()
         is_limited = self._by_name.failed(name, now_s)
         is_limited = self._by_address.failed(address, now_s) or is_limited
-        entry = self._entry(
-            By(f"anonymous@{address}"[:255]),
-            "login",
-            "user",
-            name[:64],
-            result="login_limited" if is_limited else "login_failed",
-        )
-        await self._run(lambda db: db.insert_audit(entry))
+        self._note(name, address, "login_limited" if is_limited else "login_failed")
+        await self._refusals.flush()  # before what follows, in the trail as well
+
+    def _note(self, name: str, address: str, code: str) -> None:
+        actor = f"anonymous@{address}"[:255]
+        self._refusals.note(Attempt(actor, address, "login", "user", name[:64], code))
 
     # -- how ------------------------------------------------------------------------------------
 

@@ -6,29 +6,44 @@ headers, also that of a route which failed.
 """
 
 import logging
+from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import DoorError, problem_answer
-from app.security.access import WHO
+from app.db.rows import ASKED_FROM
+from app.errors import REFUSED, DoorError, problem_answer
+from app.security.access import WHO, who_of
 from app.security.doorman import Doorman
 from app.security.headers import secured
 from app.security.hosts import check_host, our_names
 from app.security.load import Load
 from app.security.origins import SAFE_METHODS, check_origin
+from app.security.refusals import ACTION, KIND, Attempt, Refusals
 from app.settings import Settings
 
 log = logging.getLogger("kitemq.gate")
 
 REFUSED_HANDSHAKE = 1008
+REFUSALS = frozenset({401, 403})
+REFUSED_CODES = {401: "login_needed", 403: "forbidden"}
+AUDITED_ELSEWHERE = frozenset({"login_failed", "login_limited"})  # by name, where they arise
 WANTED = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"})
 
 
 class Gate:
     """ASGI callable around the application."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, load: Load, doorman: Doorman) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        settings: Settings,
+        load: Load,
+        doorman: Doorman,
+        refusals: Refusals,
+    ) -> None:
         self._app = app
+        self._refusals = refusals
         self._doorman = doorman
         self._load = load
         self._names = our_names(settings.host, settings.allowed_hosts)
@@ -47,6 +62,7 @@ class Gate:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(send)
         client = _client_of(scope)
+        ASKED_FROM.set(client)
         body = _Body(receive, self._load)
         try:
             self._load.enter(client)
@@ -61,12 +77,16 @@ class Gate:
             reader = body.read if b"transfer-encoding" in found else receive
             await self._app(scope, reader, answer.send)
         except Exception as error:
+            scope[REFUSED] = error
             await answer.refuse(error)
         finally:
             self._load.leave(client, body.held_bytes)
+            if answer.status in REFUSALS and scope["method"] not in SAFE_METHODS:
+                self._note(scope, client, answer.status)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = _client_of(scope)
+        ASKED_FROM.set(client)
         try:
             self._load.enter(client)
         except DoorError as error:
@@ -75,11 +95,33 @@ class Gate:
         try:
             self._check(scope)
         except DoorError as error:
+            if error.status_code in REFUSALS:
+                scope[REFUSED] = error
+                self._note(scope, client, error.status_code)
             await _refuse_handshake(error, scope, send)
         else:
             await self._app(scope, receive, send)
         finally:
             self._load.leave(client, 0)
+
+    def _note(self, scope: Scope, client: str, status: int) -> None:
+        """Have it audited that somebody was turned away who wanted to change something."""
+        error = scope.get(REFUSED)
+        code = getattr(error, "code", REFUSED_CODES[status])
+        if code in AUDITED_ELSEWHERE:
+            return
+        name = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
+        attempt = Attempt(
+            actor=who_of(scope).audit_name(client),
+            address=client,
+            action=ACTION,
+            kind=KIND,
+            name=name[:512],
+            code=code,
+            detail=str(getattr(error, "detail", "")),
+            request_id=_request_id(scope),
+        )
+        self._refusals.note(attempt)
 
     def _check(self, scope: Scope) -> dict[bytes, bytes]:
         """Check who asks and under which name; the headers that were looked at."""
@@ -123,15 +165,17 @@ class _Body:
 class _Answer:
     """`send` with the security headers; knows whether an answer has begun."""
 
-    __slots__ = ("_send", "has_begun")
+    __slots__ = ("_send", "has_begun", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.has_begun = False
+        self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun = True
+            self.status = message["status"]
             message["headers"] = secured(message.get("headers", ()))
         await self._send(message)
 
@@ -143,6 +187,11 @@ class _Answer:
         status, headers, body = problem_answer(error)
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
+
+
+def _request_id(scope: Scope) -> str:
+    found = (value for name, value in scope["headers"] if name == b"x-request-id")
+    return next(found, b"").decode("latin-1")[:64] or uuid4().hex
 
 
 def _client_of(scope: Scope) -> str:

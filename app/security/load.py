@@ -37,7 +37,7 @@ class Load:
     def leave(self, client: str, held_bytes: int) -> None:
         """Count a request out, with the bytes that its body held."""
         self.requests -= 1
-        self.held_bytes -= held_bytes
+        self.release(held_bytes)
         left = self._clients[client] - 1
         if left:
             self._clients[client] = left
@@ -63,6 +63,10 @@ class Load:
             raise self._refuse(503, "busy", "the server holds too many bytes of requests")
         self.held_bytes += size_bytes
         return total
+
+    def release(self, held_bytes: int) -> None:
+        """Give back bytes that were held for what is not counted as a request."""
+        self.held_bytes -= held_bytes
 
     def _refuse(self, status: int, code: str, detail: str) -> DoorError:
         self.refused += 1

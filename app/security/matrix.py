@@ -15,8 +15,8 @@ PUBLIC = "read:public"
 # Operations of the REST interface by their id; a CALL over the WebSocket is one of these.
 API: Mapping[str, str] = {
     PUBLIC: "healthz readyz",
-    "read:topic:{topic}": "pull find_by_key get_message get_topic search_topic "
-    "get_topic_statistics",
+    "read:topic:{topic}": "pull find_by_key get_message get_topic get_note "
+    "search_topic get_topic_statistics",
     "read:group:{group}": "get_group get_lag get_offsets preview_reset preview_undo list_resets "
     "list_members get_assignment list_locks count_dead_letters list_dead_letters get_dead_letter "
     "list_dismissals get_callback get_group_statistics get_lag_history",
@@ -26,10 +26,12 @@ API: Mapping[str, str] = {
     "get_alerts list_alert_rules get_alert_rule list_alert_deliveries about metrics "
     "get_reports list_report_schedules list_report_runs get_report_run list_report_tables "
     "list_report_rows get_report_totals download_report_csv download_report_parquet "
-    "get_report_latency",
+    "get_report_latency list_self_checks get_read_only list_loggers",
     "read:audit": "list_audit",
-    "read:own": "get_me list_tokens list_sessions list_views",
-    "read:people": "list_users get_user",
+    "read:own": "get_me list_tokens list_sessions list_views list_stars",
+    "read:control": "get_support_bundle",
+    "administer:control": "set_read_only set_log_level",
+    "read:people": "list_users get_user check_access",
     "produce:topic:{topic}": "produce request commit_transaction roll_back_transaction "
     "leave_transaction",
     "produce:topic:DefaultCluster_REPLY_TOPIC": "reply",
@@ -37,20 +39,20 @@ API: Mapping[str, str] = {
     "consume:group:{group}": "ack nack extend release commit_offset heartbeat leave lock_queues "
     "unlock_queues",
     "consume:group:{group} + consume:topic:{topic}": "receive",
-    "administer:topic:{topic}": "create_topic change_topic delete_topic purge_topic "
-    "resume_transaction",
+    "administer:topic:{topic}": "create_topic change_topic delete_topic import_topics purge_topic "
+    "write_note resume_transaction",
     "administer:topic:*": "recall_message deliver_message reschedule_message",
     "administer:group:{group}": "create_group change_group pause_group resume_group delete_group "
     "reset_offsets undo_reset redrive_dead_letters dismiss_dead_letters restore_dead_letters "
-    "set_callback delete_callback",
+    "set_callback delete_callback verify_message",
     "administer:topic:{source} + produce:topic:{to}": "create_replay change_replay begin_replay "
     "pause_replay resume_replay stop_replay retry_replay",
     "administer:server": "create_alert_rule change_alert_rule delete_alert_rule create_silence "
-    "end_silence test_alerts change_report_schedule",
+    "acknowledge_alert end_silence test_alerts change_report_schedule ask_stack disconnect_client",
     "administer:report": "run_report cancel_report_run",
     "administer:people": "create_user change_user delete_user",
     "administer:own": "change_my_password create_token revoke_token end_session create_view "
-    "delete_view",
+    "delete_view star_topic unstar_topic",
 }
 
 # Frames of a client. HELLO, CREDIT and the ends of what one has begun are for whoever may connect.
@@ -70,29 +72,32 @@ CONSOLE: Mapping[str, str] = {
     "read:group:{group}": "/groups/{group}/offsets/plan",
     "produce:topic:{topic}": "/topics/{topic}/produce",
     "administer:topic:{topic}": "/topics /topics/{topic}/config /topics/{topic}/delete "
-    "/topics/{topic}/purge /transactions/{id}",
+    "/topics/{topic}/purge /bulk/topics /import/topics "
+    "/topics/{topic}/docs /transactions/{id}",
     "administer:topic:*": "/scheduled/{id}",
     "administer:group:{group}": "/groups/{group}/config /groups/{group}/pause "
     "/groups/{group}/resume /groups/{group}/delete /groups/{group}/leave /groups/{group}/offsets "
     "/groups/{group}/resets/{id}/undo /dlq/{group}/dismiss /dlq/{group}/restore "
-    "/bulk/groups",
+    "/bulk/groups /messages/{topic}/{queue}/{offset}/verify",
     "administer:group:{group} + produce:topic:{to}": "/dlq/{group}/resend "
     "/dlq/{group}/{offset}/resend",
     "administer:topic:{source} + produce:topic:{to}": "/jobs /jobs/{id}/rate /jobs/{id}/begin "
     "/jobs/{id}/pause /jobs/{id}/resume /jobs/{id}/stop /jobs/{id}/retry",
     "administer:server": "/alerts/new /alerts/rules/{id} /alerts/rules/{id}/delete "
-    "/alerts/silences /alerts/silences/{id}/end /alerts/test "
+    "/alerts/silences /alerts/silences/{id}/end /alerts/acknowledge /alerts/test "
+    "/client/stack /client/disconnect "
     "/reports/schedules/{job}",
     "administer:report": "/reports/runs /reports/runs/{id}/cancel",
+    "administer:control": "/engine/control/read-only /engine/control/log-level",
     "administer:people": "/access/users /access/users/{name} /access/users/{name}/password "
     "/access/users/{name}/delete",
     "administer:own": "/logout /access/tokens /access/tokens/{id}/revoke "
-    "/access/sessions/{id}/end /access/password /views /views/{id}/delete",
+    "/access/sessions/{id}/end /access/password /views /views/{id}/delete /topics/{topic}/star",
 }
 
 # What the console gives away as a file or a stream: GET of these.
 EXPORTS: Mapping[str, str] = {
-    "read:server": "/messages/export /tail/stream",
+    "read:server": "/messages/export /tail/stream /jobs/{id}/export",
     "read:topic:{topic}": "/messages/{topic}/{queue}/{offset}/raw",
     "read:group:{group}": "/dlq/{group}/export /dlq/{group}/{offset}/raw",
     "read:audit": "/audit/export",
@@ -100,8 +105,11 @@ EXPORTS: Mapping[str, str] = {
 
 # Commands that speak with a server. They use the doors above, so their rights are the same.
 COMMANDS: Mapping[str, str] = {
-    "read:server": "topics-list groups-list trace stats retention scheduled-list replay-list "
-    "replay-show replay-outcomes report-list report-show report-schedules",
+    "read:server": "topics-list topics-export groups-list trace stats retention scheduled-list "
+    "replay-list replay-show replay-outcomes report-list report-show report-schedules "
+    "server-checks",
+    "read:control": "server-bundle",
+    "administer:control": "server-freeze server-thaw",
     "administer:report": "report-run report-cancel",
     "administer:server": "report-schedule",
     "read:topic:{topic}": "tail search topics-show stats-topic",
@@ -111,7 +119,8 @@ COMMANDS: Mapping[str, str] = {
     "administer:topic:{topic} + administer:group:{topic} + produce:topic:{topic} + "
     "consume:group:{topic} + consume:topic:{topic}": "bench",
     "consume:group:{group} + consume:topic:{topic}": "consume",
-    "administer:topic:{topic}": "topics-create topics-change topics-delete topics-purge",
+    "administer:topic:{topic}": "topics-create topics-change topics-delete topics-import "
+    "topics-purge",
     "administer:topic:*": "scheduled-recall scheduled-deliver scheduled-reschedule",
     "administer:group:{group}": "groups-create groups-change groups-delete groups-pause "
     "groups-resume groups-reset groups-undo dead-redrive dead-dismiss dead-restore",

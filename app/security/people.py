@@ -32,7 +32,6 @@ class People:
         self._clock = clock
         self._url = settings.database
         self._idle_ms = round(settings.session_idle_s * 1000)
-        self._is_read_only = settings.read_only
         self._issuer = settings.oidc_issuer
         self._version = -1
         self._users: dict[int, UserRow] = {}
@@ -45,9 +44,13 @@ class People:
         self._touched_ms = clock.now_ms()
         self._polling: asyncio.Task[None] | None = None
         self.is_known = False  # False until it is certain whether there are users
-        self.everybody = Principal(
-            "", (Grant(Role.ADMIN),), is_open=True, is_read_only=settings.read_only
-        )
+        self.everybody = Principal("", (Grant(Role.ADMIN),), is_open=True)
+        self.freeze(settings.read_only)
+
+    def freeze(self, is_read_only: bool) -> None:
+        """Whether the server is read-only, from the next request on."""
+        self.is_read_only = is_read_only
+        self.everybody = replace(self.everybody, is_read_only=is_read_only)
 
     @property
     def is_open(self) -> bool:
@@ -105,10 +108,7 @@ class People:
         if user is None or not self._may_come(user):
             return None
         self._used_ms[token.id] = now_ms
-        own = Grant(Role(token.role), token.patterns)
-        return Principal(
-            user.name, (own, _grant(user)), token=token.name, is_read_only=self._is_read_only
-        )
+        return self._with_token(user, token)
 
     def of_session(self, secret: str, *, is_use: bool = True) -> Principal | None:
         """Who is logged in with this cookie; None where the session is unknown or over.
@@ -122,9 +122,31 @@ class People:
             return None
         if is_use:
             self._seen_ms[found.id] = self._clock.now_ms()
+        return replace(self._with_password(user), session_id=found.id)
+
+    def as_user(self, user: UserRow) -> tuple[Principal, str]:
+        """Who a user would be once logged in, and why he could not: "", "disabled", "provider"."""
+        return self._with_password(user), self._shut_out(user)
+
+    def as_token(self, token: TokenRow) -> tuple[Principal, str]:
+        """The same for a token, which may be "expired" besides; this is no use of it."""
+        user = self._users[token.user_id]
+        is_over = token.expires_ms is not None and token.expires_ms <= self._clock.now_ms()
+        return self._with_token(user, token), "expired" if is_over else self._shut_out(user)
+
+    def _with_password(self, user: UserRow) -> Principal:
+        return Principal(user.name, (_grant(user),), is_read_only=self.is_read_only)
+
+    def _with_token(self, user: UserRow, token: TokenRow) -> Principal:
+        own = Grant(Role(token.role), token.patterns)
         return Principal(
-            user.name, (_grant(user),), session_id=found.id, is_read_only=self._is_read_only
+            user.name, (own, _grant(user)), token=token.name, is_read_only=self.is_read_only
         )
+
+    def _shut_out(self, user: UserRow) -> str:
+        if user.disabled:
+            return "disabled"
+        return "" if self._may_come(user) else "provider"
 
     def session(self, secret: str) -> SessionRow | None:
         """The session of a cookie, unless it is over."""

@@ -5,7 +5,7 @@ process died in between, or whose ending could not be written.
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import uuid4
@@ -47,9 +47,16 @@ def actor_at(name: str, request_id: str = "") -> Actor:
 class Audit:
     """Writes entries, and lists them."""
 
-    def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: DatabaseWorker,
+        clock: Clock,
+        before_reading: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`before_reading` writes what has happened and is not in the trail yet."""
         self._database = database
         self._clock = clock
+        self._before_reading = before_reading
 
     @asynccontextmanager
     async def change(
@@ -85,6 +92,8 @@ class Audit:
 
         Raises Busy (`audit_unavailable`).
         """
+        if self._before_reading is not None:
+            await self._before_reading()
         try:
             return await self._database.run(lambda db: db.list_audit(limit, before_id, wanted))
         except DatabaseError as error:

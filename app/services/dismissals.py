@@ -1,18 +1,18 @@
 """Dead letters that people let rest, with a note, and what they take up again; all audited."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import Dismissed
+from engine.broker import Dismissed, DismissNote, Draft, Resting
 from engine.errors import Conflict, NotFound, Refused
 
 KIND = "dead_letters"
 EXAMINED_MAX = 500_000  # looked at for one choice by conditions
-PAGE = 200
+TRIES = 5  # until nobody else has changed the same meanwhile
 
 
 class DeadChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,32 +73,26 @@ class Dismissals:
         found: list[range] = []
         after: int | None = None
         while True:
-            page = self._host.broker.dead_letters.page(
+            swept = self._host.broker.dead_letters.sweep(
                 group,
                 after=after,
-                count_max=PAGE,
                 reason=choice.reason,
                 topic=choice.topic,
                 filter=choice.filter,
+                from_ms=choice.from_ms,
+                to_ms=choice.to_ms,
             )
-            for item in page.items:
-                died_ms, offset = item.message.stored_ms, item.message.offset
-                if choice.from_ms <= died_ms and not 0 < choice.to_ms <= died_ms:
-                    join(found, offset)
-            after = page.next
+            for offset in swept.offsets:
+                join(found, offset)
+            after = swept.next
             if after is None:
                 return found
             await asyncio.sleep(0)
 
-    def impact(self, group: str, runs: Sequence[range]) -> Impact:
-        """What dismissing these would do, without doing it."""
-        dead_letters = self._host.broker.dead_letters
-        total = sum(map(len, runs))
-        already = sum(
-            span.end - span.first
-            for run in runs
-            for span in dead_letters.dismissed_within(group, run.start, run.stop)
-        )
+    async def impact(self, group: str, runs: Sequence[range]) -> Impact:
+        """What dismissing these would do, without doing it. Raises GroupNotFound."""
+        resting = self._host.broker.dead_letters.resting(group)
+        total, already = await asyncio.to_thread(resting.counted, runs)
         return Impact(total - already, already)
 
     async def dismiss(
@@ -109,47 +103,81 @@ class Dismissals:
         Conflict where not `expected` would be changed: the one who ordered it saw something else.
         """
         async with self._audit.change(actor, "dead_letters.dismiss", KIND, group) as change:
-            count = self.impact(group, runs).count
-            if expected is not None and count != expected:
-                raise Conflict(
-                    f"{count:,} dead letters would be dismissed, {expected:,} were expected",
-                    field="expected",
-                    remedy="look at them again",
-                )
-            change.after = done = self._host.broker.dead_letters.dismiss(
-                group, runs, note=note, by=actor.name
+            kept = self._host.broker.dead_letters.noted(note, actor.name)
+            draft = await self._commit(
+                group,
+                lambda resting: resting.dismissing(runs, kept),
+                lambda count: _check_expected(count, expected, "dismissed"),
             )
+            change.after = done = Dismissed(kept.id, kept.note, kept.by, kept.at_ms, draft.count)
         return done
 
-    async def restore(self, actor: Actor, group: str, runs: Sequence[range]) -> int:
-        """Have them looked at again; how many were dismissed. Raises GroupNotFound, DiskFull."""
-        before = _Restoring(self.impact(group, runs).already)
+    async def restore(
+        self, actor: Actor, group: str, runs: Sequence[range], expected: int | None = None
+    ) -> int:
+        """Have them looked at again; how many were dismissed.
+
+        Raises GroupNotFound, DiskFull, Conflict where not `expected` would be changed.
+        """
+        before = _Restoring((await self.impact(group, runs)).already)
         async with self._audit.change(
             actor, "dead_letters.restore", KIND, group, before=before
         ) as change:
-            count = self._host.broker.dead_letters.restore(group, runs)
-            change.after = _Restoring(self.impact(group, runs).already)
-        return count
+            draft = await self._commit(
+                group,
+                lambda resting: resting.restoring(runs),
+                lambda count: _check_expected(count, expected, "restored"),
+            )
+            change.after = _Restoring((await self.impact(group, runs)).already)
+        return draft.count
 
-    def of_dismissal(self, group: str, dismissal_id: str) -> list[range]:
-        """What still rests of one dismissal; NotFound where nothing does."""
+    async def _commit(
+        self, group: str, plan: Callable[[Resting], Draft], check: Callable[[int], None]
+    ) -> Draft:
+        """Plan beside the loop and carry it out; again where others were faster."""
         dead_letters = self._host.broker.dead_letters
-        spans = dead_letters.dismissed_within(group, *dead_letters.bounds(group))
-        runs = [range(span.first, span.end) for span in spans if span.note.id == dismissal_id]
-        if not runs:
+        for _ in range(TRIES):
+            draft = await asyncio.to_thread(plan, dead_letters.resting(group))
+            check(draft.count)
+            if dead_letters.commit(draft):
+                return draft
+        raise Conflict(
+            "others dismiss or restore dead letters of this group at this moment",
+            field="group",
+            remedy="try again",
+        )
+
+    async def of_dismissal(self, group: str, dismissal_id: str) -> tuple[DismissNote, list[range]]:
+        """What still rests of one dismissal, and its note; NotFound where nothing does."""
+        resting = self._host.broker.dead_letters.resting(group)
+        note, runs = await asyncio.to_thread(resting.of, dismissal_id)
+        if note is None:
             raise NotFound(
                 f"nothing of {group!r} rests by a dismissal {dismissal_id[:60]!r}",
                 field="dismissal",
                 remedy="list the dismissals; it may be restored already",
                 code="dismissal_not_found",
             )
-        return runs
+        return note, runs
+
+    async def listed(self, group: str) -> list[Dismissed]:
+        """What was dismissed together, the newest first. Raises GroupNotFound."""
+        return await asyncio.to_thread(self._host.broker.dead_letters.resting(group).dismissals)
 
 
 class _Restoring(msgspec.Struct, frozen=True):
     """As the audit keeps it: how many of those that are meant rest."""
 
     dismissed: int
+
+
+def _check_expected(count: int, expected: int | None, what: str) -> None:
+    if expected is not None and count != expected:
+        raise Conflict(
+            f"{count:,} dead letters would be {what}, {expected:,} were expected",
+            field="expected",
+            remedy="look at them again",
+        )
 
 
 def join(stretches: list[range], offset: int) -> None:

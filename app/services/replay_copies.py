@@ -16,7 +16,7 @@ from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from engine.broker import ReplayJob
-from engine.errors import Busy
+from engine.errors import Busy, Invalid
 
 if TYPE_CHECKING:
     from app.db.replay_store import JobFilter, JobRow
@@ -69,6 +69,13 @@ class ReplayCopies:
             await asyncio.sleep(0)
         self._written = {id: job for id, job in self._written.items() if id in seen}
 
+    async def get(self, job_id: str) -> "JobRow | None":
+        """The copy of one job; None where there is none, or no longer. Raises Busy."""
+        try:
+            return await self._database.run(lambda db: db.replays.get(job_id))
+        except DatabaseError as error:
+            raise _unavailable() from error
+
     async def find(
         self, wanted: "JobFilter", limit: int, after: tuple[int, str] | None
     ) -> "list[JobRow]":
@@ -76,13 +83,7 @@ class ReplayCopies:
         try:
             return await self._database.run(lambda db: db.replays.find(wanted, limit, after))
         except DatabaseError as error:
-            busy = Busy(
-                "the history of replay jobs cannot be read",
-                remedy="see the server's log about its database, then try again; GET /replays "
-                "has the jobs that the engine keeps",
-            )
-            busy.code = "history_unavailable"
-            raise busy from error
+            raise _unavailable() from error
 
     async def _run(self) -> None:
         while True:
@@ -103,6 +104,29 @@ class ReplayCopies:
         rows = [_row(JobRow, job) for job in jobs]
         await self._database.run(lambda database: database.replays.write(rows))
         self._written.update({job.id: _lasting(job) for job in jobs})
+
+
+def parse_cursor(cursor: str) -> tuple[int, str] | None:
+    """When the last job of the page before was made, and its id; None without one. Invalid."""
+    if not cursor:
+        return None
+    at_ms, _, job_id = cursor.partition("-")
+    is_time = at_ms.isascii() and at_ms.isdecimal() and len(at_ms) < 19
+    if not (is_time and job_id.isascii() and job_id.isalnum() and len(job_id) <= 64):
+        raise Invalid(
+            f"{cursor[:40]!r} is no cursor", field="cursor", remedy="begin without a cursor"
+        )
+    return int(at_ms), job_id
+
+
+def _unavailable() -> Busy:
+    busy = Busy(
+        "the history of replay jobs cannot be read",
+        remedy="see the server's log about its database, then try again; GET /replays "
+        "has the jobs that the engine keeps",
+    )
+    busy.code = "history_unavailable"
+    return busy
 
 
 def _lasting(job: ReplayJob) -> ReplayJob:

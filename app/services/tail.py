@@ -120,10 +120,15 @@ class Tail:
     @property
     def mark(self) -> str:
         """Where it stands."""
-        numbers = {topic: number for number, topic in enumerate(self._topics)}
-        return ".".join(
-            f"{numbers[topic]}-{queue}-{offset}" for (topic, queue), offset in self._offsets.items()
-        )
+        return self._mark(self._offsets)
+
+    def mark_before(self, messages: Sequence[StoredMessage]) -> str:
+        """Where it stood before these messages, as a mark: who begins there reads them again."""
+        first = dict(self._offsets)
+        for message in messages:
+            queue = (message.topic, message.queue)
+            first[queue] = min(first.get(queue, message.offset), message.offset)
+        return self._mark(first)
 
     def read(self) -> Batch:
         """What came since, bounded; never waits. Raises TopicNotFound, Forbidden, Invalid."""
@@ -161,6 +166,12 @@ class Tail:
         return places
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _mark(self, offsets: dict[Queue, int]) -> str:
+        numbers = {topic: number for number, topic in enumerate(self._topics)}
+        return ".".join(
+            f"{numbers[topic]}-{queue}-{offset}" for (topic, queue), offset in offsets.items()
+        )
 
     def _find_queues(self) -> None:
         """Topics may get more queues while they are followed, or fewer."""

@@ -1,10 +1,17 @@
-"""Creating, changing and deleting topics, each with its audit entry."""
+"""Creating, changing and deleting topics, each with its audit entry.
+
+Who looked at a topic before may say what was seen (`config_tag`, `content_tag`): a topic that is
+another one meanwhile is then left alone.
+"""
+
+from hashlib import blake2b
 
 import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import TopicConfig
+from engine.broker import Broker, TopicConfig
+from engine.errors import Conflict
 from engine.message import Promise
 
 KIND = "topic"
@@ -35,24 +42,64 @@ class Topics:
             change.after = described(created)
         return created
 
-    async def change(self, actor: Actor, name: str, changes: TopicChanges) -> TopicConfig:
-        """Change what is given; TopicNotFound where there is no such topic."""
-        before = described(self._host.broker.topic(name))
+    async def change(
+        self, actor: Actor, name: str, changes: TopicChanges, *, seen: str = ""
+    ) -> TopicConfig:
+        """Change what is given; TopicNotFound where there is no such topic.
+
+        Conflict where it is not the one whose `config_tag` was `seen`.
+        """
+        broker = self._host.broker
+        before = described(broker.topic(name))
         given = {
             field: value
             for field in changes.__struct_fields__
             if (value := getattr(changes, field)) is not msgspec.UNSET
         }
         async with self._audit.change(actor, "topic.change", KIND, name, before=before) as change:
-            changed = self._host.broker.change_topic(name, **given)
+            if seen and seen != config_tag(broker.topic(name)):
+                raise changed_meanwhile(name)
+            changed = broker.change_topic(name, **given)
             change.after = described(changed)
         return changed
 
-    async def delete(self, actor: Actor, name: str) -> None:
-        """Delete a topic with its messages; TopicNotFound where there is no such topic."""
-        before = described(self._host.broker.topic(name))
+    async def delete(self, actor: Actor, name: str, *, seen: str = "") -> None:
+        """Delete a topic with its messages; TopicNotFound where there is no such topic.
+
+        Conflict where it does not hold what its `content_tag` was `seen` of.
+        """
+        broker = self._host.broker
+        before = described(broker.topic(name))
         async with self._audit.change(actor, "topic.delete", KIND, name, before=before):
-            self._host.broker.delete_topic(name)
+            if seen and seen != content_tag(broker, name):
+                raise Conflict(
+                    f"messages, groups or settings of {name!r} changed since it was looked at",
+                    field="topic",
+                    remedy="look again; what is in use is closed for sends first",
+                )
+            broker.delete_topic(name)
+
+
+def config_tag(config: TopicConfig) -> str:
+    """What tells a topic, and how it is set up, from any other: 16 letters of a hash."""
+    return _tag([config.created_ms, described(config)])
+
+
+def content_tag(broker: Broker, name: str) -> str:
+    """The same with where its queues end and who reads it: what would be lost with it."""
+    ends = [queue.max_offset for queue in broker.topic_stats(name).queues]
+    return _tag([config_tag(broker.topic(name)), ends, sorted(broker.groups_of(name))])
+
+
+def changed_meanwhile(name: str) -> Conflict:
+    """What is said to one who looked at a topic that is another now."""
+    return Conflict(
+        f"the topic {name!r} changed since it was looked at", field="topic", remedy="look again"
+    )
+
+
+def _tag(told: object) -> str:
+    return blake2b(msgspec.json.encode(told), digest_size=8).hexdigest()
 
 
 def described(config: TopicConfig) -> dict[str, object]:

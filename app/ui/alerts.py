@@ -44,6 +44,8 @@ class Subject:
     since_ms: int
     detail: str
     is_silent: bool
+    acked_by: str | None
+    acked_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ async def show(request: Request) -> Response:
     standings = await alerts.standings()
     names = {standing.rule.id: standing.rule.name for standing in standings}
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
-    subjects.sort(key=lambda one: (one.state != State.FIRING, one.is_silent, -one.since_ms))
+    subjects.sort(key=_urgency)
     before = request.query_params.get("before", "")
     found = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
     context = AlertsPage(
@@ -132,6 +134,11 @@ async def show(request: Request) -> Response:
     )
 
 
+def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
+    """What fires, nobody silenced and nobody has seen stands first."""
+    return one.state != State.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
+
+
 def _subjects(alerts: Alerts, standing: Standing) -> list[Subject]:
     rule = standing.rule
     return [
@@ -145,6 +152,8 @@ def _subjects(alerts: Alerts, standing: Standing) -> list[Subject]:
             since_ms=row.since_ms,
             detail=row.detail,
             is_silent=alerts.is_silent(rule.id, row.subject),
+            acked_by=row.acked_by,
+            acked_ms=row.acked_ms,
         )
         for row in standing.states
     ]
@@ -156,6 +165,7 @@ def place_of(kind: Kind, subject: str) -> str:
     if not subject or not (about.has_groups or about.has_topics):
         return ""
     folder = "groups" if about.has_groups else "topics"
+    folder = "dlq" if kind is Kind.DEAD_LETTERS else folder
     return f"/{folder}/{segment(subject)}"
 
 
@@ -208,6 +218,15 @@ def _delivery(row: DeliveryRow) -> Delivery:
         at_ms=row.at_ms,
         next_ms=row.next_ms if row.result == "waiting" and row.attempts else None,
     )
+
+
+async def acknowledge(request: Request) -> Response:
+    """POST /alerts/acknowledge: somebody has seen what fires."""
+    posted = await forms.read(request)
+    rule_id = wanted_id(posted.one("rule_id"))
+    actor = actor_at(client_of(request))
+    await alerts_of(request).acknowledge(actor, rule_id, posted.one("subject"))
+    return forms.go(request, "/alerts?done=acknowledged")
 
 
 async def silence(request: Request) -> Response:

@@ -32,13 +32,19 @@ def alerts(watch: Watch) -> Iterator[Concern]:
     if watch.alerts_failure:
         title = _("Alerts are not up to date")
         yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", _("See alerts"))
-    found = sorted(watch.firing, key=lambda one: (SEVERITIES.get(one.severity, 0), one.rule))
+    found = sorted(
+        watch.firing,
+        key=lambda one: (bool(one.acked_by), SEVERITIES.get(one.severity, 0), one.rule),
+    )
     for one in found[:EACH_MAX]:
         tone = "bad" if one.severity == "critical" else "warn"
         title = one.rule
         if one.subject:
             title = _("%(rule)s for %(subject)s", rule=one.rule, subject=one.subject)
-        yield Concern(tone, "alert", title, f"{one.detail}.", one.href or "/alerts", _("See where"))
+        detail = f"{one.detail}."
+        if one.acked_by:
+            detail += " " + _("Seen by %(who)s.", who=one.acked_by)
+        yield Concern(tone, "alert", title, detail, one.href or "/alerts", _("See where"))
     yield from _rest(len(found), _("alerts that fire"), "/alerts")
 
 
@@ -115,9 +121,12 @@ def warnings(found: Mapping[str, str]) -> Iterator[Concern]:
 
 
 def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
-    """Groups that gave up on messages, the most first."""
-    found = sorted((f.dead, name) for name, f in groups.items() if f.dead)[::-1]
-    for dead, name in found[:EACH_MAX]:
+    """Groups that gave up on messages, those with the most since yesterday first."""
+    found = sorted((f.dead_new, f.dead, name) for name, f in groups.items() if f.dead)[::-1]
+    for new, dead, name in found[:EACH_MAX]:
+        since = _("none of them new since yesterday")
+        if new:
+            since = _("%(count)s new since yesterday", count=formats.count(new))
         yield Concern(
             "bad",
             "skull",
@@ -127,7 +136,7 @@ def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
                 dead,
                 name=name,
             ),
-            _("Every attempt failed; the messages wait for someone to decide."),
+            _("Every attempt failed; %(since)s. They wait for someone to decide.", since=since),
             f"/dlq/{segment(name)}",
             _("Look at them"),
         )
@@ -151,6 +160,25 @@ def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> It
             _("See where"),
         )
     yield from _rest(len(found), _("groups with growing lag"), "/groups?sort=-lag")
+
+
+def unknown(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
+    """Groups of which nobody can say how far behind they are."""
+    found = sorted(name for name, figures in groups.items() if not figures.lag_by_topic)
+    if found:
+        names = ", ".join(found[:EACH_MAX]) + (" …" if len(found) > EACH_MAX else "")
+        yield Concern(
+            "warn",
+            "info",
+            ngettext(
+                "The lag of %(num)s group is unknown",
+                "The lag of %(num)s groups is unknown",
+                len(found),
+            ),
+            _("%(names)s: no place in any queue yet, nothing was read.", names=names),
+            "/groups?sort=lag&page=9999",
+            _("See the groups"),
+        )
 
 
 def old_unread(

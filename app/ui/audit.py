@@ -17,7 +17,7 @@ from app.ui.turns import Turns
 from app.ui.zones import Zone
 from engine.errors import EngineError, Invalid
 
-FIELDS = ("kind", "name", "action", "actor", "result", "request_id", "from", "to")
+FIELDS = ("kind", "name", "action", "actor", "result", "address", "request_id", "from", "to")
 TEXT_MAX = 512
 EXPORT_PAGE = 200
 EXPORTS_MAX = 4
@@ -33,7 +33,27 @@ COLUMNS = (
     "before",
     "after",
     "request_id",
+    "address",
 )
+
+# Where the page of an object is: its name follows. Of others it is one page.
+PLACES = {
+    "topic": "/topics/",
+    "group": "/groups/",
+    "message": "/m/",
+    "replay": "/jobs/",
+    "user": "/access/users/",
+    "transaction": "/transactions/",
+}
+FIXED = {
+    "token": "/access",
+    "session": "/access",
+    "logger": "/engine/control",
+    "server": "/engine/control",
+    "silence": "/alerts",
+    "alert_rule": "/alerts",
+    "report": "/reports",
+}
 
 EXPORTS = Turns(EXPORTS_MAX, N_("exports of the audit trail"))
 
@@ -49,7 +69,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One change; `tone` is ok, warn or bad; `href` leads to the object where it has a page."""
+    """One change; `tone` is ok, warn or bad; `href` leads to the object where it has a page.
+
+    `undo` leads to where it can be taken back; "" where that is not offered.
+    """
 
     id: str
     at_ms: int
@@ -61,6 +84,8 @@ class AuditRow:
     result: str
     tone: str
     request_id: str
+    address: str
+    undo: str
     differences: list[Difference]
     before_json: str
     after_json: str
@@ -180,6 +205,7 @@ def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
         actor=typed["actor"],
         result=typed["result"],
         request_id=typed["request_id"],
+        address=typed["address"],
         from_ms=form.moment("from", zone_name, shown) if typed["from"] else None,
         to_ms=form.moment("to", zone_name, shown) if typed["to"] else None,
     )
@@ -205,6 +231,8 @@ def row_of(entry: AuditEntry) -> AuditRow:
         result=entry.result,
         tone={DONE: "ok", STARTED: "warn"}.get(entry.result, "bad"),
         request_id=entry.request_id,
+        address=entry.address,
+        undo=_undo(entry),
         differences=differences(entry.before_json, entry.after_json),
         before_json=entry.before_json,
         after_json=entry.after_json,
@@ -239,9 +267,18 @@ def _fields(text: str) -> dict[str, str] | None:
 
 
 def _href(entry: AuditEntry) -> str:
-    place = {"topic": "/topics/", "group": "/groups/", "message": "/m/", "replay": "/jobs/"}
-    start = place.get(entry.object_kind, "")
+    start = PLACES.get(entry.object_kind, "")
+    if entry.object_kind in FIXED:
+        return FIXED[entry.object_kind]
     return f"{start}{segment(entry.object_name)}" if start and entry.object_name else ""
+
+
+def _undo(entry: AuditEntry) -> str:
+    """The page that takes a reset back; it says itself where that is too late."""
+    if entry.action not in ("group.reset", "group.undo_reset") or entry.result != DONE:
+        return ""
+    number = (_fields(entry.after_json) or {}).get("reset", "")
+    return f"/groups/{segment(entry.object_name)}/resets/{number}/undo" if number else ""
 
 
 def _choices(counts: Mapping[str, int], chosen: str) -> list[Choice]:
@@ -262,6 +299,7 @@ def _cells(entry: AuditEntry) -> list[str]:
         entry.before_json,
         entry.after_json,
         entry.request_id,
+        entry.address,
     ]
 
 

@@ -1,5 +1,6 @@
 """A message body as people can read it, and the account of how it was decoded. Pure."""
 
+import contextlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ HEX_ROW = 16
 VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
 ORDER = ("text", "json", "avro", "msgpack", "protobuf")
 GUESSED = ("msgpack", "protobuf")
+TREES = ("json", "avro", "msgpack", "protobuf")
 CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
 
 
@@ -144,6 +146,43 @@ def preview(body: bytes) -> str:
         return body[:24].hex(" ") + (" …" if len(body) > 24 else "")
     line = " ".join(text.split())
     return line if len(line) <= PREVIEW_CHARS else line[:PREVIEW_CHARS] + "…"
+
+
+def line(body: bytes, view: str, sys_flag: int = 0) -> str:
+    """A body as one decoder reads it; NotThis where it cannot. A JSON text stays as it is."""
+    body = unpack(body, sys_flag).body
+    if view == "hex":
+        return body[:PREVIEW_CHARS].hex(" ")
+    found = _decoded(body, view)
+    if view in ("text", "json"):
+        return body.decode()
+    return msgspec.json.encode(found.document, enc_hook=str).decode()
+
+
+def document(body: bytes, view: str = "", sys_flag: int = 0) -> Any:
+    """What a decoder makes of a body, or the first that can of all; NotThis where none can."""
+    body = unpack(body, sys_flag).body
+    if view in TREES:
+        return _decoded(body, view).document
+    for name in TREES:
+        with contextlib.suppress(NotThis):
+            return _decoded(body, name).document
+    raise NotThis(_("it is no JSON, Avro, MessagePack or Protobuf"))
+
+
+def _decoded(body: bytes, view: str) -> _Decoded:
+    """One decoder's result; NotThis."""
+    try:
+        _text(body, True)
+        is_text = True
+    except NotThis:
+        if view == "text":
+            raise
+        is_text = False
+    try:
+        return DECODERS[view](body, is_text)
+    except (NotAvro, NotProtobuf) as error:
+        raise NotThis(str(error)) from None
 
 
 def _limit(view: str, is_all: bool) -> int:

@@ -9,8 +9,10 @@ from app.ui import formats, forms, pages, preferences, zones
 from app.ui.forms import Form
 from app.ui.language import N_, Language, _
 
-FIELDS = ("theme", "refresh", "zone", "local_zone", "language")
+FIELDS = ("theme", "refresh", "zone", "local_zone", "language", "density", "keys")
 THEMES = (("auto", N_("As the system")), ("light", N_("Light")), ("dark", N_("Dark")))
+DENSITIES = (("comfortable", N_("Comfortable")), ("compact", N_("Compact")))
+KEYS = (("on", N_("On")), ("off", N_("Off: only Ctrl K and Esc do something")))
 LANGUAGES = (
     (preferences.AUTO_LANGUAGE, N_("As the browser asks for")),
     *((language.value, language.own_name) for language in Language),
@@ -27,6 +29,8 @@ class SettingsPage:
     refreshes: tuple[tuple[str, str], ...]
     themes: tuple[tuple[str, str], ...] = THEMES
     languages: tuple[tuple[str, str], ...] = LANGUAGES
+    densities: tuple[tuple[str, str], ...] = DENSITIES
+    keys: tuple[tuple[str, str], ...] = KEYS
 
 
 async def show(request: Request) -> Response:
@@ -34,7 +38,10 @@ async def show(request: Request) -> Response:
     chosen = preferences.read(request)
     zone = zones.LOCAL if chosen.zone.is_local else chosen.zone.name
     language = preferences.chosen_language(request) or preferences.AUTO_LANGUAGE
-    values = (chosen.theme.value, str(chosen.refresh_s), zone, "", language)
+    values = (
+        *(chosen.theme.value, str(chosen.refresh_s), zone, "", language),
+        *(chosen.density.value, chosen.keys.value),
+    )
     return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
 
 

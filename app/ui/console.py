@@ -21,6 +21,7 @@ from app.ui.language import N_
 from app.ui.meter import Meter
 from app.ui.sampler import Sampler
 from app.ui.templating import Templates
+from app.ui.trends import Trends
 from app.ui.turns import Turns
 from engine.broker import Broker
 
@@ -49,6 +50,7 @@ class Console:
         self.sampler = Sampler(host.broker, self.meter, self.now_ms)
         self.dead_index = DeadIndex(host.broker)
         self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
+        self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
 
         self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
         self.tails = Turns(TAILS_MAX, N_("live tails"))

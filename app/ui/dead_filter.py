@@ -1,7 +1,7 @@
 """Which dead letters are wanted, and what those have in common. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ AGES: tuple[tuple[str, str, int, int | None], ...] = (
     ("week", N_("1 to 7 days"), 24 * HOUR_MS, 168 * HOUR_MS),
     ("older", N_("over 7 days"), 168 * HOUR_MS, None),
 )
-FACETS = ("reason", "topic", "tag", "client", "age")
+FACETS = ("reason", "topic", "tag", "client", "attempts", "age")
 # Whether it waits for a decision, rests by one, or either; the first where nothing is said.
 STATES = ("open", "dismissed", "all")
 LABELS = {
@@ -32,6 +32,7 @@ LABELS = {
     "topic": N_("Sent to topic"),
     "tag": N_("Tag"),
     "client": N_("Last tried by"),
+    "attempts": N_("Attempts"),
     "age": N_("Age"),
 }
 NOTHING = {
@@ -39,6 +40,7 @@ NOTHING = {
     "topic": N_("origin not recorded"),
     "tag": N_("no tag"),
     "client": N_("client not recorded"),
+    "attempts": N_("attempts not recorded"),
 }
 
 
@@ -53,6 +55,7 @@ class Criteria:
     topic: str = ""
     tag: str = ""
     client: str = ""
+    attempts: str = ""
     age: str = ""
     from_ms: int = 0
     until_ms: int = 0
@@ -87,6 +90,7 @@ class Criteria:
             "topic": self.topic,
             "tag": self.tag,
             "client": self.client,
+            "attempts": self.attempts,
             "age": self.age,
             "from": str(self.from_ms or ""),
             "until": str(self.until_ms or ""),
@@ -108,6 +112,7 @@ class Criteria:
                 (_("sent to"), self.topic),
                 (_("tag"), self.tag),
                 (_("last tried by"), self.client),
+                (_("attempts"), self.attempts),
                 (_("message id"), self.id),
                 (_("key"), self.key),
             )
@@ -184,7 +189,7 @@ def select(
     criteria: Criteria,
     now_ms: int,
     found: Iterable[int] | None,
-    dismissed: Set[int] = frozenset(),
+    is_dismissed: Callable[[int], bool] = lambda offset: False,
 ) -> Selection:
     """The rows that meet all criteria; `found` are the offsets that an id or a key has, if asked.
 
@@ -202,7 +207,7 @@ def select(
             continue
         values = _values(row, now_ms)
         missed = [n for n, want in enumerate(wanted) if want and want != values[n]]
-        is_resting = row.offset in dismissed
+        is_resting = is_dismissed(row.offset)
         met += not missed
         resting += is_resting and not missed
         if criteria.wants == (STATES[0] if is_resting else STATES[1]):
@@ -228,10 +233,10 @@ def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) 
     return all(getattr(criteria, name) in ("", value) for name, value in pairs)
 
 
-def _values(row: DeadRow, now_ms: int) -> tuple[str, str, str, str, str]:
+def _values(row: DeadRow, now_ms: int) -> tuple[str, str, str, str, str, str]:
     return (
         row.reason or NONE, row.topic or NONE, row.tag or NONE, row.client or NONE,
-        _age(now_ms - row.died_ms),
+        row.attempts or NONE, _age(now_ms - row.died_ms),
     )  # fmt: skip
 
 

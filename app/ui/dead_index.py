@@ -32,6 +32,7 @@ class DeadRow(msgspec.Struct, frozen=True, gc=False):
     topic: str
     tag: str
     client: str
+    attempts: str
     is_back: bool
 
 
@@ -149,5 +150,6 @@ def row_of(message: StoredMessage) -> DeadRow:
         topic="" if origin.startswith(DEAD_LETTER_PREFIX) else sys.intern(origin),
         tag=sys.intern(message.tag),
         client=sys.intern(properties.get(FAILED_CLIENT, "")),
+        attempts=sys.intern(str(max(0, message.attempt - 1))),
         is_back=REDRIVEN_JOB in properties,
     )

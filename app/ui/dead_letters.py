@@ -5,14 +5,14 @@ Lists count over everything that `dead_index` keeps in mind, and say so where th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.pause import Pause
-from app.ui import dead_filter, dead_index, pages, preferences, tables
+from app.ui import charts, dead_filter, dead_index, pages, preferences, tables
+from app.ui.charts import Line
 from app.ui.console import Console, search_of
 from app.ui.dead_filter import Criteria, Facet, Selection
 from app.ui.dead_index import Known
@@ -30,13 +30,16 @@ FOUND_MAX = 1000
 JOBS_MAX = 5
 DISMISSALS_MAX = 5
 LINE_CHARS_MAX = 200
+HOURS = 24
+HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
 class DeadGroup:
     """A group's line; what it says of reasons is counted over the newest `examined`.
 
-    Of `count` dead letters `open` wait for a decision, the others are dismissed.
+    Of `count` dead letters `open` wait for a decision, the others are dismissed. Of the open ones
+    `fresh` died within 24 hours; `history` has all that died, hour by hour.
     """
 
     group: str
@@ -44,6 +47,8 @@ class DeadGroup:
     count: int
     open: int
     dismissed: int
+    fresh: int
+    history: Line
     oldest_ms: int | None
     newest_ms: int | None
     examined: int
@@ -186,12 +191,17 @@ def _group(console: Console, of: _Count) -> DeadGroup:
     broker, group = console.broker, of.group
     tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, with_dismissed=False)
     reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    begin_ms = console.now_ms() - HOURS * HOUR_MS
+    hours = [begin_ms + hour * HOUR_MS for hour in range(HOURS)]
+    arrived = broker.dead_letters.arrived(group, hours)
     return DeadGroup(
         group=group,
         is_gone=not has_group(console, group),
         count=of.open + of.dismissed,
         open=of.open,
         dismissed=of.dismissed,
+        fresh=arrived.open,
+        history=charts.line(arrived.steps),
         oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
         newest_ms=of.newest_ms,
         examined=tally.examined,
@@ -232,7 +242,8 @@ async def detail(request: Request) -> Response:
     lines = await _lines(console, group, list(cut.rows))
     tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     source = DEAD_LETTER_PREFIX + group
-    dismissals = console.broker.dead_letters.dismissals(group)
+    resting = console.broker.dead_letters.resting(group)
+    dismissals = await console.render(resting.dismissals)
     zone = preferences.read(request).zone
     context = DeadPage(
         group=group,
@@ -240,7 +251,7 @@ async def detail(request: Request) -> Response:
         total=view.known.total,
         examined=view.known.examined,
         unreadable=view.known.unreadable,
-        resting=sum(one.count for one in dismissals),
+        resting=resting.count,
         open=view.selection.open,
         dismissed=view.selection.dismissed,
         returned=view.selection.returned,
@@ -279,15 +290,10 @@ async def view_of(
     console = pages.console_of(request)
     known = await console.dead_index.known(group, budget_s)
     found, note = await _found(request, group, criteria) if known.total else (None, "")
-    first = known.rows[0].offset if known.rows else 0
-    end = known.rows[-1].offset + 1 if known.rows else 0
-    spans = console.broker.dead_letters.dismissed_within(group, first, end)
-
-    def select() -> Selection:
-        dismissed = frozenset(chain(*(range(span.first, span.end) for span in spans)))
-        return dead_filter.select(known.rows, criteria, now_ms, found, dismissed)
-
-    selection = await console.render(select)
+    resting = console.broker.dead_letters.resting(group)
+    selection = await console.render(
+        lambda: dead_filter.select(known.rows, criteria, now_ms, found, resting.has)
+    )
     return View(known, selection, note)
 
 

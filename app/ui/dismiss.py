@@ -4,7 +4,7 @@ What the page counted is what is changed: where it is no longer so many, nothing
 says so with the new number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -97,7 +97,7 @@ async def _page(
 ) -> Response:
     group, verb = request.path_params["group"], _verb(request)
     choice = await _chosen(request, criteria, dismissal, 0, budget_s)
-    impact = service_of(request).impact(group, choice.runs)
+    impact = await service_of(request).impact(group, choice.runs)
     is_dismissing = verb == DISMISS
     low, end = pages.console_of(request).broker.dead_letters.bounds(group)
     context = Rest(
@@ -130,22 +130,25 @@ async def _chosen(
     low, end = console.broker.dead_letters.bounds(group)
     before = min(before or end, end)
     if dismissal:
-        runs = service_of(request).of_dismissal(group, dismissal)
-        (span,) = console.broker.dead_letters.dismissed_within(
-            group, runs[0].start, runs[0].start + 1
-        )
-        return Choice(runs, True, before, span.note)
+        note, runs = await service_of(request).of_dismissal(group, dismissal)
+        return Choice(runs, True, before, note)
     if criteria.offsets:
         kept = [offset for offset in criteria.offsets if low <= offset < before]
         return Choice([range(offset, offset + 1) for offset in kept], True, before)
     if criteria.is_any:
         return Choice([range(low, before)] if low < before else [], True, before)
     view = await view_of(request, group, criteria, console.now_ms(), budget_s)
-    runs = []
-    for offset in view.selection.offsets:
+    runs = await console.render(lambda: _stretches(view.selection.offsets, before))
+    return Choice(runs, view.known.is_whole, before)
+
+
+def _stretches(offsets: Sequence[int], before: int) -> list[range]:
+    """Those before an offset, newest first as they come."""
+    runs: list[range] = []
+    for offset in offsets:
         if offset < before:
             join(runs, offset)
-    return Choice(runs, view.known.is_whole, before)
+    return runs
 
 
 def service_of(request: Request) -> Dismissals:
@@ -175,8 +178,7 @@ async def change(request: Request) -> Response:
             await service.dismiss(actor, group, choice.runs, note, seen)
             place = "state=dismissed&done=dismissed"
         else:
-            _check_unchanged(service.impact(group, choice.runs).already, seen)
-            await service.restore(actor, group, choice.runs)
+            await service.restore(actor, group, choice.runs, seen)
             place = "done=restored"
     except Conflict as error:
         form.error = f"{error.detail[:1].upper()}{error.detail[1:]}."
@@ -195,15 +197,4 @@ def _check_counted(choice: Choice) -> None:
                 most=f"{COUNTED_MAX:,}",
             ),
             remedy=_("tick them, or mean all of them"),
-        )
-
-
-def _check_unchanged(count: int, seen: int) -> None:
-    if count != seen:
-        raise Conflict(
-            _(
-                "%(count)s dead letters would be restored, %(seen)s were expected",
-                count=f"{count:,}",
-                seen=f"{seen:,}",
-            )
         )

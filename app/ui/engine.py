@@ -1,17 +1,16 @@
 """The engine: whether it is well, where disk and log stand, what holds old files, how it is set."""
 
-from dataclasses import MISSING, Field, dataclass
-from enum import Enum
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.heartbeat import Heartbeat
-from app.services.alerts.webhook import host_of
-from app.settings import Settings, settings_fields
+from app.services import settings_shown
+from app.services.self_checks import SelfCheck, SelfChecks
+from app.services.settings_shown import Hidden
+from app.settings import Settings
 from app.ui import pages
 from app.ui.language import N_, _, translated
 from engine.broker import (
@@ -26,8 +25,35 @@ from engine.broker import (
 
 BARS_WIDTH = 650
 BARS_HEIGHT = 110
-HIDDEN = N_("hidden: it is a secret")
-HIDDEN_PART = N_("hidden: it holds a password")
+HIDDEN = {
+    Hidden.SECRET: N_("hidden: it is a secret"),
+    Hidden.PASSWORD: N_("hidden: it holds a password"),
+}
+CHECKS = {
+    "engine": N_("The engine's services"),
+    "recovery": N_("Recovery at the start"),
+    "disk": N_("Room on the disk"),
+    "data_directory": N_("Writing to the data directory"),
+    "database": N_("The database and its schema"),
+    "event_loop": N_("The event loop"),
+    "clock": N_("The clock"),
+    "traces": N_("Recording of traces"),
+    "lag_history": N_("History of lag"),
+    "exposure": N_("Who gets in"),
+}
+SOURCES = {
+    settings_shown.DEFAULT: "",
+    settings_shown.PROGRAM: N_("the program that embeds the server"),
+    "environment": N_("environment"),
+    "command line": N_("command line"),
+}
+TONES = {"ok": "ok", "warning": "warn", "failed": "bad", "unknown": ""}
+OUTCOMES = {
+    "ok": N_("fine"),
+    "warning": N_("a warning"),
+    "failed": N_("failed"),
+    "unknown": N_("unknown"),
+}
 
 
 @dataclass(frozen=True)
@@ -52,13 +78,29 @@ class SpreadRow:
 
 @dataclass(frozen=True)
 class SettingRow:
-    """A setting: its value now, its default, and what it is for."""
+    """A setting: its value now, its default, who set it (`set_by` in words), what it is for."""
 
     name: str
     value: str
     default: str
+    source: str
+    set_by: str
     help: str
     is_set: bool
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A self-check as the table has it."""
+
+    code: str
+    name: str
+    outcome: str
+    said: str
+    tone: str
+    detail: str
+    took_ms: float
+    at_ms: int
 
 
 @dataclass(frozen=True)
@@ -83,6 +125,8 @@ class EnginePage:
     settings_total: int
     settings_set: int
     is_every_setting: bool
+    only_different: bool
+    checks: list[CheckRow]
     started_ms: int
     log_end: int
 
@@ -94,9 +138,13 @@ async def show(request: Request) -> Response:
     assert isinstance(heartbeat, Heartbeat)
     retention, figures = broker.retention.status(), broker.statistics.broker()
     latency = figures.put_latency
-    is_every = request.query_params.get("settings") == "all"
-    rows = _settings(state.settings)
-    shown = rows if is_every else [row for row in rows if row.is_set or row.name in KEY]
+    checks: SelfChecks = state.self_checks
+    wanted = request.query_params.get("settings", "")
+    is_every, only_different = wanted == "all", wanted == "different"
+    rows = _settings(state.settings, state.origins)
+    shown = [
+        row for row in rows if is_every or row.is_set or (row.name in KEY and not only_different)
+    ]
     held = min((holder.position for holder in retention.held_by), default=None)
     log_end = retention.oldest_position + retention.log_bytes
     context = EnginePage(
@@ -124,6 +172,8 @@ async def show(request: Request) -> Response:
         settings_total=len(rows),
         settings_set=sum(row.is_set for row in rows),
         is_every_setting=is_every,
+        only_different=only_different,
+        checks=[_check_row(each) for each in await checks.glance()],
         started_ms=console.started_ms,
         log_end=log_end,
     )
@@ -141,54 +191,32 @@ KEY = frozenset(
 )
 
 
-def _settings(settings: Settings) -> list[SettingRow]:
-    rows = []
-    for item in settings_fields():
-        value, default = getattr(settings, item.name), _default(item)
-        rows.append(
-            SettingRow(
-                name=item.name,
-                value=_shown(item, value),
-                default=_text(default),
-                help=item.metadata["help"].replace("`", ""),
-                is_set=value != default,
-            )
+def _settings(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow]:
+    return [
+        SettingRow(
+            name=each.name,
+            value=translated(HIDDEN[each.hidden]) if each.hidden else each.value,
+            default=each.default,
+            source=each.source,
+            set_by=translated(SOURCES.get(each.source, each.source)),
+            help=each.help,
+            is_set=each.is_set,
         )
-    return rows
+        for each in settings_shown.shown(settings, origins)
+    ]
 
 
-def _default(item: Field[Any]) -> Any:
-    return "" if item.default is MISSING else item.default
-
-
-def _shown(item: Field[Any], value: Any) -> str:
-    """A setting as anybody who may read may see it."""
-    if item.metadata.get("is_secret") and value:
-        return translated(HIDDEN)
-    if item.name == "alert_webhooks":
-        return _text(tuple(f"{host_of(url)}/…" for url in value))
-    return translated(HIDDEN_PART) if _holds_password(value) else _text(value)
-
-
-def _holds_password(value: Any) -> bool:
-    if not isinstance(value, str) or "://" not in value:
-        return False
-    try:
-        return urlsplit(value).password is not None or "password" in value.lower()
-    except ValueError:
-        return True
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Enum):
-        return str(value.value)
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    if isinstance(value, Path):
-        return str(value)
-    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+def _check_row(check: SelfCheck) -> CheckRow:
+    return CheckRow(
+        check.code,
+        translated(CHECKS[check.code]),
+        check.outcome,
+        translated(OUTCOMES[check.outcome]),
+        TONES[check.outcome],
+        check.detail,
+        check.took_ms,
+        check.at_ms,
+    )
 
 
 def _bars(counts: tuple[int, ...]) -> list[LatencyBar]:

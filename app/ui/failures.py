@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.errors import status_of
+from app.errors import REFUSED, status_of
 from app.ui import pages, preferences
 from app.ui.language import N_, _, translated
 from engine.errors import Busy, EngineError, NotFound
@@ -57,6 +57,7 @@ def page(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except EngineError as error:
+            request.scope[REFUSED] = error
             return await refused(request, error)
         except Exception:
             error_id = secrets.token_hex(4)

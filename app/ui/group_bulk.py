@@ -5,42 +5,26 @@ that a reset saw. So what happens is what was shown, and a group that went on me
 apart and left alone. Both steps take a bounded time; groups they did not reach say so.
 """
 
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import Actor, actor_at
 from app.services.resets import ResetOrder
-from app.ui import forms, groups, pages, preferences, rights
+from app.ui import bulk, forms, groups, pages, preferences, rights
 from app.ui.console import Console, client_of
 from app.ui.forms import Form
 from app.ui.group_head import groups_of, resets_of
 from app.ui.kinds import RETRY_PREFIX
-from app.ui.language import N_, _
+from app.ui.language import _
 from app.ui.zones import Zone
 from engine.broker import GroupConfig, GroupLag, ResetTarget, ResetTo
-from engine.errors import EngineError, Forbidden, NotFound
 
 ACTIONS = ("pause", "resume", "reset")
 FIELDS = ("action", "scope", "q", "at", "zone")
-GROUPS_MAX = 5_000
-SHOWN_MAX = 200
-BUDGET_S = 20.0
-LINE_CHARS_MAX = 255
-# In the order in which they are listed: what needs a person comes first.
-OUTCOMES = {
-    "failed": N_("failed"),
-    "unreached": N_("not reached"),
-    "would": N_("would change"),
-    "left": N_("left out"),
-    "done": N_("done"),
-}
 
 
 @dataclass(frozen=True)
@@ -60,9 +44,9 @@ class BulkRow:
 
 @dataclass(frozen=True)
 class Bulk:
-    """The context of `group_bulk.html`; `rows` are the first `SHOWN_MAX`, counts are of all.
+    """The context of `group_bulk.html`; `rows` are the first `bulk.SHOWN_MAX`, counts are of all.
 
-    `matching` groups were asked for, of which the first `GROUPS_MAX` are looked at. `selection`
+    `matching` groups were asked for, of which the first `bulk.ITEMS_MAX` are looked at. `selection`
     is what the form hands on. `is_asking` for the time of a reset.
     """
 
@@ -80,7 +64,7 @@ class Bulk:
     again: int
     skipped: int
     selection: str
-    shown_max: int = SHOWN_MAX
+    shown_max: int = bulk.SHOWN_MAX
 
 
 @dataclass(frozen=True)
@@ -111,7 +95,7 @@ async def show(request: Request) -> Response:
     at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0
     if at_ms is None or not names:
         return await _page(request, form, [], len(names), is_asking=at_ms is None)
-    rows = await _each(Order(request, action, at_ms), names[:GROUPS_MAX], _preview)
+    rows = await _each(Order(request, action, at_ms), names[: bulk.ITEMS_MAX], _preview)
     return await _page(request, form, rows, len(names))
 
 
@@ -121,12 +105,14 @@ async def apply(request: Request) -> Response:
     form = forms.fill(posted, FIELDS)
     action = _action(form)
     at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0
-    chosen = _parsed(posted.one("selection"))
+    if at_ms is None and not form.is_wrong:
+        form.refuse("at", _("Nothing was changed: say the time at which the groups go on."))
+    chosen = bulk.parsed(posted.one("selection"))
     if form.is_wrong or at_ms is None or not chosen:
         form.error = form.errors.get("action", form.error)
         if not form.is_wrong:
             form.error = _("Nothing was changed: no group was named.")
-        return await _page(request, form, [], 0, is_asking=True)
+        return await _page(request, form, [], 0, is_asking=True, ticked=list(chosen))
     order = Order(request, action, at_ms)
     actor = actor_at(client_of(request))
 
@@ -162,29 +148,13 @@ def _moment(form: Form, shown: Zone) -> int | None:
 async def _each(
     order: Order, names: Sequence[str], work: Callable[[Order, str], Awaitable[BulkRow]]
 ) -> list[BulkRow]:
-    """The work for one group after the other, for as long as the time is not over."""
-    end_s = time.monotonic() + BUDGET_S
-    rows: list[BulkRow] = []
-    pause = Pause()
-    for name in names:
-        if time.monotonic() >= end_s:
-            rows.append(BulkRow(name, "unreached", _("the time was over; do it again")))
-            continue
-        rows.append(await _guarded(order, name, work))
-        await pause.when_due()
-    return rows
+    """The work for each group that the one who asks may change; see `bulk.each`."""
 
-
-async def _guarded(
-    order: Order, name: str, work: Callable[[Order, str], Awaitable[BulkRow]]
-) -> BulkRow:
-    try:
+    async def guarded(name: str) -> BulkRow:
         rights.require(order.request, Action.ADMINISTER, Kind.GROUP, name)
         return await work(order, name)
-    except (NotFound, Forbidden) as error:
-        return BulkRow(name, "left", error.detail)
-    except EngineError as error:
-        return BulkRow(name, "failed", error.detail)
+
+    return await bulk.each(names, guarded, BulkRow)
 
 
 async def _preview(order: Order, name: str) -> BulkRow:
@@ -234,21 +204,6 @@ async def _change(order: Order, actor: Actor, name: str, precondition: str) -> B
     return row
 
 
-def _selection(rows: Sequence[BulkRow]) -> str:
-    """The groups that would be changed, a line for each, as `_parsed` reads them."""
-    return "\n".join(f"{row.precondition} {row.group}" for row in rows if row.outcome == "would")
-
-
-def _parsed(selection: str) -> dict[str, str]:
-    """Group to precondition; what no preview wrote is left out."""
-    found: dict[str, str] = {}
-    for line in selection.splitlines()[:GROUPS_MAX]:
-        precondition, __, name = line[: 2 * LINE_CHARS_MAX].partition(" ")
-        if name:
-            found[name] = precondition
-    return found
-
-
 async def _page(
     request: Request,
     form: Form,
@@ -257,27 +212,27 @@ async def _page(
     *,
     is_asking: bool = False,
     is_done: bool = False,
+    ticked: Sequence[str] = (),
 ) -> Response:
-    order = list(OUTCOMES)
-    rows.sort(key=lambda row: order.index(row.outcome))
+    rows = bulk.ordered(rows)
     changed = [row for row in rows if row.outcome in ("would", "done")]
     carried = [(name, value) for name, value in form.values.items() if value]
-    ticked = request.query_params.getlist("group") if is_asking else []
+    asked = [*ticked, *request.query_params.getlist("group")] if is_asking else []
     context = Bulk(
         action=form.values["action"],
         form=form,
-        carried=[*carried, *(("group", name) for name in ticked)],
+        carried=[*carried, *(("group", name) for name in asked)],
         is_asking=is_asking,
         is_done=is_done,
-        rows=rows[:SHOWN_MAX],
-        counts={name: count for name in order if (count := _counts(rows)[name])},
+        rows=rows[: bulk.SHOWN_MAX],
+        counts=bulk.counts(rows),
         total=len(rows),
         matching=matching,
         unread=sum(row.unread for row in changed),
         inflight=sum(row.inflight for row in changed),
         again=sum(row.again for row in changed),
         skipped=sum(row.skipped for row in changed),
-        selection=_selection(rows),
+        selection=bulk.selection((r.precondition, r.group) for r in rows if r.outcome == "would"),
     )
     return await pages.respond(
         request,
@@ -287,7 +242,3 @@ async def _page(
         section="groups",
         status=422 if form.is_wrong else 200,
     )
-
-
-def _counts(rows: Sequence[BulkRow]) -> Counter[str]:
-    return Counter(row.outcome for row in rows)

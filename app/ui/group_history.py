@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 from app.db.rows import AuditEntry
 from app.services.audit import Audit, actor_at
+from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
 from app.ui import forms, pages, tables
+from app.ui.client import figures_of
 from app.ui.console import client_of
 from app.ui.forms import Form
 from app.ui.group_head import GroupHead, head_of, resets_of
@@ -53,7 +55,9 @@ class EntryRow:
 
 @dataclass(frozen=True)
 class GroupHistory:
-    """The context of `group_history.html`; `older` is where the next entries begin, "" at the end.
+    """The context of `group_history.html`; `passages` are since the server started, newest first.
+
+    `older` is where the next entries begin, "" at the end.
 
     `trouble` says why the audit trail cannot be shown.
     """
@@ -61,6 +65,8 @@ class GroupHistory:
     head: GroupHead
     tab: str
     resets: Sequence[ResetRow]
+    passages: Sequence[Passage]
+    passages_max: int
     entries: Sequence[EntryRow]
     older: str
     trouble: str
@@ -108,6 +114,8 @@ async def show(request: Request) -> Response:
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="history",
         resets=[_reset_row(each) for each in resets_of(request).history(config.name)],
+        passages=figures_of(request).passages(config.name),
+        passages_max=PASSAGES_MAX,
         entries=[_entry_row(entry) for entry in shown],
         older=str(shown[-1].id) if len(entries) > len(shown) else "",
         trouble=trouble,

@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 from app.pause import Pause
 from app.services.audit import actor_at
+from app.services.connections import Connections
 from app.ui import forms, pages, tables
-from app.ui.console import Console, client_of
+from app.ui.client import figures_of, path_of
+from app.ui.console import client_of
 from app.ui.group_confirm import Confirmation, ask
 from app.ui.group_head import GroupHead, groups_of, head_of
 from app.ui.language import _, ngettext
@@ -36,6 +38,12 @@ class ClientRow:
     inflight: int
     locks: int
     topics: Mapping[str, str]
+    path: str
+    acked_ms: int | None
+    failed: int
+    p99_ms: int | None
+    samples: int
+    why_no_stack: str
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ async def clients(request: Request) -> Response:
     rows: list[ClientRow] = []
     pause = Pause()
     for member in members.rows:
-        rows.append(_client(console, config.name, member, locks[member.client]))
+        rows.append(_client(request, config.name, member, locks[member.client]))
         await pause.when_due()
     context = ClientList(
         head=head_of(console, config, lag),
@@ -188,7 +196,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             ),
             remedy=_("look at its clients as they are now"),
         )
-    row = _client(console, config.name, found[0], 0)
+    row = _client(request, config.name, found[0], 0)
     locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
@@ -223,7 +231,10 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
     )
 
 
-def _client(console: Console, group: str, member: Member, locks: int) -> ClientRow:
+def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
+    console = pages.console_of(request)
+    activity = figures_of(request).of(member.client, console.now_ms())
+    connections: Connections = request.app.state.connections
     return ClientRow(
         client=member.client,
         version=member.version,
@@ -236,6 +247,12 @@ def _client(console: Console, group: str, member: Member, locks: int) -> ClientR
         inflight=len(console.broker.held(group, member.client)),
         locks=locks,
         topics=member.topics,
+        path=path_of(member.client),
+        acked_ms=activity.acked_ms,
+        failed=activity.failed,
+        p99_ms=activity.processing_p99_ms,
+        samples=activity.processing_samples,
+        why_no_stack=connections.why_no_stack(member.client),
     )
 
 

@@ -18,6 +18,7 @@ from app.ui.kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from app.ui.language import _
 from app.ui.sampler import GroupFigures, Snapshot, group_figures
 from app.ui.tables import Cut, Query
+from app.ui.trends import UNREAD, Trend
 from engine.broker import Counts, GroupConfig
 from engine.errors import NotFound
 
@@ -41,6 +42,7 @@ class GroupRow:
     lag: int | None
     counts: Counts
     history: Line
+    trend: Trend
     oldest_ms: int | None
     forecast: Forecast
     inflight: int
@@ -79,11 +81,12 @@ async def show(request: Request) -> Response:
         return await list_exports.respond(console, listing, kind_of_file)
     page = await console.render(lambda: _select(everything, snapshot, query))
     unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
+    trends = await console.trends.of([group.name for group in page.rows])
     rows: list[GroupRow] = []
     pause = Pause()
     for group in page.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            rows.append(_row(console, snapshot, group))
+            rows.append(_row(console, snapshot, group, trends.get(group.name, UNREAD)))
         await pause.when_due()
     context = GroupList(
         cut=Cut(rows, page.total, page.first, page.last, page.page, page.pages, page.size),
@@ -138,7 +141,7 @@ def _rank(snapshot: Snapshot, name: str) -> float | None:
     return None if _lag(snapshot.groups.get(name)) is None else snapshot.forecast(name).rank
 
 
-def _row(console: Console, snapshot: Snapshot, group: GroupConfig) -> GroupRow:
+def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> GroupRow:
     rate = console.meter.group_rate(group.name)
     lag = console.broker.lag(group.name)
     figures = group_figures(lag, rate)
@@ -152,6 +155,7 @@ def _row(console: Console, snapshot: Snapshot, group: GroupConfig) -> GroupRow:
         lag=_lag(figures),
         counts=lag.counts,
         history=charts.line(console.sampler.lag_history(group.name)),
+        trend=trend,
         oldest_ms=figures.oldest_ms,
         forecast=snapshot.forecast(group.name).of_lag(_lag(figures)),
         inflight=figures.inflight,

@@ -1,6 +1,7 @@
 """Replay jobs: the choice, what a dry run found, how far it is, what became of each message."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -193,7 +194,7 @@ def job_of(job: ReplayJob) -> Job:
 
 
 async def show(request: Request) -> Response:
-    """GET /jobs/{id}"""
+    """GET /jobs/{id} of a job that the engine has; NotFound."""
     job = pages.console_of(request).broker.replays.get(request.path_params["id"])
     return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
 
@@ -209,10 +210,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     shown = job_of(job)
     context = JobPage(
         shown=shown,
-        totals=[
-            Total(name, *_said(name), count, count / max(1, job.selected))
-            for name, count in job.totals.items()
-        ],
+        totals=totals_of(job.totals, job.selected),
         outcome=outcome,
         rows=[_outcome(row) for row in page.items],
         next_cursor="" if page.next is None else str(page.next),
@@ -230,6 +228,13 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         status=status,
         is_live=not shown.is_over and after < 0,
     )
+
+
+def totals_of(totals: Mapping[str, int], selected: int) -> list[Total]:
+    """How many messages ended which way, of all that were chosen."""
+    return [
+        Total(name, *_said(name), count, count / max(1, selected)) for name, count in totals.items()
+    ]
 
 
 def _said(outcome: str) -> tuple[str, str]:

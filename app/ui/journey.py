@@ -6,23 +6,19 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.pause import Pause
 from app.services.journeys import Journeys
 from app.ui import journey_layout, journey_otel, journey_words, pages
-from app.ui.console import Console
+from app.ui.filtered import filtered_out
 from app.ui.journey_layout import Bar, Span, Tick
 from app.ui.kinds import DEAD_LETTER_PREFIX
 from app.ui.language import _, ngettext, translated
 from app.ui.message import address
 from app.ui.routing import has_page
 from app.ui.templating import segment
-from engine.broker import Branch, GroupState, Journey, Reason, Stage, StageName, StageOutcome
-from engine.errors import EngineError
+from engine.broker import Branch, GroupState, Journey, Reason, Stage, StageName
 
 STAGES_MAX = 200  # in the picture and the table; the JSON has them all
 STORY_MAX = 12  # of a block's last sentences
-ALL_TAGS = "*"
-NO_TAGS = "SQL92:"
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ async def show(request: Request) -> Response:
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
         return Response(content, media_type="application/json", headers=_as_file(journey))
-    filtered = await _filtered_out(console, journey)
+    filtered = await filtered_out(console, journey)
     places = _places(request)
     query = dict(request.query_params)
     now_ms = console.now_ms()
@@ -176,32 +172,6 @@ def _places(request: Request) -> Places:
         has_dead_letters=has_page(request, "/dlq/{}/{}"),
         job_path=next((path for path in paths if has_page(request, path)), ""),
     )
-
-
-async def _filtered_out(console: Console, journey: Journey) -> frozenset[str]:
-    """Groups that are past the message and all of whose members' filters leave its tag out."""
-    found = []
-    pause = Pause()
-    for stage in journey.stages:
-        if stage.outcome is not StageOutcome.PASSED:
-            continue
-        try:
-            tag = console.broker.message(stage.topic, stage.queue, stage.offset).tag
-            members = console.broker.members.of(stage.group)
-        except EngineError:
-            continue
-        wanted = [each.topics[stage.topic] for each in members if stage.topic in each.topics]
-        if wanted and all(is_filtered(tag, each) for each in wanted):
-            found.append(stage.group)
-        await pause.when_due()
-    return frozenset(found)
-
-
-def is_filtered(tag: str, wanted: str) -> bool:
-    """Whether a filter by tags leaves this tag out; an SQL92 filter is not evaluated here."""
-    if wanted.strip() in ("", ALL_TAGS) or wanted.strip().upper().startswith(NO_TAGS):
-        return False
-    return tag not in {each.strip() for each in wanted.split("||")}
 
 
 def _page(

@@ -2,7 +2,8 @@
 
 CSV, XLSX or NDJSON, at most `ROWS_MAX` rows; the answer's header and the file's last row say so
 where there are more. A figure that is not known is an empty cell with its reason in the last
-column but one; the last one says when the figures were read.
+column but one; the last one says when the figures were read. Empty settings of a topic are the
+broker's defaults.
 """
 
 import io
@@ -28,8 +29,9 @@ MEDIA_TYPES = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 TOPIC_COLUMNS = (
-    "topic", "type", "permission", "queues", "messages", "in_per_s", "groups", "worst_lag",
-    "last_message", "unknown", "read_at",
+    "topic", "type", "permission", "read_queues", "write_queues", "promise", "retention_ms",
+    "trace_sample", "messages", "in_per_s", "groups", "worst_lag", "last_message", "unknown",
+    "read_at",
 )  # fmt: skip
 GROUP_COLUMNS = (
     "group", "paused", "unread", "oldest_unread", "in_flight", "retrying", "dead_letters",
@@ -66,7 +68,7 @@ def wanted(request: Request) -> str:
 
 
 def topics(chosen: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
-    """Topics as a file."""
+    """Topics as a file, of which `topic_files.py` reads the definitions again."""
     rows = (_topic(topic, snapshot) for topic in chosen)
     return Listing("topics", TOPIC_COLUMNS, rows, len(chosen))
 
@@ -131,7 +133,16 @@ def _sheet_cell(cell: Cell) -> str | int:
 
 def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.topics.get(topic.name)
-    known = (topic.name, kind_of(topic), topic.permission, topic.read_queues)
+    known = (
+        topic.name,
+        kind_of(topic),
+        topic.permission,
+        topic.read_queues,
+        topic.write_queues,
+        topic.promise.value if topic.promise else None,
+        topic.retention_ms,
+        None if topic.trace_sample is None else repr(topic.trace_sample),
+    )
     read_at = _time(snapshot.taken_ms)
     if figures is None:
         return (*known, None, None, None, None, None, NOT_READ, read_at)

@@ -142,7 +142,7 @@ def _waits(message: StoredMessage) -> bool:
 
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = pages.console_of(request).broker.message(*_place(request))
+    message = pages.console_of(request).broker.message(*place_of(request))
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
     return Response(
         message.body,
@@ -168,7 +168,8 @@ def _body(request: Request, message: StoredMessage) -> Body:
     )
 
 
-def _place(request: Request) -> tuple[str, int, int]:
+def place_of(request: Request) -> tuple[str, int, int]:
+    """Topic, queue and offset of an address; NotFound where they are no numbers."""
     numbers = (request.path_params["queue"], request.path_params["offset"])
     if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
         raise NotFound(_("a message is addressed as topic, queue number and offset"))
@@ -178,7 +179,7 @@ def _place(request: Request) -> tuple[str, int, int]:
 
 def _find(console: Console, request: Request) -> StoredMessage | None:
     """The message of a permalink, None where it was there and is gone; MessageNotFound."""
-    topic, queue, offset = _place(request)
+    topic, queue, offset = place_of(request)
     try:
         return console.broker.message(topic, queue, offset)
     except MessageNotFound:
@@ -196,7 +197,7 @@ def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
 async def _show_gone(request: Request) -> Response:
     """410: the queue begins later now; since which message, and when that was stored."""
     console = pages.console_of(request)
-    topic, queue, offset = _place(request)
+    topic, queue, offset = place_of(request)
     stats = _queue_of(console, topic, queue)
     begin = stats.min_offset if stats else 0
     begins_ms = None

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.search import KEY_COUNT_MAX
-from app.ui import browsing, message_query, pages, preferences
+from app.ui import browsing, columns, message_query, pages, preferences
+from app.ui.columns import Columns, Shown
 from app.ui.console import search_of
 from app.ui.forms import Form
 from app.ui.language import _
@@ -56,6 +57,8 @@ class MessageSearch:
     topics: list[str]
     topics_total: int
     rows: list[MessageRow]
+    shown: list[Shown]  # the bodies of the rows
+    paths: tuple[str, ...]  # that are columns of their own
     looked: Looked | None
     note: str
     earlier_href: str
@@ -63,6 +66,7 @@ class MessageSearch:
     is_asked: bool
     since: tuple[tuple[str, str], ...] = message_query.SINCE
     sizes: tuple[int, ...] = SIZES
+    views: tuple[tuple[str, str], ...] = columns.VIEWS
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ async def show(request: Request) -> Response:
     by = by if by in WAYS else "search"
     form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
     form.values.update({name: values.get(name, "").strip()[:512] for name in WHERE})
+    chosen = columns.read(values, form)
     is_asked = bool(form.values["id"] if by == "id" else form.values["topic"])
     if by == "key":
         is_asked = bool(form.values["key"])
@@ -91,7 +96,7 @@ async def show(request: Request) -> Response:
     status = 200
     if is_asked and not form.is_wrong:
         try:
-            answer = await _answer(request, by, form, query)
+            answer = await _answer(request, by, form, query, chosen)
         except EngineError as error:
             _blame(form, error)
             if not form.errors:
@@ -106,6 +111,8 @@ async def show(request: Request) -> Response:
         topics=names[:SUGGESTED_MAX],
         topics_total=len(names),
         rows=await console.render(lambda: [row_of(message) for message in answer.messages]),
+        shown=await console.render(lambda: columns.show(answer.messages, chosen)),
+        paths=chosen.paths,
         looked=answer.looked,
         note=answer.note,
         earlier_href=answer.earlier,
@@ -132,7 +139,9 @@ def _size(request: Request) -> int:
     return next((size for size in SIZES if str(size) == text), SIZE_DEFAULT)
 
 
-async def _answer(request: Request, by: str, form: Form, query: ScanQuery) -> _Answer:
+async def _answer(
+    request: Request, by: str, form: Form, query: ScanQuery, chosen: Columns
+) -> _Answer:
     if by == "id":
         return await _by_id(request, form.values["id"])
     if by == "key":
@@ -142,11 +151,13 @@ async def _answer(request: Request, by: str, form: Form, query: ScanQuery) -> _A
     cursor = request.query_params.get("cursor", "")
     size = _size(request)
     page = await search_of(request).scan(query, count_max=size, cursor=cursor, budget_s=BUDGET_S)
-    return _Answer(page.items, _looked(query, page, cursor, size))
+    return _Answer(page.items, _looked(query, page, cursor, size, chosen))
 
 
-def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int) -> Looked:
-    kept = {} if size == SIZE_DEFAULT else {"size": size}
+def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns) -> Looked:
+    kept: dict[str, object] = {**chosen.kept}
+    if size != SIZE_DEFAULT:
+        kept["size"] = size
     following = page.next_cursor or ""
     address = message_query.address
     return Looked(

@@ -19,7 +19,7 @@ from app.ui.watch import Watch, look
 from engine.broker import Health
 
 AGE_MAX_MS = 2_000
-TOP = 6
+TOP = 10
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,10 @@ class Totals:
 
 @dataclass(frozen=True)
 class Overview:
-    """The context of `overview.html`; `as_of_ms` is 0 until the first figures were read."""
+    """The context of `overview.html`; `as_of_ms` is 0 until the first figures were read.
+
+    `p99_ms` is from a message's making to its acknowledgement; None where none was acknowledged.
+    """
 
     as_of_ms: int
     concerns: list[Concern]
@@ -65,6 +68,7 @@ class Overview:
     delivered_rate: float
     traffic: Traffic
     totals: Totals
+    p99_ms: int | None
     topics: list[TopTopic]
     groups: list[TopGroup]
     health: Health
@@ -99,6 +103,7 @@ async def show(request: Request) -> Response:
         delivered_rate=console.meter.delivered_rate(),
         traffic=traffic,
         totals=digest.totals,
+        p99_ms=_p99_ms(console),
         topics=[_top_topic(console, snapshot, name) for name in digest.topics],
         groups=[_top_group(console, snapshot, name) for name in digest.groups],
         health=health,
@@ -109,6 +114,11 @@ async def show(request: Request) -> Response:
     return await pages.respond(
         request, "overview.html", context, title=_("Overview"), section="overview", is_live=True
     )
+
+
+def _p99_ms(console: Console) -> int | None:
+    spread = console.broker.statistics.end_to_end()
+    return round(spread.p99 / 1000) if spread.count else None
 
 
 def _digest(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> Digest:
@@ -142,6 +152,7 @@ def _concerns(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> 
         *attention.growing(snapshot.groups, snapshot.growth),
         *attention.old_unread(snapshot.groups, snapshot.growth, now_ms),
         *attention.paused(watch),
+        *attention.unknown(snapshot.groups),
         *attention.traces(watch),
     ]
 

@@ -17,10 +17,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from app.security.access import Action, Kind, Principal, lacks, replay_rights, who_of
+from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
 from app.ui import language, preferences, rights, saved_bar
 from app.ui.language import N_, Language
-from app.ui.preferences import Theme
+from app.ui.preferences import Density, Keys, Theme
 from app.ui.rights import Lock
 from app.ui.saved_bar import SavedBar
 from app.ui.zones import Zone
@@ -52,6 +53,7 @@ NOTICES = {
     "dismissed": N_("Dismissed: these rest until somebody restores them."),
     "restored": N_("Restored: they wait for a decision again."),
     "purged": N_("Purged: what was shown can no longer be read. The audit trail has the numbers."),
+    "acknowledged": N_("Noted that you have seen it. It goes on firing until it is over."),
     "silenced": N_("Silenced. States still change here; nobody is told."),
     "unsilenced": N_("The silence is over. What still fires is told within ten seconds."),
     "tested": N_("A test is on its way; the deliveries tell whether it arrived."),
@@ -64,6 +66,9 @@ NOTICES = {
     "left": N_("Removed."),
     "report-begun": N_("Begun. The figures of before stay until it is done."),
     "report-cancelled": N_("Cancelled. The figures of before stay as they are."),
+    "frozen": N_("The server is read-only. Nothing can be changed until that is switched off."),
+    "thawed": N_("The server takes changes again."),
+    "levelled": N_("The log's level is changed, until the next start."),
     "view-saved": N_("Saved: its name stands above the list and in Ctrl K."),
 }
 
@@ -83,6 +88,8 @@ class Frame:
     refresh_s: int
     zone: Zone
     language: Language
+    density: Density
+    keys: Keys
     origin: str
     now_ms: int
     notice: str
@@ -90,6 +97,7 @@ class Frame:
     ptag: str
     dead: int
     who: Principal
+    read_only: ReadOnlyState  # and by whom, since when, why
     is_local: bool  # the server listens on this machine only
     block: str = ""  # the one that is rendered; "" for the whole page
     saved: SavedBar | None = None  # above a list, on whole pages
@@ -218,6 +226,7 @@ def _frame(
     console = console_of(request)
     chosen = preferences.read(request)
     who = who_of(request.scope)
+    read_only: ReadOnlyState = request.app.state.read_only.state
     tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
     return Frame(
         title=title,
@@ -231,12 +240,15 @@ def _frame(
         refresh_s=chosen.refresh_s,
         zone=chosen.zone,
         language=language.spoken(),
+        density=chosen.density,
+        keys=chosen.keys,
         origin=str(request.base_url).rstrip("/"),
         now_ms=console.now_ms(),
         notice=language.translated(NOTICES.get(request.query_params.get("done", ""), "")),
         is_live=is_live,
         ptag=tag.hexdigest(),
         who=who,
+        read_only=read_only,
         is_local=is_loopback(request.app.state.settings.host),
         dead=console.sampler.snapshot.dead,
         block=block,

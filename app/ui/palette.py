@@ -28,6 +28,11 @@ PLACES = (
     (N_("Alerts"), "/alerts", "alert", "rules silence webhook"),
     (N_("Reports"), "/reports", "trend", "spark latency percentiles throughput skew"),
     (N_("Settings"), "/settings", "clock", "theme zone refresh colours language"),
+    (N_("Engine"), "/engine", "disk", "health disk self-checks support bundle settings"),
+    (N_("Read-only, log levels"), "/engine/control", "lock", "freeze switch debug logger"),
+    (N_("Audit"), "/audit", "list", "trail who changed refused"),
+    (N_("Access"), "/access", "lock", "users tokens roles rights"),
+    (N_("Help"), "/help", "info", "glossary words terms keys shortcuts documentation"),
     ("API", "/docs/api", "code", "rest openapi"),
 )
 ACTIONS = (

@@ -1,4 +1,4 @@
-"""What a browser was told to prefer: colours, refreshing, time zone, language; in four cookies.
+"""What a browser prefers, in cookies: colours, refreshing, zone, language, density, keys.
 
 The server reads them before it renders, so that a page never shows in the wrong colours first.
 """
@@ -17,6 +17,8 @@ THEME_COOKIE = "kitemq_theme"
 REFRESH_COOKIE = "kitemq_refresh"
 ZONE_COOKIE = "kitemq_zone"
 LANGUAGE_COOKIE = "kitemq_language"
+DENSITY_COOKIE = "kitemq_density"
+KEYS_COOKIE = "kitemq_keys"
 AUTO_LANGUAGE = "auto"
 OTHER_ZONE = "other"
 KEEP_S = 365 * 24 * 3600
@@ -30,23 +32,43 @@ class Theme(StrEnum):
     DARK = "dark"
 
 
+class Density(StrEnum):
+    """How close the rows of lists stand."""
+
+    COMFORTABLE = "comfortable"
+    COMPACT = "compact"
+
+
+class Keys(StrEnum):
+    """Whether keys of one letter do something; a voice or a tremor types them unmeant."""
+
+    ON = "on"
+    OFF = "off"
+
+
 @dataclass(frozen=True)
 class Preferences:
     theme: Theme = Theme.AUTO
     refresh_s: int = REFRESH_DEFAULT_S
     zone: Zone = UTC_ZONE
     language: Language = Language.ENGLISH
+    density: Density = Density.COMFORTABLE
+    keys: Keys = Keys.ON
 
 
 def read(request: Request) -> Preferences:
     """The preferences in the request's cookies; what is not understood is the default."""
     theme = request.cookies.get(THEME_COOKIE, "")
     refresh = request.cookies.get(REFRESH_COOKIE, "")
+    density = request.cookies.get(DENSITY_COOKIE, "")
+    keys = request.cookies.get(KEYS_COOKIE, "")
     return Preferences(
         theme=Theme(theme) if theme in set(Theme) else Theme.AUTO,
         refresh_s=next((s for s in REFRESH_CHOICES_S if str(s) == refresh), REFRESH_DEFAULT_S),
         zone=zones.parse(request.cookies.get(ZONE_COOKIE, "")) or UTC_ZONE,
         language=chosen_language(request) or language.preferred(_accepted(request)),
+        density=Density(density) if density in set(Density) else Density.COMFORTABLE,
+        keys=Keys(keys) if keys in set(Keys) else Keys.ON,
     )
 
 
@@ -85,6 +107,12 @@ def keep(response: Response, values: forms.Posted) -> None:
         _keep(response, REFRESH_COOKIE, refresh)
     if values.one("language") in {AUTO_LANGUAGE, *Language}:
         _keep(response, LANGUAGE_COOKIE, values.one("language"))
+    for name, cookie, choices in (
+        ("density", DENSITY_COOKIE, set(Density)),
+        ("keys", KEYS_COOKIE, set(Keys)),
+    ):
+        if values.one(name) in choices:
+            _keep(response, cookie, values.one(name))
     zone = zones.parse(zone_text(values))
     if zone is not None:
         _keep(response, ZONE_COOKIE, zone.choice)

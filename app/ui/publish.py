@@ -10,7 +10,7 @@ from app.ui.forms import Form
 from app.ui.language import N_, _
 from app.ui.message import address
 from app.ui.templating import segment
-from app.ui.topic import Head, head_of
+from app.ui.topic_head import Head, head_of
 from engine.broker import TopicConfig
 from engine.errors import Busy, EngineError, Invalid, Refused
 from engine.message import RESERVED, Message, Stored
@@ -171,9 +171,8 @@ async def _page(
     status: int = 200,
     source: Source | None = None,
 ) -> Response:
-    console = pages.console_of(request)
     context = Publish(
-        head=head_of(console, config),
+        head=await head_of(request, config),
         tab="produce",
         form=form,
         queues=[("", _("the broker chooses"))]

@@ -12,7 +12,7 @@ from app.ui.console import client_of
 from app.ui.forms import Form
 from app.ui.language import N_, _
 from app.ui.templating import segment
-from app.ui.topic import Head, head_of
+from app.ui.topic_head import Head, head_of
 from app.ui.zones import Zone
 from engine.broker import Purge, TopicConfig
 from engine.errors import Invalid, QueueNotFound
@@ -117,7 +117,7 @@ async def _page(
     request: Request, config: TopicConfig, form: Form, preview: Purge | None, status: int
 ) -> Response:
     context = TopicPurge(
-        head=head_of(pages.console_of(request), config),
+        head=await head_of(request, config),
         tab="purge",
         form=form,
         preview=preview,

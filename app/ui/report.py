@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.db.report_rows import ResultFilter, RunRow
+from app.db.report_rows import Coarse, ResultFilter, RunRow
 from app.ui import pages, preferences, report_range
 from app.ui.forms import Form
 from app.ui.language import _, translated
 from app.ui.report_kinds import BY_NAME, REPORTS, Report
-from app.ui.report_parts import Asked, View, hour_name
+from app.ui.report_parts import Asked, View, hour_ms, hour_name
 from app.ui.report_range import AGAINST, RANGES, Wanted
 from app.ui.report_reader import READ_MAX, read, reports_of, results_of, unpacked, wanted
 from app.ui.reports import Fresh, fresh_of
@@ -28,6 +28,14 @@ class Tab:
 
     name: str
     label: str
+
+
+@dataclass(frozen=True)
+class Before:
+    """Figures of before a time are by periods of so many hours."""
+
+    hours: int
+    before_ms: int
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class Shown:
 class ReportPage:
     """The context of `report.html`.
 
-    `done` of `hours` hours have figures; of the tables in `cut` only `read_max` rows were read.
+    `done` of `hours` hours have figures, older ones not by the hour, as `coarse` says; of the
+    tables in `cut` only `read_max` rows were read.
     """
 
     report: Shown
@@ -72,6 +81,7 @@ class ReportPage:
     missing: str
     cut: Sequence[str]
     read_max: int
+    coarse: Sequence[Before]
     alert_href: str
     view: View
 
@@ -82,10 +92,12 @@ async def show(request: Request) -> Response:
     values = _values(report, request.query_params)
     console, zone = pages.console_of(request), preferences.read(request).zone
     span = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
+    results = results_of(request)
+    coarse = await results.coarse(report.job)
+    span = report_range.coarsened(span, coarse)
     kind = request.query_params.get("format", "")
     if kind in ("csv", "parquet"):
         return await _file(request, report, span, values, kind)
-    results = results_of(request)
     now = await read(results, report, span.span, values)
     then = await read(results, report, span.before, values)
     asked = Asked(span.span, span.before, values["topic"], values["group"], values["choice"],
@@ -96,7 +108,8 @@ async def show(request: Request) -> Response:
     if kind == "json":  # its tables have the figures of the charts
         view = replace(view, charts=())
     context = await _page(request, report, span, values, view)
-    context = replace(context, cut=sorted({*now.cut, *then.cut}))
+    cut = sorted({*now.cut, *then.cut})
+    context = replace(context, cut=cut, coarse=_coarse(span, coarse))
     return await pages.respond(
         request,
         "report.html",
@@ -170,6 +183,7 @@ async def _page(
         missing=missing,
         cut=(),
         read_max=READ_MAX,
+        coarse=(),
         alert_href=_alert(report, values),
         view=view,
     )
@@ -192,6 +206,13 @@ async def _file(
             return Response(content, media_type=PARQUET, headers=headers)
         pieces = [piece async for piece in await results.csv(table, asked)]
     return Response(b"".join(pieces), media_type=CSV, headers=headers)
+
+
+def _coarse(span: Wanted, coarse: Sequence[Coarse]) -> list[Before]:
+    """How the figures of the ranges are kept; the shortest periods first."""
+    begins = [each.from_ms for each in (span.span, span.before) if each is not None]
+    found = [Before(each.hours, hour_ms(each.before)) for each in reversed(coarse)]
+    return [each for each in found if min(begins) < each.before_ms]
 
 
 def _kept(given: Mapping[str, str]) -> str:

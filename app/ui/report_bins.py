@@ -1,18 +1,12 @@
-"""Latency cells taken together, and their fine buckets as the coarse rows that a chart shows. Pure.
+"""The fine buckets of latencies as the coarse rows that a chart shows. Pure."""
 
-A cell is an hour's row of the table `latency`. Cells are merged by adding the counts of their
-buckets, so a percentile of many hours is as exact as that of one.
-"""
-
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.ui.formats import say_length
 from app.ui.report_charts import DASH
-from engine.histogram import merge, percentile, value_of
+from engine.histogram import value_of
 
 # Ends of the rows in ms, each the beginning of the next.
 EDGES = (
@@ -21,52 +15,6 @@ EDGES = (
     604_800_000,
 )  # fmt: skip
 SHARES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Any number of measured values; times in ms, percentiles at most 2.5 % off."""
-
-    n: int
-    messages: int
-    total: int
-    least: int
-    most: int
-    skewed: int
-    buckets: Mapping[int, int]
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.n
-
-    def percentile(self, part: float) -> float:
-        """The value that this part of all do not exceed; never outside of what was measured."""
-        found = percentile(self.buckets, part)
-        assert found is not None, "a cell has values"
-        return min(max(found, self.least), self.most)
-
-
-def gather(rows: Iterable[Mapping[str, Any]]) -> Cell | None:
-    """One cell of all rows; None without any value."""
-    cells = [row for row in rows if row["n"]]
-    if not cells:
-        return None
-    return Cell(
-        n=sum(row["n"] for row in cells),
-        messages=sum(row["messages"] for row in cells),
-        total=sum(row["total"] for row in cells),
-        least=min(row["least"] for row in cells),
-        most=max(row["most"] for row in cells),
-        skewed=sum(row["skewed"] for row in cells),
-        buckets=merge(buckets_of(row["buckets"]) for row in cells),
-    )
-
-
-def buckets_of(stored: str | Mapping[int, int]) -> Mapping[int, int]:
-    """A histogram as it is stored, a JSON object by bucket; one that was read before stays."""
-    if not isinstance(stored, str):
-        return stored
-    return {int(bucket): count for bucket, count in json.loads(stored).items()}
 
 
 @dataclass(frozen=True)

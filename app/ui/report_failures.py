@@ -223,7 +223,12 @@ def slowest(asked: Asked, rows: Rows, before: Rows) -> View:
                 empty=_("No group acknowledged anything in this range."),
             )
         ],
-        notes=[_("Each hour keeps the ten slowest messages of each topic and group.")],
+        notes=[
+            _(
+                "Each hour keeps the ten slowest of a topic and group; after hours three are "
+                "left, of days three as well, of four weeks one."
+            )
+        ],
     )
 
 

@@ -182,7 +182,7 @@ def _evaluated(hours: Rows, shown: Mapping[Place, int]) -> list[Band]:
         begin_ms = hour_ms(row["hour"])
         for key, index in shown.items():
             if key[:2] == (row["group"], row["topic"]):
-                end_ms = begin_ms + HOUR_MS
+                end_ms = begin_ms + row.get("hours", 1) * HOUR_MS
                 found.append(Band(index, begin_ms, end_ms, state_look(OK), state(OK)))
     return found
 

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from app.services.reports.cells import Cell, gather
 from app.ui import report_charts
 from app.ui.formats import say_length
 from app.ui.language import _, ngettext, translated
 from app.ui.report_axes import Span
-from app.ui.report_bins import SHARES, Cell, bins_of, gather
+from app.ui.report_bins import SHARES, bins_of
 from app.ui.report_charts import DASH, Chart, Heat, Histogram, Series, Words
 from app.ui.report_parts import (
     Asked,

@@ -7,9 +7,11 @@ Times are typed by the clocks of the zone in `zone`, of UTC without one, and mea
 lie in. What makes no sense is said at its field; the report is then of the last day.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from app.db.report_periods import begin_of, number_of
+from app.db.report_rows import Coarse
 from app.ui import typed_time
 from app.ui.forms import Form
 from app.ui.language import N_, _
@@ -97,6 +99,43 @@ def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
     else:
         return None
     return Span(from_ms, from_ms + length_ms, span.step_hours)
+
+
+def coarsened(wanted: Wanted, coarse: Sequence[Coarse]) -> Wanted:
+    """The same over whole days or four weeks where figures are kept by these only.
+
+    Both ranges then begin with the first hour of such a period, in UTC, and remain as long as
+    each other.
+    """
+    found = wanted.span
+    step_hours = _multiple(found.step_hours, _length(found.from_ms, coarse))
+    begin_ms = _period_ms(found.from_ms, coarse)
+    before = wanted.before
+    if before is not None:
+        step_hours = _multiple(step_hours, _length(before.from_ms, coarse))
+        back_ms = found.from_ms - before.from_ms
+        if back_ms == found.to_ms - found.from_ms:  # just before, however long that is now
+            back_ms = found.to_ms - begin_ms
+        from_ms = _period_ms(begin_ms - back_ms, coarse)
+        before = Span(from_ms, from_ms + found.to_ms - begin_ms, step_hours)
+    whole = Span(begin_ms, found.to_ms, step_hours)
+    return replace(wanted, span=whole, before=before)
+
+
+def _multiple(step_hours: int, length: int) -> int:
+    """At least as long, in whole periods."""
+    return -(-step_hours // length) * length
+
+
+def _length(at_ms: int, coarse: Sequence[Coarse]) -> int:
+    """By how many hours the figures of a time are kept."""
+    lengths = (each.hours for each in coarse if at_ms < number_of(each.before) * HOUR_MS)
+    return max(lengths, default=1)
+
+
+def _period_ms(at_ms: int, coarse: Sequence[Coarse]) -> int:
+    """When the period begins whose figures a time is in."""
+    return begin_of(at_ms // HOUR_MS, _length(at_ms, coarse)) * HOUR_MS
 
 
 def _next_hour(at_ms: int) -> int:

@@ -7,10 +7,10 @@ from typing import Any
 from starlette.requests import Request
 
 from app.db.report_rows import RESULTS_BY_NAME, ResultFilter
+from app.services.reports.cells import buckets_of
 from app.services.reports.reports import Reports
 from app.services.reports.results import PAGE_MAX, Results
 from app.ui.report_axes import Span
-from app.ui.report_bins import buckets_of
 from app.ui.report_kinds import Report
 from app.ui.report_parts import Rows, hour_name
 

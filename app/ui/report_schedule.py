@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from app.db.report_rows import JOBS, ResultFilter
 from app.services.audit import actor_at
-from app.services.reports.reports import HOURS_MAX, INSTALL, JobStanding, ScheduleChanges
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
+from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding, ScheduleChanges
 from app.ui import forms, pages, preferences
 from app.ui.console import client_of
 from app.ui.forms import Form

@@ -9,11 +9,8 @@ from starlette.responses import Response
 
 from app.db.report_rows import RunFilter, RunRow, RunState
 from app.services.audit import actor_at
-from app.services.reports.reports import (
-    JobStanding,
-    Reports,
-    Standing,
-)
+from app.services.reports.reports import Reports
+from app.services.reports.standing import JobStanding, Standing
 from app.ui import forms, pages
 from app.ui.console import client_of
 from app.ui.forms import Form

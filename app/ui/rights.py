@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from app.security.access import (
+    ADMINISTER_CONTROL,
     ADMINISTER_PEOPLE,
     ADMINISTER_SERVER,
     EVERYTHING,
@@ -18,6 +19,7 @@ from app.security.access import (
     OWN,
     PUBLIC,
     READ_GROUP,
+    READ_PEOPLE,
     READ_SERVER,
     READ_TOPIC,
     Action,
@@ -26,6 +28,7 @@ from app.security.access import (
     Principal,
     Right,
     Role,
+    is_frozen,
     lacks,
     least_role,
     owned,
@@ -37,7 +40,6 @@ from app.security.access import require_decision as require_decision_right
 from app.ui.language import N_, _, translated
 
 READ_AUDIT = Needs(Action.READ, Kind.AUDIT)
-READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
 READ_OWN = Needs(Action.READ, Kind.OWN)
 TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, "topic")
 GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
@@ -56,8 +58,10 @@ LOOKS = {
     "/static/{name:path}": PUBLIC,
     "/access": READ_OWN,
     "/access/users/{name}": READ_PEOPLE,
+    "/access/check": READ_PEOPLE,
     "/audit": READ_AUDIT,
     "/views": READ_OWN,
+    "/help": READ_OWN,
 }
 CHANGES = {
     "/login": PUBLIC,
@@ -69,7 +73,14 @@ CHANGES = {
     "/topics/{topic}/config": TOPIC,
     "/topics/{topic}/delete": TOPIC,
     "/topics/{topic}/purge": TOPIC,
+    "/topics/{topic}/star": OWN,
+    "/topics/{topic}/docs": TOPIC,
+    "/bulk/topics": ANY_TOPIC,
+    "/import/topics": ANY_TOPIC,
     "/bulk/groups": ANY_GROUP,
+    "/messages/{topic}/{queue}/{offset}/verify": ANY_GROUP,  # the form says which
+    "/client/stack": ADMINISTER_SERVER,
+    "/client/disconnect": ADMINISTER_SERVER,
     "/dlq/{group}/resend": GROUP,
     "/groups/{group}/offsets/plan": READ_GROUP,  # a preview, too large for an address
     "/dlq/{group}/dismiss": GROUP,
@@ -118,7 +129,7 @@ class Lock:
 def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
     """What keeps `who` from something that asks for all of `rights`; None where nothing does."""
     for action, kind, name in rights:
-        if who.is_read_only and action is not Action.READ and kind not in (Kind.OWN, Kind.PUBLIC):
+        if is_frozen(who, action, kind):
             return Lock(id, translated(READ_ONLY_TEXT))
         missing = lacks(who, action, kind, name)
         if missing:
@@ -188,7 +199,7 @@ FOLDERS = {
     "/scheduled/": EVERY_TOPIC,
     "/transactions/": ANY_TOPIC,
     "/alerts": ADMINISTER_SERVER,
-    "/engine": ADMINISTER_SERVER,
+    "/engine": ADMINISTER_CONTROL,
     "/reports/runs": ADMINISTER_REPORT,
     "/reports": ADMINISTER_SERVER,
 }

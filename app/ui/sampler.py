@@ -28,6 +28,7 @@ log = logging.getLogger("kitemq.console")
 INTERVAL_S = 5.0
 # The walk may take this part of the loop's time at most, however many names there are.
 SHARE_MAX = 0.1
+DAY_MS = 24 * 3_600_000
 HISTORY_STEP_MS = 30_000
 HISTORY_STEPS = 31  # a quarter of an hour
 GROWTH_SPAN_MS = 120_000
@@ -54,6 +55,7 @@ class GroupFigures(msgspec.Struct, frozen=True, gc=False):
     dead: int
     lag_by_topic: Mapping[str, int]
     rate: float = 0.0
+    dead_new: int = 0  # of the dead, those of the last 24 hours
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,14 @@ class Sampler:
             except EngineError:
                 continue
             rate = self._meter.group_rate(group.name)
-            found[group.name] = group_figures(lag, rate)
+            found[group.name] = msgspec.structs.replace(
+                group_figures(lag, rate), dead_new=self._dead_new(group.name, lag)
+            )
             await pause.when_due()
         return found
+
+    def _dead_new(self, group: str, lag: GroupLag) -> int:
+        if not lag.dead_open:
+            return 0
+        yesterday_ms = self._now_ms() - DAY_MS
+        return self._broker.dead_letters.arrived(group, [yesterday_ms]).open

@@ -44,14 +44,19 @@ SEPARATORS = re.compile(r"[\s,]+")
 
 @dataclass(frozen=True)
 class TailPage:
-    """The context of `tail.html`; without topics there is nothing to follow yet."""
+    """The context of `tail.html`; without topics there is nothing to follow yet.
+
+    `begin` stands before the rows, `mark` behind them; `permalink` with `begin` shows them again.
+    """
 
     form: Form
     topics: list[str]
     rows_max: int
     rows: list[MessageRow]
     mark: str
+    begin: str
     stream: str
+    permalink: str
     suggested: list[str]
     choices: tuple[int, ...] = ROWS
     topics_max: int = TOPICS_MAX
@@ -66,7 +71,10 @@ class Asked:
 
 
 async def show(request: Request) -> Response:
-    """GET /tail?topic=a,b&filter=…&rows=…; several `topic` lead to the one that lists them."""
+    """GET /tail?topic=a,b&filter=…&rows=…; several `topic` lead to the one that lists them.
+
+    With `from=` it begins at that mark instead of at the newest messages.
+    """
     console = pages.console_of(request)
     values = request.query_params
     asked = _asked(request)
@@ -74,20 +82,26 @@ async def show(request: Request) -> Response:
         kept = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
         return RedirectResponse(_link("/tail", asked.topics, kept), status_code=302)
     form = Form({"topic": ", ".join(asked.topics), "filter": values.get("filter", "").strip()})
-    rows: list[StoredMessage] = []
-    mark = ""
+    rows_max = next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT)
+    first = _First([], "", "")
     if asked.topics:
+        begin = values.get("from", "")
         try:
-            rows, mark = await _newest(console, asked)
+            first = await (
+                _since(console, asked, begin, rows_max) if begin else _newest(console, asked)
+            )
         except EngineError as error:
             _blame(form, error)
+    kept = {"filter": asked.filter, "rows": str(rows_max)}
     names = [topic.name for topic in console.broker.topics()]
     context = TailPage(
         form=form,
-        topics=asked.topics if mark else [],
-        rows_max=next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT),
-        rows=[row_of(message) for message in reversed(rows)],
-        mark=mark,
+        topics=asked.topics if first.mark else [],
+        rows_max=rows_max,
+        rows=await console.render(lambda: [row_of(each) for each in reversed(first.messages)]),
+        mark=first.mark,
+        begin=first.begin,
+        permalink=_link("/tail", asked.topics, kept),
         stream=_link("/tail/stream", asked.topics, {"filter": asked.filter}),
         suggested=names[:SUGGESTED_MAX],
     )
@@ -191,8 +205,32 @@ def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:
     }
 
 
-async def _newest(console: Console, asked: Asked) -> tuple[list[StoredMessage], str]:
-    """The newest messages, oldest first, and the mark behind them."""
+@dataclass(frozen=True)
+class _First:
+    """The rows of the page, oldest first, with the marks before and behind them."""
+
+    messages: list[StoredMessage]
+    begin: str
+    mark: str
+
+
+async def _since(console: Console, asked: Asked, begin: str, count_max: int) -> _First:
+    """What came since a mark, at most `count_max`; the stream brings the rest."""
+    tail = Tail(console.broker, asked.topics, asked.filter, mark=begin)
+    found: list[StoredMessage] = []
+    pause = Pause()
+    for __ in range(FIRST_READS_MAX):
+        batch = tail.read()
+        found += batch.messages
+        if not batch.is_behind or len(found) >= count_max:
+            break
+        await pause.when_due()
+    shown = found[:count_max]
+    return _First(shown, begin, tail.mark_before(found[count_max:]))
+
+
+async def _newest(console: Console, asked: Asked) -> _First:
+    """The newest messages."""
     tail = Tail(console.broker, asked.topics, asked.filter, lookback=FIRST_ROWS)
     found: list[StoredMessage] = []
     pause = Pause()
@@ -202,7 +240,8 @@ async def _newest(console: Console, asked: Asked) -> tuple[list[StoredMessage], 
         if not batch.is_behind:
             break
         await pause.when_due()
-    return found[-FIRST_ROWS:], tail.mark
+    shown = found[-FIRST_ROWS:]
+    return _First(shown, tail.mark_before(shown), tail.mark)
 
 
 def _asked(request: Request) -> Asked:

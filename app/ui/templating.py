@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import jinja2
 
-from app.ui import formats, language, report_words
+from app.ui import formats, language, markdown, report_words
 from app.ui.assets import Assets
 from app.ui.formats import say_length
 
@@ -45,6 +45,7 @@ class Templates:
             segment=segment,
             shell=shlex.quote,
             translated=language.translated,
+            markdown=markdown.html,
         )
         self._environment.globals.update(
             asset=assets.url, ago=formats.ago, clock=_clock, tongues=language.OWN_NAMES.items()

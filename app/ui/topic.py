@@ -14,11 +14,13 @@ from app.ui import charts, forms, pages, topic_fields
 from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
-from app.ui.kinds import SYSTEM_KINDS, group_of, kind_of
 from app.ui.language import _
+from app.ui.sizes import QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.templating import segment
+from app.ui.topic_defaults import InForce, in_force
+from app.ui.topic_head import Head, head_of
 from app.ui.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
-from engine.broker import TopicConfig, TopicFigures, TopicStats
+from engine.broker import QueueContent, TopicConfig, TopicFigures, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
 
 AGE_MAX_MS = 2_000
@@ -35,26 +37,15 @@ QUEUES_SHOWN_MAX = 200
 
 
 @dataclass(frozen=True)
-class Head:
-    """What stands above every tab of a topic."""
-
-    name: str
-    kind: str
-    permission: int
-    messages: int
-    readers: int
-    group: str
-    is_system: bool
-
-
-@dataclass(frozen=True)
 class QueueRow:
     queue: int
     min_offset: int
     max_offset: int
     messages: int
     share: float
+    first_ms: int | None
     last_ms: int | None
+    size: Size
 
 
 @dataclass(frozen=True)
@@ -74,6 +65,7 @@ class TopicOverview:
     worst_lag: int | None
     queues: list[QueueRow]
     queues_total: int
+    size: Size
     created_ms: int
     figures: TopicFigures = field(repr=False)
     since_ms: int
@@ -113,6 +105,7 @@ class TopicSettings:
     default_promise: str
     default_retention_h: float
     default_trace_sample: float
+    in_force: list[InForce]
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
     promises: tuple[tuple[str, str], ...] = PROMISES
 
@@ -128,19 +121,6 @@ class TopicDeletion:
     readers: list[tuple[str, int]]
 
 
-def head_of(console: Console, config: TopicConfig) -> Head:
-    kind = kind_of(config)
-    return Head(
-        name=config.name,
-        kind=kind,
-        permission=config.permission,
-        messages=console.broker.topic_stats(config.name).messages,
-        readers=len(console.sampler.snapshot.readers(config.name)),
-        group=group_of(config.name),
-        is_system=kind in SYSTEM_KINDS,
-    )
-
-
 async def show(request: Request) -> Response:
     """GET /topics/{topic}"""
     console = pages.console_of(request)
@@ -149,26 +129,18 @@ async def show(request: Request) -> Response:
     fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
     counts = console.meter.topic_history(config.name)
     figures = console.broker.statistics.topic(config.name)
+    queues, size = await _queues(console, config.name, stats, fullest)
     context = TopicOverview(
-        head=head_of(console, config),
+        head=await head_of(request, config),
         tab="overview",
         rate=console.meter.topic_rate(config.name),
         history=charts.line(counts, 240, 48),
         history_counts=counts,
         last_ms=_last_ms(stats),
         worst_lag=console.sampler.snapshot.worst_lag(config.name),
-        queues=[
-            QueueRow(
-                queue=queue.queue,
-                min_offset=queue.min_offset,
-                max_offset=queue.max_offset,
-                messages=queue.max_offset - queue.min_offset,
-                share=(queue.max_offset - queue.min_offset) / fullest if fullest else 0.0,
-                last_ms=queue.last_stored_ms or None,
-            )
-            for queue in stats.queues[:QUEUES_SHOWN_MAX]
-        ],
+        queues=queues,
         queues_total=len(stats.queues),
+        size=size,
         created_ms=config.created_ms,
         figures=figures,
         since_ms=console.broker.statistics.since_ms,
@@ -177,6 +149,33 @@ async def show(request: Request) -> Response:
     return await pages.respond(
         request, "topic.html", context, title=config.name, section="topics", is_live=True
     )
+
+
+async def _queues(
+    console: Console, topic: str, stats: TopicStats, fullest: int
+) -> tuple[list[QueueRow], Size]:
+    """The first queues of a topic, and the size of all its messages, estimated from theirs."""
+    rows: list[QueueRow] = []
+    contents: list[QueueContent] = []
+    pause = Pause()
+    for queue in stats.queues[:QUEUES_SHOWN_MAX]:
+        content = console.broker.queue_content(topic, queue.queue, count_max=QUEUE_MESSAGES_MAX)
+        contents.append(content)
+        messages = queue.max_offset - queue.min_offset
+        rows.append(
+            QueueRow(
+                queue=queue.queue,
+                min_offset=queue.min_offset,
+                max_offset=queue.max_offset,
+                messages=messages,
+                share=messages / fullest if fullest else 0.0,
+                first_ms=content.first_stored_ms,
+                last_ms=queue.last_stored_ms or None,
+                size=size_of([content], messages),
+            )
+        )
+        await pause.when_due()
+    return rows, size_of(contents, stats.messages)
 
 
 def _last_ms(stats: TopicStats) -> int | None:
@@ -197,7 +196,7 @@ async def groups(request: Request) -> Response:
             readers.append(_reader(console, config.name, group))
         await pause.when_due()
     context = TopicReaders(
-        head=head_of(console, config),
+        head=await head_of(request, config),
         tab="groups",
         readers=readers,
         readers_total=len(behind),
@@ -262,13 +261,14 @@ async def _config_page(
 ) -> Response:
     console = pages.console_of(request)
     context = TopicSettings(
-        head=head_of(console, config),
+        head=await head_of(request, config),
         tab="config",
         form=form,
         config=config,
         default_promise=console.host.config.promise.value,
         default_retention_h=console.host.config.retention_h,
         default_trace_sample=console.host.config.trace_sample,
+        in_force=in_force(config, console.host.config),
     )
     return await pages.respond(
         request, "topic_config.html", context, title=config.name, section="topics", status=status
@@ -312,7 +312,7 @@ async def _delete_page(
     console = pages.console_of(request)
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     context = TopicDeletion(
-        head=head_of(console, config),
+        head=await head_of(request, config),
         form=form,
         last_ms=_last_ms(console.broker.topic_stats(config.name)),
         rate=console.meter.topic_rate(config.name),

@@ -10,7 +10,7 @@ from app.ui import bodies, browsing, pages
 from app.ui.browsing import Found
 from app.ui.console import Console, search_of
 from app.ui.language import _
-from app.ui.topic import Head, head_of
+from app.ui.topic_head import Head, head_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
 from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
@@ -99,7 +99,7 @@ async def show(request: Request) -> Response:
     stats = console.broker.topic_stats(config.name).queues
     found = await _find(console, config.name, stats, search, request)
     context = TopicMessages(
-        head=head_of(console, config),
+        head=await head_of(request, config),
         tab="messages",
         search=search,
         queues=[queue.queue for queue in stats],

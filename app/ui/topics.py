@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,20 +12,24 @@ from starlette.responses import Response
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.ui import charts, forms, list_exports, pages, rights, tables
+from app.services.marks import Marks
+from app.ui import charts, forms, list_exports, pages, rights, starred, tables
 from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
 from app.ui.kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.language import N_, _
 from app.ui.sampler import Snapshot, topic_figures
+from app.ui.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
 from app.ui.tables import Cut, Query
 from app.ui.templating import segment
 from engine.broker import TopicConfig, TopicType
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from engine.message import Promise
 
-SORTS = ("name", "messages", "rate", "bytes", "lag", "last")
+SORTS = ("star", "name", "messages", "rate", "bytes", "lag", "last")
+BY_NAME = ("star", "name")  # what needs no figures; the first is the list's own order
+STARRED = "starred"
 AGE_MAX_MS = 5_000
 QUEUES_MAX = 1024
 PERMISSIONS = (
@@ -63,6 +67,9 @@ class TopicRow:
     last_ms: int | None
     groups: int
     lag: int | None
+    is_starred: bool
+    has_note: bool
+    size: Size
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,10 @@ class Facet:
 
 @dataclass(frozen=True)
 class TopicList:
-    """The context of `topics.html`; lists are sorted by figures read at `as_of_ms`."""
+    """The context of `topics.html`; lists are sorted by figures read at `as_of_ms`.
+
+    `marks_failure` says why nobody knows the stars.
+    """
 
     cut: Cut[TopicRow]
     facets: list[Facet]
@@ -83,6 +93,7 @@ class TopicList:
     kind: str
     as_of_ms: int
     is_any: bool
+    marks_failure: str
 
 
 @dataclass(frozen=True)
@@ -107,65 +118,87 @@ class TopicForm:
 async def show(request: Request) -> Response:
     """GET /topics"""
     console = pages.console_of(request)
-    query = tables.parse_query(request.query_params, SORTS, "name")
-    kind = request.query_params.get("type", "")
-    kind = kind if kind in (*KINDS, "all") else ""
+    query = tables.parse_query(request.query_params, SORTS, BY_NAME[0])
+    kind = known_kind(request.query_params.get("type", ""))
+    marks = await starred.glance(request)
     snapshot = console.sampler.snapshot
-    if query.sort != "name" or not snapshot.taken_ms:
+    if query.sort not in BY_NAME or not snapshot.taken_ms:
         snapshot = await console.sampler.fresh(AGE_MAX_MS)
     everything = console.broker.topics(system=True)
     kind_of_file = list_exports.wanted(request)
     if kind_of_file:
         whole = tables.whole(query, len(everything))
-        everyone = await console.render(lambda: _select(everything, snapshot, whole, kind))
+        everyone = await console.render(lambda: _select(everything, snapshot, whole, kind, marks))
         listing = list_exports.topics(everyone.cut.rows, snapshot)
         return await list_exports.respond(console, listing, kind_of_file)
-    found = await console.render(lambda: _select(everything, snapshot, query, kind))
+    found = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
     context = TopicList(
-        cut=await _rows(console, snapshot, found.cut),
+        cut=await _rows(console, snapshot, found.cut, marks),
         facets=found.facets,
         query=query,
         kind=kind,
         as_of_ms=snapshot.taken_ms,
         is_any=found.is_any,
+        marks_failure=_("the database does not answer") if marks.failure else "",
     )
     return await pages.respond(
         request, "topics.html", context, title=_("Topics"), section="topics", is_live=True
     )
 
 
+def known_kind(text: str) -> str:
+    """What a list is narrowed to: a kind, "starred" or "all"; "" for the users' own topics."""
+    return text if text in (*KINDS, STARRED, "all") else ""
+
+
+def matching(
+    everything: Iterable[TopicConfig], text: str, kind: str, stars: Collection[str]
+) -> list[TopicConfig]:
+    """The topics of `kind` whose names hold every word of `text`."""
+    words = text.lower().split()
+    named = [topic for topic in everything if all(word in topic.name.lower() for word in words)]
+    return [topic for topic in named if _is_chosen(topic, kind, stars)]
+
+
 def _select(
-    everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str
+    everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str, marks: Marks
 ) -> Selection:
     """Filter, count, sort and cut; pure, as another thread does it."""
-    kinds = [(topic, kind_of(topic)) for topic in everything]
-    words = query.text.lower().split()
-    matching = [(t, k) for t, k in kinds if all(word in t.name.lower() for word in words)]
-    chosen = [topic for topic, k in matching if _is_chosen(k, kind)]
-    tables.order(chosen, _key(snapshot, query.sort), lambda t: t.name, down=query.is_downward)
+    named = matching(everything, query.text, "all", ())
+    chosen = [topic for topic in named if _is_chosen(topic, kind, marks.stars)]
+    key = _key(snapshot, query.sort, marks.stars)
+    tables.order(chosen, key, lambda t: t.name, down=query.is_downward)
+    counts = Counter(map(kind_of, named))
+    counts[STARRED] = sum(topic.name in marks.stars for topic in named)
     return Selection(
         cut=tables.cut(chosen, query),
-        facets=_facets(Counter(k for __, k in matching), kind),
-        is_any=any(k in USER_KINDS for __, k in kinds),
+        facets=_facets(counts, kind),
+        is_any=any(kind_of(topic) in USER_KINDS for topic in everything),
     )
 
 
-def _is_chosen(kind: str, wanted: str) -> bool:
+def _is_chosen(topic: TopicConfig, wanted: str, stars: Collection[str]) -> bool:
+    if wanted == STARRED:
+        return topic.name in stars
     if not wanted:
-        return kind in USER_KINDS
-    return wanted in ("all", kind)
+        return kind_of(topic) in USER_KINDS
+    return wanted in ("all", kind_of(topic))
 
 
 def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
     facets = [Facet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), chosen == "")]
+    facets += [Facet(STARRED, _("Starred"), counts[STARRED], chosen == STARRED)]
     facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
-    total = Facet("all", _("Including system"), counts.total(), chosen == "all")
+    everything = sum(counts[kind] for kind in KINDS)
+    total = Facet("all", _("Including system"), everything, chosen == "all")
     shown = [f for f in facets if f.count or f.is_on or not f.value]
     return [*shown, total] if any(counts[kind] for kind in SYSTEM_KINDS) else shown
 
 
-def _key(snapshot: Snapshot, sort: str) -> Callable[[TopicConfig], Any]:
+def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
     """What a list is sorted by; None for a topic that is newer than the snapshot."""
+    if sort == "star":
+        return lambda topic: topic.name not in stars
     if sort == "name":
         return lambda topic: topic.name
     if sort == "lag":
@@ -174,20 +207,28 @@ def _key(snapshot: Snapshot, sort: str) -> Callable[[TopicConfig], Any]:
     return lambda topic: getattr(snapshot.topics.get(topic.name), field, None)
 
 
-async def _rows(console: Console, snapshot: Snapshot, cut: Cut[TopicConfig]) -> Cut[TopicRow]:
+async def _rows(
+    console: Console, snapshot: Snapshot, cut: Cut[TopicConfig], marks: Marks
+) -> Cut[TopicRow]:
     pause = Pause()
     rows: list[TopicRow] = []
     for topic in cut.rows:
         with contextlib.suppress(NotFound):  # deleted while the others were read
-            rows.append(_row(console, snapshot, topic))
+            rows.append(_row(console, snapshot, topic, marks))
         await pause.when_due()
     return Cut(rows, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size)
 
 
-def _row(console: Console, snapshot: Snapshot, topic: TopicConfig) -> TopicRow:
+def _row(console: Console, snapshot: Snapshot, topic: TopicConfig, marks: Marks) -> TopicRow:
     rate = console.meter.topic_rate(topic.name)
     bytes_rate = console.meter.topic_bytes_rate(topic.name)
-    figures = topic_figures(topic, console.broker.topic_stats(topic.name), rate, bytes_rate)
+    stats = console.broker.topic_stats(topic.name)
+    figures = topic_figures(topic, stats, rate, bytes_rate)
+    filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
+    contents = (
+        console.broker.queue_content(topic.name, queue, count_max=LIST_MESSAGES_MAX)
+        for queue in filled
+    )
     return TopicRow(
         name=topic.name,
         kind=figures.kind,
@@ -200,6 +241,9 @@ def _row(console: Console, snapshot: Snapshot, topic: TopicConfig) -> TopicRow:
         last_ms=figures.last_ms,
         groups=len(snapshot.readers(topic.name)),
         lag=snapshot.worst_lag(topic.name),
+        is_starred=topic.name in marks.stars,
+        has_note=topic.name in marks.noted,
+        size=size_of(contents, figures.messages),
     )
 
 

@@ -1,7 +1,7 @@
 """Where journeys begin: search by id or key, what happened lately, how the recording goes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,12 +12,15 @@ from app.ui.console import Console, search_of
 from app.ui.forms import Form
 from app.ui.language import N_, _, translated
 from app.ui.templating import segment
-from engine.broker import TraceStatus
+from engine.broker import StageOutcome, TraceStatus
 from engine.errors import EngineError, NotFound
 from engine.message import StoredMessage
 
 TEXT_MAX = 255
 RECENT_MAX = 6
+LATELY_MAX = 200  # hand-outs that "slowest" and "failed" choose from
+LATELY_SHOWN = 25
+WAYS = ("failed", "slowest")
 KEY_HITS_MAX = 64
 
 
@@ -33,11 +36,26 @@ class Hit:
     at_ms: int
     why: str
     tone: str
+    took_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Lately:
+    """The failed or the slowest of what was traced last: of `looked` hand-outs, since `since_ms`.
+
+    How slow one was is the time from its storing to its acknowledgement.
+    """
+
+    by: str
+    hits: list[Hit]
+    found: int
+    looked: int
+    since_ms: int | None
 
 
 @dataclass(frozen=True)
 class TracePage:
-    """The context of `trace.html`."""
+    """The context of `trace.html`; `lately` is None unless it was asked for."""
 
     form: Form
     hits: list[Hit]
@@ -45,6 +63,7 @@ class TracePage:
     is_by_key: bool
     failed: list[Hit]
     others: list[Hit]
+    lately: Lately | None
     status: TraceStatus
 
 
@@ -58,12 +77,14 @@ WHY = {
 
 
 async def show(request: Request) -> Response:
-    """GET /trace?q= or ?topic=&key=; one hit leads straight to its journey."""
+    """GET /trace?q=, ?topic=&key= or ?by=failed|slowest&topic=; one hit leads to its journey."""
     console = pages.console_of(request)
     names = ("q", "topic", "key")
     form = Form({name: request.query_params.get(name, "").strip() for name in names})
     is_page = request.query_params.get("format") != "json"
-    is_by_key = bool(form.values["topic"] or form.values["key"])
+    by = request.query_params.get("by", "")
+    by = by if by in WAYS else ""
+    is_by_key = not by and bool(form.values["topic"] or form.values["key"])
     hits: list[Hit] = []
     is_cut = False
     target = ""
@@ -76,6 +97,7 @@ async def show(request: Request) -> Response:
     if target and is_page:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     failed, others = await _recent(console)
+    lately = await _lately(console, by, form.values["topic"]) if by else None
     context = TracePage(
         form=form,
         hits=hits,
@@ -83,6 +105,7 @@ async def show(request: Request) -> Response:
         is_by_key=is_by_key,
         failed=failed,
         others=others,
+        lately=lately,
         status=console.broker.traces.status(),
     )
     status = 422 if form.is_wrong else 200
@@ -159,6 +182,34 @@ async def _recent(console: Console) -> tuple[list[Hit], list[Hit]]:
             hit = _hit(message, each.at_ms, group=each.group, why=said, tone=tone)
             kept[message.message_id] = hit
     return list(failed.values()), list(others.values())
+
+
+async def _lately(console: Console, by: str, topic: str) -> Lately:
+    """What was traced last, the worst first; each message once."""
+    found: dict[str, Hit] = {}
+    times: list[int] = []
+    pause = Pause()
+    for each in console.broker.traces.recent(LATELY_MAX):
+        await pause.when_due()
+        try:
+            message = console.broker.message(each.topic, each.queue, each.offset)
+        except EngineError:
+            continue  # retention took it since
+        if topic and message.origin_topic != topic:
+            continue
+        times.append(each.at_ms)
+        is_wanted = each.is_failure if by == "failed" else each.outcome is StageOutcome.ACKED
+        if is_wanted:
+            why, tone = WHY[each.outcome.value]
+            hit = _hit(message, each.at_ms, group=each.group, why=translated(why), tone=tone)
+            took_ms = max(0, each.at_ms - message.stored_ms)
+            known = found.get(hit.message_id)
+            if known is None or (known.took_ms or 0) < took_ms:
+                found[hit.message_id] = replace(hit, took_ms=took_ms)
+    hits = sorted(found.values(), key=lambda hit: -(hit.took_ms or 0))
+    if by == "failed":
+        hits = sorted(found.values(), key=lambda hit: -hit.at_ms)
+    return Lately(by, hits[:LATELY_SHOWN], len(hits), len(times), min(times, default=None))
 
 
 def _hit(

@@ -20,6 +20,7 @@ class Firing:
     subject: str
     detail: str
     href: str
+    acked_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def _firing(alerts: Alerts) -> list[Firing]:
             severity=standing.rule.severity,
             subject=row.subject,
             detail=row.detail,
+            acked_by=row.acked_by,
             href=place_of(Kind(standing.rule.kind), row.subject),
         )
         for standing in alerts.firing()

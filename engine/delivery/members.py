@@ -218,6 +218,14 @@ class Members(Service):
             if self._is_alive(entry):
                 yield group, self._shown(client, entry)
 
+    def memberships(self, client: str) -> list[tuple[str, Member]]:
+        """The groups that a client is a live member of, by name."""
+        return sorted(
+            (group, self._shown(client, entry))
+            for (group, name), entry in self._order.items()
+            if name == client and self._is_alive(entry)
+        )
+
     def count(self, group: str) -> int:
         """How many members a group has."""
         return len(self._entries.get(group, ()))

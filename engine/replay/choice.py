@@ -4,9 +4,10 @@ A selection is frozen when its job is created: what arrives later is not in it.
 """
 
 from collections.abc import Callable
+from itertools import islice
 
 from engine.delivery.filter import parse_filter
-from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound
+from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound, Refused
 from engine.replay.dismissals import Dismissals
 from engine.replay.job import To
 from engine.replay.selection import Run, count_of, merged, runs_of
@@ -18,6 +19,7 @@ from engine.topic.names import DEAD_LETTER_PREFIX, is_system_topic
 PLACES_MAX = 10_000  # messages named one by one
 RANGES_MAX = 1024
 SELECTED_MAX = 10_000_000
+STRETCHES_MAX = 10_000  # that dismissed dead letters may cut a selection into
 RATE_MAX = 1_000_000.0
 NAME_CHARS_MAX = 200
 
@@ -77,7 +79,11 @@ class Choice:
         return topic.name
 
     def freeze(self, new: NewReplay, source: TopicConfig) -> list[Run]:
-        """What is chosen of all that is there now; Invalid for too much, QueueNotFound."""
+        """What is chosen of all that is there now.
+
+        Raises Invalid for too much, QueueNotFound, Refused for more than 10,000 stretches between
+        dismissed ones.
+        """
         runs = self._chosen(new, source)
         if count_of(runs) > SELECTED_MAX:
             raise Invalid(
@@ -102,13 +108,21 @@ class Choice:
     def _undismissed(self, topic: str, runs: list[Run]) -> list[Run]:
         """The runs without what a person let rest: dead letters have one queue."""
         pile = self._dismissals.pile(topic)
-        if not pile.spans:
+        if not len(pile):
             return runs
-        return [
+        free = (
             Run(run.queue, free.start, len(free))
             for run in runs
             for free in pile.free(range(run.first, run.first + run.length))
-        ]
+        )
+        found = list(islice(free, STRETCHES_MAX + 1))
+        if len(found) > STRETCHES_MAX:
+            raise Refused(
+                f"what is not dismissed lies in more than {STRETCHES_MAX:,} stretches",
+                field="with_dismissed",
+                remedy="choose by a shorter time or by offsets, or send the dismissed ones as well",
+            )
+        return found
 
     def _check_place(self, source: TopicConfig, queue: int, offset: int) -> None:
         _check_queue(source, queue, "places")

@@ -1,12 +1,14 @@
 """Dead letters as a person looks at them: each with its cause, and what was done about it."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
 from engine.clock import Clock
-from engine.delivery.filter import ALL_TEXT, parse_filter
+from engine.delivery.filter import ALL_TEXT, Filter, parse_filter
 from engine.errors import GroupNotFound, MessageNotFound
 from engine.message import (
     FAILED_CLIENT,
@@ -16,18 +18,21 @@ from engine.message import (
     StoredMessage,
 )
 from engine.replay.copying import origin_id_of, origin_of, times_of
-from engine.replay.dismissals import Dismissals, DismissNote, Span
+from engine.replay.dismissals import Dismissals, Draft
 from engine.replay.marks import Marks
-from engine.replay.selection import Run, merged
+from engine.replay.pile import DismissNote
+from engine.replay.resting import QUEUE, Dismissed, Resting, dismissed
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import dead_letter_topic
 
-QUEUE = 0
 PAGE_MAX = 200
 EXAMINED_MAX = 500  # for one page ...
 EXAMINED_BYTES_MAX = 1024 * 1024  # ... and their records' size, but for the first
+SWEPT_MAX = 200  # in one step over many
+STEPS_MAX = 100
+READ_AT_ONCE = 50  # a page that has enough reads no more than these in vain
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -75,14 +80,19 @@ class Tally(msgspec.Struct, frozen=True):
     next: int | None
 
 
-class Dismissed(msgspec.Struct, frozen=True):
-    """What was dismissed together, as far as it still is and is kept: `count` dead letters."""
+class Swept(msgspec.Struct, frozen=True):
+    """Offsets that meet the conditions, the newest first; go on `after` the offset `next`."""
 
-    id: str
-    note: str
-    by: str
-    at_ms: int
+    offsets: list[int]
+    next: int | None
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """Dead letters of a time: how many in each step of it, in all, and waiting for a decision."""
+
+    steps: list[int]
     count: int
+    open: int
 
 
 class DeadLetters:
@@ -123,7 +133,7 @@ class DeadLetters:
         At most 500 and 1 MiB are looked at, so a page may be short or empty although `next` says
         that there is more. Raises GroupNotFound, Invalid.
         """
-        match = parse_filter(filter)
+        meets = _Meets(parse_filter(filter), reason, topic)
         name, first, end = self._bounds(group)
         count_max = max(1, min(count_max, PAGE_MAX))
         items: list[DeadLetter] = []
@@ -131,13 +141,9 @@ class DeadLetters:
         pile = self._dismissals.pile(name)
         for stored, at in self._newest_first(name, first, offset):
             offset = at
-            if stored is None or not match.matches(stored):
+            if stored is None or not meets(stored):
                 continue
-            if dismissed is not None and dismissed is not bool(pile.count(at, at + 1)):
-                continue
-            if reason and stored.properties.get(FAILED_REASON, "") != reason:
-                continue
-            if topic and origin_of(stored) != topic:
+            if dismissed is not None and dismissed is (pile.note_of(at) is None):
                 continue
             items.append(self._shown(stored))
             if len(items) == count_max:
@@ -145,6 +151,32 @@ class DeadLetters:
         return DeadLetterPage(
             self._marked(name, items), offset if offset > first else None, end - first
         )
+
+    def sweep(
+        self,
+        group: str,
+        *,
+        after: int | None = None,
+        reason: str = "",
+        topic: str = "",
+        filter: str = ALL_TEXT,
+        from_ms: int = 0,
+        to_ms: int = 0,
+    ) -> Swept:
+        """Which of the next 200 before an offset meet all conditions; reads each of them once.
+
+        Times are when they died, from one on and before one, 0 for any. Raises GroupNotFound,
+        Invalid.
+        """
+        meets = _Meets(parse_filter(filter), reason, topic, from_ms, to_ms)
+        name, first, end = self._bounds(group)
+        offset = start = end if after is None else min(after, end)
+        found: list[int] = []
+        for stored, at in self._newest_first(name, max(first, start - SWEPT_MAX), start):
+            offset = at
+            if stored is not None and meets(stored):
+                found.append(at)
+        return Swept(found, offset if offset > first else None)
 
     def get(self, group: str, offset: int) -> DeadLetter:
         """One dead letter; raises GroupNotFound, MessageNotFound."""
@@ -178,7 +210,7 @@ class DeadLetters:
         pile = self._dismissals.pile(name)
         for stored, at in self._newest_first(name, max(first, start - count_max), start):
             offset = at
-            if stored is None or (pile.count(at, at + 1) and not with_dismissed):
+            if stored is None or not (with_dismissed or pile.note_of(at) is None):
                 continue
             properties = stored.properties
             reasons[properties.get(FAILED_REASON, "")] += 1
@@ -210,37 +242,71 @@ class DeadLetters:
             for name in self._dismissals.topics()
         )
 
-    def dismissed_within(self, group: str, first: int, end: int) -> list[Span]:
-        """Which of these offsets are dismissed, in stretches, oldest first."""
-        return list(self._dismissals.pile(dead_letter_topic(group)).within(first, end))
+    def arrived(self, group: str, times_ms: Sequence[int]) -> Arrived:
+        """Those that died from each of these ascending times to the next, at most 100, and since.
+
+        Reads the times of a few for each step, however many there are; none where the last one
+        died before. Raises GroupNotFound.
+        """
+        assert 0 < len(times_ms) <= STEPS_MAX, "a few times"
+        name, first, end = self._bounds(group)
+        last_ms = self._store.last_stored_ms(name, QUEUE) or 0
+        begins: list[int] = []
+        low = first
+        for at_ms in times_ms:
+            low = end if last_ms < at_ms else self._first_since(name, low, end, at_ms)
+            begins.append(low)
+        steps = [after - before for before, after in pairwise([*begins, end])]
+        resting = self._dismissals.pile(name).count(begins[0], end)
+        return Arrived(steps, end - begins[0], end - begins[0] - resting)
+
+    def _first_since(self, name: str, low: int, end: int, at_ms: int) -> int:
+        """The first offset from `low` on that died at `at_ms` or later."""
+
+        def died_ms(offset: int) -> int:
+            entries = self._store.entries(name, QUEUE, offset, 1)
+            return (self._store.stored_ms_at(entries[0]) or 0) if entries else 0
+
+        return bisect_left(range(end), at_ms, low, key=died_ms)
+
+    def resting(self, group: str) -> Resting:
+        """What rests of a group now, to look at and to plan with. Raises GroupNotFound."""
+        name, first, end = self._bounds(group)
+        return Resting(name, self._dismissals.pile(name), first, end)
 
     def dismissals(self, group: str) -> list[Dismissed]:
         """What was dismissed together, the newest first. Raises GroupNotFound."""
-        counts: Counter[DismissNote] = Counter()
-        name, first, end = self._bounds(group)
-        for span in self._dismissals.pile(name).within(first, end):
-            counts[span.note] += span.end - span.first
-        newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
-        return [_dismissed(note, count) for note, count in newest]
+        return self.resting(group).dismissals()
+
+    def noted(self, note: str, by: str) -> DismissNote:
+        """A note for a draft; Invalid."""
+        return self._dismissals.noted(note, by, self._clock.now_ms())
+
+    def commit(self, draft: Draft) -> bool:
+        """Carry a draft out; False where something else was dismissed or restored meanwhile.
+
+        Raises Refused where too much is dismissed, DiskFull.
+        """
+        self._check_running()
+        return self._dismissals.commit(draft)
 
     def dismiss(self, group: str, runs: Sequence[range], *, note: str, by: str) -> Dismissed:
         """Let these dead letters rest; `count` are those that did not yet. Nothing is deleted.
 
-        Of `runs` of offsets, in any order, those that are not kept count for nothing. Raises
-        GroupNotFound, Invalid for the note, Refused where too much is dismissed, DiskFull.
+        Of `runs` of offsets, in any order, those that are not kept count for nothing. Of many
+        runs plan a draft beside the owner's thread. Raises GroupNotFound, Invalid for the note,
+        and what `commit` does.
         """
-        self._check_running()
-        name, first, end = self._bounds(group)
-        kept, count = self._dismissals.dismiss(
-            name, _within(runs, first, end), note=note, by=by, now_ms=self._clock.now_ms()
-        )
-        return _dismissed(kept, count)
+        resting, kept = self.resting(group), self.noted(note, by)
+        draft = resting.dismissing(runs, kept)
+        self.commit(draft)
+        return dismissed(kept, draft.count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
         """Have these looked at again; how many were dismissed. Raises GroupNotFound, DiskFull."""
-        self._check_running()
-        name, first, end = self._bounds(group)
-        return self._dismissals.restore(name, _within(runs, first, end))
+        draft = self.resting(group).restoring(runs)
+        self.commit(draft)
+        return draft.count
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -259,21 +325,30 @@ class DeadLetters:
 
     def _newest_first(
         self, name: str, first: int, end: int
-    ) -> list[tuple[StoredMessage | None, int]]:
-        """The records before `end` down to `first`, as far as the limits allow, and offsets."""
+    ) -> Iterator[tuple[StoredMessage | None, int]]:
+        """The records before `end` down to `first`, as far as the limits allow, and offsets.
+
+        They are read as they are asked for, a few at once.
+        """
         start = max(first, end - EXAMINED_MAX)
-        entries = self._store.entries(name, QUEUE, start, end - start) if start < end else []
-        taken: list[Entry] = []
-        size_bytes = 0
-        for entry in reversed(entries):
-            size_bytes += entry.size_bytes
-            if taken and size_bytes > EXAMINED_BYTES_MAX:
-                break
-            taken.append(entry)
-        taken.reverse()
-        read = self._store.read_entries(taken)
-        pairs = [(stored, entry.offset) for stored, entry in zip(read, taken, strict=True)]
-        return pairs[::-1]
+        left_bytes = EXAMINED_BYTES_MAX
+        is_first = True
+        while start < end:
+            low = max(start, end - READ_AT_ONCE)
+            taken: list[Entry] = []
+            for entry in reversed(self._store.entries(name, QUEUE, low, end - low)):
+                left_bytes -= entry.size_bytes
+                if left_bytes < 0 and not is_first:
+                    break
+                taken.append(entry)
+                is_first = False
+            taken.reverse()
+            read = self._store.read_entries(taken)
+            for stored, entry in reversed(list(zip(read, taken, strict=True))):
+                yield stored, entry.offset
+            if left_bytes < 0:
+                return
+            end = low
 
     def _shown(self, stored: StoredMessage) -> DeadLetter:
         properties = stored.properties
@@ -295,26 +370,34 @@ class DeadLetters:
             return items
         offsets = [item.message.offset for item in items]
         marks = self._marks.within(name, QUEUE, min(offsets), max(offsets) + 1)
-        notes = self._dismissals.notes(name, min(offsets), max(offsets) + 1)
+        pile = self._dismissals.pile(name)
         return [
             msgspec.structs.replace(
                 item,
                 redriven_by=marks.get(item.message.offset, []),
-                dismissed=notes.get(item.message.offset),
+                dismissed=pile.note_of(item.message.offset),
             )
             for item in items
         ]
 
 
-def _dismissed(note: DismissNote, count: int) -> Dismissed:
-    return Dismissed(note.id, note.note, note.by, note.at_ms, count)
+class _Meets:
+    """Whether a record meets the conditions."""
 
+    def __init__(
+        self, filter: Filter, reason: str, topic: str, from_ms: int = 0, to_ms: int = 0
+    ) -> None:
+        self._filter = filter
+        self._reason = reason
+        self._topic = topic
+        self._from_ms = from_ms
+        self._to_ms = to_ms
 
-def _within(runs: Sequence[range], first: int, end: int) -> list[range]:
-    """The runs cut to what is kept, ascending and none over another."""
-    cut = (
-        Run(QUEUE, low, min(run.stop, end) - low)
-        for run in runs
-        for low in (max(run.start, first),)
-    )
-    return [range(run.first, run.first + run.length) for run in merged(cut)]
+    def __call__(self, stored: StoredMessage) -> bool:
+        if self._from_ms > stored.stored_ms or 0 < self._to_ms <= stored.stored_ms:
+            return False
+        if self._reason and stored.properties.get(FAILED_REASON, "") != self._reason:
+            return False
+        if self._topic and origin_of(stored) != self._topic:
+            return False
+        return self._filter.matches(stored)

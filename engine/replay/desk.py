@@ -8,12 +8,13 @@ from engine.intake import Intake
 from engine.message import StoredMessage
 from engine.replay.book import Book
 from engine.replay.choice import Choice
-from engine.replay.dead_letters import QUEUE, DeadLetters
+from engine.replay.dead_letters import DeadLetters
 from engine.replay.dismissals import Dismissals
 from engine.replay.examine import Examiner
 from engine.replay.job import Job
 from engine.replay.marks import Marks
 from engine.replay.replays import Replays
+from engine.replay.resting import QUEUE
 from engine.replay.runner import Runner
 from engine.service import Service
 from engine.store.store import Store

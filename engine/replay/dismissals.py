@@ -2,15 +2,16 @@
 
 A dismissed dead letter stays where it is: nothing is deleted, it only asks for nobody's attention,
 and jobs leave it out unless they name it. To restore it takes the mark off again.
+
+A change is planned as a `Draft`, on any thread, and takes a moment to carry out, however many
+stretches it has.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
-
-import msgspec
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from engine.errors import Invalid, Refused
+from engine.replay.pile import DismissNote, Packed, Pile, Span
 from engine.runs import Runs, iter_runs
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.catalog import Catalog
@@ -41,76 +42,41 @@ class DeadRestored(JournalEntry, frozen=True, tag="dead_restored"):
     runs: Runs
 
 
-class DismissNote(msgspec.Struct, frozen=True):
-    """Who dismissed something, when, and why."""
+class DeadPile(JournalEntry, frozen=True, tag="dead_pile"):
+    """All that is dismissed of a topic, in a snapshot."""
 
-    id: str
-    note: str
-    by: str
-    at_ms: int
-
-
-class Span(NamedTuple):
-    """Offsets `first` to `end` - 1, with the note they were dismissed with."""
-
-    first: int
-    end: int
-    note: DismissNote
+    topic: str
+    since_position: int
+    packed: Packed
 
 
-class Pile:
-    """What is dismissed of one topic: spans in order, none over another."""
+@dataclass(frozen=True)
+class Draft:
+    """A change of what rests: `count` offsets, of a pile `before`, which is then as `after`."""
 
-    def __init__(self, since_position: int) -> None:
-        self.since_position = since_position  # tells the topic from a later one of its name
-        self.spans: list[Span] = []
+    entry: DeadDismissed | DeadRestored
+    before: Pile
+    after: Pile
+    count: int
 
-    def add(self, runs: Iterable[range], note: DismissNote) -> None:
-        """Dismiss what of these ascending runs is not dismissed yet."""
-        new = [Span(each.start, each.stop, note) for run in runs for each in self.free(run)]
-        self.spans = sorted(self.spans + new)
 
-    def take(self, runs: Iterable[range]) -> None:
-        """Take these ascending runs out."""
-        for run in runs:
-            low, high = self._reach(run.start, run.stop)
-            left = [
-                Span(first, end, span.note)
-                for span in self.spans[low:high]
-                for first, end in (
-                    (span.first, min(span.end, run.start)),
-                    (max(span.first, run.stop), span.end),
-                )
-                if first < end
-            ]
-            self.spans[low:high] = left
+def dismissing(topic: str, pile: Pile, runs: Iterable[range], note: DismissNote) -> Draft:
+    """To dismiss what of these ascending runs is not dismissed yet. Pure."""
+    new = [each for run in runs for each in pile.free(run)]
+    entry = DeadDismissed(
+        topic, pile.since_position, note.id, note.note, note.by, note.at_ms, _runs_of(new)
+    )
+    after = pile.adding(Span(each.start, each.stop, note) for each in new) if new else pile
+    return Draft(entry, pile, after, sum(map(len, new)))
 
-    def free(self, run: range) -> list[range]:
-        """What of a run is not dismissed."""
-        found: list[range] = []
-        start = run.start
-        for span in self.within(run.start, run.stop):
-            if start < span.first:
-                found.append(range(start, span.first))
-            start = span.end
-        if start < run.stop:
-            found.append(range(start, run.stop))
-        return found
 
-    def within(self, first: int, end: int) -> Iterator[Span]:
-        """The spans, cut to the offsets `first` to `end` - 1."""
-        low, high = self._reach(first, end)
-        for span in self.spans[low:high]:
-            yield Span(max(span.first, first), min(span.end, end), span.note)
-
-    def count(self, first: int, end: int) -> int:
-        """How many of these offsets are dismissed."""
-        return sum(span.end - span.first for span in self.within(first, end))
-
-    def _reach(self, first: int, end: int) -> tuple[int, int]:
-        """Which spans touch the offsets `first` to `end` - 1."""
-        low = bisect_right(self.spans, first, key=lambda span: span.end)
-        return low, max(low, bisect_right(self.spans, end - 1, key=lambda span: span.first))
+def restoring(topic: str, pile: Pile, runs: Iterable[range]) -> Draft:
+    """To restore what of these ascending runs is dismissed. Pure."""
+    marked = [
+        range(span.first, span.end) for run in runs for span in pile.within(run.start, run.stop)
+    ]
+    after = pile.without(marked) if marked else pile
+    return Draft(DeadRestored(topic, _runs_of(marked)), pile, after, sum(map(len, marked)))
 
 
 class Dismissals:
@@ -122,13 +88,16 @@ class Dismissals:
         self._catalog = catalog
         self._bounds_of = bounds_of
         self._piles: dict[str, Pile] = {}
+        # Read from the journal and not in the piles yet: many are put there in one go.
+        self._loaded: dict[str, list[Span]] = {}
         self._newest = 0
-        journal.register((DeadDismissed, DeadRestored), self._apply, self._snapshot)
+        journal.register((DeadDismissed, DeadRestored, DeadPile), self._apply, self._snapshot)
 
     # -- looking ------------------------------------------------------------------------------
 
     def pile(self, topic: str) -> Pile:
         """What is dismissed of a topic as it is now; an empty one where nothing is."""
+        self._gather(topic)
         config = self._catalog.find(topic)
         pile = self._piles.get(topic)
         if pile is None or config is None or pile.since_position < config.since_position:
@@ -139,51 +108,34 @@ class Dismissals:
         """The topics of which something is dismissed, or was."""
         return list(self._piles)
 
-    def notes(self, topic: str, first: int, end: int) -> dict[int, DismissNote]:
-        """The offsets `first` to `end` - 1 that are dismissed, each with its note."""
-        return {
-            offset: span.note
-            for span in self.pile(topic).within(first, end)
-            for offset in range(span.first, span.end)
-        }
-
     # -- changing -----------------------------------------------------------------------------
 
-    def dismiss(
-        self, topic: str, runs: Sequence[range], *, note: str, by: str, now_ms: int
-    ) -> tuple[DismissNote, int]:
-        """Dismiss what of these is not yet; how many that were. Raises Invalid, Refused."""
+    def noted(self, note: str, by: str, now_ms: int) -> DismissNote:
+        """A note for a dismissal to come, with an id that no other has; Invalid."""
         note = note.strip()
         check_note(note)
-        pile = self.pile(topic)
-        new = [each for run in runs for each in pile.free(run)]
-        kept = DismissNote(f"{max(now_ms, self._newest + 1):012x}", note, by, now_ms)
-        if new:
-            self._make_room(len(new))
-            entry = DeadDismissed(
-                topic, pile.since_position, kept.id, note, by, now_ms, _runs_of(new)
-            )
-            self._write(entry)
-        return kept, sum(map(len, new))
+        self._newest = max(now_ms, self._newest + 1)
+        return DismissNote(f"{self._newest:012x}", note, by, now_ms)
 
-    def restore(self, topic: str, runs: Sequence[range]) -> int:
-        """Take the marks off again; how many there were."""
-        pile = self.pile(topic)
-        marked = [
-            range(span.first, span.end) for run in runs for span in pile.within(run.start, run.stop)
-        ]
-        if marked:
-            self._write(DeadRestored(topic, _runs_of(marked)))
-        return sum(map(len, marked))
+    def commit(self, draft: Draft) -> bool:
+        """Carry a draft out; False where the pile has changed since. Raises Refused, DiskFull."""
+        topic = draft.entry.topic
+        if not self.pile(topic).is_same(draft.before):
+            return False
+        if draft.count:
+            if isinstance(draft.entry, DeadDismissed):
+                self._make_room(len(draft.entry.runs) // 2)
+            self._journal.append(draft.entry, is_lasting=True)
+            self._piles[topic] = draft.after.kept_from(self._bounds_of(topic)[0])
+        return True
 
     def settle(self) -> None:
         """After recovery: what a power loss took is not dismissed where offsets are given anew."""
-        for topic, pile in list(self._piles.items()):
-            if pile is not self.pile(topic):
-                continue
+        for topic in self.topics():
+            pile = self.pile(topic)
             end = self._bounds_of(topic)[1]
-            if pile.spans and pile.spans[-1].end > end:
-                self._write(DeadRestored(topic, [end, pile.spans[-1].end - end]))
+            if pile.end > end:
+                self.commit(restoring(topic, pile, [range(end, pile.end)]))
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -200,50 +152,50 @@ class Dismissals:
             )
 
     def _has_room(self, count: int) -> bool:
-        spans = sum(len(pile.spans) for pile in self._piles.values())
-        ids = {span.note.id for pile in self._piles.values() for span in pile.spans}
-        return spans + count <= SPANS_MAX and len(ids) < DISMISSALS_MAX
+        piles = self._piles.values()
+        notes = sum(pile.note_count for pile in piles)
+        return sum(map(len, piles)) + count <= SPANS_MAX and notes < DISMISSALS_MAX
 
     def _tidy(self) -> None:
         """Forget what retention took, and topics that are no more: offsets never come back."""
-        for topic, pile in list(self._piles.items()):
-            if pile is not self.pile(topic):
+        for topic in self.topics():
+            pile = self.pile(topic)
+            if pile is self._piles[topic]:
+                self._piles[topic] = pile.kept_from(self._bounds_of(topic)[0])
+            else:
                 del self._piles[topic]
-                continue
-            pile.take([range(self._bounds_of(topic)[0])])
 
-    def _write(self, entry: JournalEntry) -> None:
-        self._journal.append(entry, is_lasting=True)
-        self._apply(entry)
+    def _gather(self, topic: str) -> None:
+        """Put what was read from the journal into the pile."""
+        spans = self._loaded.pop(topic, None)
+        if spans:
+            spans.sort(key=lambda span: span.first)
+            self._piles[topic] = self._piles[topic].adding(spans)
 
     def _apply(self, entry: JournalEntry) -> None:
         match entry:
+            case DeadPile():
+                self._piles[entry.topic] = Pile.unpacked(entry.since_position, entry.packed)
+                ids = [note.id for note in entry.packed.notes]
+                self._newest = max(self._newest, *(int(each, 16) for each in ids))
             case DeadDismissed():
                 pile = self._piles.get(entry.topic)
                 if pile is None or pile.since_position < entry.since_position:
-                    pile = self._piles[entry.topic] = Pile(entry.since_position)
+                    self._piles[entry.topic] = Pile(entry.since_position)
+                    self._loaded.pop(entry.topic, None)
                 note = DismissNote(entry.id, entry.note, entry.by, entry.at_ms)
                 self._newest = max(self._newest, int(entry.id, 16))
-                pile.add(iter_runs(entry.runs), note)
+                spans = (Span(run.start, run.stop, note) for run in iter_runs(entry.runs))
+                self._loaded.setdefault(entry.topic, []).extend(spans)
             case DeadRestored() if entry.topic in self._piles:
-                self._piles[entry.topic].take(iter_runs(entry.runs))
+                self._gather(entry.topic)
+                self._piles[entry.topic] = self._piles[entry.topic].without(iter_runs(entry.runs))
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         self._tidy()
         for topic, pile in self._piles.items():
-            runs: dict[DismissNote, list[range]] = {}
-            for span in pile.spans:
-                runs.setdefault(span.note, []).append(range(span.first, span.end))
-            for note, found in runs.items():
-                yield DeadDismissed(
-                    topic,
-                    pile.since_position,
-                    note.id,
-                    note.note,
-                    note.by,
-                    note.at_ms,
-                    _runs_of(found),
-                )
+            if len(pile):
+                yield DeadPile(topic, pile.since_position, pile.packed())
 
 
 def check_note(note: str) -> None:

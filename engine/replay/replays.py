@@ -63,8 +63,9 @@ class Replays:
         """Freeze the selection and begin, or begin to examine where `dry_run` is set.
 
         At most 10,000 places, 1,024 ranges, 10 million messages. Raises Invalid, TopicNotFound,
-        QueueNotFound, GroupNotFound, Forbidden for a topic of the engine's own, Busy where 100
-        jobs are not over yet, DiskFull.
+        QueueNotFound, GroupNotFound, Forbidden for a topic of the engine's own, Refused where what
+        is dismissed cuts the selection into more than 10,000 stretches, Busy where 100 jobs are
+        not over yet, DiskFull.
         """
         self._check_running()
         check_request(new)

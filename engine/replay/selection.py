@@ -5,8 +5,9 @@ without a gap, so that a time range of millions is a few numbers.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 NUMBER_BYTES = 8
@@ -33,23 +34,28 @@ class Frozen:
 
     def __init__(self, runs: Iterable[Run]) -> None:
         """`runs` are ordered by queue and offset, and do not overlap."""
-        self._queues = array("q")
-        self._firsts = array("q")
-        self._begins = array("q")  # index of each run's first message
-        self._bounds: dict[int, tuple[int, int]] = {}  # queue to the slice of its runs
-        count = 0
-        for number, run in enumerate(runs):
-            self._queues.append(run.queue)
-            self._firsts.append(run.first)
-            self._begins.append(count)
-            count += run.length
-            self._bounds[run.queue] = (self._bounds.get(run.queue, (number, 0))[0], number + 1)
-        self.count = count
+        self._take(array("q", chain.from_iterable(runs)))
 
     @classmethod
     def unpack(cls, data: bytes) -> "Frozen":
         """What `pack` gave."""
-        return cls(unpack(data))
+        numbers = array("q")
+        numbers.frombytes(data)
+        frozen = cls.__new__(cls)
+        frozen._take(numbers)
+        return frozen
+
+    def _take(self, numbers: "array[int]") -> None:
+        self._queues = numbers[::3]
+        self._firsts = numbers[1::3]
+        # Index of each run's first message, and after the last one's.
+        self._begins = array("q", accumulate(numbers[2::3], initial=0))
+        self.count = self._begins.pop()
+        # Queue to the slice of its runs.
+        self._bounds = {
+            queue: (bisect_left(self._queues, queue), bisect_right(self._queues, queue))
+            for queue in dict.fromkeys(self._queues)
+        }
 
     @property
     def size_bytes(self) -> int:
@@ -105,7 +111,7 @@ class Frozen:
 
 def pack(runs: Iterable[Run]) -> bytes:
     """Queue, first offset and count of each run, 8 bytes each in the machine's order."""
-    return array("q", [number for run in runs for number in run]).tobytes()
+    return array("q", chain.from_iterable(runs)).tobytes()
 
 
 def unpack(data: bytes) -> list[Run]:

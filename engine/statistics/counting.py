@@ -53,8 +53,9 @@ class Second:
 class Counting:
     """Subscribe `hear`; call `settle` every second or so, and `settle_all` before reading."""
 
-    def __init__(self, books: Books, now_ms: int) -> None:
+    def __init__(self, books: Books, now_ms: int, note_acked: Callable[[Acked], None]) -> None:
         self._books = books
+        self._note_acked = note_acked
         self._running = Second(now_ms)
         self._ends_ms = now_ms
         self._closed: deque[Second] = deque()
@@ -149,6 +150,7 @@ class Counting:
         key = (event.group, event.topic)
         acked = self._running.acked
         acked[key] = acked.get(key, 0) + len(event.offsets)
+        self._note_acked(event)
 
     def _retried(self, event: Retried) -> None:
         self._active(event)

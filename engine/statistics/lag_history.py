@@ -5,12 +5,13 @@ the disk refuses is lost, counted, and told; it never disturbs messages.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from engine.statistics.lag_files import LagFiles, Sealed
+from engine.statistics.lag_peaks import PeakQuery, Peaks
 from engine.statistics.lag_points import LagQuery, Points
 from engine.statistics.lag_round import LagRound
 from engine.statistics.values import LagHistoryPage
@@ -106,11 +107,7 @@ class LagHistory:
 
     def read(self, asked: LagQuery, done: Callable[[LagHistoryPage], None]) -> None:
         """The points of a query; `done` is called on this thread once they were read."""
-        sealed = [
-            block
-            for block in self._sealed
-            if block.last_ms >= asked.from_ms and block.first_ms < asked.to_ms
-        ]
+        sealed = self._between(asked.from_ms, asked.to_ms)
         rounds = list(self._rounds)
 
         def work() -> LagHistoryPage:
@@ -133,6 +130,33 @@ class LagHistory:
             done(page)
 
         self._pool.submit(work, finished)
+
+    def read_peaks(
+        self, asked: PeakQuery, done: Callable[[Mapping[str, Sequence[int | None]]], None]
+    ) -> None:
+        """The highest lag of many groups in one pass; `done` is called on this thread."""
+        sealed = self._between(asked.from_ms, asked.to_ms)
+        rounds = list(self._rounds)
+
+        def work() -> Peaks:
+            peaks = Peaks(asked)
+            for each in sealed:
+                block = self._files.read_block(each)
+                if block is not None:
+                    peaks.add_block(block)
+            for one in rounds:
+                peaks.add_round(one)
+            return peaks
+
+        def finished(peaks: Peaks | None, error: Exception | None) -> None:
+            done((peaks or Peaks(asked)).found())
+
+        self._pool.submit(work, finished)
+
+    def _between(self, from_ms: int, to_ms: int) -> list[Sealed]:
+        return [
+            block for block in self._sealed if block.last_ms >= from_ms and block.first_ms < to_ms
+        ]
 
     # -- jobs --------------------------------------------------------------------------------------
 

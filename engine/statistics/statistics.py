@@ -4,7 +4,7 @@ A public part of the broker. Counters live in memory and begin anew with the pro
 of lag is kept on disk.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from engine.clock import Clock
@@ -13,8 +13,10 @@ from engine.service import Service
 from engine.statistics.accounts import Account, Metric
 from engine.statistics.books import Books
 from engine.statistics.counting import Counting
-from engine.statistics.histogram import Timing
+from engine.statistics.end_to_end import BornMsOf, EndToEnd
+from engine.statistics.histogram import Spread, Timing
 from engine.statistics.lag_history import LagHistory
+from engine.statistics.lag_peaks import peak_query
 from engine.statistics.lag_points import query
 from engine.statistics.lag_sampler import Groups, LagSampler, MembersOf, ResetsOf
 from engine.statistics.values import (
@@ -69,6 +71,7 @@ class Statistics(Service):
         members_of: MembersOf,
         resets_of: ResetsOf,
         has_room: Callable[[], bool],
+        born_ms_of: BornMsOf,
     ) -> None:
         super().__init__()
         self._clock = clock
@@ -76,7 +79,8 @@ class Statistics(Service):
         now_ms = clock.now_ms()
         self.since_ms = now_ms
         self._books = Books(now_ms)
-        self._counting = Counting(self._books, now_ms)
+        self._end_to_end = EndToEnd(born_ms_of)
+        self._counting = Counting(self._books, now_ms, self._end_to_end.note)
         self.hear = self._counting.hear
         self._sends: list[tuple[float, int, int]] = []
         self._turn = 0
@@ -115,6 +119,7 @@ class Statistics(Service):
         now_ms = self._clock.now_ms()
         more = self._counting.settle(now_ms)
         self._settle_sends(now_ms, SENDS_PER_STEP)
+        more |= self._end_to_end.settle()
         if more or self._sends:
             return 0.0
         self._books.sweep(now_ms)
@@ -225,6 +230,13 @@ class Statistics(Service):
         self._settle_sends(now_ms, SENDS_MAX)
         return PutLatency(self._stored.latency(now_ms), self._flushed.latency(now_ms))
 
+    def end_to_end(self) -> Spread:
+        """Microseconds from a message's making to its acknowledgement, over the last minutes.
+
+        Estimated from one message of each acknowledgement, at most 200 a second.
+        """
+        return self._end_to_end.recent(self._clock.now_ms())
+
     def lag_history(
         self,
         group: str,
@@ -245,6 +257,22 @@ class Statistics(Service):
         interval_ms = max(1, round(self.sampler.interval_s * 1000)) or TEN_SECONDS_MS
         asked = query(group, topic, queue, from_ms, to_ms, points_max, interval_ms)
         self._lag.read(asked, done)
+
+    def lag_peaks(
+        self,
+        groups: Iterable[str],
+        done: Callable[[Mapping[str, Sequence[int | None]]], None],
+        *,
+        from_ms: int,
+        to_ms: int,
+        step_ms: int,
+    ) -> None:
+        """The highest lag of up to 500 groups in each step of time, read in one pass.
+
+        A step without samples is None. The disk is read in the pool; `done` is called on this
+        thread. Raises Invalid.
+        """
+        self._lag.read_peaks(peak_query(groups, from_ms, to_ms, step_ms), done)
 
     def lag_keeping(self) -> LagKeeping:
         """How the history of lag is kept."""

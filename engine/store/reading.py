@@ -25,6 +25,7 @@ from engine.store.record import (
     decode,
     decode_run,
     stored_ms_in,
+    times_in,
 )
 
 RUN_BYTES_MAX = 1024 * 1024
@@ -203,6 +204,17 @@ class Reading:
     def stored_ms_at(self, entry: Entry) -> int | None:
         """When the entry's record was stored; None when it cannot be read."""
         return self.stored_ms_of(entry.position) if entry.has_record else None
+
+    def born_ms(self, topic: str, queue: int, offset: int) -> int | None:
+        """When a message was made at its producer; None when its record cannot be read."""
+        entries = self.entries(topic, queue, offset, 1)
+        if not entries or entries[0].offset != offset or not entries[0].has_record:
+            return None
+        position = entries[0].position
+        if not self._log.oldest <= position < self._log.written:
+            return None
+        times = times_in(self._log.read(position, HEAD_BYTES_MAX), position)
+        return None if times is None else times[0]
 
     def stored_ms_of(self, position: int) -> int | None:
         """When the record that begins at `position` was stored; None when none does."""

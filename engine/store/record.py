@@ -116,14 +116,20 @@ def stored_ms_in(head: bytes, position: int) -> int | None:
 
     None where they are no head of a record that states this position.
     """
+    times = times_in(head, position)
+    return None if times is None else times[1]
+
+
+def times_in(head: bytes, position: int) -> tuple[int, int] | None:
+    """When the record at `position` was made and stored; None as for `stored_ms_in`."""
     if len(head) < HEAD.size:
         return None
     layout = HEADS[(head[FLAGS_LAST] & (BORN_HOST_V6 | STORE_HOST_V6)) >> 4]
     if len(head) < layout.size:
         return None
     fields = layout.unpack_from(head)
-    stored_ms: int = fields[10]
-    return stored_ms if fields[1] in TOPIC_LENGTHS and fields[6] == position else None
+    is_head = fields[1] in TOPIC_LENGTHS and fields[6] == position
+    return (fields[8], fields[10]) if is_head else None
 
 
 def decode_run(data: bytes, starts: Iterable[int]) -> list[StoredMessage | Corrupt]:

@@ -144,8 +144,8 @@ class Catalog:
         """Topics that say for themselves how long their messages are kept."""
         return [self._topics[name] for name in self._aged]
 
-    def create(self, config: TopicConfig) -> TopicConfig:
-        """Add a topic; Conflict when the name is taken, Forbidden for the engine's own names."""
+    def check(self, config: TopicConfig) -> None:
+        """Raise Invalid or Forbidden as `create` would for a topic like this; changes nothing."""
         check_topic_name(config.name, field="name")
         if is_system_topic(config.name):
             raise Forbidden(
@@ -153,6 +153,11 @@ class Catalog:
                 field="name",
                 remedy="choose another name",
             )
+        _check(config)
+
+    def create(self, config: TopicConfig) -> TopicConfig:
+        """Add a topic; Conflict when the name is taken, Forbidden for the engine's own names."""
+        self.check(config)
         if config.name in self._topics:
             raise Conflict(
                 f"the topic {config.name!r} exists already",

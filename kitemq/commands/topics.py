@@ -1,9 +1,9 @@
-"""`kitemq topics`: list, show, create, change, delete."""
+"""`kitemq topics`: list, show, create, change, delete, export, import."""
 
 import argparse
 
 from kitemq.client import Client
-from kitemq.commands import purge
+from kitemq.commands import definitions, purge
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output
 from kitemq.commands.times import milliseconds
@@ -94,6 +94,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         )
         setting.set_defaults(run=run)
 
+    definitions.add_words(words)
     purge.add_word(words)
 
     deleting = words.add_parser("delete", help="delete a topic with its messages")

@@ -113,7 +113,8 @@ def test_a_connect_server_gives_the_same_rows(rolled: Path, local: Path, tmp_pat
         server += ["--conf", f"{name}={value}"]
     with service(tmp_path, [*server, "spark-internal"], [port], "connect"):
         url = f"{job.CONNECT}{LOOPBACK}:{port}"
-        path = request(rolled, tmp_path, job="lag", master=url, is_shared=True)
+        root = f"file://{rolled / 'analytics'}"  # a URL, as of any store
+        path = request(rolled, tmp_path, job="lag", master=url, is_shared=True, root=root)
         run(path)
         result = check(tmp_path, local, "lag")
         assert result["java"] == ""

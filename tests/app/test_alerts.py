@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from app.services.alerts.machine import MOVES, Event, Reading, State, event_of, move
-from app.services.alerts.readings import Growth
 from tests.app.conftest import App, Starter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases]
@@ -86,16 +85,6 @@ def test_a_rule_that_asks_for_no_time_holds_at_once() -> None:
     assert event_of(reading, State.OK, NOW_MS, NOW_MS, 0) is Event.HELD
 
 
-def test_growth_counts_what_came_within_the_window_and_nothing_that_was_there_before() -> None:
-    growth = Growth()
-    assert growth.add(NOW_MS, 100, 60) == 0
-    assert growth.add(NOW_MS + 10_000, 103, 60) == 3
-    assert growth.add(NOW_MS + 20_000, 50, 60) == 3  # sent again: they are no fewer that came
-    assert growth.add(NOW_MS + 30_000, 51, 60) == 4
-    assert growth.add(NOW_MS + 71_000, 51, 60) == 1
-    assert growth.add(NOW_MS + 91_000, 51, 60) == 0
-
-
 async def test_lag_goes_from_ok_over_pending_to_firing_and_back(running: App) -> None:
     await running.post("/alerts/rules", rule(for_s=60, threshold=2), 201)
     deliveries = await fall_behind(running)
@@ -161,6 +150,7 @@ async def test_new_dead_letters_fire_and_old_ones_do_not(running: App) -> None:
         running.advance(1)
 
     await give_up()
+    running.advance(120)
     body = rule(kind="dead_letters", window_s=120)
     await running.post("/alerts/rules", body, 201)
     assert (await state_of(running))["state"] == "ok"
@@ -170,6 +160,48 @@ async def test_new_dead_letters_fire_and_old_ones_do_not(running: App) -> None:
     assert found["subjects"][0]["value"] == 1
     running.advance(130)
     assert (await state_of(running))["state"] == "ok"
+    # A dismissed one needs nobody: neither the page nor a rule counts it.
+    await give_up()
+    await give_up()
+    assert (await state_of(running))["subjects"][0]["value"] == 2
+    letters = "/groups/billing/dead-letters"
+    done = await running.post(f"{letters}/dismiss", {"offsets": ["2"], "note": "known"})
+    (subject,) = (await state_of(running))["subjects"]
+    assert subject["value"] == 1
+    assert subject["detail"].endswith("1 more are dismissed; 3 in all")
+    await running.post(f"{letters}/dismiss", {"note": "all"})
+    assert (await state_of(running))["state"] == "ok"
+    await running.post(f"{letters}/restore", {"dismissal": done["id"]})
+    assert (await state_of(running))["state"] == "firing"
+
+
+async def test_who_has_seen_a_firing_stands_there_until_it_is_over(running: App) -> None:
+    await running.post("/alerts/rules", rule(threshold=2), 201)
+    seen = {"rule_id": "1", "subject": "billing"}
+    problem = await running.post("/alerts/acknowledge", seen, 409)
+    assert problem["errors"][0]["field"] == "subject"
+    deliveries = await fall_behind(running)
+    assert (await state_of(running))["subjects"][0]["acknowledged_by"] is None
+    first = await running.post("/alerts/acknowledge", seen)
+    assert first["acknowledged_by"].startswith("anonymous@")
+    assert first["acknowledged_ms"] == running.clock.now_ms()
+    running.advance(60)
+    (subject,) = (await state_of(running))["subjects"]
+    assert (subject["state"], subject["acknowledged_ms"]) == ("firing", first["acknowledged_ms"])
+    again = await running.post("/alerts/acknowledge", seen)
+    assert again["acknowledged_ms"] == first["acknowledged_ms"]
+    page = (await running.http.get("/alerts?format=json")).json()["subjects"]
+    assert page[0]["acked_by"] == first["acknowledged_by"]
+    entries = (await running.get("/audit?action=alert.acknowledge"))["items"]
+    assert [json.loads(entries[0][side])["acked_by"] for side in ("before_json", "after_json")] == [
+        None,
+        first["acknowledged_by"],
+    ]
+    await catch_up(running, deliveries)
+    assert (await state_of(running))["state"] == "ok"
+    await fall_behind(running)
+    assert (await state_of(running))["subjects"][0]["acknowledged_by"] is None
+    await running.post("/alerts/acknowledge", {"rule_id": "9"}, 404)
 
 
 async def test_no_data_fires_for_a_silent_topic_and_for_one_that_is_not_there(running: App) -> None:

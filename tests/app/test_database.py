@@ -100,7 +100,8 @@ def test_a_database_of_every_older_version_is_brought_up_and_keeps_its_rows(
     with opened(url, is_ready=False) as engine:
         migrate(engine, revision)
         with engine.begin() as connection:
-            values = dict.fromkeys((c.name for c in audit.c if c.name not in ("id", "at_ms")), "x")
+            there = {column["name"] for column in inspect(connection).get_columns("audit")}
+            values = dict.fromkeys(there - {"id", "at_ms"}, "x")
             connection.execute(audit.insert().values(at_ms=1, **values))
     with opened(url) as engine, engine.connect() as connection:
         assert current_revision(connection) == HEAD

@@ -1,12 +1,17 @@
 """Dismissing and restoring dead letters over REST, the SDK and the command line."""
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.services.dismissals import DeadChoice
+from app.services.audit import Actor
+from app.services.dismissals import DeadChoice, Dismissals
+from engine.broker import Resting
 from kitemq import Client, NotFound, Refused
 from kitemq.cli import main
 from tests.app.conftest import App
@@ -82,6 +87,41 @@ async def test_those_that_meet_conditions_are_dismissed_and_restored_together(ru
     assert undone["count"] == 230
     await running.post(f"{PATH}/restore", {"dismissal": old["id"]}, 404)
     assert await running.post(f"{PATH}/restore", {"all": True}) == {"count": 1}
+
+
+@asked
+async def test_stretches_are_looked_through_beside_the_loop(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bury(running, *"abcdef")
+    here, threads = threading.get_ident(), list[int]()
+    for name in ("counted", "dismissals", "of", "dismissing", "restoring"):
+        real = getattr(Resting, name)
+
+        def spy(resting: Resting, *given: Any, real: Any = real) -> Any:
+            threads.append(threading.get_ident())
+            return real(resting, *given)
+
+        monkeypatch.setattr(Resting, name, spy)
+    done = await running.post(f"{PATH}/dismiss", {"offsets": ["0", "2", "4"], "note": "x"})
+    assert (await running.get(f"{PATH}/dismissals"))["dismissed"] == 3
+    assert await running.post(f"{PATH}/restore", {"dismissal": done["id"]}) == {"count": 3}
+    assert len(threads) >= 7
+    assert here not in threads
+
+
+@asked
+async def test_two_who_dismiss_at_once_both_count_what_they_changed(running: App) -> None:
+    await bury(running, *map(str, range(40)))
+    service: Dismissals = running.app.state.dismissals
+    eva, ann = Actor("eva", ""), Actor("ann", "")
+    half, whole = await asyncio.gather(
+        service.dismiss(eva, "billing", [range(0, 40, 1)[:20]], "half", None),
+        service.dismiss(ann, "billing", [range(40)], "all", None),
+    )
+    assert half.count + whole.count == 40
+    listed = {each.note: each.count for each in await service.listed("billing")}
+    assert listed == {one.note: one.count for one in (half, whole) if one.count}
 
 
 @asked

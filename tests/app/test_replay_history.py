@@ -1,5 +1,8 @@
 """Replay jobs in the database: copies that are true, found by who and when, and bounded."""
 
+import csv
+import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from tests.crash.process import ServerProcess, wait_until
 both = pytest.mark.databases
 asked = pytest.mark.anyio
 LIMIT_S = 60.0
+HTML = {"accept": "text/html"}
 JOB = {"source": "orders", "to": "topic", "to_name": "copies", "rate": 0}
 
 
@@ -133,7 +137,68 @@ async def test_the_oldest_copies_are_forgotten_and_jobs_outlive_the_engines_memo
         running.advance(1)
         await history(running)
     assert [item["name"] for item in await history(running)] == ["4", "3", "2"]
-    assert len((await running.get("/replays"))["items"]) < 3
+    kept = [item["id"] for item in (await running.get("/replays"))["items"]]
+    assert len(kept) < 3
+    listed = (await running.http.get("/jobs/history?format=json")).json()["jobs"]
+    assert [(each["name"], each["is_kept"]) for each in listed] == [
+        ("4", True), ("3", listed[1]["id"] in kept), ("2", False),
+    ]  # fmt: skip
+    forgotten = listed[2]["id"]
+    page = await running.http.get(f"/jobs/{forgotten}", headers=HTML)
+    assert page.status_code == 200
+    assert "The engine has forgotten this job" in page.text
+    past = (await running.http.get(f"/jobs/{forgotten}?format=json")).json()["past"]
+    assert [(total["outcome"], total["count"]) for total in past["totals"]] == [("sent", 1)]
+    assert (await running.http.get("/jobs/nobody-has-this")).status_code == 404
+
+
+@asked
+async def test_the_history_page_filters_and_goes_on_page_by_page(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.ui.jobs.PAGE_SIZE", 2)
+    await prepare(running, "a")
+    for number in range(3):
+        running.advance(1)
+        await order(running, name=str(number), dry_run=number == 1)
+    await history(running)
+    path = "/jobs/history?format=json&source=orders"
+    first = (await running.http.get(path)).json()
+    rest = (await running.http.get(f"{path}&cursor={first['next_cursor']}")).json()
+    assert [[job["name"] for job in page["jobs"]] for page in (first, rest)] == [["2", "1"], ["0"]]
+    assert rest["next_cursor"] == ""
+    for query, count in (("created_by=nobody", 0), ("source=copies", 0), ("state=paused", 0)):
+        found = (await running.http.get(f"/jobs/history?format=json&{query}")).json()["jobs"]
+        assert len(found) == count, query
+    assert (await running.http.get("/jobs/history?cursor=x")).status_code == 422
+
+
+@asked
+async def test_the_report_of_a_job_has_a_line_for_each_message_and_sums_that_add_up(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.ui.job_export.STEP", 2)
+    await prepare(running, *"abcde")
+    await running.http.post(
+        "/api/v1/topics/orders/messages",
+        json={"messages": [{"body": "f", "tag": "=cmd", "keys": ["+k", "x"]}]},
+    )
+    job = await order(running, filter="=cmd")
+    running.advance(0)
+    path = f"/jobs/{job['id']}/export"
+    answer = await running.http.get(f"{path}?format=csv")
+    assert answer.headers["x-total"] == "6"
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert [row[3] for row in rows[1:-1]] == ["filtered"] * 5 + ["sent"]
+    assert rows[-2][6:8] == ["'=cmd", "'+k x"]
+    assert rows[-1][1] == "6 rows; 6 chosen: 1 sent, 5 filtered; finished"
+    lines = (await running.http.get(f"{path}?format=ndjson&outcome=sent")).text.splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [line["tag"] for line in told[:-1]] == ["=cmd"]
+    assert told[-1]["report"]["rows"] == 1
+    assert sum(told[-1]["report"]["totals"].values()) == told[-1]["report"]["selected"] == 6
+    for query, status in (("format=pdf", 422), ("outcome=odd", 422)):
+        assert (await running.http.get(f"{path}?{query}")).status_code == status
 
 
 @pytest.fixture

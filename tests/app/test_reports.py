@@ -28,8 +28,10 @@ from app.db.report_rows import (
     RunRow,
     RunState,
 )
+from app.report_settings import complaint
 from app.services.reports import child, contract, inputs, leftovers, schedule
-from app.services.reports.results import csv_cell
+from app.services.reports.files import csv_cell
+from app.settings import Settings
 from engine.errors import Invalid
 from engine.histogram import histogram
 from tests.app.conftest import App, Starter
@@ -125,16 +127,42 @@ def test_a_fingerprint_is_the_one_that_the_job_makes() -> None:
     assert inputs.fingerprint("traces", HOUR, found) == made.fingerprint("traces", HOUR, known)
 
 
+def due(
+    job: str,
+    found: inputs.Inputs,
+    done: dict[str, str],
+    coarse: tuple[tuple[str, int], ...] = (),
+) -> inputs.Due:
+    return inputs.due(job, found, done, 90, inputs.Periods(job, found, done, coarse))
+
+
+def test_hours_that_are_kept_as_one_are_due_together_or_stay_as_they_are() -> None:
+    at_ms = inputs.begin_ms("2026-11-30T00")
+    day = inputs.span("2026-11-21T00", "2026-11-21T23")
+    hours = dict.fromkeys(day[2:], 5)
+    found = a_manifest(at_ms, lag=hours)
+    done = {hour: inputs.fingerprint("lag", hour, found) for hour in [*hours, "2026-11-22T00"]}
+    coarse = ((day[0], 24),)
+    assert due("lag", found, done, coarse).hours == ()
+    more = a_manifest(at_ms, lag=hours | {day[9]: 6})  # a late record, weeks after
+    assert due("lag", more, done, coarse).hours == tuple(day[2:])  # and 10, whose lookback it is
+    assert due("lag", more, done).hours == (day[9], day[10])
+    # Of an hour that is in the day's figures nothing is left to compute from.
+    assert due("lag", more, done | {day[0]: "made of what is gone"}, coarse).hours == ()
+    periods = inputs.Periods("lag", more, done | {day[0]: "gone"}, coarse)
+    assert periods.whole([day[9], "2026-11-22T00"]) == ("2026-11-22T00",)
+
+
 def test_an_hour_is_due_when_its_input_changed_and_the_newest_come_first() -> None:
     at_ms = inputs.begin_ms(NEXT) + 1
     found = a_manifest(at_ms, lag={HOUR: 3, NEXT: 1})
     done = {hour: inputs.fingerprint("lag", hour, found) for hour in (HOUR, NEXT)}
-    assert inputs.due("lag", found, {}, 90).hours == (HOUR, NEXT)
-    assert inputs.due("lag", found, done, 90).hours == ()
+    assert due("lag", found, {}).hours == (HOUR, NEXT)
+    assert due("lag", found, done).hours == ()
     more = a_manifest(at_ms, lag={HOUR: 3, NEXT: 2})
-    assert inputs.due("lag", more, done, 90).hours == (NEXT,)
+    assert due("lag", more, done).hours == (NEXT,)
     many = a_manifest(at_ms, lag=dict.fromkeys(inputs.span("2026-11-10T00", HOUR), 1))
-    chosen = inputs.due("lag", many, {}, 90)
+    chosen = due("lag", many, {})
     assert len(chosen.hours) == inputs.HOURS_PER_RUN
     assert chosen.hours[-1] == HOUR
     assert chosen.left == len(inputs.span("2026-11-10T00", HOUR)) - inputs.HOURS_PER_RUN
@@ -144,10 +172,8 @@ def test_what_is_done_stays_when_its_input_is_about_to_go() -> None:
     at_ms = inputs.begin_ms("2026-03-01T00")
     old = "2025-12-01T05"
     found = a_manifest(at_ms, lag={old: 3})
-    assert (
-        inputs.due("lag", found, {old: "made before", inputs.moved(old, 1): "too"}, 90).hours == ()
-    )
-    assert old in inputs.due("lag", found, {}, 90).hours
+    assert due("lag", found, {old: "made before", inputs.moved(old, 1): "too"}).hours == ()
+    assert old in due("lag", found, {}).hours
     assert inputs.chosen("lag", found, [inputs.moved(old, -1), old]) == (old,)
 
 
@@ -175,6 +201,31 @@ def test_a_result_that_is_not_as_agreed_is_not_taken(
     del tables["throughput"]
     with pytest.raises(contract.BadResult, match="no table throughput"):
         contract.tables_of(good, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["report_hourly_days", "report_daily_days", "report_keep_days"])
+def test_figures_are_kept_the_longer_the_coarser(name: str) -> None:
+    assert complaint(Settings()) == ""
+    assert f"setting '{name}' is 0; expected" in complaint(Settings(**{name: 0}))
+
+
+async def test_a_cluster_is_told_that_its_workers_see_the_folder(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said.json"
+    script = f'case "$*" in *analytics.job*) cp "$5" {said}; exit 2;; esac'
+    program(tmp_path, monkeypatch, f'{script}; exec {sys.executable} "$@"')
+    root = tmp_path / "shared"
+    given = {"report_root": f"file://{root}", "report_master": "spark://cluster:7077"}
+    async with start(report_root_is_shared=True, **given) as app:
+        await app.send("orders", "x")
+        run = await over(app, (await app.post("/reports/runs", {"job": "traces"}, 201))["id"])
+    assert run["state"] == "failed"
+    request = json.loads(said.read_text())
+    assert (request["root"], request["is_shared"]) == (str(root), True)
+    assert (root / "manifest.json").exists()  # the server wrote there
+    wrong = Settings(report_root="s3a://bucket/figures")
+    assert "mount the store" in complaint(wrong)
 
 
 # -- schedules ----------------------------------------------------------------------------------
@@ -490,8 +541,8 @@ async def test_a_file_has_every_row_and_no_formula(running: App) -> None:
     await load(running, {"hot_keys": rows}, (HOUR,))
     answer = await running.http.get("/api/v1/reports/tables/hot_keys/csv")
     lines = answer.text.split("\r\n")
-    assert lines[0] == ",".join(RESULTS_BY_NAME["hot_keys"].names)
-    assert lines[1] == f"{HOUR},orders,key,1,'=k1,1,1,9"
+    assert lines[0] == ",".join([*RESULTS_BY_NAME["hot_keys"].names, "hours"])
+    assert lines[1] == f"{HOUR},orders,key,1,'=k1,1,1,9,1"
     assert len(lines) == 5
     parquet = await running.http.get("/api/v1/reports/tables/hot_keys/parquet")
     assert (parquet.status_code, parquet.content[:4]) == (200, b"PAR1")
@@ -499,6 +550,7 @@ async def test_a_file_has_every_row_and_no_formula(running: App) -> None:
     import pyarrow.parquet as pq
 
     assert pq.read_table(pa.BufferReader(parquet.content)).to_pylist() == [
-        {name: row[name] for name in RESULTS_BY_NAME["hot_keys"].names} for row in rows
+        {**{name: row[name] for name in RESULTS_BY_NAME["hot_keys"].names}, "hours": 1}
+        for row in rows
     ]
     assert [csv_cell(each) for each in (None, -5, "-5", "@x", "a")] == ["", -5, "'-5", "'@x", "a"]

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,6 +14,7 @@ import pytest
 
 from app.services.reports import leftovers
 from bench.server import Server
+from tests.app.test_reports import program
 from tests.live import LiveServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -81,7 +83,9 @@ def remains(data: Path) -> list[Path]:
     return list((data / "spark").glob("*/run-*"))
 
 
-def test_figures_add_up_and_a_killed_run_leaves_them_whole(server: LiveServer) -> None:
+def test_figures_add_up_and_a_run_that_is_killed_or_has_no_disk_leaves_them_whole(
+    server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, data = server.url, server._settings.data
     mark = leftovers.mark_of(data)
     send(url, CARRIERS)
@@ -103,6 +107,16 @@ def test_figures_add_up_and_a_killed_run_leaves_them_whole(server: LiveServer) -
         os.kill(pid, signal.SIGKILL)
     killed = ended(url, run_id)
     assert killed["state"] == "failed", killed
+    assert by_tag(url) == CARRIERS
+    assert (leftovers.marked(mark), remains(data)) == ([], [])
+
+    # No file of the job, of its Java machine or of their children may grow beyond 2 KB: what they
+    # compute can neither be shuffled nor handed over, as on a disk that has no block left.
+    limit = f'case "$*" in *analytics.job*) ulimit -f 4; trap "" XFSZ;; esac; exec {sys.executable}'
+    program(tmp_path, monkeypatch, f'{limit} "$@"')
+    full = ended(url, begin(url))
+    monkeypatch.undo()
+    assert (full["state"], full["error"]) == ("failed", "the disk is full: File too large")
     assert by_tag(url) == CARRIERS
     assert (leftovers.marked(mark), remains(data)) == ([], [])
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
@@ -514,3 +515,26 @@ def test_text_that_is_no_request_is_answered_with_what_is_wrong(
         answer = json.loads(opened.recv(WAIT_S))
         assert (answer["op"], answer["code"]) == ("error", "invalid")
         assert answer["detail"]
+
+
+def test_an_operator_disconnects_a_client_and_what_it_held_comes_back(
+    server: LiveServer, meet: Callable[..., Peer]
+) -> None:
+    peer = meet("me")
+    peer.ask(send_of(b"1", b"2"), Sent)
+    peer.ask(Subscribe("g", {"t": "*"}, 10, 600_000), Subscribed)
+    held = 0
+    while held < 2:
+        held += len(peer.hear(Deliver)[1].bodies)
+    with httpx.Client(base_url=server.url, timeout=WAIT_S) as http:
+        page = http.get("/clients/me", params={"format": "json"}).json()
+        assert (page["in_flight"], page["activity"]["sent"]) == (2, 2)
+        assert page["why_no_stack"] == "the WebSocket protocol has no such question for a client"
+        done = http.post("/api/v1/clients/disconnect", json={"client": "me"}).json()
+    assert done == {"client": "me", "connections": 1, "groups": ["g"], "returned": 2, "kept": 0}
+    assert peer.hear(Error)[1].code == "connection_closed"
+    with pytest.raises(ConnectionClosed) as closed:
+        peer.socket.recv(WAIT_S)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4004
+    until(lambda: inflight(server) == 0)

@@ -31,12 +31,12 @@ FORGETS = 0.05
 class Mortal:
     """A server that is killed and started again on the same ports and data."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *options: str) -> None:
         self._data = data
         self._running: AbstractContextManager[Served] | None = None
         self.address = f"127.0.0.1:{free_port()}"
         self.url = f"http://127.0.0.1:{free_port()}"
-        self._options = ["--disk-free-min-bytes=0", "--retry-max=1000"]
+        self._options = ["--disk-free-min-bytes=0", "--retry-max=1000", *options]
         self._options += [f"--grpc-listen={self.address}", f"--port={self.url.rpartition(':')[2]}"]
 
     def copies(self, message_id: str) -> int:
@@ -63,9 +63,17 @@ class Mortal:
             self._running = None
 
 
+# An undecided transaction is asked about soon, and for as long as a slow machine takes.
+ASKING = (
+    "--transaction-timeout-s=2",
+    "--transaction-check-interval-s=1",
+    "--transaction-check-max=1000",
+)
+
+
 @pytest.fixture
 def mortal(tmp_path: Path) -> Any:
-    server = Mortal(tmp_path / "data")
+    server = Mortal(tmp_path / "data", *ASKING)
     server.start()
     try:
         yield server
@@ -99,6 +107,28 @@ def test_clients_go_on_when_a_killed_server_is_back(mortal: Mortal, start: Start
         taken += found
     assert "before" not in bodies(taken)
     assert "after" in bodies(insist(partial(heard_all, pushed, taken), until_s))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_was_undecided_when_the_server_was_killed_is_asked_about_and_delivered(
+    mortal: Mortal, start: Starter, language: str
+):
+    official = start(language, mortal.address, timeout_s=3)
+    producer = official.producer("orders", name="first", checks={})  # it does not know
+    sent = producer.send("orders", "half", transaction="leave")
+    mortal.kill()
+    seen = len(official.events("first", "check"))
+    mortal.start()
+    if language == "node":  # Python opens its stream again within five minutes only
+        asked = official.wait_events("first", seen + 1, "check")[-1]
+        assert asked.message["message_id"] == sent["message_id"]
+    official.producer("orders", name="second", checks={"half": "commit"})
+    asked = official.wait_events("second", 1, "check")[0]
+    assert (body_of(asked.message), asked.message["message_id"]) == ("half", sent["message_id"])
+    (message,) = official.simple("audit", {"orders": "*"}).take(1)
+    assert (body_of(message), message["message_id"]) == ("half", sent["message_id"])
+    answer = httpx.get(f"{mortal.url}/api/v1/transactions/{sent['transaction_id']}", timeout=30)
+    assert answer.json()["state"] == "committed"
 
 
 def heard_all(pushed: Client, taken: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ class PostForm:
 
     action: str
     confirm: str
+    id: str = ""
     fields: dict[str, str] = field(default_factory=dict)
     buttons: list[Button] = field(default_factory=list)
 
@@ -106,7 +107,9 @@ class Controls(HTMLParser):
         if values.get("method", "get").lower() != "post":
             self._goes_to = values.get("action", "")
         else:
-            self._form = PostForm(values["action"], values.get("data-confirm-name", ""))
+            self._form = PostForm(
+                values["action"], values.get("data-confirm-name", ""), values.get("id", "")
+            )
             self.forms.append(self._form)
 
     def _fieldset(self, values: dict[str, str]) -> None:
@@ -122,7 +125,13 @@ class Controls(HTMLParser):
             values.get("name", ""),
             values.get("value", ""),
         )
-        if self._form is not None and values.get("type", "submit") == "submit":
+        if values.get("formmethod") == "post":
+            alone = PostForm(values["formaction"], "")  # of a form that stands elsewhere
+            alone.buttons.append(button)
+            whose = values.get("form", "")
+            self.forms = [each for each in self.forms if each.buttons or each.id != whose]
+            self.forms.append(alone)
+        elif self._form is not None and values.get("type", "submit") == "submit":
             self._form.buttons.append(button)
         elif self._goes_to is not None and values.get("type", "submit") == "submit":
             self.asks.append((values.get("formaction", self._goes_to), button))

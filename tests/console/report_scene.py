@@ -11,7 +11,7 @@ from typing import Any
 
 from app.db.report_rows import RESULTS_BY_NAME
 from app.ui.report_parts import hour_name
-from engine.histogram import percentile, summarize
+from engine.histogram import pack, percentile, summarize
 
 HOUR_MS = 3_600_000
 SEED = 20
@@ -113,7 +113,7 @@ def _cell(
         "most": found.most, "skewed": 1 if metric == "broker" else 0,
         **{name: percentile(found.buckets, part)
            for name, part in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))},
-        "buckets": json.dumps({str(bucket): n for bucket, n in found.buckets.items()}),
+        "buckets": pack(found.buckets),
     }  # fmt: skip
 
 

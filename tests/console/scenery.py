@@ -35,6 +35,28 @@ ALERT_RULES = (
     {"name": "loyalty is behind", "kind": "lag", "group_pattern": "loyalty*", "threshold": 100},
     {"name": "engine", "kind": "engine", "for_s": 0},
 )
+# All that Markdown has, and what must not become markup.
+NOTE = """Every order that the shop takes, **once**. Owned by *team checkout*; see
+[the shop's handbook](https://handbook.example.org/orders).
+
+## What a message holds
+
+| part | what it is |
+|:-----|-----------:|
+| tag | `created`, `paid`, `shipped` or `cancelled` |
+| key | the number of the order |
+
+```json
+{"order": 1004, "total": 19.0}
+```
+
+1. The total is in euros.
+2. A cancelled order is never sent again.
+
+> Ask before changing the keys: the warehouse looks orders up by them.
+
+<script>alert(1)</script> ![a picture](https://elsewhere.example.org/x.png)
+"""
 ERRORS = (
     "ValueError: total is missing in line 3",
     "TimeoutError: the payment service did not answer within 5 s",
@@ -77,6 +99,10 @@ class Scenery:
         answer = self._api.get(path)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    def put(self, path: str, content: object = None) -> None:
+        answer = self._api.put(path, json=content)
+        assert answer.status_code < 300, answer.text
 
     def delete(self, path: str) -> None:
         answer = self._api.delete(path)
@@ -121,6 +147,7 @@ class Scenery:
             ],
         )
         self.send("reminders", [{"body": "remember me", "delay_level": 18}])
+        self.mark()
         self.wait()
         self.send(
             "orders",
@@ -131,6 +158,12 @@ class Scenery:
             ],
         )
         self.consume()
+
+    def mark(self) -> None:
+        """Stars, and a note with all that Markdown has."""
+        for name in ("payments", "shipments"):
+            self.put(f"/topics/{name}/star")
+        self.put("/topics/orders/note", {"text": NOTE, "version": "0"})
 
     def wait(self) -> None:
         """Messages that wait for an exact time, and transactions that nobody decides."""

@@ -1,5 +1,7 @@
 """What an operator is told first."""
 
+from msgspec.structs import replace
+
 from app.ui import attention
 from app.ui.sampler import GROWTH_MIN, GroupFigures, History
 
@@ -17,6 +19,22 @@ def test_groups_with_most_dead_letters_come_first_and_the_rest_is_counted() -> N
     assert concerns[0].href == "/dlq/g8"
     assert concerns[-1].title == "3 more groups with dead letters"
     assert len(concerns) == attention.EACH_MAX + 1
+
+
+def test_what_died_since_yesterday_comes_first_and_is_named() -> None:
+    groups = {"old": group(dead=90), "new": replace(group(dead=3), dead_new=2)}
+    first, second = attention.dead_letters(groups)
+    assert (first.title, second.title) == ("3 dead letters in new", "90 dead letters in old")
+    assert "2 new since yesterday" in first.detail
+    assert "none of them new since yesterday" in second.detail
+
+
+def test_groups_of_unknown_lag_are_named_together() -> None:
+    known = replace(group(), lag_by_topic={"orders": 0})
+    assert not list(attention.unknown({"g": known}))
+    (concern,) = attention.unknown({"g": known, **{f"n{at}": group() for at in range(7)}})
+    assert concern.title == "The lag of 7 groups is unknown"
+    assert concern.detail.startswith("n0, n1, n2, n3, n4 …: no place")
 
 
 def test_old_unread_messages_are_told_once_though_the_lag_grows_too() -> None:

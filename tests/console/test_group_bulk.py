@@ -104,6 +104,16 @@ def test_a_reset_asks_for_its_time_first_and_keeps_the_selection(
     assert (asked.status_code, asked.text.count('name="group"')) == (200, 2)
     wrong = browser.get("/bulk/groups?action=reset&group=fleet-a&at=soon")
     assert (wrong.status_code, "That is no time" in wrong.text) == (422, True)
+    twin = preview(browser, action="reset", group=["fleet-a", "fleet-c"], at="2020-01-01T00:00")
+    fields = {"action": "reset", "selection": twin["selection"]}
+    missing = browser.post("/bulk/groups", data=fields)
+    assert missing.status_code == 422
+    assert '<span class="field-error">' in missing.text
+    assert "say the time at which the groups go on" in missing.text
+    assert missing.text.count('name="group"') == 2
+    assert all(row["moving"] for row in twin["rows"])
+    lag = fleet.get("/groups/fleet-a/lag")
+    assert sum(int(queue["committed"]) for queue in lag["queues"]) == 2
 
 
 def test_what_is_no_action_changes_nothing(browser: httpx.Client, fleet: Scenery) -> None:

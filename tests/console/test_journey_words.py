@@ -3,7 +3,7 @@
 import pytest
 
 from app.ui import journey_words
-from app.ui.journey import is_filtered
+from app.ui.filtered import is_filtered
 from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
 from engine.trace.journey import Source
 

@@ -35,7 +35,8 @@ CODE_WORDS = re.compile(
     r"|&\w+;"
 )
 CODE_LITERALS = re.compile(
-    r"light dark$|(kitemq|curl) |(topics|groups) (show|lag)\b|source: |(strip|button|num|every)\b"
+    r"light dark$|(kitemq|curl) |(topics|groups) (show|lag|delete|change|import)\b"
+    r"|source: |(strip|button|num|every)\b"
 )
 # The name of a rule in the scenery, and a detail that the engine writes.
 SAID_BY_OTHERS = {"billing is behind", "nobody to ask"}

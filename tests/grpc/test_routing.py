@@ -51,7 +51,7 @@ async def test_who_does_not_say_where_he_called_is_led_to_where_he_arrived(
 ) -> None:
     answer = await running.stub.route("orders")
     (address,) = answer.message_queues[0].broker.endpoints.addresses
-    assert f"{address.host}:{address.port}" == running.door.address
+    assert f"{address.host}:{address.port}" == running.port.address
 
 
 async def test_a_setting_names_the_addresses_to_be_called(open_door: Any) -> None:
@@ -130,8 +130,10 @@ async def test_a_pulling_client_keeps_its_offset_with_us(running: Running) -> No
     assert await running.stub.code("GetOffset", GetOffsetRequest(**place)) == Code.OFFSET_NOT_FOUND
     await running.stub.ok("UpdateOffset", UpdateOffsetRequest(**place, offset=1))
     assert (await running.stub.ok("GetOffset", GetOffsetRequest(**place))).offset == 1
-    negative = UpdateOffsetRequest(**place, offset=-1)
-    assert await running.stub.code("UpdateOffset", negative) == Code.ILLEGAL_OFFSET
+    for wrong in (-1, 3, 2**62):  # the queue has two messages
+        request = UpdateOffsetRequest(**place, offset=wrong)
+        assert await running.stub.code("UpdateOffset", request) == Code.ILLEGAL_OFFSET
+    assert (await running.stub.ok("GetOffset", GetOffsetRequest(**place))).offset == 1
     nowhere = UpdateOffsetRequest(group=Resource(name="g"), message_queue=queue_of("orders", 99))
     assert await running.stub.code("UpdateOffset", nowhere) == Code.NOT_FOUND
 

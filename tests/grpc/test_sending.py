@@ -174,3 +174,19 @@ async def test_a_transaction_is_seen_once_it_is_committed(running: Running) -> N
     assert await running.stub.code("EndTransaction", request) == Code.INVALID_TRANSACTION_ID
     request.transaction_id = ""
     assert await running.stub.code("EndTransaction", request) == Code.INVALID_TRANSACTION_ID
+
+
+async def test_a_body_that_is_empty_once_inflated_is_refused_as_empty(running: Running) -> None:
+    for body in (gzip.compress(b""), zlib.compress(b"")):
+        answer = await running.stub.send("orders", body, body_encoding=Encoding.GZIP)
+        assert answer.status.code == Code.MESSAGE_BODY_EMPTY
+
+
+async def test_an_encoding_that_is_not_served_is_refused_and_nothing_stored(
+    running: Running,
+) -> None:
+    answer = await running.stub.send("orders", b"packed", body_encoding=7)
+    assert answer.status.code == Code.UNSUPPORTED
+    assert not running.broker.messages_by_id(f"01{0:032X}")
+    plain = await running.stub.send("orders", b"plain", body_encoding=Encoding.IDENTITY)
+    assert plain.status.code == Code.OK

@@ -195,6 +195,19 @@ async def test_who_has_no_stream_cannot_be_asked_and_who_does_not_answer_times_o
         await ask_stack(hub, client, 0.05)
 
 
+@pytest.mark.parametrize("language", [Language.JAVA, Language.NODE_JS])
+async def test_a_server_that_stops_tells_its_clients_to_connect_again(
+    open_door: Any, language: Language
+) -> None:
+    """Node is not told: it connects again by itself, and would break by being told."""
+    async with open_door() as running:
+        stream, _ = await told(running.stub, consumer_settings("g", "orders", language))
+        await running.port.stop()
+        if language is not Language.NODE_JS:
+            assert (await stream.read()).WhichOneof("command") == "reconnect_endpoints_command"
+        assert await stream.read() is grpc.aio.EOF
+
+
 async def test_a_second_stream_of_a_client_takes_the_place_of_the_first(running: Running) -> None:
     first, _ = await told(running.stub, producer_settings("orders"))
     second, _ = await told(running.stub, producer_settings("orders"))

@@ -20,6 +20,7 @@ from app.db.alert_rows import (
     RuleRow,
     SilenceRow,
     StateChanges,
+    StateRow,
     TransitionRow,
 )
 from app.db.rows import DatabaseError
@@ -203,10 +204,7 @@ class Alerts:
     async def preview(self, rule: RuleRow) -> list[Reading]:
         """What a rule would find now; nothing is kept. Raises Invalid."""
         rule = replace(checked(rule), id=0, created_ms=self._host.clock.now_ms())
-        try:
-            return await self._readings.read(rule, {})
-        finally:
-            self._readings.forget(rule.id)
+        return await self._readings.read(rule, {})
 
     # -- changing ---------------------------------------------------------------------------------
 
@@ -239,7 +237,6 @@ class Alerts:
                 change.after = kept.rule = rule
                 if not rule.is_enabled:
                     await self._switch_off(kept)
-            self._readings.forget(rule.id)
         return rule
 
     async def delete(self, actor: Actor, rule_id: int) -> None:
@@ -253,8 +250,34 @@ class Alerts:
                 await self._ask(lambda store: store.delete_rule(rule_id, changes))
             del self._kept[rule_id]
             self._silences = [s for s in self._silences if s.rule_id != rule_id]
-            self._readings.forget(rule_id)
         self._webhooks.wake()
+
+    async def acknowledge(self, actor: Actor, rule_id: int, subject: str) -> StateRow:
+        """Note who has seen that this fires; it ends with the firing.
+
+        Who has seen it first stays. Raises NotFound, Conflict where it does not fire.
+        """
+        async with self._turn:
+            await self._load()
+            kept = self._find(rule_id)
+            before = kept.states.get(subject)
+            if before is None or before.state != State.FIRING:
+                about = f" for {subject!r}" if subject else ""
+                raise Conflict(
+                    f"the rule {kept.rule.name!r} does not fire{about}",
+                    field="subject",
+                    remedy="look at the alerts again",
+                )
+            if before.acked_by:
+                return before
+            async with self._audit.change(
+                actor, "alert.acknowledge", KIND, kept.rule.name, before=before
+            ) as change:
+                row = replace(before, acked_by=actor.name, acked_ms=self._host.clock.now_ms())
+                await self._apply(StateChanges(states=(row,)))
+                change.after = row
+            kept.states = {**kept.states, subject: row}
+        return row
 
     async def silence(
         self, actor: Actor, rule_id: int, subject: str, until_ms: int, note: str

@@ -1,8 +1,7 @@
-"""Figures for rules, read from the broker a few names at a time; nothing is kept but growth."""
+"""Figures for rules, read from the broker a few names at a time; nothing is kept."""
 
 import asyncio
 import shutil
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,39 +14,14 @@ from app.services.reports.reports import Reports
 from engine.broker import GroupLag, TopicStats
 from engine.errors import EngineError
 
-GROWTH_STEPS = 12  # of a window
-
-
-class Growth:
-    """How much a count rose within a window; what it fell by is not taken off."""
-
-    def __init__(self) -> None:
-        self._last: int | None = None
-        self._rises: deque[tuple[int, int]] = deque()
-
-    def add(self, at_ms: int, count: int, window_s: int) -> int:
-        """Take a count; by how much it rose since the window began."""
-        rise = 0 if self._last is None else max(0, count - self._last)
-        self._last = count
-        step_ms = max(1, window_s * 1000 // GROWTH_STEPS)
-        if self._rises and at_ms - self._rises[-1][0] < step_ms:
-            begun_ms, known = self._rises[-1]
-            self._rises[-1] = (begun_ms, known + rise)
-        elif rise:
-            self._rises.append((at_ms, rise))
-        while self._rises and self._rises[0][0] <= at_ms - window_s * 1000:
-            self._rises.popleft()
-        return sum(rise for _, rise in self._rises)
-
 
 class Readings:
-    """Asks the broker for what a rule looks at; call `forget` when a rule is gone or changed."""
+    """Asks the broker for what a rule looks at."""
 
     def __init__(self, host: EngineHost, data: Path, reports: Reports) -> None:
         self._host = host
         self._data = data
         self._reports = reports
-        self._growth: dict[int, dict[str, Growth]] = {}
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
         """What the rule finds now; `lags` keeps what was read for rules before it."""
@@ -61,10 +35,6 @@ class Readings:
         if kind in (Kind.REPORT_FAILED, Kind.REPORT_AGE):
             return await self._of_reports(rule, kind)
         return await self._groups(rule, kind, lags)
-
-    def forget(self, rule_id: int) -> None:
-        """Let go of what was counted for a rule."""
-        self._growth.pop(rule_id, None)
 
     # -- groups -----------------------------------------------------------------------------------
 
@@ -86,10 +56,6 @@ class Readings:
                 if lag is not None:
                     found.append(read(rule, group.name, lag))
             await pause.when_due()
-        if kind is Kind.DEAD_LETTERS:
-            known = self._growth.get(rule.id, {})
-            for gone in known.keys() - {reading.subject for reading in found}:
-                del known[gone]
         return found or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
 
     def _lag_of(self, group: str) -> GroupLag | None:
@@ -118,10 +84,16 @@ class Readings:
         )
 
     def _dead_letters(self, rule: RuleRow, group: str, lag: GroupLag) -> Reading:
-        growth = self._growth.setdefault(rule.id, {}).setdefault(group, Growth())
-        grown = growth.add(self._host.clock.now_ms(), lag.dead, rule.window_s)
-        detail = f"{grown:,} new dead letters within {rule.window_s:,} s, {lag.dead:,} in all"
-        return Reading(group, grown, grown > rule.threshold, detail)
+        """What came within the window and nobody dismissed, as the page of dead letters has it."""
+        count = dismissed = 0
+        if lag.dead:
+            since_ms = self._host.clock.now_ms() - rule.window_s * 1000
+            arrived = self._host.broker.dead_letters.arrived(group, [since_ms])
+            count, dismissed = arrived.open, arrived.count - arrived.open
+        detail = f"{count:,} new dead letters within {rule.window_s:,} s"
+        if dismissed:
+            detail += f", {dismissed:,} more are dismissed"
+        return Reading(group, count, count > rule.threshold, f"{detail}; {lag.dead_open:,} in all")
 
     # -- topics -----------------------------------------------------------------------------------
 

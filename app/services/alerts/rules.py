@@ -73,7 +73,7 @@ ABOUT = {
     Kind.DEAD_LETTERS: About(
         "New dead letters",
         "messages",
-        "Dead letters of a group that came within the window, counted since the server's start.",
+        "Dead letters of a group that came within the window; dismissed ones do not count.",
         0,
         has_groups=True,
         has_window=True,

@@ -24,6 +24,7 @@ class Request(msgspec.Struct):
     job: str
     hours: tuple[str, ...]
     root: str
+    is_shared: bool
     output: str
     folder: str
     master: str

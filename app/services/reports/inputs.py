@@ -47,6 +47,43 @@ class Due:
     left: int = 0
 
 
+class Periods:
+    """Hours whose figures are kept as one with others: computed anew all together, or not at all.
+
+    `coarse` are the first hour and the length of each such period.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        inputs: Inputs,
+        done: Mapping[str, str],
+        coarse: Iterable[tuple[str, int]],
+    ) -> None:
+        known = set(hours_with_input(job, inputs))
+        first = min(known, default="")
+        self._by_hour: dict[str, tuple[str, ...]] = {}
+        for begin, length in coarse:
+            last = moved(begin, length - 1)
+            if not known or last < first:
+                continue  # nobody asks for hours without input
+            hours = span(begin, last)
+            needed = {hour for hour in hours if hour in done}
+            whole = tuple(hour for hour in hours if hour in known) if needed <= known else ()
+            self._by_hour |= dict.fromkeys(hours, whole)
+
+    def is_frozen(self, hour: str) -> bool:
+        """Whether its figures stay: some of those that they are one with have no input any more."""
+        return self._by_hour.get(hour) == ()
+
+    def whole(self, hours: Iterable[str]) -> tuple[str, ...]:
+        """These hours with those that they are kept as one with, without the frozen ones."""
+        found: set[str] = set()
+        for hour in hours:
+            found.update(self._by_hour.get(hour, (hour,)))
+        return tuple(sorted(found))
+
+
 def load(root: Path) -> Inputs:
     """What the folder has; nothing where there is no manifest. Raises OSError, DecodeError."""
     try:
@@ -80,7 +117,9 @@ def hours_with_input(job: str, inputs: Inputs) -> list[str]:
     return sorted(found)
 
 
-def due(job: str, inputs: Inputs, done: Mapping[str, str], input_days: int) -> Due:
+def due(
+    job: str, inputs: Inputs, done: Mapping[str, str], input_days: int, periods: Periods
+) -> Due:
     """What changed, the newest hours first where it is too much for one run.
 
     What is done stays as it is when its input is about to be deleted: with the hour before it
@@ -92,9 +131,10 @@ def due(job: str, inputs: Inputs, done: Mapping[str, str], input_days: int) -> D
         for hour in hours_with_input(job, inputs)
         if done.get(hour) != fingerprint(job, hour, inputs)
         and not (hour in done and begin_ms(hour) < kept_ms)
+        and not periods.is_frozen(hour)
     ]
-    chosen = tuple(changed[-HOURS_PER_RUN:])
-    return Due(chosen, len(changed) - len(chosen))
+    chosen = periods.whole(changed[-HOURS_PER_RUN:])
+    return Due(chosen, len(set(changed).difference(chosen)))
 
 
 def chosen(job: str, inputs: Inputs, wanted: Iterable[str]) -> tuple[str, ...]:

@@ -16,23 +16,28 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
-from app.db.report_rows import (
-    JOBS,
-    Coverage,
-    RunFilter,
-    RunRow,
-    RunState,
-    ScheduleRow,
-    Trigger,
-)
+from app.db.report_rows import JOBS, RunFilter, RunRow, RunState, ScheduleRow, Trigger
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from app.services.reports import inputs, schedule
+from app.services.reports import schedule
 from app.services.reports.child import TimedOut
 from app.services.reports.contract import Progress
+from app.services.reports.keeping import Keeping
 from app.services.reports.runner import LEASE_MS, RunFailed, Runner
+from app.services.reports.standing import (
+    GOOD,
+    INSTALL,
+    NOT_INSTALLED,
+    Figures,
+    JobStanding,
+    ScheduleChanges,
+    Standing,
+    check_job,
+    checked_hours,
+    unavailable,
+)
 from app.settings import Settings
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 
@@ -46,60 +51,10 @@ T = TypeVar("T")
 TICK_S = 1.0
 FIRST_S = 5.0  # after the start: the first seconds are for those who wait for the server
 BACKOFF_S = (30, 120)
-HOURS_MAX = 1_000  # of one run by hand
 SCHEDULE, RUN = "report_schedule", "report_run"
 BY_ITSELF = Actor("schedule", "")
-GOOD = (RunState.OK, RunState.SKIPPED)
 OVER = tuple(state for state in RunState if state is not RunState.RUNNING)
 TOLD = (*GOOD, RunState.FAILED, RunState.TIMED_OUT, RunState.LOST)
-NOT_INSTALLED = "reports need Spark, which is not installed"
-INSTALL = "pip install 'kitemq[analytics]', or make run without ANALYTICS=0; then restart"
-
-
-@dataclass(frozen=True)
-class JobStanding:
-    """A job at a glance: its schedule, its last runs, which hours it has figures of.
-
-    `last` is the newest run that is over, `last_ok` the newest whose figures were taken; figures
-    have everything that was stored before `fresh_ms`.
-    """
-
-    schedule: ScheduleRow
-    last: RunRow | None
-    last_ok: RunRow | None
-    fresh_ms: int | None
-    coverage: Coverage
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Everything at a glance; `missing` says what has to be installed, "" if nothing."""
-
-    missing: str
-    remedy: str
-    jobs: tuple[JobStanding, ...]
-    running: RunRow | None
-    progress: Progress | None
-
-
-@dataclass
-class Figures:
-    """Of one job since the start, for metrics and alerts."""
-
-    runs: dict[str, int]
-    failures: int = 0  # one after the other, up to now
-    fresh_ms: int | None = None
-    last_s: float | None = None
-    last_error: str = ""
-
-
-@dataclass(frozen=True)
-class ScheduleChanges:
-    """What is to be changed of a schedule; None stays."""
-
-    cron: str | None = None
-    is_enabled: bool | None = None
-    limit_s: int | None = None
 
 
 @dataclass
@@ -109,6 +64,10 @@ class _UnderWay:
     run: RunRow
     task: asyncio.Task[None]
     ended_by: str = ""
+
+    def end(self, why: str) -> None:
+        self.ended_by = why
+        self.task.cancel()
 
 
 class Reports:
@@ -128,7 +87,7 @@ class Reports:
         self._retries: dict[str, tuple[int, int]] = {}  # by job: attempt, due ms
         self._turn = asyncio.Lock()
         self._is_ready = False
-        self._expired = ""
+        self._keeping = Keeping(database, settings)
         self._loop: asyncio.Task[None] | None = None
         self.figures = {job: Figures({}) for job in JOBS}
 
@@ -145,7 +104,7 @@ class Reports:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop
         if self._under_way is not None:
-            self._end(self._under_way, "the server stopped")
+            self._under_way.end("the server stopped")
             await asyncio.wait({self._under_way.task})
 
     async def _run_loop(self) -> None:
@@ -224,7 +183,7 @@ class Reports:
 
     async def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200; the newest 5,000 are kept."""
-        _check_job(wanted.job, is_needed=False)
+        check_job(wanted.job, is_needed=False)
         if wanted.state and wanted.state not in set(RunState):
             raise Invalid(
                 f"{wanted.state[:40]!r} is no state of a run",
@@ -256,7 +215,7 @@ class Reports:
         self, actor: Actor, job: str, changes: ScheduleChanges
     ) -> ScheduleRow:
         """Change when a job runs; the change counts from now on. Invalid names the field."""
-        _check_job(job)
+        check_job(job)
         before = next(each for each in await self.schedules() if each.job == job)
         cron = before.cron if changes.cron is None else " ".join(changes.cron.split())
         now_ms = self._host.clock.now_ms()
@@ -284,8 +243,8 @@ class Reports:
         Raises Refused (`analytics_missing`) without Spark, Conflict (`report_running`) while
         another run is under way, Invalid.
         """
-        _check_job(job)
-        hours = _checked_hours(first, last, self._host.clock.now_ms())
+        check_job(job)
+        hours = checked_hours(first, last, self._host.clock.now_ms())
         if self.missing():
             raise Refused(NOT_INSTALLED, remedy=INSTALL, code="analytics_missing")
         await self._ready()
@@ -312,7 +271,7 @@ class Reports:
             raise Refused(detail, remedy="look at the list of runs", code="report_not_running")
         name = f"{run.job} {run_id}"
         async with self._audit.change(actor, "report.cancel", RUN, name) as change:
-            self._end(mine, f"cancelled by {actor.name}")
+            mine.end(f"cancelled by {actor.name}")
             await asyncio.wait({mine.task})
             ended = await self.get(run_id)
             change.after = {"state": ended.state}
@@ -329,16 +288,10 @@ class Reports:
                 return None
             now_ms = self._host.clock.now_ms()
             new = RunRow(
-                job=job,
-                cause=cause,
-                state=RunState.RUNNING,
-                attempt=attempt,
-                actor=actor.name,
-                began_ms=now_ms,
-                owner=self._owner,
-                lease_ms=now_ms + LEASE_MS,
+                job=job, cause=cause, state=RunState.RUNNING, attempt=attempt, actor=actor.name,
+                began_ms=now_ms, owner=self._owner, lease_ms=now_ms + LEASE_MS,
                 master=self._settings.report_master[:255],
-            )
+            )  # fmt: skip
             # Only a run of ours whose end could not be written can stand there.
             await self._ask(lambda db: db.reports.take_over(self._owner, now_ms))
             run = await self._ask(lambda db: db.reports.begin(new))
@@ -353,9 +306,11 @@ class Reports:
         """One run to its end, whatever that is."""
         try:
             ended = await self._attempt(run, hours, limit_s)
-            self._note(ended)
+            self.figures[ended.job].take(ended)
+            if ended.state not in (*GOOD, RunState.CANCELLED):
+                log.warning("report run %d %s: %s", ended.id, ended.state, ended.error)
             if ended.state == RunState.OK:
-                await self._expire()
+                await self._keeping.look(self._host.clock.now_ms())
         except Exception:
             log.exception("the end of report run %d could not be written", run.id)
         finally:
@@ -405,31 +360,6 @@ class Reports:
             due_ms = self._host.clock.now_ms() + BACKOFF_S[run.attempt - 1] * 1000
             self._retries[run.job] = (run.attempt + 1, due_ms)
 
-    def _end(self, mine: _UnderWay, why: str) -> None:
-        mine.ended_by = why
-        mine.task.cancel()
-
-    def _note(self, run: RunRow) -> None:
-        found = self.figures[run.job]
-        found.runs[run.state] = found.runs.get(run.state, 0) + 1
-        if run.ended_ms is not None:
-            found.last_s = (run.ended_ms - run.began_ms) / 1000
-        if run.state in GOOD:
-            found.failures, found.last_error = 0, ""
-            found.fresh_ms = run.input_at_ms or found.fresh_ms
-        elif run.state != RunState.CANCELLED:
-            found.failures += 1
-            found.last_error = run.error
-            log.warning("report %s: run %d %s: %s", run.job, run.id, run.state, run.error)
-
-    async def _expire(self) -> None:
-        """Once a day delete figures that are kept no longer."""
-        now_ms = self._host.clock.now_ms()
-        oldest = inputs.hour_of(now_ms - self._settings.report_keep_days * inputs.DAY_MS)
-        if oldest[:10] != self._expired:
-            await self._ask(lambda db: db.results.expire(oldest))
-            self._expired = oldest[:10]
-
     # -- helpers ----------------------------------------------------------------------------------
 
     async def _ready(self) -> None:
@@ -465,46 +395,5 @@ class Reports:
             raise unavailable(error) from error
 
 
-def unavailable(error: DatabaseError) -> Busy:
-    """What a failing database is for whoever asked."""
-    busy = Busy(
-        f"the reports cannot be read or written: {error}",
-        remedy="see the server's log about its database, then try again",
-    )
-    busy.code = "reports_unavailable"
-    return busy
-
-
 def _newest(database: "Database", *, job: str, states: tuple[str, ...]) -> RunRow | None:
     return database.reports.newest(job, states)
-
-
-def _check_job(job: str, *, is_needed: bool = True) -> None:
-    if job in JOBS or (not job and not is_needed):
-        return
-    raise Invalid(f"{job[:40]!r} is no report", field="job", remedy="one of " + ", ".join(JOBS))
-
-
-def _checked_hours(first: str, last: str, now_ms: int) -> list[str] | None:
-    """The hours that are asked for; None where none is named."""
-    if not first and not last:
-        return None
-    for field, hour in (("first", first), ("last", last)):
-        try:
-            begin_ms = inputs.begin_ms(hour)
-        except ValueError:
-            begin_ms = -1
-        if not 0 <= begin_ms <= now_ms:
-            raise Invalid(
-                f"{hour[:40]!r} is no hour that has begun",
-                field=field,
-                remedy="name both, as 2026-11-21T03, in UTC",
-            )
-    count = (inputs.begin_ms(last) - inputs.begin_ms(first)) // inputs.HOUR_MS + 1
-    if not 1 <= count <= HOURS_MAX:
-        raise Invalid(
-            f"{first} to {last} are {count:,} hours",
-            field="last",
-            remedy=f"1 to {HOURS_MAX:,} hours, the first not after the last",
-        )
-    return inputs.span(first, last)

@@ -18,6 +18,7 @@ from app.db.report_rows import LAG, Loaded, NotOurs, ResultFilter, Row, RunRow, 
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
+from app.report_settings import FILE_URL
 from app.services.reports import child, inputs
 from app.services.reports.contract import (
     BadResult,
@@ -43,6 +44,10 @@ PAGE = 5_000
 STARTED, LOADED = 5, 95  # percent of a run before and after Spark's part
 TEXT_CHARS_MAX = 4_000
 ROLL_BUSY, ROLL_FAILED = 4, 1
+FROZEN = (
+    "the figures of these hours are kept as one with others of the same day or four weeks, "
+    "of which not all can be computed anew: they stay as they are"
+)
 EXIT_WRONG, EXIT_MISSING, EXIT_FINAL = 2, 3, 4
 
 
@@ -63,7 +68,8 @@ class Runner:
         self._host = host
         self._database = database
         self._settings = settings
-        self._root = Path(settings.report_root or settings.data / "analytics").absolute()
+        root = settings.report_root.removeprefix(FILE_URL)
+        self._root = Path(root or settings.data / "analytics").absolute()
         self._spark = (settings.data / "spark").absolute()
         self._reports = self._spark / "reports"
         self._mark = mark_of(settings.data)
@@ -112,14 +118,17 @@ class Runner:
     ) -> RunRow:
         await self._roll(run, folder)
         found = await asyncio.to_thread(inputs.load, self._root)
+        done = await self._database.run(lambda db: db.reports.done(run.job))
+        coarse = await self._database.run(lambda db: db.results.coarse_periods(run.job))
+        periods = inputs.Periods(run.job, found, done, coarse)
         if wanted is None:
-            done = await self._database.run(lambda db: db.reports.done(run.job))
-            due = inputs.due(run.job, found, done, self._settings.report_input_days)
+            due = inputs.due(run.job, found, done, self._settings.report_input_days, periods)
             hours, left = due.hours, due.left
             nothing = "nothing was recorded since the figures were made"
         else:
-            hours, left = inputs.chosen(run.job, found, wanted), 0
-            nothing = "nothing is kept of these hours to compute from"
+            known = inputs.chosen(run.job, found, wanted)
+            hours, left = periods.whole(known), 0
+            nothing = FROZEN if known else "nothing is kept of these hours to compute from"
         if not hours:
             return await self._finish_skipped(run, found.at_ms, nothing)
         self.hours, run = hours, replace(run, hours=hours)
@@ -176,6 +185,7 @@ class Runner:
             job=run.job,
             hours=run.hours,
             root=str(self._root),
+            is_shared=settings.report_root_is_shared,
             output=str(folder / "output"),
             folder=str(self._spark),
             master=settings.report_master,
@@ -285,7 +295,7 @@ def _make(folder: Path) -> None:
 
 
 def _last_line(text: str, code: int) -> str:
-    """What the process said last, for people."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    """What the process said last, for people; where its calls stood (indented) is for the log."""
+    lines = [line for line in text.splitlines() if line[:1].strip()]
     how = f"ended by signal {-code}" if code < 0 else f"ended with code {code}"
     return f"{lines[-1][:TEXT_CHARS_MAX]} ({how})" if lines else how

@@ -143,10 +143,13 @@
   });
 
   // Keys: "/" search, "g" then a letter goes somewhere, "r" refreshes, "?" helps.
-  const PLACES = { o: "/", t: "/topics", g: "/groups" };
+  const PLACES = {
+    o: "/", t: "/topics", m: "/messages", g: "/groups", d: "/dlq", a: "/alerts", e: "/engine", h: "/help",
+  };
   let goes = 0;
   document.addEventListener("keydown", (event) => {
     const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (root.dataset.keys === "off") return;
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
     const isPlace = goes && performance.now() - goes < 1200;
     goes = 0;

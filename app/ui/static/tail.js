@@ -6,6 +6,8 @@
   const part = (name) => tail.querySelector(`[data-tail-${name}]`);
   const body = document.getElementById("tail-rows");
   const model = document.getElementById("tail-row").content.firstElementChild;
+  const pinned = document.getElementById("tail-pinned");
+  const PINNED_MAX = 20;
   const cap = Number(tail.dataset.rows);
   const RATE_S = 5;
   const AGAIN_MS = 5000;
@@ -31,6 +33,7 @@
     const link = row.querySelector("a");
     link.href = message.href;
     link.textContent = message.place;
+    row.querySelector("[data-pin]").setAttribute("aria-label", texts.pin.replace("{}", `${message.topic} ${message.place}`));
     row.querySelectorAll("[data-f]").forEach((cell) => {
       cell.textContent = message[cell.dataset.f];
       if (cell.matches(".badge") && !cell.textContent) cell.remove();
@@ -129,12 +132,37 @@
     tell();
     tellState();
   });
-  part("clear").addEventListener("click", () => body.replaceChildren());
+  // What is cleared is behind us: the address to keep begins after it.
+  part("clear").addEventListener("click", () => {
+    body.replaceChildren();
+    const address = new URL(tail.dataset.permalink, location.href);
+    address.searchParams.set("from", mark);
+    part("permalink").href = address;
+  });
+  // A pinned row stays on top, whatever comes; it is moved, so it does not count among the last.
+  function pin(button) {
+    const row = button.closest("tr");
+    const isPinned = row.parentElement === pinned;
+    if (!isPinned && pinned.rows.length >= PINNED_MAX) {
+      document.getElementById("spoken").textContent = texts.full;
+      button.title = texts.full;
+      return;
+    }
+    button.setAttribute("aria-pressed", String(!isPinned));
+    if (isPinned) body.prepend(row);
+    else pinned.append(row);
+    button.focus();
+  }
+  tail.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-pin]");
+    if (button) pin(button);
+  });
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => { if (event.persisted) open(); });
 
   part("pause").hidden = false;
   part("clear").hidden = false;
+  body.querySelectorAll("[data-pin]").forEach((button) => { button.hidden = false; });
   setInterval(tell, 1000);
   tell();
   tellState();

@@ -1,6 +1,7 @@
 """Dead letters that a person let rest: marked with a note, left out of jobs, never deleted."""
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import GroupNotFound, Invalid, Refused
 from engine.message import Message, Promise
-from engine.replay import dismissals
-from engine.replay.dismissals import DismissNote, Pile
+from engine.replay import choice, dismissals
+from engine.replay.pile import DismissNote, Pile, Span
 from engine.store.pool import InlinePool
 from tests.simulation.disk import Disk
 
@@ -22,8 +23,7 @@ def dismiss(desk, *runs, note="known, fixed in 4.2", by="eva"):
 
 def marked(desk):
     """Offsets of the dead letters that are dismissed."""
-    spans = desk.broker.dead_letters.dismissed_within("g", 0, 1000)
-    return [offset for span in spans for offset in range(span.first, span.end)]
+    return sorted(desk.broker.dead_letters.resting("g").offsets())
 
 
 def test_a_dismissed_dead_letter_stays_and_says_who_let_it_rest(dead):
@@ -144,10 +144,10 @@ def test_a_pile_is_the_set_of_its_offsets(seed):
         run = range(first, first + chance.randrange(1, 12))
         if chance.random() < 0.6:
             note = chance.choice(notes)
-            pile.add([run], note)
+            pile = pile.adding(Span(each.start, each.stop, note) for each in pile.free(run))
             model = dict.fromkeys(run, note) | model
         else:
-            pile.take([run])
+            pile = pile.without([run])
             model = {offset: note for offset, note in model.items() if offset not in run}
         low = chance.randrange(70)
         high = low + chance.randrange(30)
@@ -156,6 +156,108 @@ def test_a_pile_is_the_set_of_its_offsets(seed):
         free = [offset for each in pile.free(range(low, high)) for offset in each]
         assert free == [offset for offset in range(low, high) if offset not in model]
         assert pile.count(low, high) == len(found)
+        told = Counter(note for n, note in model.items() if low <= n < high)
+        assert pile.tally(low, high) == told
+        assert [pile.note_of(n) for n in range(80)] == [model.get(n) for n in range(80)]
+        kept = Pile.unpacked(0, pile.kept_from(low).packed())
+        assert list(kept.within(low, 80)) == list(pile.within(low, 80))
+
+
+class Watched(list):
+    """Numbers that count how often one of them is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, at):
+        Watched.looks += 1
+        return super().__getitem__(at)
+
+
+def test_to_count_takes_a_few_looks_however_many_stretches_there_are():
+    note = DismissNote("1", "", "", 0)
+    pile = Pile(0, (Span(at, at + 1, note) for at in range(0, 200_000, 2)))
+    for name in ("_firsts", "_ends", "_before"):
+        setattr(pile, name, Watched(getattr(pile, name)))
+    Watched.looks = 0
+    assert (pile.count(1001, 150_000), pile.count(0, 10**9)) == (74_499 + 0, 100_000)
+    assert (pile.note_of(1000), pile.note_of(1001)) == (note, None)
+    assert 0 < Watched.looks < 200
+
+
+def test_a_draft_over_what_has_changed_since_is_not_carried_out(dead):
+    letters = dead.broker.dead_letters
+    first, late = (letters.resting("g") for _ in range(2))
+    assert letters.commit(first.dismissing([range(3)], letters.noted("known", "eva")))
+    draft = late.dismissing([range(5)], letters.noted("too late", "eva"))
+    assert not letters.commit(draft)
+    assert marked(dead) == [0, 1, 2]
+    assert letters.commit(letters.resting("g").dismissing([range(5)], letters.noted("all", "eva")))
+    assert [each.count for each in letters.dismissals("g")] == [2, 3]
+    assert not letters.commit(first.restoring([range(9)]))
+
+
+def test_a_sweep_reads_each_dead_letter_once_and_a_page_few_in_vain(dead, send, monkeypatch):
+    for number in range(640):
+        send(str(number), tag="odd" if number % 2 else "even")
+    dead.kill()
+    store, asked = dead.broker._store, []
+    real = store.read_entries
+    monkeypatch.setattr(store, "read_entries", lambda e: asked.extend(e) or real(e))
+    letters, found, after = dead.broker.dead_letters, [], None
+    while True:
+        swept = letters.sweep("g", after=after, filter="even", reason="rejected")
+        found += swept.offsets
+        if (after := swept.next) is None:
+            break
+    assert len(found) == 325
+    assert sorted(entry.offset for entry in asked) == list(range(650))
+    asked.clear()
+    assert len(letters.page("g", count_max=50).items) == len(asked) == 50
+
+
+def test_a_job_is_refused_where_dismissing_cut_it_to_pieces(dead, monkeypatch):
+    monkeypatch.setattr(choice, "STRETCHES_MAX", 3)
+    dismiss(dead, *(range(at, at + 1) for at in (2, 4)))
+    assert dead.run(dry_run=True).selected == 8
+    dismiss(dead, range(6, 7))
+    with pytest.raises(Refused, match="3 stretches") as refused:
+        dead.run()
+    assert refused.value.field == "with_dismissed"
+    assert dead.run(with_dismissed=True).selected == 10
+
+
+def test_many_dismissals_are_read_back_together(dead, monkeypatch):
+    """Each by itself would go through all that were read before it."""
+    for at in range(10):
+        dismiss(dead, range(at, at + 1), note=f"note {at}")
+    dead.broker.dead_letters.restore("g", [range(4, 5)])
+    built = []
+    real = Pile.adding
+    monkeypatch.setattr(Pile, "adding", lambda pile, more: built.append(1) or real(pile, more))
+    dead.engine.restart()
+    assert marked(dead) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert len(built) == 1
+    assert dismiss(dead, range(10), note="again").count == 1
+
+
+def test_what_arrived_is_counted_by_steps_of_time_and_dismissed_ones_apart(dead, send, clock):
+    """Ten died at the beginning."""
+    begun_ms = clock.now_ms()
+    letters = dead.broker.dead_letters
+    for count in (3, 0, 1):
+        clock.advance(60)
+        for number in range(count):
+            send(str(number))
+        dead.kill()
+    clock.advance(30)
+    times = [begun_ms - 1, *(begun_ms + 60_000 * step for step in (1, 2, 3))]
+    assert letters.arrived("g", times).steps == [10, 3, 0, 1]
+    dismiss(dead, range(9, 12))
+    recent = letters.arrived("g", times[1:])
+    assert (recent.steps, recent.count, recent.open) == ([3, 0, 1], 4, 2)
+    assert letters.arrived("g", [clock.now_ms()]).count == 0
+    dead.engine.restart()
+    assert dead.broker.dead_letters.arrived("g", times).steps == [10, 3, 0, 1]
 
 
 class Story:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.broker import Broker, GroupConfig
+from engine.broker import Broker, GroupConfig, Nack
 from engine.clock import ManualClock
 from engine.errors import Invalid
 from engine.events import Appended
 from engine.message import Message, Promise, Sent
-from engine.statistics import books, counting
+from engine.statistics import books, counting, end_to_end
 from engine.statistics.accounts import CROWDED_IDLE_MS, SWEEP_MS, Book, Metric
 from engine.statistics.books import Books
 from engine.statistics.counting import Counting
@@ -40,6 +40,38 @@ def test_rates_by_topic_queue_and_group_are_exact(engine: Engine, broker: Broker
     assert group.bytes_out.total == 480 * size_bytes
     assert [(each.topic, each.acked.total) for each in group.readers] == [("orders", 360)]
     assert broker.statistics.broker().traffic.messages_in.minute == pytest.approx(6)
+
+
+def test_the_time_from_making_to_acknowledgement_spans_retries(
+    engine: Engine, broker: Broker, clock: ManualClock
+) -> None:
+    assert broker.statistics.end_to_end().count == 0
+    broker.send([Message("orders", b"x", queue=0, born_ms=clock.now_ms()) for _ in range(4)])
+    broker.create_group(GroupConfig("billing"))
+    engine.tick(2)
+    first = broker.receive("billing", {"orders": "*"}, count_max=4)
+    broker.ack("billing", [each.receipt for each in first[:3]])
+    broker.nack("billing", [Nack(first[3].receipt, delay_level=1)])
+    engine.tick(3)
+    (again,) = broker.receive("billing", {"orders": "*"}, count_max=4)
+    broker.ack("billing", [again.receipt])
+    spread = broker.statistics.end_to_end()
+    assert spread.count == 4
+    assert spread.p50 == pytest.approx(2_000_000, rel=0.1)
+    assert spread.maximum == pytest.approx(5_000_000, rel=0.1)
+    engine.tick(200)
+    assert broker.statistics.end_to_end().count == 0
+
+
+def test_of_many_acknowledgements_a_bounded_part_is_looked_at(
+    broker: Broker, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(end_to_end, "NOTED_MAX", 3)
+    send(*map(str, range(9)))
+    for _ in range(9):
+        (each,) = broker.receive("billing", {"orders": "*"}, count_max=1)
+        broker.ack("billing", [each.receipt])
+    assert broker.statistics.end_to_end().count == 3
 
 
 def test_figures_are_up_to_date_without_a_tick(broker: Broker, send: Send) -> None:
@@ -106,7 +138,7 @@ def test_sends_are_timed_until_their_promise_is_kept(
 
 def test_an_event_of_the_next_second_closes_the_one_before() -> None:
     own = Books(START_MS)
-    counted = Counting(own, START_MS)
+    counted = Counting(own, START_MS, lambda event: None)
     for ms in (0, 999, 1000, 1500, 2000):
         counted.hear(Appended(START_MS + ms, "orders", 0, 0, 1, 10))
     counted.settle_all(START_MS + 2000)
@@ -120,7 +152,7 @@ def test_an_event_of_the_next_second_closes_the_one_before() -> None:
 def test_what_waits_is_entered_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "ENTRIES_PER_STEP", 10)
     own = Books(START_MS)
-    counted = Counting(own, START_MS)
+    counted = Counting(own, START_MS, lambda event: None)
     for number in range(25):
         counted.hear(Appended(START_MS, f"t{number}", 0, 0, 1, 10))
     assert counted.settle(START_MS + 1000)

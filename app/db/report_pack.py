@@ -1,0 +1,88 @@
+"""The rows of a table, a topic and a period as one block of bytes, column by column. Pure.
+
+    zlib of the MessagePack array [format, [column, …]]
+
+The columns are the table's in its order but for those that the block's place tells (`hour`,
+`topic`) and those that follow from others (`report_merge.derived_columns`). A text that is there
+many times is what zlib is for. Moments are kept as ms since the period began.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from app.db.report_merge import completed, derived_columns
+from app.db.report_periods import HOUR, HOUR_S, name_of
+from app.db.report_rows import ResultTable, Row
+
+FORMAT = 1
+LEVEL = 9
+BYTES_MAX = 64 * 1024 * 1024  # of one block, unpacked
+MOMENTS = frozenset(
+    "born_ms stored_ms delivered_ms acked_ms at_ms begin_ms end_ms".split()
+)  # since 1970
+TOLD = ("hour", "topic")
+
+
+def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
+    """The rows of one topic; `begin` is the first hour of their period."""
+    columns = [_kept(name, [row[name] for row in rows], begin) for name in _names(table)]
+    return zlib.compress(msgspec.msgpack.encode([FORMAT, columns]), LEVEL)
+
+
+def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: str) -> list[Row]:
+    """The rows of a block; those of more than one hour say of how many in `hours`.
+
+    ValueError for what is no block of this table.
+    """
+    names = _names(table)
+    form, columns = msgspec.msgpack.decode(_inflated(data), type=tuple[int, list[list[Any]]])
+    if form != FORMAT or len(columns) != len(names) or len({len(each) for each in columns}) > 1:
+        raise ValueError(f"a block of {table.name} has another form than is known here")
+    told: Row = {"hour": name_of(begin), "topic": topic}
+    if hours > HOUR:
+        told["hours"] = hours
+    back = [_told(name, values, begin) for name, values in zip(names, columns, strict=True)]
+    rows = [{**told, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
+    return completed(table, rows)
+
+
+def pack_names(names: Iterable[str]) -> bytes:
+    """Names as few bytes, always the same ones for them."""
+    return zlib.compress("\n".join(sorted(names)).encode(), LEVEL)
+
+
+def unpack_names(data: bytes) -> list[str]:
+    """What `pack_names` made."""
+    return _inflated(data).decode().split("\n")
+
+
+def _names(table: ResultTable) -> list[str]:
+    left_out = {*TOLD, *derived_columns(table)}
+    return [name for name in table.names if name not in left_out]
+
+
+def _kept(name: str, values: list[Any], begin: int) -> list[Any]:
+    return _moved(values, -begin) if name in MOMENTS else values
+
+
+def _told(name: str, values: list[Any], begin: int) -> list[Any]:
+    return _moved(values, begin) if name in MOMENTS else values
+
+
+def _moved(values: list[Any], hours: int) -> list[Any]:
+    by_ms = hours * HOUR_S * 1000
+    return [None if value is None else value + by_ms for value in values]
+
+
+def _inflated(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(data, BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError(f"a block of figures is damaged: {error}") from None
+    if not unpacker.eof:
+        raise ValueError("a block of figures is cut, or larger than any that was made")
+    return found

@@ -1,0 +1,246 @@
+"""Packs the figures of older hours, and hands them out: statements within somebody's transaction.
+
+A period is of one hour, of a day or of four weeks (`report_periods.py`). Whatever hour one looks
+at, its figures are in rows of their own, or in one period, never in two: what is put together is
+deleted in the same transaction, and whoever writes an hour anew deletes the period first.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, insert, select
+
+from app.db.report_merge import merged
+from app.db.report_pack import pack_names, pack_rows, unpack_names, unpack_rows
+from app.db.report_periods import DAY, GRAINS, HOUR, WEEKS, begin_of, name_of, number_of
+from app.db.report_rows import (
+    HOURS,
+    RESULTS,
+    Coarse,
+    NotWhole,
+    ResultFilter,
+    ResultTable,
+    Row,
+)
+from app.db.report_tables import RESULT_TABLES, report_packed, report_partitions
+
+QUEUE = "queue"
+packed = report_packed
+SAID = {DAY: "day", WEEKS: "four weeks"}
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def put_together(connection: Connection, table: ResultTable, hours: int, before: str) -> bool:
+    """The oldest period of `hours` hours of which there are figures by shorter ones, as one.
+
+    False where there is none that ends before that hour.
+    """
+    assert hours in GRAINS
+    oldest = _oldest(connection, table, hours)
+    if oldest is None:
+        return False
+    begin = begin_of(oldest, hours)
+    if begin + hours > number_of(before):
+        return False
+    blocks = []
+    for topic in _topics(connection, table, begin, hours):
+        sources = _sources(connection, table, begin, hours, topic)
+        rows = merged(table, sources, name_of(begin), hours)
+        blocks.append(_block(table, rows, begin, hours, topic))
+    stored = RESULT_TABLES[table.name]
+    connection.execute(delete(stored).where(_hours_of(stored, begin, hours)))
+    connection.execute(delete(packed).where(_within(table.name, begin, hours)))
+    connection.execute(insert(packed), blocks)
+    return True
+
+
+def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -> None:
+    """Delete the periods that these hours lie in, which are about to be written anew.
+
+    Raises NotWhole where one has figures of other hours as well.
+    """
+    wanted = {number_of(hour) for hour in hours}
+    if not wanted:
+        return
+    statement = (
+        select(packed.c.begin, packed.c.hours)
+        .where(packed.c.name == table.name, packed.c.begin <= max(wanted))
+        .where(packed.c.begin + packed.c.hours > min(wanted))
+        .distinct()
+    )
+    for begin, length in connection.execute(statement).all():
+        own = set(range(begin, begin + length))
+        if not own & wanted:
+            continue
+        if length > HOUR and not _done(connection, table.job, begin, length) <= wanted:
+            raise NotWhole(
+                f"the figures of {name_of(begin)} are kept as one with those of the same "
+                f"{SAID[length]}: compute all hours of it"
+            )
+        connection.execute(
+            delete(packed).where(packed.c.name == table.name, packed.c.begin == begin)
+        )
+
+
+def expire(connection: Connection, oldest: str) -> int:
+    """Delete the periods that end before an hour; how many blocks."""
+    is_old = packed.c.begin + packed.c.hours <= number_of(oldest)
+    return connection.execute(delete(packed).where(is_old)).rowcount
+
+
+def _block(
+    table: ResultTable, rows: Sequence[Row], begin: int, hours: int, topic: str
+) -> dict[str, Any]:
+    groups = {row["group"] for row in rows} if "group" in table.names else set()
+    return {
+        "name": table.name,
+        "begin": begin,
+        "topic": topic,
+        "hours": hours,
+        "rows": len(rows),
+        "groups": pack_names(groups),
+        "data": pack_rows(table, rows, begin),
+    }
+
+
+def _oldest(connection: Connection, table: ResultTable, hours: int) -> int | None:
+    """The first hour of which there are figures by shorter periods than of `hours` hours."""
+    stored = RESULT_TABLES[table.name]
+    named = connection.execute(select(func.min(stored.c.hour))).scalar()
+    shorter = (packed.c.name == table.name) & (packed.c.hours < hours)
+    begin = connection.execute(select(func.min(packed.c.begin)).where(shorter)).scalar()
+    found = [] if named is None else [number_of(named)]
+    return min([*found, *([] if begin is None else [begin])], default=None)
+
+
+def _topics(connection: Connection, table: ResultTable, begin: int, hours: int) -> list[str]:
+    stored = RESULT_TABLES[table.name]
+    named = select(stored.c.topic).where(_hours_of(stored, begin, hours)).distinct()
+    others = select(packed.c.topic).where(_within(table.name, begin, hours)).distinct()
+    return sorted({*connection.execute(named).scalars(), *connection.execute(others).scalars()})
+
+
+def _sources(
+    connection: Connection, table: ResultTable, begin: int, hours: int, topic: str
+) -> Iterator[Row]:
+    stored = RESULT_TABLES[table.name]
+    statement = select(stored).where(_hours_of(stored, begin, hours), stored.c.topic == topic)
+    for row in connection.execute(statement).mappings():
+        yield dict(row)
+    blocks = select(packed).where(_within(table.name, begin, hours), packed.c.topic == topic)
+    yield from _unpacked(connection, table, blocks)
+
+
+def _hours_of(stored: Any, begin: int, hours: int) -> Any:
+    return (stored.c.hour >= name_of(begin)) & (stored.c.hour < name_of(begin + hours))
+
+
+def _within(name: str, begin: int, hours: int) -> Any:
+    return (packed.c.name == name) & (packed.c.begin >= begin) & (packed.c.begin < begin + hours)
+
+
+def _done(connection: Connection, job: str, begin: int, hours: int) -> set[int]:
+    """Hours of a period that there are results of."""
+    done = report_partitions
+    statement = select(done.c.hour).where(done.c.job == job, _hours_of(done, begin, hours))
+    return {number_of(hour) for hour in connection.execute(statement).scalars()}
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def begins(
+    connection: Connection, table: ResultTable, wanted: ResultFilter, since: str = ""
+) -> list[int]:
+    """First hours of the periods of a range, in their order."""
+    statement = _where(select(packed.c.begin).distinct(), table.name, wanted)
+    if since:
+        statement = statement.where(packed.c.begin >= number_of(since))
+    return list(connection.execute(statement.order_by(packed.c.begin)).scalars())
+
+
+def rows_of(
+    connection: Connection, table: ResultTable, begin: int, wanted: ResultFilter
+) -> list[Row]:
+    """The rows of one period, in no order."""
+    statement = _where(select(packed), table.name, wanted).where(packed.c.begin == begin)
+    return _matching(_unpacked(connection, table, statement), wanted)
+
+
+def rows(connection: Connection, table: ResultTable, wanted: ResultFilter) -> Iterator[Row]:
+    """All rows of a range, period by period."""
+    for begin in begins(connection, table, wanted):
+        yield from rows_of(connection, table, begin, wanted)
+
+
+def count(connection: Connection, name: str, wanted: ResultFilter) -> int:
+    """Rows of a range and topic; other conditions are not looked at."""
+    statement = _where(select(func.sum(packed.c.rows)), name, wanted)
+    return int(connection.execute(statement).scalar() or 0)
+
+
+def names(connection: Connection, name: str, column: str, wanted: ResultFilter) -> set[str]:
+    """The topics or groups of a range."""
+    if column == "topic":
+        statement = _where(select(packed.c.topic).distinct(), name, wanted)
+        return set(connection.execute(statement).scalars())
+    assert column == "group", "blocks tell their topic and groups"
+    statement = _where(select(packed.c.groups).distinct(), name, wanted)
+    found = connection.execute(statement).scalars()
+    return {each for data in found for each in unpack_names(bytes(data))}
+
+
+def coarse(connection: Connection, job: str) -> list[Coarse]:
+    """Up to where figures are by longer periods than hours; the longest first."""
+    statement = (
+        select(packed.c.hours, func.max(packed.c.begin + packed.c.hours))
+        .where(packed.c.hours > HOUR, packed.c.name.in_(_tables(job)))
+        .group_by(packed.c.hours)
+        .order_by(packed.c.hours.desc())
+    )
+    return [Coarse(hours, name_of(end)) for hours, end in connection.execute(statement)]
+
+
+def coarse_periods(connection: Connection, job: str) -> list[tuple[int, int]]:
+    """First hour and length of each period that is longer than an hour."""
+    statement = (
+        select(packed.c.begin, packed.c.hours)
+        .where(packed.c.hours > HOUR, packed.c.name.in_(_tables(job)))
+        .distinct()
+        .order_by(packed.c.begin)
+    )
+    return [(begin, hours) for begin, hours in connection.execute(statement)]
+
+
+def _tables(job: str) -> list[str]:
+    return [table.name for table in RESULTS if table.job == job and table.replaces == HOURS]
+
+
+def _unpacked(connection: Connection, table: ResultTable, statement: Select[Any]) -> Iterator[Row]:
+    for block in connection.execute(statement).mappings():
+        yield from unpack_rows(
+            table, bytes(block["data"]), block["begin"], block["hours"], block["topic"]
+        )
+
+
+def _where(statement: Select[Any], name: str, wanted: ResultFilter) -> Select[Any]:
+    """A period belongs to the range that its first hour lies in."""
+    statement = statement.where(packed.c.name == name)
+    if wanted.first:
+        statement = statement.where(packed.c.begin >= number_of(wanted.first))
+    if wanted.last:
+        statement = statement.where(packed.c.begin <= number_of(wanted.last))
+    for column, value in wanted.equal:
+        if column == "topic":
+            statement = statement.where(packed.c.topic == value.replace("\0", "\ufffd"))
+    return statement
+
+
+def _matching(found: Iterator[Row], wanted: ResultFilter) -> list[Row]:
+    equal = [
+        (column, int(value) if column == QUEUE else value.replace("\0", "\ufffd"))
+        for column, value in wanted.equal
+    ]
+    return [row for row in found if all(row[column] == value for column, value in equal)]

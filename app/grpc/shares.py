@@ -1,0 +1,31 @@
+"""How many of something each address may hold, and all together: none can take it all."""
+
+from collections import Counter
+
+
+class Shares:
+    """Counts of one kind of thing, named in the plural; on the event loop's thread only."""
+
+    def __init__(self, things: str, *, each_max: int, all_max: int) -> None:
+        self._things = things
+        self._each_max = each_max
+        self._all_max = all_max
+        self._held: Counter[str] = Counter()
+        self.count = 0
+
+    def take(self, address: str) -> str:
+        """Count one more in; "" then, else why it may not be. `give` it back when it is over."""
+        if self._held[address] >= self._each_max:
+            return f"one address may hold {self._each_max} {self._things}"
+        if self.count >= self._all_max:
+            return f"the server holds at most {self._all_max} {self._things}"
+        self._held[address] += 1
+        self.count += 1
+        return ""
+
+    def give(self, address: str) -> None:
+        """One that was taken is over."""
+        self.count -= 1
+        self._held[address] -= 1
+        if not self._held[address]:
+            del self._held[address]

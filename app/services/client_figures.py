@@ -1,0 +1,282 @@
+"""What each client does, as the engine's events and the doors tell it; and who came and went.
+
+Nothing of it is kept over a restart. Which client acknowledged is known of the first message of
+each hand-out only: to remember all of them would cost every message its time.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from engine.events import (
+    Acked,
+    Dead,
+    Delivered,
+    Event,
+    MemberJoined,
+    MemberLeft,
+    Retried,
+    Returned,
+    SendRefused,
+)
+
+CLIENTS_MAX = 10_000  # the longest silent are forgotten first
+ADDRESSES_MAX = 10_000
+TIMES_MAX = 256  # the latest processing times that a percentile is taken of
+PLACES_MAX = 256  # hand-outs of one queue that are waited for
+QUEUES_MAX = 4_000
+PASSAGES_MAX = 50  # of one group
+GROUPS_MAX = 2_500
+BUCKET_MS = 10_000
+BUCKETS = 6
+ERROR_CHARS_MAX = 200
+
+K = TypeVar("K")
+V = TypeVar("V")
+Queue = tuple[str, str, int]  # group, topic, queue
+
+
+class Minute:
+    """A count over the last minute, in steps of ten seconds, and since it began."""
+
+    __slots__ = ("_counts", "_step", "total")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (BUCKETS + 1)
+        self._step = 0
+        self.total = 0
+
+    def add(self, at_ms: int, count: int) -> None:
+        self._move(at_ms)
+        self._counts[-1] += count
+        self.total += count
+
+    def rate(self, now_ms: int) -> float:
+        """Per second, over the last minute and the step that goes on."""
+        self._move(now_ms)
+        seconds = (BUCKETS * BUCKET_MS + now_ms % BUCKET_MS) / 1000
+        return sum(self._counts) / seconds
+
+    def _move(self, at_ms: int) -> None:
+        step = at_ms // BUCKET_MS
+        gone = step - self._step
+        if gone > 0:
+            kept = self._counts[gone:] if gone <= BUCKETS else []
+            self._counts = kept + [0] * (BUCKETS + 1 - len(kept))
+            self._step = step
+
+
+@dataclass(slots=True)
+class _Client:
+    handed: Minute = field(default_factory=Minute)
+    failed: Minute = field(default_factory=Minute)
+    sent: Minute = field(default_factory=Minute)
+    handed_ms: int | None = None
+    acked_ms: int | None = None
+    sent_ms: int | None = None
+    failed_ms: int | None = None
+    error: str = ""
+    times_ms: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_MAX))
+
+
+@dataclass(frozen=True)
+class ClientActivity:
+    """One client's figures since it was first heard of; per second over the last minute.
+
+    `sent` is None where its door does not know who sends. `processing_p99_ms` is over the latest
+    `processing_samples` hand-outs, at most 256, the first message of each; None without any.
+    """
+
+    handed: int = 0
+    handed_rate: float = 0.0
+    failed: int = 0
+    failed_rate: float = 0.0
+    sent: int = 0
+    sent_rate: float = 0.0
+    handed_ms: int | None = None
+    acked_ms: int | None = None
+    sent_ms: int | None = None
+    failed_ms: int | None = None
+    error: str = ""
+    processing_p99_ms: int | None = None
+    processing_samples: int = 0
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Sends from one address that were turned down; `code` is the last one's."""
+
+    count: int = 0
+    code: str = ""
+    at_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A consumer joined its group or left it, and how many there were then."""
+
+    at_ms: int
+    client: str
+    kind: str  # joined, left, expired
+    members: int
+
+
+NOTHING = ClientActivity()
+NEVER_REFUSED = Refusals()
+
+
+class ClientFigures:
+    """Listens to the engine: `hear` takes each event; doors call `sent`."""
+
+    def __init__(self, members: Callable[[str], int]) -> None:
+        """`members` tells how many members a group has."""
+        self._members = members
+        self._clients: OrderedDict[str, _Client] = OrderedDict()
+        self._places: OrderedDict[Queue, dict[int, tuple[str, int]]] = OrderedDict()
+        self._refused: OrderedDict[str, Refusals] = OrderedDict()
+        self._passages: OrderedDict[str, deque[Passage]] = OrderedDict()
+        self._hears: dict[type[Event], Callable[..., None]] = {
+            Delivered: self._delivered,
+            Acked: self._acked,
+            Retried: self._retried,
+            Dead: self._dead,
+            Returned: self._returned,
+            SendRefused: self._send_refused,
+            MemberJoined: self._joined,
+            MemberLeft: self._left,
+        }
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the engine."""
+        take = self._hears.get(type(event))
+        if take is not None:
+            take(event)
+
+    def sent(self, client: str, count: int, at_ms: int) -> None:
+        """A client stored `count` messages."""
+        kept = self._client(client)
+        kept.sent.add(at_ms, count)
+        kept.sent_ms = at_ms
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def of(self, client: str, now_ms: int) -> ClientActivity:
+        """What is known of a client; nothing where it was not heard of."""
+        kept = self._clients.get(client)
+        if kept is None:
+            return NOTHING
+        times = sorted(kept.times_ms)
+        return ClientActivity(
+            handed=kept.handed.total,
+            handed_rate=kept.handed.rate(now_ms),
+            failed=kept.failed.total,
+            failed_rate=kept.failed.rate(now_ms),
+            sent=kept.sent.total,
+            sent_rate=kept.sent.rate(now_ms),
+            handed_ms=kept.handed_ms,
+            acked_ms=kept.acked_ms,
+            sent_ms=kept.sent_ms,
+            failed_ms=kept.failed_ms,
+            error=kept.error,
+            processing_p99_ms=times[-(-len(times) * 99 // 100) - 1] if times else None,
+            processing_samples=len(times),
+        )
+
+    def rates(self, client: str, now_ms: int) -> tuple[float, float, int]:
+        """Handed out and sent per second, and how many failed; as `of` says, only quicker."""
+        kept = self._clients.get(client)
+        if kept is None:
+            return 0.0, 0.0, 0
+        return kept.handed.rate(now_ms), kept.sent.rate(now_ms), kept.failed.total
+
+    def refused(self, address: str) -> Refusals:
+        """Sends from this address that were turned down."""
+        return self._refused.get(address, NEVER_REFUSED)
+
+    def passages(self, group: str) -> Sequence[Passage]:
+        """Who joined a group and left it, newest first: the last 50 since the server started."""
+        return tuple(reversed(self._passages.get(group, ())))
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def _delivered(self, event: Delivered) -> None:
+        if not event.client:
+            return
+        kept = self._client(event.client)
+        kept.handed.add(event.at_ms, len(event.offsets))
+        kept.handed_ms = event.at_ms
+        queue = (event.group, event.topic, event.queue)
+        places = self._places.get(queue)
+        if places is None:
+            places = _room(self._places, queue, QUEUES_MAX, {})
+        places[event.offsets[0]] = (event.client, event.at_ms)
+        if len(places) > PLACES_MAX:
+            del places[next(iter(places))]
+
+    def _acked(self, event: Acked) -> None:
+        for client, began_ms in self._settled(event, event.offsets):
+            kept = self._client(client)
+            kept.acked_ms = event.at_ms
+            kept.times_ms.append(max(0, event.at_ms - began_ms))
+
+    def _returned(self, event: Returned) -> None:
+        self._settled(event, event.offsets)
+
+    def _retried(self, event: Retried) -> None:
+        self._failed(event, event.error or ("its time ran out" if event.is_expired else ""))
+
+    def _dead(self, event: Dead) -> None:
+        self._failed(event, event.reason)
+
+    def _failed(self, event: Retried | Dead, error: str) -> None:
+        self._settled(event, (event.offset,))
+        if not event.client:
+            return
+        kept = self._client(event.client)
+        kept.failed.add(event.at_ms, 1)
+        kept.failed_ms = event.at_ms
+        kept.error = error[:ERROR_CHARS_MAX]
+
+    def _send_refused(self, event: SendRefused) -> None:
+        if event.client:
+            count = self.refused(event.client).count + 1
+            told = Refusals(count, event.code, event.at_ms)
+            self._refused.pop(event.client, None)
+            _room(self._refused, event.client, ADDRESSES_MAX, told)
+
+    def _joined(self, event: MemberJoined) -> None:
+        self._pass(event, "joined")
+
+    def _left(self, event: MemberLeft) -> None:
+        self._pass(event, "expired" if event.is_expired else "left")
+
+    def _pass(self, event: MemberJoined | MemberLeft, kind: str) -> None:
+        kept = self._passages.get(event.group)
+        if kept is None:
+            kept = _room(self._passages, event.group, GROUPS_MAX, deque(maxlen=PASSAGES_MAX))
+        kept.append(Passage(event.at_ms, event.client, kind, self._members(event.group)))
+
+    def _settled(
+        self, event: Acked | Returned | Retried | Dead, offsets: Sequence[int]
+    ) -> list[tuple[str, int]]:
+        """The hand-outs among these offsets that were remembered, which are forgotten."""
+        places = self._places.get((event.group, event.topic, event.queue))
+        if not places:
+            return []
+        return [places.pop(offset) for offset in offsets if offset in places]
+
+    def _client(self, name: str) -> _Client:
+        kept = self._clients.get(name)
+        if kept is None:
+            return _room(self._clients, name, CLIENTS_MAX, _Client())
+        self._clients.move_to_end(name)
+        return kept
+
+
+def _room(kept: "OrderedDict[K, V]", key: K, count_max: int, value: V) -> V:
+    """Keep one more; the oldest goes where there are too many."""
+    if len(kept) >= count_max:
+        kept.popitem(last=False)
+    kept[key] = value
+    return value

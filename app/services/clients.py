@@ -1,0 +1,289 @@
+"""One client: what is known of it, what it can be asked, and how it is sent away.
+
+What is asked and done stands in the audit trail. An answer is waited for `ASK_S` at most.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from app.host import EngineHost
+from app.services.audit import Actor, Audit
+from app.services.connections import REST_ONLY, ClientDoor, ClientFacts, Connections, why_not
+from engine.broker import AckResult, Member
+from engine.errors import EngineError, GroupNotFound, NotFound, Refused
+from engine.message import StoredMessage
+
+KIND = "client"
+ASK_S = 5.0
+STACK_CHARS_MAX = 256 * 1024
+DETAIL_CHARS_MAX = 1000
+RECEIPTS_MAX = 1000  # in one call of the engine
+COMES_BACK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A client as a member of a group; `in_flight` is what it was handed and has not settled."""
+
+    group: str
+    member: Member
+    in_flight: int
+
+
+@dataclass(frozen=True)
+class Client:
+    """What is known of a client: at the doors that it came through, and as a member of groups.
+
+    `why_no_stack` and `why_no_verify` are "" where it can be asked.
+    """
+
+    name: str
+    doors: Sequence[ClientFacts]
+    memberships: Sequence[Membership]
+    why_no_stack: str
+    why_no_verify: str
+
+    @property
+    def in_flight(self) -> int:
+        return sum(each.in_flight for each in self.memberships)
+
+    @property
+    def groups(self) -> list[str]:
+        return [each.group for each in self.memberships]
+
+
+class Answer(StrEnum):
+    """How asking a client ended."""
+
+    ANSWERED = "answered"
+    NO_ANSWER = "no_answer"  # within the time limit
+
+
+class Verdict(StrEnum):
+    """What a client made of a message that it was asked to process."""
+
+    CONSUMED = "consumed"
+    FAILED = "failed"
+    NOT_OFFERED = "not_offered"  # it answered that its library has no such thing
+    NO_ANSWER = "no_answer"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a client's threads do, as it says; at most 256 KiB of it (`is_cut`)."""
+
+    client: str
+    answer: Answer
+    text: str = ""
+    is_cut: bool = False
+    took_ms: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How a client processed a message apart from its delivery; `code` is the protocol's."""
+
+    client: str
+    group: str
+    topic: str
+    queue: int
+    offset: int
+    message_id: str
+    verdict: Verdict
+    code: str = ""
+    detail: str = ""
+    took_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """What was ended: connections, memberships; what it held comes back within a second."""
+
+    client: str
+    connections: int
+    groups: Sequence[str] = ()
+    returned: int = 0
+    kept: int = 0  # settled meanwhile, or in hands that could not be shortened
+
+
+@dataclass
+class _Asked:
+    """A question under way, for the time it took."""
+
+    began_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def took_ms(self) -> int:
+        return round((time.monotonic() - self.began_s) * 1000)
+
+
+class Clients:
+    """Asks and disconnects clients for a person or a program, who is named in the trail."""
+
+    def __init__(self, host: EngineHost, connections: Connections, audit: Audit) -> None:
+        self._host = host
+        self._connections = connections
+        self._audit = audit
+
+    def find(self, name: str) -> Client:
+        """What is known of a client; NotFound where nobody of that name is there."""
+        doors = self._connections.find(name)
+        memberships = self._memberships(name)
+        if not doors and not memberships:
+            raise NotFound(
+                f"no client named {name[:255]!r} is connected or a member of a group",
+                field="client",
+                remedy="see the list of clients; one that went silent is forgotten",
+                code="client_not_found",
+            )
+        return Client(
+            name,
+            doors,
+            memberships,
+            why_not([each.why_no_stack for each in doors]),
+            why_not([each.why_no_verify for each in doors]),
+        )
+
+    def offering(self, groups: Sequence[str]) -> list[tuple[str, Client]]:
+        """The clients of these groups, each with its group."""
+        found: list[tuple[str, Client]] = []
+        for group in groups:
+            try:
+                members = self._host.broker.members.of(group)
+            except GroupNotFound:
+                continue
+            found += [(group, self.find(member.client)) for member in members]
+        return found
+
+    async def stack(self, actor: Actor, name: str) -> Stack:
+        """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
+        door = self._door(name, self.find(name).why_no_stack)
+        asked = _Asked()
+        async with self._audit.change(actor, "client.stack", KIND, name) as change:
+            try:
+                text = await door.stack(name, ASK_S)
+                cut = text[:STACK_CHARS_MAX]
+                is_cut = len(cut) < len(text)
+                found = Stack(name, Answer.ANSWERED, cut, is_cut, asked.took_ms)
+            except TimeoutError:
+                found = Stack(name, Answer.NO_ANSWER, took_ms=asked.took_ms, detail=_silent())
+            change.after = {"answer": found.answer, "characters": len(found.text)}
+        return found
+
+    async def verify(
+        self, actor: Actor, name: str, group: str, topic: str, queue: int, offset: int
+    ) -> Verified:
+        """Let a client of a group process a stored message, whose place in the group stays.
+
+        The client does with it whatever it does with messages. Raises NotFound, Refused where the
+        client is no member or offers none, Busy.
+        """
+        broker = self._host.broker
+        client = self.find(name)
+        broker.group(group)
+        message = broker.message(topic, queue, offset)
+        if group not in client.groups:
+            raise Refused(
+                f"{name[:255]!r} is no member of the group {group!r}",
+                field="client",
+                remedy="choose one of the group's clients",
+            )
+        door = self._door(name, client.why_no_verify)
+        before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
+        before["message_id"] = message.message_id
+        asked = _Asked()
+        change = self._audit.change(actor, "client.verify", KIND, name, before=before)
+        async with change as entry:
+            verdict, code, detail = await _processed(door, name, group, message)
+            entry.after = {"verdict": verdict, "code": code, "detail": detail}
+        place = (name, group, topic, queue, offset)
+        return Verified(*place, message.message_id, verdict, code, detail, asked.took_ms)
+
+    async def disconnect(self, actor: Actor, name: str) -> Disconnected:
+        """End a client's connections and memberships; what it holds comes back in a second.
+
+        It may come again. Raises NotFound.
+        """
+        client = self.find(name)
+        broker = self._host.broker
+        before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
+        before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
+        change = self._audit.change(actor, "client.disconnect", KIND, name, before=before)
+        async with change as entry:
+            held = {each.group: broker.held(each.group, name) for each in client.memberships}
+            ended = self._connections.disconnect(name)
+            returned = 0
+            for group, receipts in held.items():
+                self._leave(group, name)
+                returned += self._bring_back(group, receipts)
+            kept = sum(map(len, held.values())) - returned
+            done = Disconnected(name, ended, list(held), returned, kept)
+            entry.after = {"connections": ended, "returned": returned, "kept": kept}
+        return done
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _memberships(self, name: str) -> list[Membership]:
+        broker = self._host.broker
+        return [
+            Membership(group, member, len(broker.held(group, name)))
+            for group, member in broker.members.memberships(name)
+        ]
+
+    def _door(self, name: str, reason: str) -> ClientDoor:
+        door = self._connections.door_of(name)
+        if reason or door is None:
+            raise Refused(
+                f"{name[:255]!r} cannot be asked: {reason or REST_ONLY}",
+                field="client",
+                remedy="ask a client of the RocketMQ 5 protocol that is connected",
+                code="not_offered",
+            )
+        return door
+
+    def _leave(self, group: str, name: str) -> None:
+        try:
+            self._host.broker.members.leave(group, name)
+        except GroupNotFound:
+            return  # it was deleted meanwhile
+
+    def _bring_back(self, group: str, receipts: Sequence[Any]) -> int:
+        """Let hand-outs run out in a second; how many."""
+        done = 0
+        for start in range(0, len(receipts), RECEIPTS_MAX):
+            part = receipts[start : start + RECEIPTS_MAX]
+            try:
+                results = self._host.broker.extend(group, part, COMES_BACK_S)
+            except EngineError:
+                return done  # they run out by themselves, later
+            done += sum(each.result is AckResult.DONE for each in results)
+        return done
+
+
+async def _processed(
+    door: ClientDoor, name: str, group: str, message: StoredMessage
+) -> tuple[Verdict, str, str]:
+    try:
+        answer = await door.verify(name, group, message, ASK_S)
+    except TimeoutError:
+        return Verdict.NO_ANSWER, "", _silent()
+    detail = answer.detail[:DETAIL_CHARS_MAX]
+    return VERDICTS.get(answer.code, Verdict.FAILED), answer.code, detail
+
+
+VERDICTS = {
+    "OK": Verdict.CONSUMED,
+    "NOT_IMPLEMENTED": Verdict.NOT_OFFERED,
+    "UNSUPPORTED": Verdict.NOT_OFFERED,
+}
+
+
+def _silent() -> str:
+    return (
+        f"the client did not answer within {ASK_S:g} s: it is busy or stuck, or its library "
+        "does not answer this question"
+    )

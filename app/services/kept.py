@@ -1,0 +1,54 @@
+"""What people keep in the control plane: one way to it, with the entry for the trail."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from app.db.rows import AuditEntry, DatabaseError
+from app.db.worker import DatabaseWorker
+from app.services.audit import DONE, Actor
+from engine.clock import Clock
+from engine.errors import Busy
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+T = TypeVar("T")
+
+
+class Kept:
+    """Things of one `kind`; a database that fails is Busy with this `code`, `what` says of what."""
+
+    def __init__(
+        self, database: DatabaseWorker, clock: Clock, *, kind: str, code: str, what: str
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._kind = kind
+        self._code = code
+        self._what = what
+
+    def entry(self, actor: Actor, action: str, name: str) -> AuditEntry:
+        """What the trail says of a change that is written together with it."""
+        return AuditEntry(
+            at_ms=self._clock.now_ms(),
+            actor=actor.name,
+            action=action,
+            object_kind=self._kind,
+            object_name=name,
+            before_json="",
+            after_json="",
+            result=DONE,
+            request_id=actor.request_id,
+        )
+
+    async def run(self, work: "Callable[[Database], T]") -> T:
+        """The result of `work`, done off the event loop; raises Busy."""
+        try:
+            return await self._database.run(work)
+        except DatabaseError as error:
+            busy = Busy(
+                f"{self._what} cannot be read or written",
+                remedy="see the server's log about its database, then try again",
+            )
+            busy.code = self._code
+            raise busy from error

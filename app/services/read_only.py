@@ -1,0 +1,136 @@
+"""Read-only by a switch: nothing can be changed until somebody switches it off again.
+
+The switch outlives the process, in a small file beside the store: whoever froze a server in
+trouble would not want a restart to thaw it, and whether it holds has to be known before the first
+request, though the database be down. The setting `read_only` holds whatever the switch says.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from app.services.audit import Actor, Audit
+from engine.clock import Clock
+from engine.errors import Conflict, Invalid
+
+log = logging.getLogger("kitemq")
+
+FILE = "read_only.json"
+REASON_CHARS_MAX = 200
+KIND = "server"
+
+
+class Switched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file holds: who switched it on, when, why."""
+
+    by: str
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReadOnlyState:
+    """Whether nothing can be changed; without a time it is unknown since when."""
+
+    is_on: bool
+    by_setting: bool = False
+    by: str = ""
+    since_ms: int | None = None
+    reason: str = ""
+
+
+class ReadOnlySwitch:
+    """`load` before the first request; `freeze` is told whenever the state changes."""
+
+    def __init__(
+        self,
+        data: Path,
+        audit: Audit,
+        clock: Clock,
+        *,
+        by_setting: bool,
+        freeze: Callable[[bool], None],
+    ) -> None:
+        self._path = data / FILE
+        self._audit = audit
+        self._clock = clock
+        self._freeze = freeze
+        self._changing = asyncio.Lock()
+        self._started_ms = clock.now_ms()
+        self._by_setting = by_setting
+        self.state = self._state(None)
+
+    def load(self) -> None:
+        """Take over the switch as the last process left it; reads one small file."""
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=Switched)
+        except FileNotFoundError:
+            self._take(None)
+        except (OSError, msgspec.MsgspecError) as error:
+            # Rather frozen once too often: an admin can switch it off.
+            log.error("%s cannot be read, so the server is read-only: %s", self._path, error)
+            self._take(Switched("", 0, f"the file {FILE} cannot be read"))
+        else:
+            self._take(found)
+
+    async def switch(self, actor: Actor, *, is_on: bool, reason: str) -> ReadOnlyState:
+        """Freeze or thaw the server, from the next request on; audited.
+
+        Raises Invalid without a reason to freeze, Conflict where the setting holds it anyway.
+        """
+        reason = " ".join(reason.split())
+        if is_on and not 0 < len(reason) <= REASON_CHARS_MAX:
+            raise Invalid(
+                "it is not said why" if not reason else "the reason is too long",
+                field="reason",
+                remedy=f"give a reason of at most {REASON_CHARS_MAX} characters; every page has it",
+            )
+        if self._by_setting:
+            raise Conflict(
+                "the setting read_only holds the server read-only",
+                remedy="start it without that setting",
+                code="held_by_setting",
+            )
+        async with self._changing:
+            action = "server.freeze" if is_on else "server.thaw"
+            async with self._audit.change(
+                actor, action, KIND, "read_only", before=self.state
+            ) as change:
+                found = Switched(actor.name, self._clock.now_ms(), reason) if is_on else None
+                await asyncio.to_thread(self._keep, found)
+                self._take(found)
+                change.after = self.state
+        return self.state
+
+    def _take(self, found: Switched | None) -> None:
+        self.state = self._state(found)
+        self._freeze(self.state.is_on)
+
+    def _state(self, found: Switched | None) -> ReadOnlyState:
+        if self._by_setting:
+            return ReadOnlyState(True, True, since_ms=self._started_ms)
+        if found is None:
+            return ReadOnlyState(False)
+        return ReadOnlyState(True, False, found.by, found.since_ms or None, found.reason)
+
+    def _keep(self, found: Switched | None) -> None:
+        """Write the file, or take it away, so that it is so after a power cut as well."""
+        if found is None:
+            self._path.unlink(missing_ok=True)
+        else:
+            part = self._path.with_name(f"{FILE}.part")
+            with part.open("wb") as file:
+                file.write(msgspec.json.encode(found))
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

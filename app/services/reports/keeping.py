@@ -1,0 +1,55 @@
+"""How long figures are kept, and how finely: by hours, then by days, then by four weeks.
+
+Packed figures take a fraction of the room, so hours are packed soon after they are over. A period
+is put together when all of it is older than its setting says, in a transaction of its own; so
+whatever ends this half way, each hour's figures are there once.
+"""
+
+from app.db.report_periods import DAY, HOUR, WEEKS
+from app.db.report_rows import HOURS, RESULTS
+from app.db.worker import DatabaseWorker
+from app.services.reports import inputs
+from app.settings import Settings
+
+ROWS_HOURS = 3  # that hours have rows of their own: they are still computed anew
+PERIODS_MAX = 400  # that are put together at a time; the rest follows
+
+
+class Keeping:
+    """Puts older figures together and deletes the oldest, a piece at a time."""
+
+    def __init__(self, database: DatabaseWorker, settings: Settings) -> None:
+        self._database = database
+        self._keep_days = settings.report_keep_days
+        # The longest periods first: what is old enough is put together once.
+        self._ages = (
+            (WEEKS, settings.report_daily_days * DAY),
+            (DAY, settings.report_hourly_days * DAY),
+            (HOUR, ROWS_HOURS),
+        )
+        self._expired = ""
+
+    async def look(self, now_ms: int) -> int:
+        """Do what is due, at most 400 periods; how many there were. Raises DatabaseError."""
+        oldest = inputs.hour_of(now_ms - self._keep_days * inputs.DAY_MS)
+        if oldest[:10] != self._expired:
+            await self._database.run(lambda db: db.results.expire(oldest))
+            self._expired = oldest[:10]
+        count = 0
+        for hours, age_hours in self._ages:
+            before = inputs.hour_of(now_ms - age_hours * inputs.HOUR_MS)
+            for table in RESULTS:
+                if table.replaces == HOURS:
+                    count += await self._put_together(table.name, hours, before, count)
+        return count
+
+    async def _put_together(self, name: str, hours: int, before: str, count: int) -> int:
+        """As many periods of a table as may still be."""
+        done = 0
+        while count + done < PERIODS_MAX:
+            if not await self._database.run(
+                lambda db: db.results.put_together(name, hours, before)
+            ):
+                break
+            done += 1
+        return done

@@ -1,0 +1,114 @@
+"""What there is to know of the reports at a glance, and what may be asked of them."""
+
+from dataclasses import dataclass
+
+from app.db.report_rows import JOBS, Coverage, RunRow, RunState, ScheduleRow
+from app.db.rows import DatabaseError
+from app.services.reports import inputs
+from app.services.reports.contract import Progress
+from engine.errors import Busy, Invalid
+
+GOOD = (RunState.OK, RunState.SKIPPED)
+HOURS_MAX = 1_000  # of one run by hand
+NOT_INSTALLED = "reports need Spark, which is not installed"
+INSTALL = "pip install 'kitemq[analytics]', or make run without ANALYTICS=0; then restart"
+
+
+@dataclass(frozen=True)
+class JobStanding:
+    """A job at a glance: its schedule, its last runs, which hours it has figures of.
+
+    `last` is the newest run that is over, `last_ok` the newest whose figures were taken; figures
+    have everything that was stored before `fresh_ms`.
+    """
+
+    schedule: ScheduleRow
+    last: RunRow | None
+    last_ok: RunRow | None
+    fresh_ms: int | None
+    coverage: Coverage
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Everything at a glance; `missing` says what has to be installed, "" if nothing."""
+
+    missing: str
+    remedy: str
+    jobs: tuple[JobStanding, ...]
+    running: RunRow | None
+    progress: Progress | None
+
+
+@dataclass
+class Figures:
+    """Of one job since the start, for metrics and alerts."""
+
+    runs: dict[str, int]
+    failures: int = 0  # one after the other, up to now
+    fresh_ms: int | None = None
+    last_s: float | None = None
+    last_error: str = ""
+
+    def take(self, run: RunRow) -> None:
+        """A run that is over; what a person cancelled is no failure."""
+        self.runs[run.state] = self.runs.get(run.state, 0) + 1
+        if run.ended_ms is not None:
+            self.last_s = (run.ended_ms - run.began_ms) / 1000
+        if run.state in GOOD:
+            self.failures, self.last_error = 0, ""
+            self.fresh_ms = run.input_at_ms or self.fresh_ms
+        elif run.state != RunState.CANCELLED:
+            self.failures += 1
+            self.last_error = run.error
+
+
+@dataclass(frozen=True)
+class ScheduleChanges:
+    """What is to be changed of a schedule; None stays."""
+
+    cron: str | None = None
+    is_enabled: bool | None = None
+    limit_s: int | None = None
+
+
+def unavailable(error: DatabaseError) -> Busy:
+    """What a failing database is for whoever asked."""
+    busy = Busy(
+        f"the reports cannot be read or written: {error}",
+        remedy="see the server's log about its database, then try again",
+    )
+    busy.code = "reports_unavailable"
+    return busy
+
+
+def check_job(job: str, *, is_needed: bool = True) -> None:
+    """Invalid for what is no report."""
+    if job in JOBS or (not job and not is_needed):
+        return
+    raise Invalid(f"{job[:40]!r} is no report", field="job", remedy="one of " + ", ".join(JOBS))
+
+
+def checked_hours(first: str, last: str, now_ms: int) -> list[str] | None:
+    """The hours that are asked for; None where none is named."""
+    if not first and not last:
+        return None
+    for field, hour in (("first", first), ("last", last)):
+        try:
+            begin_ms = inputs.begin_ms(hour)
+        except ValueError:
+            begin_ms = -1
+        if not 0 <= begin_ms <= now_ms:
+            raise Invalid(
+                f"{hour[:40]!r} is no hour that has begun",
+                field=field,
+                remedy="name both, as 2026-11-21T03, in UTC",
+            )
+    count = (inputs.begin_ms(last) - inputs.begin_ms(first)) // inputs.HOUR_MS + 1
+    if not 1 <= count <= HOURS_MAX:
+        raise Invalid(
+            f"{first} to {last} are {count:,} hours",
+            field="last",
+            remedy=f"1 to {HOURS_MAX:,} hours, the first not after the last",
+        )
+    return inputs.span(first, last)

@@ -1,0 +1,198 @@
+"""What the server finds out about itself: each check with its result, how long it took, and when.
+
+Checks are made when somebody looks, and not again within `FRESH_MS`; each has a limit, and one
+that fails or takes too long is a result like any other.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+
+FRESH_MS = 10_000
+GLANCE_S = 0.5
+LIMIT_S = 5.0
+LOOP_LATE_S = 0.1
+CLOCK_STEP_S = 5.0
+PROBE = "self_check.part"
+PROBE_BYTES = b"written to see whether it can be\n"
+
+
+class Outcome(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class SelfCheck:
+    """What one check found; `code` never changes, `detail` is English."""
+
+    code: str
+    outcome: Outcome
+    detail: str
+    took_ms: float
+    at_ms: int
+
+
+Found = tuple[Outcome, str]
+
+
+class SelfChecks:
+    """Runs the checks; `loop_late_s` is how late the event loop was at most in the last minute."""
+
+    def __init__(
+        self,
+        host: EngineHost,
+        database: DatabaseWorker,
+        data: Path,
+        *,
+        loop_late_s: Callable[[], float],
+        is_exposed: Callable[[], bool],
+    ) -> None:
+        self._host = host
+        self._database = database
+        self._data = data
+        self._loop_late_s = loop_late_s
+        self._is_exposed = is_exposed
+        self._running = asyncio.Lock()
+        self._found: list[SelfCheck] = []
+        self._run: asyncio.Task[list[SelfCheck]] | None = None
+        clock = host.clock
+        self._begin_ms, self._begin_s = clock.now_ms(), clock.monotonic_s()
+
+    async def run(self) -> list[SelfCheck]:
+        """Every check in its order; those of a moment ago where they are fresh."""
+        async with self._running:
+            now_ms = self._host.clock.now_ms()
+            if not self._found or not 0 <= now_ms - self._found[0].at_ms < FRESH_MS:
+                self._found = [await self._one(code, work) for code, work in self._checks()]
+            return self._found
+
+    async def glance(self) -> list[SelfCheck]:
+        """What is known: fresh where that takes but a moment, else as it was found last.
+
+        Empty while the first checks are still being made.
+        """
+        if self._run is None or self._run.done():
+            self._run = asyncio.create_task(self.run())
+        await asyncio.wait({self._run}, timeout=GLANCE_S)
+        return self._found
+
+    async def close(self) -> None:
+        """Let go of checks that are being made."""
+        if self._run is not None:
+            self._run.cancel()
+            await asyncio.wait({self._run})
+
+    def _checks(self) -> tuple[tuple[str, Callable[[], Awaitable[Found]]], ...]:
+        return (
+            ("engine", self._engine),
+            ("recovery", self._recovery),
+            ("disk", self._disk),
+            ("data_directory", self._directory),
+            ("database", self._schema),
+            ("event_loop", self._loop),
+            ("clock", self._clock),
+            ("traces", self._traces),
+            ("lag_history", self._lag),
+            ("exposure", self._exposure),
+        )
+
+    async def _one(self, code: str, work: Callable[[], Awaitable[Found]]) -> SelfCheck:
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                outcome, detail = await work()
+        except TimeoutError:
+            outcome, detail = Outcome.FAILED, f"no result within {LIMIT_S:g} s"
+        except (DatabaseError, OSError) as error:
+            outcome, detail = Outcome.FAILED, str(error)
+        took_ms = round((loop.time() - begin_s) * 1000, 1)
+        return SelfCheck(code, outcome, detail, took_ms, self._host.clock.now_ms())
+
+    async def _engine(self) -> Found:
+        health = self._host.broker.health()
+        if health.failures:
+            told = "; ".join(f"{name}: {why}" for name, why in health.failures.items())
+            return Outcome.FAILED, told
+        if health.warnings:
+            told = "; ".join(f"{name}: {why}" for name, why in health.warnings.items())
+            return Outcome.WARNING, told
+        return Outcome.OK, "every service runs"
+
+    async def _recovery(self) -> Found:
+        damages = self._host.broker.health().damages
+        if damages:
+            return Outcome.WARNING, f"{len(damages)} damaged stretches were found at the start"
+        return Outcome.OK, "no damage was found at the start"
+
+    async def _disk(self) -> Found:
+        status = self._host.broker.retention.status()
+        if status.refusal:
+            return Outcome.FAILED, status.refusal
+        if status.disk_free_bytes is None:
+            return Outcome.UNKNOWN, "the operating system did not tell how full the disk is"
+        return Outcome.OK, f"{status.disk_free_bytes:,} bytes are free, sends are accepted"
+
+    async def _directory(self) -> Found:
+        await asyncio.to_thread(self._write_probe)
+        return Outcome.OK, "a file was written, flushed and taken away"
+
+    def _write_probe(self) -> None:
+        path = self._data / PROBE
+        try:
+            with path.open("wb") as file:
+                file.write(PROBE_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            path.unlink(missing_ok=True)
+
+    async def _schema(self) -> Found:
+        revision, wanted = await self._database.run(lambda database: database.revision())
+        if revision != wanted:
+            return Outcome.WARNING, f"its revision is {revision or 'none'}, expected {wanted}"
+        return Outcome.OK, f"it answers, and its revision is {revision}"
+
+    async def _loop(self) -> Found:
+        late_s = self._loop_late_s()
+        told = f"at most {late_s * 1000:.1f} ms late in the last minute"
+        return (Outcome.WARNING if late_s > LOOP_LATE_S else Outcome.OK), told
+
+    async def _clock(self) -> Found:
+        clock = self._host.clock
+        passed_s = clock.monotonic_s() - self._begin_s
+        step_s = (clock.now_ms() - self._begin_ms) / 1000 - passed_s
+        if abs(step_s) > CLOCK_STEP_S:
+            return Outcome.WARNING, f"the clock was set by {step_s:+.0f} s since the start"
+        return Outcome.OK, "the clock was not set since the start"
+
+    async def _traces(self) -> Found:
+        status = self._host.broker.traces.status()
+        if status.refusal:
+            return Outcome.FAILED, status.refusal
+        if status.dropped:
+            return Outcome.WARNING, f"{status.dropped:,} were lost for want of room"
+        return Outcome.OK, f"{status.recorded:,} recorded, none lost"
+
+    async def _lag(self) -> Found:
+        keeping = self._host.broker.statistics.lag_keeping()
+        if keeping.failure:
+            return Outcome.FAILED, keeping.failure
+        if not keeping.interval_s:
+            return Outcome.UNKNOWN, "it is switched off by the setting lag_sample_s"
+        return Outcome.OK, f"{keeping.rows:,} queues of groups are kept"
+
+    async def _exposure(self) -> Found:
+        if self._is_exposed():
+            return Outcome.WARNING, "there are no users, and the server listens on a network"
+        return Outcome.OK, "only this machine, or only who says who he is, gets in"

@@ -1,0 +1,123 @@
+"""What somebody who is to help needs to see of a server, in one bounded archive without secrets.
+
+The parts are gathered by the caller; here each is cut to its limit, freed of every secret, listed
+in a manifest that comes first, and packed beside the loop.
+"""
+
+import io
+import platform
+import re
+import sys
+import threading
+import traceback
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+
+import msgspec
+
+PART_BYTES_MAX = 1_000_000
+MANIFEST = "manifest.json"
+GONE = "[redacted]"
+SECRET_CHARS_MIN = 4  # shorter ones are no secrets, and would eat the text
+# What looks like a secret wherever it comes from: tokens, passwords in addresses, headers.
+PATTERNS = (
+    (re.compile(r"kite_[A-Za-z0-9_-]{8,}"), GONE),
+    (re.compile(r"(://[^\s/:@]*:)[^\s/@]+@"), rf"\1{GONE}@"),
+    (re.compile(r"(?i)(authorization|cookie|password|secret)(\"?\s*[:=]\s*\"?)[^\s\",;]+"),
+     rf"\1\2{GONE}"),
+    (re.compile(r"(?i)\b(bearer|basic) [A-Za-z0-9+/=._-]{8,}"), rf"\1 {GONE}"),
+    (re.compile(r"\$argon2[^\s\"']+"), GONE),
+    (re.compile(r"(kitemq_session=)[^\s;,\"'>]+"), rf"\1{GONE}"),
+    (re.compile(r"\b[0-9A-Fa-f]{40,}\b"), GONE),  # hashes, and keys made from them
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of the archive; `newest_last` says which end is cut off where it is too long."""
+
+    name: str
+    what: str
+    text: str
+    newest_last: bool = False
+
+
+class ManifestFile(msgspec.Struct, frozen=True):
+    name: str
+    what: str
+    size_bytes: int
+    cut_bytes: int  # of the text that there was and is not in the file
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What is in the archive, and what is certainly not."""
+
+    made_at: str
+    version: str
+    environment: str
+    files: list[ManifestFile]
+    left_out: str = (
+        "message bodies, keys and properties; names and passwords of users; tokens, sessions, "
+        "access keys; values of secret settings"
+    )
+
+
+def pack(
+    parts: Iterable[Part], secrets: Iterable[str], *, made_at: str, version: str, environment: str
+) -> bytes:
+    """The archive; takes a while, so call it beside the loop. At most 1 MB of each part."""
+    known = sorted((s for s in secrets if len(s) >= SECRET_CHARS_MIN), key=len, reverse=True)
+    files: list[ManifestFile] = []
+    ready: list[tuple[str, bytes]] = []
+    for part in parts:
+        whole = redacted(part.text, known).encode(errors="replace")
+        kept = _cut(whole, newest_last=part.newest_last)
+        files.append(ManifestFile(part.name, part.what, len(kept), len(whole) - len(kept)))
+        ready.append((part.name, kept))
+    manifest = Manifest(made_at, version, redacted(environment, known), files)
+    content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in ((MANIFEST, content), *ready):
+            archive.writestr(name, data)
+    return buffer.getvalue()
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """`text` without the secrets, and without whatever looks like one."""
+    for secret in secrets:
+        text = text.replace(secret, GONE)
+        escaped = msgspec.json.encode(secret).decode()[1:-1]
+        text = text.replace(escaped, GONE)
+    for pattern, instead in PATTERNS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _cut(data: bytes, *, newest_last: bool) -> bytes:
+    if len(data) <= PART_BYTES_MAX:
+        return data
+    if newest_last:
+        kept = data[-PART_BYTES_MAX:]
+        return kept[kept.find(b"\n") + 1 :]
+    kept = data[:PART_BYTES_MAX]
+    return kept[: kept.rfind(b"\n") + 1] or kept
+
+
+def versions() -> dict[str, str]:
+    """Python, the platform, and every installed distribution."""
+    found = {"python": sys.version, "platform": platform.platform()}
+    packages = {each.metadata["Name"]: each.version for each in metadata.distributions()}
+    return found | dict(sorted(packages.items(), key=lambda pair: pair[0].lower()))
+
+
+def stacks() -> str:
+    """Where each thread is right now: files and lines, no values."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sys._current_frames().items():
+        where = "".join(traceback.format_stack(frame))
+        parts.append(f"-- {names.get(ident, 'unknown')} ({ident})\n{where}")
+    return "\n".join(parts)

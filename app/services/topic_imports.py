@@ -1,0 +1,194 @@
+"""Topics by a file: looked at row by row, then created and changed, each with its audit entry.
+
+A dry run says what would become of each row and what was seen of its topic; rows that carry this
+(`Definition.seen`) do just what was shown, or nothing. What is there already as the file wants it
+is left alone, so a file can be applied again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from app.host import EngineHost
+from app.pause import Pause
+from app.services import topic_files
+from app.services.audit import Actor
+from app.services.topic_files import Definition, FileRow
+from app.services.topics import TopicChanges, Topics, changed_meanwhile, config_tag, described
+from engine.broker import TopicConfig
+from engine.errors import Conflict, EngineError, Invalid, TopicNotFound
+
+BUDGET_S = 20.0
+NEW = "new"  # what was seen of a topic that there was not
+# In the order in which they are listed: what needs a person comes first.
+OUTCOMES = ("refused", "failed", "unreached", "create", "change", "created", "changed", "same")
+
+Allowed = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Became:
+    """A setting before and after; "" before for a new topic, null for the broker's default."""
+
+    field: str
+    before: object
+    after: object
+
+
+@dataclass(frozen=True)
+class ImportRow:
+    """A row of the file and what becomes of it; refused and failed ones say why.
+
+    `definition` is the row once more with what was `seen`, for those that would do something.
+    """
+
+    number: int
+    topic: str
+    outcome: str
+    changes: Sequence[Became] = ()
+    field: str = ""
+    detail: str = ""
+    remedy: str = ""
+    definition: Definition | None = None
+
+
+class TopicImports:
+    """Reads files of definitions for a person or a program, who is named in the trail."""
+
+    def __init__(self, host: EngineHost, topics: Topics, default_queues: int) -> None:
+        self._host = host
+        self._topics = topics
+        self._default_queues = default_queues
+
+    async def read(self, content: str, format: str = "") -> list[FileRow]:
+        """The rows of a file, read beside the event loop; Invalid, see `topic_files.read`."""
+        return await asyncio.to_thread(topic_files.read, content, format)
+
+    async def preview(self, rows: Sequence[FileRow], allowed: Allowed) -> list[ImportRow]:
+        """What would become of each row; `allowed` raises for a topic that may not be changed."""
+
+        async def look(row: ImportRow) -> ImportRow:
+            return row
+
+        return await self._each(rows, allowed, look)
+
+    async def apply(
+        self, actor: Actor, rows: Sequence[FileRow], allowed: Allowed
+    ) -> list[ImportRow]:
+        """Create and change the topics; rows that 20 seconds did not reach are told."""
+
+        async def act(row: ImportRow) -> ImportRow:
+            if row.outcome not in ("create", "change") or row.definition is None:
+                return row
+            try:
+                return await self._act(actor, row, row.definition)
+            except EngineError as error:
+                return _told(row, "failed", error)
+
+        return await self._each(rows, allowed, act)
+
+    async def _each(
+        self,
+        rows: Sequence[FileRow],
+        allowed: Allowed,
+        work: Callable[[ImportRow], Any],
+    ) -> list[ImportRow]:
+        end_s = time.monotonic() + BUDGET_S
+        first: dict[str, int] = {}
+        found: list[ImportRow] = []
+        pause = Pause()
+        for row in rows:
+            if time.monotonic() >= end_s:
+                late = "the time was over: import the file again, what is done stays"
+                found.append(ImportRow(row.number, row.name, "unreached", detail=late))
+                continue
+            number = first.setdefault(row.name, row.number)
+            found.append(await work(self._plan(row, number, allowed)))
+            await pause.when_due()
+        return found
+
+    def _plan(self, row: FileRow, number: int, allowed: Allowed) -> ImportRow:
+        """What would become of a row; refused with the column at fault and what helps."""
+        planned = ImportRow(row.number, row.name, "refused")
+        try:
+            if row.definition is None:
+                raise row.fault or Invalid("the row defines no topic")
+            if number != row.number:
+                raise Invalid(
+                    f"row {number} defines this topic already", field="name", remedy="keep one"
+                )
+            allowed(row.name)
+            return self._planned(planned, row.definition)
+        except EngineError as error:
+            return _told(planned, "refused", error)
+
+    def _planned(self, row: ImportRow, wanted: Definition) -> ImportRow:
+        try:
+            known: TopicConfig | None = self._host.broker.topic(wanted.name)
+        except TopicNotFound:
+            known = None
+        tag = NEW if known is None else config_tag(known)
+        if wanted.seen not in ("", tag):
+            raise changed_meanwhile(wanted.name)
+        before = {} if known is None else described(known)
+        config = self._config(wanted, known)
+        self._host.broker.check_topic(config)
+        if known is not None and config.type is not known.type:
+            raise Conflict(
+                f"the topic is {known.type.value}, a topic keeps its type for life",
+                field="type",
+                remedy="leave the type out, or delete the topic first",
+            )
+        after = described(config)
+        changes = [
+            Became(name, before.get(name, ""), value)
+            for name, value in after.items()
+            if name != "name" and (known is None or before[name] != value)
+        ]
+        outcome = "create" if known is None else "change" if changes else "same"
+        kept = msgspec.structs.replace(wanted, seen=tag) if changes else None
+        return replace(row, outcome=outcome, changes=changes, definition=kept)
+
+    def _config(self, wanted: Definition, known: TopicConfig | None) -> TopicConfig:
+        """The topic as the row wants it."""
+        base = known or TopicConfig(
+            wanted.name, read_queues=self._default_queues, write_queues=self._default_queues
+        )
+        return msgspec.structs.replace(base, **_given(wanted))
+
+    async def _act(self, actor: Actor, row: ImportRow, wanted: Definition) -> ImportRow:
+        if row.outcome == "create":
+            await self._topics.create(actor, self._config(wanted, None))
+            return replace(row, outcome="created", definition=None)
+        changes = {name: value for name, value in _given(wanted).items() if name != "type"}
+        await self._topics.change(actor, wanted.name, TopicChanges(**changes), seen=wanted.seen)
+        return replace(row, outcome="changed", definition=None)
+
+
+def counted(rows: Iterable[ImportRow]) -> dict[str, int]:
+    """How many rows have each outcome, without those that nothing has."""
+    found = dict.fromkeys(OUTCOMES, 0)
+    for row in rows:
+        found[row.outcome] += 1
+    return {outcome: count for outcome, count in found.items() if count}
+
+
+def _given(wanted: Definition) -> dict[str, Any]:
+    """The settings that a row names."""
+    names = (name for name in topic_files.COLUMNS if name != "name")
+    return {name: value for name in names if (value := getattr(wanted, name)) is not msgspec.UNSET}
+
+
+def _told(row: ImportRow, outcome: str, error: EngineError) -> ImportRow:
+    return replace(
+        row,
+        outcome=outcome,
+        field=error.field,
+        detail=error.detail,
+        remedy=error.remedy,
+        definition=None,
+    )

@@ -1,0 +1,269 @@
+"""The lines of the reports: how long Spark takes for a large hour, and what others notice of it.
+
+Both want the extra `analytics` and a Java; without them they fail with the sentence that says so.
+"""
+
+import asyncio
+import json
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import uvloop
+
+from analytics.errors import AnalyticsError
+from analytics.warm_up import warm_up
+from bench.doors.rest import RestSend
+from bench.figures import Check, Figure, quantile
+from bench.line import Scale
+from bench.load import Link, connect, within
+from bench.report_data import write
+from bench.server import Server
+
+ROWS, QUICK_ROWS = 5_000_000, 20_000
+BESIDE_ROWS = 5_000_000  # so that the run beside the sender takes at least 20 s
+JOB_LIMIT_S, RUN_LIMIT_S = 900.0, 900.0
+RATE, CONNECTIONS = 500, 8
+IDLE_S, QUICK_IDLE_S, QUICK_BESIDE_S = 20.0, 0.5, 3.0
+POLL_S = 1.0
+LOOK_S = 0.2
+BODY = b"x" * 256
+DRIVER_MEMORY = "1500m"
+HOUR_S = 3_600
+COLD, WITH_CACHE = "KiteMQ, cold", "KiteMQ, cold, with a start-up cache"
+IDLE, BESIDE = "KiteMQ, idle", "KiteMQ, a report runs"
+CHILDREN = resource.RUSAGE_CHILDREN
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """One run of the job `traces` in processes of its own: wall, processor time, memory."""
+
+    name: str
+    title: str
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        is_full = scale.rounds > 1
+        root = folder / "analytics"
+        hour = write(root, ROWS if is_full else QUICK_ROWS, _hour())
+        figures = [_job(COLD, root, hour, folder)]
+        if is_full:
+            try:
+                warm_up(folder / "spark")
+            except AnalyticsError as error:
+                raise RuntimeError(str(error)) from None
+            figures.append(_job(WITH_CACHE, root, hour, folder))
+        return figures
+
+
+def _job(name: str, root: Path, hour: str, folder: Path) -> Figure:
+    output = folder / "output"
+    shutil.rmtree(output, ignore_errors=True)
+    request = {
+        "job": "traces",
+        "hours": [hour],
+        "root": str(root),
+        "output": str(output),
+        "folder": str(folder / "spark"),
+        "driver_memory": DRIVER_MEMORY,
+    }
+    path = folder / "request.json"
+    path.write_text(json.dumps(request))
+    used = resource.getrusage(CHILDREN)
+    began_s = time.perf_counter()
+    log = folder / "job.log"
+    peaks: dict[int, float] = {}
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", "analytics.job", "--request", str(path)], stderr=errors
+        ) as child,
+    ):
+        while child.poll() is None:
+            _look(child.pid, peaks)
+            time.sleep(LOOK_S)
+            if time.perf_counter() - began_s > JOB_LIMIT_S:
+                child.terminate()
+    wall_s = time.perf_counter() - began_s
+    if child.returncode:
+        raise RuntimeError(log.read_text(errors="replace")[-2000:])
+    after = resource.getrusage(CHILDREN)
+    return Figure(
+        name,
+        wall_s=wall_s,
+        cpu_s=after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime,
+        memory_mib=sum(peaks.values()),
+    )
+
+
+def _look(pid: int, peaks: dict[int, float]) -> None:
+    """Remember how much memory a process and those that it started held at most, in MiB."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [pid for task in tasks for pid in (task / "children").read_text().split()]
+    except OSError:  # it has just ended
+        return
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            peaks[pid] = int(line.split()[1]) / 1024
+    for child in children:
+        _look(int(child), peaks)
+
+
+@dataclass(frozen=True)
+class BesideLine:
+    """Sends at a steady rate over REST, first to an idle server, then while a report runs."""
+
+    name: str
+    title: str
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        is_full = scale.rounds > 1
+        data = folder / "beside"
+        write(data / "analytics", BESIDE_ROWS if is_full else QUICK_ROWS, _hour())
+        server = Server(data)
+        with server:
+            server.settle()
+            seconds = IDLE_S if is_full else QUICK_IDLE_S
+            until_s = time.perf_counter() + seconds
+            idle = _sent(server, IDLE, lambda: time.perf_counter() < until_s)
+            run = _Run(server, RUN_LIMIT_S if is_full else QUICK_BESIDE_S)
+            beside = _sent(server, BESIDE, run.is_on)
+        if is_full and run.state != "ok":
+            raise RuntimeError(f"the run of the report ended as {run.state}: {run.error}")
+        return [idle, beside]
+
+
+class _Run:
+    """A run of the report, begun over REST and looked at now and then by another thread.
+
+    It counts as over after `limit_s`; the server ends it when it stops.
+    """
+
+    def __init__(self, server: Server, limit_s: float) -> None:
+        self._server = server
+        self._limit_s = limit_s
+        self._began_s = self._asked_s = time.perf_counter()
+        self.state, self.error = "running", ""
+        self._id = self._ask("/api/v1/reports/runs", b'{"job": "traces"}')["id"]
+        self._asking: asyncio.Future[dict[str, str]] | None = None
+
+    def is_on(self) -> bool:
+        """Whether it still runs, as of the last look."""
+        now_s = time.perf_counter()
+        if self._asking is not None and self._asking.done():
+            answer, self._asking = self._asking.result(), None
+            self.state, self.error = answer["state"], answer.get("error") or ""
+        elif self._asking is None and now_s - self._asked_s > POLL_S:
+            self._asked_s = now_s
+            loop = asyncio.get_running_loop()
+            path = f"/api/v1/reports/runs/{self._id}"
+            self._asking = loop.run_in_executor(None, self._ask, path)
+        return self.state == "running" and now_s - self._began_s < self._limit_s
+
+    def _ask(self, path: str, body: bytes | None = None) -> dict[str, str]:
+        request = urllib.request.Request(
+            self._server.url + path, body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: dict[str, str] = json.loads(answer.read())
+            return found
+
+
+class _SteadyLink(Link):
+    """Sends one message whenever it is told; latency is from when each one was due."""
+
+    def __init__(self, door: RestSend, latencies_s: list[float]) -> None:
+        super().__init__(door)
+        self._send_door = door
+        self._latencies_s = latencies_s
+        self._due_s: deque[float] = deque()
+        self._is_last = False
+
+    def one(self, due_s: float) -> None:
+        self._due_s.append(due_s)
+        self.write(self._send_door.requests(1))
+
+    def on_data(self, data: bytes) -> None:
+        now_s = time.perf_counter()
+        for _ in range(self._send_door.answers(data)):
+            self._latencies_s.append(now_s - self._due_s.popleft())
+        if self._is_last and not self._due_s:
+            self.finish()
+
+    async def answered(self) -> None:
+        """Wait until nothing is unanswered; the last thing done with it."""
+        self._is_last = True
+        if self._due_s:
+            await within(self.finished)
+
+
+def _sent(server: Server, name: str, is_on: Callable[[], bool]) -> Figure:
+    """Send at RATE while `is_on`; what is late counts from when it was due."""
+    latencies_s: list[float] = []
+
+    async def send() -> float:
+        links = [
+            _SteadyLink(RestSend(server.port, "bench-beside", BODY), latencies_s)
+            for _ in range(CONNECTIONS)
+        ]
+        try:
+            for link in links:
+                await connect(link, server.port)
+            began_s = time.perf_counter()
+            for number, link in enumerate(cycle(links)):
+                due_s = began_s + number / RATE
+                wait_s = due_s - time.perf_counter()
+                if wait_s > 0 or number % CONNECTIONS == 0:
+                    # Also behind its time: answers want to be read.
+                    await asyncio.sleep(max(wait_s, 0))
+                if not is_on():
+                    break
+                link.one(due_s)
+            for link in links:
+                await link.answered()
+            return time.perf_counter() - began_s
+        finally:
+            for link in links:
+                link.close()
+
+    took_s = uvloop.run(send())
+    latencies_s.sort()
+    return Figure(
+        name,
+        rate=len(latencies_s) / took_s,
+        p50_us=quantile(latencies_s, 0.5) * 1e6,
+        p99_us=quantile(latencies_s, 0.99) * 1e6,
+        delay_ms=server.worst_delay_ms(),
+        wall_s=took_s,
+    )
+
+
+def _hour() -> int:
+    """An hour that is over and that no server lets go of."""
+    return int(time.time()) // HOUR_S - 3
+
+
+REPORTS = (
+    JobLine(
+        "reports-job",
+        "5 million trace rows: the hourly job in a cold process, with and without a start-up cache",
+        (Check(WITH_CACHE, "wall_s", 15),),
+    ),
+    BesideLine(
+        "reports-beside",
+        "Produce over REST at 500/s, idle and while a report over 5 million trace rows runs",
+        (Check(BESIDE, "p99_us", 1.5, peer=IDLE),),
+    ),
+)

@@ -1,0 +1,93 @@
+"""What of a group's dead letters rests, as of one moment: to be counted, and changes planned.
+
+Nothing here changes, and nothing is read from the store: whoever has tens of thousands of
+stretches to look through may do so on another thread.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from engine.replay.dismissals import Draft, dismissing, restoring
+from engine.replay.pile import DismissNote, Pile
+
+QUEUE = 0
+
+
+class Dismissed(msgspec.Struct, frozen=True):
+    """What was dismissed together, as far as it still is and is kept: `count` dead letters."""
+
+    id: str
+    note: str
+    by: str
+    at_ms: int
+    count: int
+
+
+class Resting:
+    """Of the dead letters from offset `first` to `end` - 1, which are what the group has."""
+
+    def __init__(self, topic: str, pile: Pile, first: int, end: int) -> None:
+        self.first = first
+        self.end = end
+        self._topic = topic
+        self._pile = pile
+
+    @property
+    def count(self) -> int:
+        """How many rest."""
+        return self._pile.count(self.first, self.end)
+
+    def counted(self, runs: Iterable[range]) -> tuple[int, int]:
+        """How many dead letters lie in these runs, in any order, and how many of them rest."""
+        kept = self._kept(runs)
+        return sum(map(len, kept)), sum(self._pile.count(run.start, run.stop) for run in kept)
+
+    def offsets(self) -> frozenset[int]:
+        """Which rest: as many numbers as there are."""
+        spans = self._pile.within(self.first, self.end)
+        return frozenset(offset for span in spans for offset in range(span.first, span.end))
+
+    def has(self, offset: int) -> bool:
+        """Whether this one rests."""
+        return self._pile.note_of(offset) is not None
+
+    def dismissals(self) -> list[Dismissed]:
+        """What was dismissed together, the newest first."""
+        counts = self._pile.tally(self.first, self.end)
+        newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
+        return [dismissed(note, count) for note, count in newest]
+
+    def of(self, dismissal_id: str) -> tuple[DismissNote | None, list[range]]:
+        """What still rests of one dismissal, and its note; None where nothing does."""
+        note: DismissNote | None = None
+        runs: list[range] = []
+        for span in self._pile.within(self.first, self.end):
+            if span.note.id == dismissal_id:
+                note = span.note
+                runs.append(range(span.first, span.end))
+        return note, runs
+
+    def dismissing(self, runs: Iterable[range], note: DismissNote) -> Draft:
+        """A draft that lets rest what of these runs, in any order, does not yet."""
+        return dismissing(self._topic, self._pile, self._kept(runs), note)
+
+    def restoring(self, runs: Iterable[range]) -> Draft:
+        """A draft that has looked at again what of these runs, in any order, rests."""
+        return restoring(self._topic, self._pile, self._kept(runs))
+
+    def _kept(self, runs: Iterable[range]) -> list[range]:
+        """The runs cut to what is kept, ascending and none over another."""
+        kept: list[range] = []
+        done = self.first
+        for run in sorted(runs, key=lambda run: run.start):
+            first, end = max(run.start, done), min(run.stop, self.end)
+            if first < end:
+                kept.append(range(first, end))
+                done = end
+        return kept
+
+
+def dismissed(note: DismissNote, count: int) -> Dismissed:
+    """How many one note stands for."""
+    return Dismissed(note.id, note.note, note.by, note.at_ms, count)

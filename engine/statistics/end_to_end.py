@@ -1,0 +1,46 @@
+"""How long messages take from their making at the producer until a group acknowledges them.
+
+Of each acknowledgement one message stands for all, at most 200 a second; its record is looked at
+later, in the tick, so that acknowledging costs nothing. Who commits offsets acknowledges nothing.
+"""
+
+from collections.abc import Callable
+
+from engine.events import Acked
+from engine.statistics.histogram import Spread, Timing
+
+NOTED_MAX = 200  # that wait for the next tick, which comes every second
+PER_STEP = 50  # records looked at in one tick
+
+# Topic, queue and offset to when the message was made; None where that cannot be read.
+BornMsOf = Callable[[str, int, int], int | None]
+
+
+class EndToEnd:
+    """`note` acknowledgements, `settle` in every tick."""
+
+    def __init__(self, born_ms_of: BornMsOf) -> None:
+        self._born_ms_of = born_ms_of
+        self._noted: list[Acked] = []
+        self._timing = Timing()
+
+    def note(self, event: Acked) -> None:
+        """Remember one of what was acknowledged."""
+        if len(self._noted) < NOTED_MAX:
+            self._noted.append(event)
+
+    def settle(self) -> bool:
+        """Enter a bounded part of what was noted; whether more waits."""
+        part, self._noted = self._noted[:PER_STEP], self._noted[PER_STEP:]
+        for event in part:
+            born_ms = self._born_ms_of(event.topic, event.queue, event.offsets[-1])
+            if born_ms:
+                took_ms = max(0, event.at_ms - born_ms)
+                self._timing.add(event.at_ms, took_ms * 1000, len(event.offsets))
+        return bool(self._noted)
+
+    def recent(self, now_ms: int) -> Spread:
+        """Microseconds, over the last one to two minutes."""
+        while self.settle():
+            pass
+        return self._timing.recent(now_ms)

@@ -1,0 +1,119 @@
+"""`kitemq topics export` and `import`: definitions of topics in a file, without their messages."""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from kitemq.client import Client
+from kitemq.commands.asking import confirmed
+from kitemq.commands.output import Exit, Output, note
+from kitemq.errors import Invalid
+
+COLUMNS = (
+    "name", "type", "read_queues", "write_queues", "permission", "promise", "retention_ms",
+    "trace_sample",
+)  # fmt: skip
+ROW_COLUMNS = ("number", "topic", "outcome", "changed", "field", "detail", "remedy")
+RISKY = ("=", "+", "-", "@", "\t", "\r")
+FILE_BYTES_MAX = 16 * 2**20
+FORMATS = ("csv", "json")
+DOING = ("create", "change")
+LEFT = ("refused", "failed", "unreached")
+
+
+def export_topics(options: argparse.Namespace, output: Output) -> int:
+    is_csv = options.format == "csv" or (not options.format and options.file.endswith(".csv"))
+    write = _write_csv if is_csv else _write_lines
+    with Client(options.server) as client:
+        topics = ({name: each[name] for name in COLUMNS} for each in client.topics(q=options.q))
+        if options.file == "-":
+            count = write(sys.stdout, topics)
+        else:
+            with Path(options.file).open("w", encoding="utf-8", newline="") as file:
+                count = write(file, topics)
+    note(f"{count} topics")
+    return Exit.OK
+
+
+def import_topics(options: argparse.Namespace, output: Output) -> int:
+    content = _content(options.file)
+    with Client(options.server) as client:
+        found = client.import_topics(content, format=options.format, dry_run=True)
+        doing = sum(found["counts"].get(outcome, 0) for outcome in DOING)
+        if doing and not options.dry_run:
+            confirmed(f"create or change {doing} topics", options)
+            found = client.import_topics(content, format=options.format)
+    output.rows(map(_shown, found["rows"]), ROW_COLUMNS)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in found["counts"].items())
+    note(f"{counts}{'; nothing was changed' if options.dry_run else ''}")
+    left = sum(found["counts"].get(outcome, 0) for outcome in LEFT)
+    return (Exit.REFUSED if left == len(found["rows"]) else Exit.PARTIAL) if left else Exit.OK
+
+
+def _content(name: str) -> str:
+    try:
+        with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+        if len(content) <= FILE_BYTES_MAX:
+            return content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"{name}: {error}", field="file", remedy="give a file of UTF-8") from None
+    raise Invalid(f"{name} is too large", field="file", remedy="divide it")
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with its changes in one cell."""
+    changes = [
+        f"{each['field']} {_text(each['before'])} -> {_text(each['after'])}"
+        for each in row["changes"]
+        if each["before"] != ""
+    ]
+    return {**row, "changed": "; ".join(changes)}
+
+
+def _text(value: Any) -> str:
+    return "default" if value is None else str(value)
+
+
+def _write_lines(file: TextIO, topics: Iterator[dict[str, Any]]) -> int:
+    count = 0
+    for topic in topics:
+        file.write(json.dumps(topic, ensure_ascii=False) + "\n")
+        count += 1
+    return count
+
+
+def _write_csv(file: TextIO, topics: Iterator[dict[str, Any]]) -> int:
+    """A cell that a spreadsheet would run gets an apostrophe, which an import takes off."""
+    writer = csv.writer(file)
+    writer.writerow(COLUMNS)
+    count = 0
+    for topic in topics:
+        cells = ("" if topic[name] is None else str(topic[name]) for name in COLUMNS)
+        writer.writerow([f"'{cell}" if cell.startswith(RISKY) else cell for cell in cells])
+        count += 1
+    return count
+
+
+def add_words(words: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `export` and `import` to the words of `topics`."""
+    exporting = words.add_parser("export", help="write the definitions of topics into a file")
+    exporting.add_argument("file", nargs="?", default="-", metavar="FILE", help="- for the screen")
+    exporting.add_argument("--q", default="", metavar="TEXT", help="part of the name")
+    exporting.add_argument(
+        "--format", choices=FORMATS, default="", help="else by the file's name, or JSON lines"
+    )
+    exporting.set_defaults(run=export_topics)
+
+    importing = words.add_parser("import", help="create and change topics by such a file")
+    importing.add_argument("file", metavar="FILE", help="CSV with a head, or JSON; - reads it")
+    importing.add_argument(
+        "--format", choices=FORMATS, default="", help="else the file's first letter tells"
+    )
+    importing.add_argument("--dry-run", action="store_true", help="only say what would happen")
+    importing.add_argument("--yes", action="store_true", help="do not ask")
+    importing.set_defaults(run=import_topics)
