@@ -14,18 +14,19 @@ import urllib.request
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 
 import uvloop
 
-from analytics.errors import AnalyticsError
+from analytics.errors import AnalyticsError, NotInstalled
+from analytics.java import find_java
 from analytics.warm_up import warm_up
 from bench.doors.rest import RestSend
 from bench.figures import Check, Figure, quantile
 from bench.line import Scale
 from bench.load import Link, connect, within
-from bench.report_data import write
 from bench.server import Server
 
 ROWS, QUICK_ROWS = 5_000_000, 20_000
@@ -54,7 +55,7 @@ class JobLine:
     def measure(self, scale: Scale, folder: Path) -> list[Figure]:
         is_full = scale.rounds > 1
         root = folder / "analytics"
-        hour = write(root, ROWS if is_full else QUICK_ROWS, _hour())
+        hour = _write(root, ROWS if is_full else QUICK_ROWS, folder)
         figures = [_job(COLD, root, hour, folder)]
         if is_full:
             try:
@@ -131,7 +132,7 @@ class BesideLine:
     def measure(self, scale: Scale, folder: Path) -> list[Figure]:
         is_full = scale.rounds > 1
         data = folder / "beside"
-        write(data / "analytics", BESIDE_ROWS if is_full else QUICK_ROWS, _hour())
+        _write(data / "analytics", BESIDE_ROWS if is_full else QUICK_ROWS, folder)
         server = Server(data)
         with server:
             server.settle()
@@ -250,9 +251,14 @@ def _sent(server: Server, name: str, is_on: Callable[[], bool]) -> Figure:
     )
 
 
-def _hour() -> int:
-    """An hour that is over and that no server lets go of."""
-    return int(time.time()) // HOUR_S - 3
+def _write(root: Path, rows: int, folder: Path) -> str:
+    """Write an hour that is over and that no server lets go of; its name. Raises NotInstalled."""
+    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
+        raise NotInstalled("PySpark is not installed", "pip install 'kitemq[analytics]'")
+    find_java(folder / "spark")
+    from bench.report_data import write
+
+    return write(root, rows, int(time.time()) // HOUR_S - 3)
 
 
 REPORTS = (

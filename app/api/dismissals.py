@@ -135,7 +135,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     needs=GROUP,
     body=Restore,
     answer=RestoreAnswer,
-    errors=(404,),
+    errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/dead-letters/restore "
     """-H 'Content-Type: application/json' -d '{"offsets": ["17", "18"]}'""",
 )

@@ -5,7 +5,7 @@ back, and when the engine says that something may be there.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Protocol
 
@@ -26,6 +26,9 @@ class Pusher(Protocol):
     @property
     def has_push_room(self) -> bool:
         """Whether the client takes what it is sent; `resume` is called once it does again."""
+
+    def check_push(self, group: str, topics: Iterable[str]) -> None:
+        """Raise RightMissing or ReadOnly unless the client may be handed these as of now."""
 
     def deliver(
         self, subscription: int, frame: Deliver, *, is_text: bool, undo: Callable[[], None]
@@ -121,6 +124,7 @@ class Subscription:
 
     def _receive(self) -> list[Delivery]:
         """The next deliveries; none while the group is paused, whose end wakes us as well."""
+        self._pusher.check_push(self.group, self._topics)
         try:
             return self._host.broker.receive(
                 self.group,

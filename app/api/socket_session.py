@@ -8,7 +8,7 @@ for it by subscribing again.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from starlette.types import Receive, Scope
@@ -139,6 +139,10 @@ class Session:
     @property
     def has_push_room(self) -> bool:
         return self._outbox.size_bytes < self._limits.push_bytes_max
+
+    def check_push(self, group: str, topics: Iterable[str]) -> None:
+        self._require(Action.CONSUME, Kind.GROUP, group)
+        self._require(Action.CONSUME, Kind.TOPIC, *topics)
 
     def deliver(
         self, subscription: int, frame: batches.Deliver, *, is_text: bool, undo: Callable[[], None]
@@ -344,7 +348,7 @@ class Session:
         return batches.Result([], [])
 
     def _on_decide(self, request: int, frame: transactions.Decide, is_text: bool) -> None:
-        if not self._doorman.is_open:
+        if not self._doorman.is_open or self._doorman.everybody.is_read_only:
             found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
             self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
         self._producers.decide(request, frame, is_text=is_text)
@@ -366,8 +370,7 @@ class Session:
             )
         if not frame.topics:
             raise Invalid("no topic is named", field="topics", remedy="name at least one topic")
-        self._require(Action.CONSUME, Kind.GROUP, frame.group)
-        self._require(Action.CONSUME, Kind.TOPIC, *frame.topics)
+        self.check_push(frame.group, frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
         broker, client = self._host.broker, self.client
         broker.park_receive(frame.group, frame.topics, lambda: None, client).cancel()

@@ -204,12 +204,15 @@ def coarse(connection: Connection, job: str) -> list[Coarse]:
 
 
 def coarse_periods(connection: Connection, job: str) -> list[tuple[int, int]]:
-    """First hour and length of each period that is longer than an hour."""
+    """First hour and length of each period that is longer than an hour, the shortest first.
+
+    While they are put together, one table of a job has days where another has four weeks.
+    """
     statement = (
         select(packed.c.begin, packed.c.hours)
         .where(packed.c.hours > HOUR, packed.c.name.in_(_tables(job)))
         .distinct()
-        .order_by(packed.c.begin)
+        .order_by(packed.c.hours, packed.c.begin)
     )
     return [(begin, hours) for begin, hours in connection.execute(statement)]
 

@@ -88,7 +88,10 @@ class ResultStore:
             return packing.coarse(connection, job)
 
     def coarse_periods(self, job: str) -> list[tuple[str, int]]:
-        """First hour and length of each period longer than an hour that there are figures of."""
+        """First hour and length of each period longer than an hour that there are figures of.
+
+        The shortest first: where one lies within another, the longer one counts.
+        """
         with self._transaction() as connection:
             return [(name_of(b), hours) for b, hours in packing.coarse_periods(connection, job)]
 

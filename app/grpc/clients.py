@@ -187,7 +187,9 @@ class Clients:
             self._remember(client, -sum(_size(*each) for each in wanted.items()))
 
     def produces(self, client: Client, topic: str) -> None:
-        """A client can be asked about undecided transactions of a topic."""
+        """A client can be asked about undecided transactions of a topic, while it is alive."""
+        if self._clients.get(client.name) is not client:
+            return  # it said goodbye while its message was stored: nobody would take this back
         if topic in client.asks or len(client.asks) >= TOPICS_MAX:
             return
         if not self._remember(client, _size(topic)):

@@ -30,6 +30,7 @@ class GrpcPort:
         self._listener = listener
         self._splitter: Splitter | None = None
         self._opening: asyncio.Future[GrpcDoor] | None = None
+        self._is_stopping = False
         host, port = listener.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -55,20 +56,27 @@ class GrpcPort:
         log.info("RocketMQ clients are served on %s", self.address)
 
     async def opened(self) -> "GrpcDoor":
-        """The server behind the port, made where there is none; what failed is tried again."""
+        """The server behind the port, made where there is none; what failed is tried again.
+
+        ConnectionAbortedError once the port stops: nobody would end what is made then.
+        """
+        if self._is_stopping:
+            raise ConnectionAbortedError("the gRPC port stops")
         opening = self._opening
         if opening is None or (opening.done() and opening.exception() is not None):
             opening = self._opening = asyncio.ensure_future(self._open())
         return await asyncio.shield(opening)
 
     async def stop(self) -> None:
-        """Take no new connections, end streams, let calls end, then close."""
+        """Take no new connections, end streams, let calls end, then close.
+
+        A server that is being made is waited for, as one half made could not be stopped.
+        """
+        self._is_stopping = True
         if self._splitter is not None:
             await self._splitter.stop_accepting()
         opening, self._opening = self._opening, None
         if opening is not None:
-            if not opening.done():
-                opening.cancel()
             (door,) = await asyncio.gather(opening, return_exceptions=True)
             if not isinstance(door, BaseException):
                 await door.stop()

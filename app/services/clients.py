@@ -4,7 +4,7 @@ What is asked and done stands in the audit trail. An answer is waited for `ASK_S
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -53,6 +53,15 @@ class Client:
     @property
     def groups(self) -> list[str]:
         return [each.group for each in self.memberships]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A member of a group; `why_no_verify` is "" where it can be asked to process a message."""
+
+    name: str
+    doors: Sequence[ClientFacts]
+    why_no_verify: str
 
 
 class Answer(StrEnum):
@@ -148,16 +157,14 @@ class Clients:
             why_not([each.why_no_verify for each in doors]),
         )
 
-    def offering(self, groups: Sequence[str]) -> list[tuple[str, Client]]:
-        """The clients of these groups, each with its group."""
-        found: list[tuple[str, Client]] = []
-        for group in groups:
-            try:
-                members = self._host.broker.members.of(group)
-            except GroupNotFound:
-                continue
-            found += [(group, self.find(member.client)) for member in members]
-        return found
+    def offers(self, group: str) -> Iterator[Offer]:
+        """The members of a group one by one, as there may be thousands; none of a missing group."""
+        try:
+            names = [member.client for member in self._host.broker.members.of(group)]
+        except GroupNotFound:
+            return
+        for name, doors in zip(names, self._connections.of_each(names), strict=True):
+            yield Offer(name, doors, why_not([each.why_no_verify for each in doors]))
 
     async def stack(self, actor: Actor, name: str) -> Stack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""

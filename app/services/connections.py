@@ -1,6 +1,6 @@
 """Who is connected right now, by WebSocket or gRPC; the door says so, the console shows it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -148,13 +148,17 @@ class Connections:
 
     def find(self, client: str) -> list[ClientFacts]:
         """What the doors know of a client, one entry for each that it came through."""
-        found = [
-            ClientFacts(WEBSOCKET, each.address, each.since_ms)
-            for each in self._open.values()
-            if each.client() == client
-        ]
-        others = [door.find(client) for door in self._others]
-        return found + [facts for facts in others if facts is not None]
+        return next(self.of_each((client,)))
+
+    def of_each(self, clients: Iterable[str]) -> Iterator[list[ClientFacts]]:
+        """The same for many clients, in turn: WebSockets are gone through once for all of them."""
+        sockets: dict[str, list[ClientFacts]] = {}
+        for each in self._open.values():
+            facts = ClientFacts(WEBSOCKET, each.address, each.since_ms)
+            sockets.setdefault(each.client(), []).append(facts)
+        for client in clients:
+            others = [door.find(client) for door in self._others]
+            yield sockets.get(client, []) + [facts for facts in others if facts is not None]
 
     def door_of(self, client: str) -> ClientDoor | None:
         """The door that can ask a client; None where there is none."""

@@ -117,7 +117,7 @@ class Dismissals:
     ) -> int:
         """Have them looked at again; how many were dismissed.
 
-        Raises GroupNotFound, DiskFull, Conflict where not `expected` would be changed.
+        Raises what the engine's `restore` does, Conflict where not `expected` would be changed.
         """
         before = _Restoring((await self.impact(group, runs)).already)
         async with self._audit.change(
@@ -128,7 +128,7 @@ class Dismissals:
                 lambda resting: resting.restoring(runs),
                 lambda count: _check_expected(count, expected, "restored"),
             )
-            change.after = _Restoring((await self.impact(group, runs)).already)
+            change.after = _Restoring(0)  # all that was meant is restored, or nothing
         return draft.count
 
     async def _commit(

@@ -22,9 +22,9 @@ from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFou
 BUDGET_S = 0.4
 WHOLE_S = 20.0  # before a job is made of it, all of a group is looked at
 FIELDS = ("to", "to_group", "to_topic", "rate", "fresh_only", "name")
-CRITERIA = (
-    "reason", "topic", "tag", "client", "attempts", "from", "until", "id", "key", "offsets", "state",
-)  # fmt: skip
+AS_MARKED = ("reason", "topic", "tag", "client", "attempts")
+AS_TYPED = ("from", "until", "id", "key", "offsets", "state")
+CRITERIA = (*AS_MARKED, *AS_TYPED)
 ENGINE_NAMES = {"per_s": "rate", "places": "offsets", "filter": "tag"}
 TARGETS = (
     ("group", N_("one group alone, by way of its retry topic")),
@@ -178,7 +178,8 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
 def _is_expressible(criteria: Criteria) -> bool:
     """Whether a job's own conditions can say it."""
     by_name = criteria.client or criteria.attempts or criteria.id or criteria.key
-    if by_name or criteria.wants == "dismissed" or NONE in (criteria.reason, criteria.topic, criteria.tag):
+    by_absence = NONE in (criteria.reason, criteria.topic, criteria.tag)
+    if by_name or by_absence or criteria.wants == "dismissed":
         return False
     return "|" not in criteria.tag and not criteria.tag.lower().startswith(SQL_PREFIX)
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.services.clients import ASK_S, Client, Verified
+from app.services.clients import ASK_S, Offer, Verified
 from app.ui import forms, pages, rights
 from app.ui.client import clients_of, path_of
 from app.ui.console import Console, client_of
@@ -93,7 +94,7 @@ async def _page(
         message_id=message.message_id,
         here=f"{here}/verify",
         back=here,
-        groups=[_choices(request, group) for group in groups[:GROUPS_SHOWN]],
+        groups=[await _choices(request, group) for group in groups[:GROUPS_SHOWN]],
         groups_total=len(groups),
         ask_s=ASK_S,
         done=done,
@@ -117,8 +118,12 @@ def _groups(console: Console, message: StoredMessage, asked: str) -> list[str]:
     return sorted(console.broker.groups_of(message.topic))
 
 
-def _choices(request: Request, group: str) -> GroupChoice:
-    found = [client for _group, client in clients_of(request).offering([group])]
+async def _choices(request: Request, group: str) -> GroupChoice:
+    found: list[Offer] = []
+    pause = Pause()
+    for offer in clients_of(request).offers(group):
+        found.append(offer)
+        await pause.when_due()
     found.sort(key=lambda client: (bool(client.why_no_verify), client.name))
     return GroupChoice(
         group,
@@ -131,7 +136,7 @@ def _choices(request: Request, group: str) -> GroupChoice:
     )
 
 
-def _about(client: Client) -> str:
+def _about(client: Offer) -> str:
     for each in client.doors:
         words = [each.door, each.language, each.version, each.kind]
         return " ".join(word for word in words if word)

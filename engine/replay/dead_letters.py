@@ -303,7 +303,10 @@ class DeadLetters:
         return dismissed(kept, draft.count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
-        """Have these looked at again; how many were dismissed. Raises GroupNotFound, DiskFull."""
+        """Have these looked at again; how many were dismissed.
+
+        Raises GroupNotFound, and what `commit` does.
+        """
         draft = self.resting(group).restoring(runs)
         self.commit(draft)
         return draft.count

@@ -59,6 +59,12 @@ class Draft:
     after: Pile
     count: int
 
+    @property
+    def is_larger(self) -> bool:
+        """Whether more has to be kept afterwards: restoring may cut a stretch in two."""
+        more_spans = len(self.after) > len(self.before)
+        return more_spans or self.after.note_count > self.before.note_count
+
 
 def dismissing(topic: str, pile: Pile, runs: Iterable[range], note: DismissNote) -> Draft:
     """To dismiss what of these ascending runs is not dismissed yet. Pure."""
@@ -123,10 +129,10 @@ class Dismissals:
         if not self.pile(topic).is_same(draft.before):
             return False
         if draft.count:
-            if isinstance(draft.entry, DeadDismissed):
-                self._make_room(len(draft.entry.runs) // 2)
+            if draft.is_larger:
+                self._make_room(draft)
             self._journal.append(draft.entry, is_lasting=True)
-            self._piles[topic] = draft.after.kept_from(self._bounds_of(topic)[0])
+            self._piles[topic] = draft.after
         return True
 
     def settle(self) -> None:
@@ -139,22 +145,23 @@ class Dismissals:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _make_room(self, count: int) -> None:
-        if self._has_room(count):
+    def _make_room(self, draft: Draft) -> None:
+        if self._has_room(draft):
             return
         self._tidy()
-        if not self._has_room(count):
+        if not self._has_room(draft):
             raise Refused(
                 f"at most {DISMISSALS_MAX:,} dismissals and {SPANS_MAX:,} stretches of offsets"
                 " are kept",
                 field="offsets",
-                remedy="restore some, or dismiss neighbours together: all, or by time",
+                remedy="restore some, or choose neighbours together: all, or by time",
             )
 
-    def _has_room(self, count: int) -> bool:
-        piles = self._piles.values()
+    def _has_room(self, draft: Draft) -> bool:
+        piles = [pile for topic, pile in self._piles.items() if topic != draft.entry.topic]
+        piles.append(draft.after)
         notes = sum(pile.note_count for pile in piles)
-        return sum(map(len, piles)) + count <= SPANS_MAX and notes < DISMISSALS_MAX
+        return sum(map(len, piles)) <= SPANS_MAX and notes <= DISMISSALS_MAX
 
     def _tidy(self) -> None:
         """Forget what retention took, and topics that are no more: offsets never come back."""

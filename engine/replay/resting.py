@@ -5,6 +5,7 @@ stretches to look through may do so on another thread.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
@@ -70,11 +71,15 @@ class Resting:
 
     def dismissing(self, runs: Iterable[range], note: DismissNote) -> Draft:
         """A draft that lets rest what of these runs, in any order, does not yet."""
-        return dismissing(self._topic, self._pile, self._kept(runs), note)
+        return self._trimmed(dismissing(self._topic, self._pile, self._kept(runs), note))
 
     def restoring(self, runs: Iterable[range]) -> Draft:
         """A draft that has looked at again what of these runs, in any order, rests."""
-        return restoring(self._topic, self._pile, self._kept(runs))
+        return self._trimmed(restoring(self._topic, self._pile, self._kept(runs)))
+
+    def _trimmed(self, draft: Draft) -> Draft:
+        """Without what retention took the dead letters of."""
+        return replace(draft, after=draft.after.kept_from(self.first))
 
     def _kept(self, runs: Iterable[range]) -> list[range]:
         """The runs cut to what is kept, ascending and none over another."""

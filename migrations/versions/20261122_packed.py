@@ -4,6 +4,7 @@ Revision 20261122_packed, after 20261122_topic_marks.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -39,11 +40,30 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Unpack the histograms. Blocks are dropped: what they hold can be computed again from what
-    the log and the Parquet still keep."""
+    """Unpack the histograms. Blocks are dropped: their hours count as not done, so that what the
+    log and the Parquet still keep of them is computed again."""
+    _forget_packed()
     op.drop_table("report_packed")
     _rewrite(sa.LargeBinary(), _unpacked)
     _alter(sa.LargeBinary(), sa.Text(), "convert_from(buckets, 'UTF8')")
+
+
+def _forget_packed() -> None:
+    """Have the hours up to the last one that is packed computed anew."""
+    connection = op.get_bind()
+    blocks = sa.table(
+        "report_packed", sa.column("name"), sa.column("begin"), sa.column("hours", sa.Integer())
+    )
+    done = sa.table("report_partitions", sa.column("job"), sa.column("hour"))
+    for job, is_its in (
+        ("lag", blocks.c.name.like("lag%")),
+        ("traces", blocks.c.name.not_like("lag%")),
+    ):
+        last = sa.select(sa.func.max(blocks.c.begin + blocks.c.hours)).where(is_its)
+        end = connection.execute(last).scalar()
+        if end is not None:
+            hour = datetime.fromtimestamp(end * 3600, UTC).strftime("%Y-%m-%dT%H")
+            connection.execute(sa.delete(done).where(done.c.job == job, done.c.hour < hour))
 
 
 def _alter(before: Any, after: Any, using: str) -> None:

@@ -86,3 +86,70 @@ def test_a_connection_ends_soon_after_its_token(server: LiveServer, admin: httpx
             socket.recv(timeout=10)
         assert ended.value.rcvd is not None
         assert ended.value.rcvd.code == 4003
+
+
+@pytest.fixture
+def open_server(tmp_path: Path) -> Iterator[LiveServer]:
+    server = LiveServer(tmp_path / "data")
+    server.start()
+    yield server
+    server.stop()
+
+
+def freeze(server: LiveServer) -> None:
+    body = {"read_only": True, "reason": "a move"}
+    assert httpx.put(f"{server.url}/api/v1/read-only", json=body).status_code == 200
+
+
+def test_a_frozen_server_takes_no_decision_over_an_open_connection(
+    open_server: LiveServer,
+) -> None:
+    half = {"body": "x", "transaction_group": "g"}
+    path = f"{open_server.url}/api/v1"
+    sent = httpx.post(f"{path}/topics/orders/messages", json=half).json()
+    name = sent["messages"][0]["message_id"]
+    with connect(open_server.socket_url) as socket:
+        freeze(open_server)
+        refused = ask(socket, op="decide", id=1, transaction_id=name, decision="commit")
+    assert (refused["op"], refused["code"]) == ("error", "read_only")
+    assert httpx.get(f"{path}/transactions/{name}").json()["state"] == "pending"
+
+
+def test_a_subscription_hands_out_nothing_more_once_the_server_is_frozen(
+    open_server: LiveServer,
+) -> None:
+    with connect(open_server.socket_url) as socket:
+        messages = [{"body": "a"}, {"body": "b"}]
+        ask(socket, op="send", id=1, topic="orders", messages=messages)
+        subscribe = {"group": "g", "topics": {"orders": "*"}, "credit": 1}
+        ask(socket, op="subscribe", id=2, **subscribe)
+        (first,) = json.loads(socket.recv(timeout=10))["messages"]
+        freeze(open_server)
+        ended = ask(socket, op="credit", subscription=2, count=1)
+        assert (ended["op"], ended["id"], ended["code"]) == ("error", 2, "read_only")
+        thaw = {"read_only": False}
+        httpx.put(f"{open_server.url}/api/v1/read-only", json=thaw)
+        assert ask(socket, op="subscribe", id=3, **subscribe)["op"] == "subscribed"
+        (second,) = json.loads(socket.recv(timeout=10))["messages"]
+        assert {first["body"], second["body"]} == {"a", "b"}
+
+
+def test_a_subscription_ends_with_the_right_that_it_needs(
+    server: LiveServer, admin: httpx.Client
+) -> None:
+    new = {"name": "otto", "password": PASSWORD, "role": "operator", "patterns": ["*:*:*"]}
+    assert admin.post("/api/v1/users", json=new).status_code == 201
+    with httpx.Client(base_url=server.url, headers={"origin": server.url}) as otto:
+        form = {"name": "otto", "password": PASSWORD, "next": "/"}
+        assert otto.post("/login", data=form).status_code == 303
+        token = token_of(otto, "*:*:*")["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    with connect(server.socket_url, additional_headers=headers) as socket:
+        messages = [{"body": "a"}, {"body": "b"}]
+        ask(socket, op="send", id=1, topic="orders", messages=messages)
+        ask(socket, op="subscribe", id=2, group="g", topics={"orders": "*"}, credit=1)
+        assert json.loads(socket.recv(timeout=10))["op"] == "deliver"
+        less = {"patterns": ["*:topic:orders"]}
+        assert admin.patch("/api/v1/users/otto", json=less).status_code == 200
+        ended = ask(socket, op="credit", subscription=2, count=1)
+        assert (ended["op"], ended["id"], ended["code"]) == ("error", 2, "right_missing")

@@ -26,6 +26,7 @@ from app.db.report_rows import (
     Row,
     RunRow,
 )
+from app.services.reports.inputs import Inputs, Partition, Periods
 from app.services.reports.keeping import Keeping
 from bench.report_size import LIMIT_BYTES, measured, period_rows
 from engine.histogram import BUCKET_MAX, histogram, merge, pack, unpack
@@ -173,6 +174,44 @@ def test_an_hour_of_a_day_that_is_one_is_computed_anew_with_all_of_it_or_not_at_
     assert {name: told(rows_of(database, name), name) for name in TABLES} == as_day
     put_together(database, HOUR, BEGIN + DAY)  # a day is not taken apart
     assert {name: told(rows_of(database, name), name) for name in TABLES} == as_day
+
+
+@both
+def test_where_one_table_has_four_weeks_already_all_hours_of_these_are_computed(
+    database: Database,
+) -> None:
+    hours = [BEGIN, BEGIN + 3, BEGIN + 30]
+    write(database, hours)
+    put_together(database, DAY, BEGIN + WEEKS)
+    assert database.results.put_together("latency", WEEKS, name_of(BEGIN + WEEKS))
+    coarse = database.results.coarse_periods("traces")
+    assert coarse == [(name_of(BEGIN), DAY), (name_of(BEGIN + 24), DAY), (name_of(BEGIN), WEEKS)]
+    known = tuple(map(name_of, hours))
+    there = {hour: Partition(rows=1) for hour in known}
+    periods = Periods("traces", Inputs(0, {"trace": there}), dict.fromkeys(known, "f"), coarse)
+    for hour in known:
+        assert periods.whole([hour]) == known
+    write(database, hours)
+    assert database.results.coarse("traces") == []
+
+
+@both
+def test_what_going_back_to_a_release_without_packing_drops_is_computed_again(url: str) -> None:
+    with closing(Database(url)) as database:
+        for job in ("traces", "lag"):
+            write(database, [BEGIN, BEGIN + 1, BEGIN + 2], job)
+        while database.results.put_together("latency", HOUR, name_of(BEGIN + 2)):
+            pass
+    engine = create_engine(url)
+    try:
+        migrate(engine, f"-{len(REVISIONS) - 1 - REVISIONS.index(BEFORE)}")
+        with engine.begin() as connection:
+            statement = "SELECT job, hour FROM report_partitions ORDER BY job, hour"
+            left = [tuple(row) for row in connection.execute(text(statement))]
+    finally:
+        engine.dispose()
+    kept = [("lag", name_of(BEGIN + n)) for n in range(3)]  # nothing of it was packed
+    assert left == [*kept, ("traces", name_of(BEGIN + 2))]
 
 
 @both

@@ -519,6 +519,9 @@ async def test_rows_come_in_pages_and_sums_by_day(running: App) -> None:
     rest = await running.get(f"/reports/tables/failures?limit=3&cursor={first['next_cursor']}")
     assert first["rows"] + rest["rows"] == rows
     assert rest["next_cursor"] is None
+    made_up = json.dumps(["later", "dead", "orders", "g", 1]).encode().hex()
+    refused = await running.get(f"/reports/tables/failures?cursor={made_up}", 422)
+    assert refused["errors"][0]["field"] == "cursor"
     sums = await running.get("/reports/tables/failures/totals?by=day,reason&kind=dead")
     day = {"day": HOUR[:10]}
     assert sums["rows"] == [

@@ -157,3 +157,22 @@ PAGES = (
     "/palette?q=ord",
     "/no-such-page",
 )
+
+# What answers no page: files, streams, parts of pages, and what only leads on.
+NO_PAGES = frozenset(
+    {
+        "/static/{name:path}",
+        "/{path:path}",
+        "/m/{id}",
+        "/messages/{topic}/{queue}/{offset}/raw",
+        "/messages/export",
+        "/tail/stream",
+        "/audit/export",
+        "/transactions/{id}/half",
+        "/dlq/{group}/export",
+        "/dlq/{group}/{offset}/raw",
+        "/jobs/{id}/copies/{message}",
+        "/jobs/{id}/export",
+        "/groups/{group}/offsets/plan",
+    }
+)

@@ -9,6 +9,7 @@ import math
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import httpx
 from playwright.sync_api import Browser, sync_playwright
@@ -22,6 +23,7 @@ from tests.live import LiveServer
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 390, "height": 844}
+PASSWORD = "correct horse"
 STEP_S = 5
 STEPS = 190
 # Every page by name: taken wide and light, and narrow and dark as "<name>-narrow".
@@ -50,6 +52,8 @@ PICTURES = {
     "group-retries": "/groups/warehouse/retries",
     "group-config": "/groups/warehouse/config",
     "group-pause": "/groups/warehouse/pause",
+    "group-resume": "/groups/warehouse/resume",
+    "group-leave": "/groups/warehouse/leave?client=warehouse-1",
     "group-delete": "/groups/warehouse/delete",
     "group-history": "/groups/reports/history",
     "offsets": (
@@ -62,7 +66,9 @@ PICTURES = {
     "dead-letter": "/dlq/billing/1",
     "resend": "/dlq/billing/resend",
     "dismiss": "/dlq/billing/dismiss?reason=rejected",
+    "restore": "/dlq/billing/restore",
     "jobs": "/jobs",
+    "job": "/jobs/{job}",
     "jobs-history": "/jobs/history",
     "job-new": "/create/job?source=orders",
     "scheduled": "/scheduled",
@@ -89,6 +95,7 @@ PICTURES = {
     "report-backfill": "/reports/backfill",
     "alerts": "/alerts",
     "alert-rule": "/alerts/new?kind=lag&group=billing",
+    "alert-rule-delete": "/alerts/rules/1/delete",
     "clients": "/clients",
     "client": "/clients/warehouse-1",
     "client-disconnect": "/client/disconnect?client=warehouse-1",
@@ -101,7 +108,15 @@ PICTURES = {
     "help": "/help",
     "control": "/engine/control",
     "access-check": "/access/check?who=role&role=operator&patterns=*:*:orders-*&name=orders-1",
+    "palette": "/palette?q=or",
     "error": "/topics/no-such-topic",
+}
+# The same of a server with people.
+OF_PEOPLE = {
+    "login": "/login",
+    "login-failed": "/login/provider?next=/no-such-provider",
+    "login-left": "/login/left",
+    "user": "/access/users/admin",
 }
 # What is also shown otherwise: name -> (picture, theme, language, size).
 OTHERWISE = {
@@ -167,10 +182,13 @@ def gather(scenery: Scenery) -> None:
         scenery.post(f"/groups/{group}/members/heartbeat", about)
 
 
-def photograph(browser: Browser, url: str, name: str, path: str, folder: Path) -> None:
+def photograph(
+    browser: Browser, url: str, name: str, path: str, folder: Path, login: Any = None
+) -> None:
     """Take a page wide and light, and narrow and dark."""
-    take(browser, url + path, folder / f"{name}.png")
-    take(browser, url + path, folder / f"{name}-narrow.png", theme="dark", size=NARROW)
+    take(browser, url + path, folder / f"{name}.png", login=login)
+    narrow = folder / f"{name}-narrow.png"
+    take(browser, url + path, narrow, theme="dark", size=NARROW, login=login)
 
 
 def take(
@@ -181,12 +199,14 @@ def take(
     theme: str = "light",
     language: str = "en-US",
     size: dict[str, int] = WIDE,
+    login: Any = None,
 ) -> None:
     """One picture, once nothing is under way; what the window shows, without what lies below."""
     context = browser.new_context(
         viewport=size,  # type: ignore[arg-type]
         color_scheme="dark" if theme == "dark" else "light",
         locale=language,
+        storage_state=login,
     )
     page = context.new_page()
     page.goto(address)
@@ -195,13 +215,27 @@ def take(
     context.close()
 
 
-def photograph_login(browser: Browser, folder: Path) -> None:
-    """The login page of a server with users and a provider, which nobody asks for anything."""
+def logged_in(browser: Browser, url: str) -> Any:
+    """The cookies of an admin who has logged in."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{url}/login")
+    page.get_by_label("Name").fill("admin")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in", exact=True).click()
+    page.wait_for_url(f"{url}/")
+    state = context.storage_state()
+    context.close()
+    return state
+
+
+def photograph_people(browser: Browser, folder: Path) -> None:
+    """The pages of a server with users and a provider, which nobody asks for anything."""
     with tempfile.TemporaryDirectory() as data:
         server = LiveServer(
             Path(data) / "data",
             environment="staging",
-            admin_password="correct horse",
+            admin_password=PASSWORD,
             oidc_issuer="https://id.example.org",
             oidc_client_id="kitemq",
             oidc_name="Example ID",
@@ -209,7 +243,10 @@ def photograph_login(browser: Browser, folder: Path) -> None:
         )
         server.start()
         try:
-            photograph(browser, server.url, "login", "/login", folder)
+            login = logged_in(browser, server.url)
+            for name, path in OF_PEOPLE.items():
+                state = login if path.startswith("/access") else None
+                photograph(browser, server.url, name, path, folder, state)
         finally:
             server.stop()
 
@@ -226,18 +263,19 @@ def main() -> None:
         live(site, scenery, clock)
         journeys.prepare(scenery)
         journeys.tell(scenery, clock.hurry, level=3, id="REFUND1")
+        job = scenery.get("/replays")["items"][0]["id"]
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(
                 executable_path=find_browser(), args=CHROMIUM_ARGUMENTS
             )
             for name, path in PICTURES.items():
                 gather(scenery)  # again and again: a member that is not heard of is soon gone
-                photograph(browser, site.base, name, path, folder)
+                photograph(browser, site.base, name, path.format(job=job), folder)
             for name, (shown, theme, language, size) in OTHERWISE.items():
                 address = site.base + PICTURES[shown]
                 file = folder / f"{name}.png"
                 take(browser, address, file, theme=theme, language=language, size=size)
-            photograph_login(browser, folder)
+            photograph_people(browser, folder)
             browser.close()
         scenery.close()
 

@@ -11,8 +11,11 @@ import httpx
 import pytest
 
 from app.grpc.certificate import CERTIFICATE_FILE, KEY_FILE, context_of, ensure_own
+from app.grpc.door import GrpcDoor
+from app.grpc.port import GrpcPort
 from app.grpc.signature import sign
 from app.grpc_settings import listen_at
+from app.main import create_app
 from app.security.access_keys import AccessKeys, access_key_of
 from app.settings import Settings, SettingsError, load
 from protocol.rocketmq.numbers import Code
@@ -217,6 +220,39 @@ async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(open_d
         again.bind((host, int(port)))
         again.close()
         assert running.app.state.connections.all() == []
+
+
+async def test_who_says_a_first_word_as_the_port_stops_makes_no_new_server(
+    running: Running,
+) -> None:
+    """Nobody would end it: its round would go on over an engine that is closed."""
+    await running.port.stop()
+    with pytest.raises(ConnectionAbortedError, match="stops"):
+        await running.port.opened()
+
+
+async def test_a_server_that_is_being_made_as_the_port_stops_is_ended_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[GrpcDoor] = []
+
+    async def stop(door: GrpcDoor) -> None:
+        ended.append(door)
+        await real(door)
+
+    real = GrpcDoor.stop
+    monkeypatch.setattr(GrpcDoor, "stop", stop)
+    app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
+    async with app.router.lifespan_context(app):
+        port = GrpcPort(app.state, listening())
+        await port.start()
+        opening = [asyncio.ensure_future(port.opened()) for _ in range(2)]
+        await asyncio.sleep(0)  # both have begun
+        await port.stop()
+        first, second = await asyncio.gather(*opening)
+        assert first is second
+        assert ended == [first]
+        assert app.state.connections.all() == []
 
 
 async def test_a_connection_that_says_nothing_takes_nothing_away(running: Running) -> None:

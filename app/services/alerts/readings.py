@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from app.db.alert_rows import RuleRow
@@ -12,7 +13,7 @@ from app.services.alerts.machine import Reading
 from app.services.alerts.rules import Kind, is_exact, matches
 from app.services.reports.reports import Reports
 from engine.broker import GroupLag, TopicStats
-from engine.errors import EngineError
+from engine.errors import EngineError, GroupNotFound
 
 
 class Readings:
@@ -54,7 +55,8 @@ class Readings:
                     lags[group.name] = self._lag_of(group.name)
                 lag = lags[group.name]
                 if lag is not None:
-                    found.append(read(rule, group.name, lag))
+                    with suppress(GroupNotFound):  # deleted since another rule read its lag
+                        found.append(read(rule, group.name, lag))
             await pause.when_due()
         return found or [Reading("", None, None, f"no group matches {rule.group_pattern}")]
 

@@ -50,7 +50,7 @@ class Due:
 class Periods:
     """Hours whose figures are kept as one with others: computed anew all together, or not at all.
 
-    `coarse` are the first hour and the length of each such period.
+    `coarse` are the first hour and the length of each such period, the shortest first.
     """
 
     def __init__(

@@ -276,7 +276,8 @@ def _after(table: ResultTable, cursor: str) -> tuple[object, ...]:
     except (ValueError, msgspec.DecodeError):
         found = []
     wanted = [kinds[key] for key in table.key]
-    if len(found) != len(wanted) or not all(map(_fits, wanted, found)):
+    is_whole = len(found) == len(wanted) and all(map(_fits, wanted, found))
+    if not is_whole or (table.key[0] == "hour" and not _is_hour(str(found[0]))):
         raise Invalid("this is no cursor", field="cursor", remedy="begin without a cursor")
     return tuple(found)
 

@@ -133,6 +133,21 @@ def test_there_is_a_limit_and_a_way_out(dead, monkeypatch):
         dismiss(dead, range(8, 9))
 
 
+def test_restoring_that_cuts_stretches_to_pieces_has_the_same_limit(dead, monkeypatch):
+    monkeypatch.setattr(dismissals, "SPANS_MAX", 3)
+    dismiss(dead, range(9))
+    letters = dead.broker.dead_letters
+    with pytest.raises(Refused, match="stretches"):
+        letters.restore("g", [range(at, at + 1) for at in (1, 3, 5)])
+    assert len(marked(dead)) == 9
+    assert letters.restore("g", [range(1, 2), range(3, 4)]) == 2
+    with pytest.raises(Refused, match="stretches"):
+        letters.restore("g", [range(6, 7)])
+    monkeypatch.setattr(dismissals, "SPANS_MAX", 1)  # whoever has more may always restore
+    assert letters.restore("g", [range(2, 3)]) == 1
+    assert letters.restore("g", [range(9)]) == 6
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_pile_is_the_set_of_its_offsets(seed):
     """Against a plain dictionary, over many steps."""
