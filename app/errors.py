@@ -43,6 +43,7 @@ CODES = {400: "bad_request", 404: "no_such_page", 405: "method_not_allowed"}
 
 Headers = list[tuple[bytes, bytes]]
 REFUSED = "kitemq.refused"  # where a scope keeps the error that its request ended in
+AUDITED = "is_audited"  # an error's attribute: what it refused stands in the trail already
 
 
 class FieldError(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The running server: its self-checks, its log's levels, the read-only switch, a support bundle."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -122,7 +123,7 @@ async def get_read_only(call: Call[None, None]) -> ReadOnly:
     needs=ADMINISTER_CONTROL,
     body=ReadOnlyBody,
     answer=ReadOnly,
-    errors=(409,),
+    errors=(409, 503),
     example="curl -X PUT $URL/api/v1/read-only -H 'Content-Type: application/json' "
     """-d '{"read_only": true, "reason": "moving to another disk"}'""",
 )
@@ -203,13 +204,14 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
 
 
 async def _bundle(call: Call[None, None]) -> bytes:
-    parts = [*await _figures(call), *_names(call), *_process(call)]
+    parts = [*await _figures(call), *_names(call)]
+    # Beside the loop: sources and the files of every package are read for it.
+    parts += await asyncio.to_thread(_process, call.state.log_ring)
     clock, settings = call.host.clock, call.settings
-    found = secrets_of(settings)
     return await asyncio.to_thread(
         support.pack,
-        [*parts, Part("versions.json", "Python and its packages", _text(support.versions()))],
-        found,
+        parts,
+        secrets_of(settings),
         made_at=datetime.fromtimestamp(clock.now_ms() // 1000, UTC).isoformat(),
         version=VERSION,
         environment=settings.environment,
@@ -228,7 +230,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
         "statistics": broker.statistics.broker(),
         "lag_keeping": broker.statistics.lag_keeping(),
         "traces": broker.traces.status(),
-        "read_only": state.read_only.state,
+        "read_only": replace(state.read_only.state, by=""),  # nobody is named
     }
     settings = shown(call.settings, state.origins)
     return [
@@ -248,13 +250,13 @@ def _names(call: Call[None, None]) -> list[Part]:
     ]
 
 
-def _process(call: Call[None, None]) -> list[Part]:
-    ring: LogRing = call.state.log_ring
+def _process(ring: LogRing) -> list[Part]:
     lines = ring.lines()
     head = f"the newest {len(lines)} of {ring.count} lines; at most {LINES_MAX} are kept"
     return [
         Part("log.txt", head, "\n".join(lines) + "\n", newest_last=True),
         Part("threads.txt", "what each thread does", support.stacks()),
+        Part("versions.json", "Python and its packages", _text(support.versions())),
     ]
 
 

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, operation
 from app.api.topics import TAG, actor_of
+from app.pause import Pause
 from app.security.access import Action, Kind, Needs
 from app.services.topic_files import CHARS_MAX, FileRow
 from app.services.topic_imports import ImportRow, TopicImports, counted
@@ -98,7 +99,7 @@ async def import_topics(call: Call[None, ImportBody]) -> Import:
     body = call.body
     imports = imports_of(call)
     rows = await imports.read(body.content, body.format)
-    _require_all(call, rows)
+    await _require_all(call, rows)
 
     def allowed(name: str) -> None:
         call.require(Action.ADMINISTER, Kind.TOPIC, name)
@@ -107,13 +108,21 @@ async def import_topics(call: Call[None, ImportBody]) -> Import:
         found = await imports.preview(rows, allowed)
     else:
         found = await imports.apply(actor_of(call), rows, allowed)
-    return Import(body.dry_run, counted(found), [_out(row) for row in found])
+    pause = Pause()
+    shown = []
+    for row in found:
+        shown.append(_out(row))
+        await pause.when_due()
+    return Import(body.dry_run, counted(found), shown)
 
 
-def _require_all(call: Call[Any, Any], rows: Sequence[FileRow]) -> None:
+async def _require_all(call: Call[Any, Any], rows: Sequence[FileRow]) -> None:
+    """Each name is held against as many as 100 patterns, so others get their turns between."""
+    pause = Pause()
     for row in rows:
         if row.definition is not None:
             call.require(Action.ADMINISTER, Kind.TOPIC, row.name)
+        await pause.when_due()
 
 
 def _out(row: ImportRow) -> ImportedRow:

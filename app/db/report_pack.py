@@ -27,9 +27,15 @@ TOLD = ("hour", "topic")
 
 
 def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
-    """The rows of one topic; `begin` is the first hour of their period."""
+    """The rows of one topic; `begin` is the first hour of their period.
+
+    ValueError where they are more than would be unpacked again.
+    """
     columns = [_kept(name, [row[name] for row in rows], begin) for name in _names(table)]
-    return zlib.compress(msgspec.msgpack.encode([FORMAT, columns]), LEVEL)
+    data = msgspec.msgpack.encode([FORMAT, columns])
+    if len(data) > BYTES_MAX:
+        raise ValueError(f"a block of {table.name} would be larger than {BYTES_MAX:,} bytes")
+    return zlib.compress(data, LEVEL)
 
 
 def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: str) -> list[Row]:

@@ -161,6 +161,14 @@ def begins(
     return list(connection.execute(statement.order_by(packed.c.begin)).scalars())
 
 
+def has_within(connection: Connection, table: ResultTable, hour: str) -> bool:
+    """Whether an hour lies in a period that began before it."""
+    number = number_of(hour)
+    statement = select(packed.c.begin).where(packed.c.name == table.name, packed.c.begin < number)
+    statement = statement.where(packed.c.begin + packed.c.hours > number).limit(1)
+    return connection.execute(statement).first() is not None
+
+
 def rows_of(
     connection: Connection, table: ResultTable, begin: int, wanted: ResultFilter
 ) -> list[Row]:

@@ -23,6 +23,7 @@ from app.db.report_rows import (
     RESULTS_BY_NAME,
     Coarse,
     Loaded,
+    Moved,
     NotOurs,
     ResultFilter,
     ResultTable,
@@ -101,7 +102,8 @@ class ResultStore:
         """Rows in the order of their key, at most 5,000; `after` is the key of the last one.
 
         A row belongs to the range that its (first) hour lies in. Histograms are as bytes
-        (`engine.histogram`); rows of more than one hour say so in `hours`.
+        (`engine.histogram`); rows of more than one hour say so in `hours`. Raises Moved where the
+        last one's hour was put together with others since.
         """
         size = min(limit, PAGE_MAX)
         with self._transaction() as connection:
@@ -210,6 +212,8 @@ def _all_rows(
     if table.replaces != HOURS:
         yield from stored
         return
+    if after and packing.has_within(connection, table, after[0]):
+        raise Moved
     waiting = next(stored, None)
     for begin in packing.begins(connection, table, wanted, after[0] if after else ""):
         hour = name_of(begin)

@@ -167,6 +167,10 @@ class NotWhole(ValueError):
     """Some hours were computed of a period whose figures are kept as one: they are not taken."""
 
 
+class Moved(Exception):
+    """Since the page before, its hours were put together: what follows it is in no place now."""
+
+
 class NotOurs(Exception):
     """The run was taken over by another server: its figures are not taken."""
 

@@ -28,7 +28,7 @@ class Call:
     namespace: str = field(init=False)
 
     def __post_init__(self) -> None:
-        ASKED_FROM.set(self.origin.client.rpartition(":")[0].strip("[]"))
+        ASKED_FROM.set(self.origin.host)
         self.namespace = check_namespace(self.metadata.get("x-mq-namespace", ""))
 
     @property

@@ -253,7 +253,8 @@ class Clients:
             if is_known and not is_alive and now_s - client.seen_s > SILENT_S:
                 self._leases.abandon(client.name)
                 self._forget(client)
-            if number % STEP_MAX == 0:
+                yield  # it may have held much
+            elif number % STEP_MAX == 0:
                 yield
 
     def identify(self, identified: Callable[[Mapping[str, str]], object]) -> Iterator[None]:

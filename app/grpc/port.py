@@ -6,6 +6,7 @@ that no RocketMQ client calls has neither in memory. They are loaded beside the 
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from app.grpc.door import GrpcDoor
 
 log = logging.getLogger("kitemq.grpc")
+
+FILES_SPARE = 64  # that can be opened when gRPC's library starts; it takes some ten
 
 
 class GrpcPort:
@@ -89,7 +92,9 @@ class GrpcPort:
 
     async def _open(self) -> "GrpcDoor":
         assert self._splitter is not None, "the port was started"
+        _check_files()
         made = await asyncio.to_thread(_door_class)
+        _check_files()
         door = made(self._state, self.address, self._splitter)
         await door.start()
         return door
@@ -101,6 +106,17 @@ class GrpcPort:
         return context_of(
             settings.data, settings.grpc_tls_certificate, settings.grpc_tls_key, settings.host
         )
+
+
+def _check_files() -> None:
+    """Raise OSError unless FILES_SPARE can be opened: gRPC's library ends the process instead."""
+    spare: list[int] = []
+    try:
+        while len(spare) < FILES_SPARE:
+            spare.append(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for each in spare:
+            os.close(each)
 
 
 def _door_class() -> "type[GrpcDoor]":

@@ -11,7 +11,7 @@ from uuid import uuid4
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.db.rows import ASKED_FROM
-from app.errors import REFUSED, DoorError, problem_answer
+from app.errors import AUDITED, REFUSED, DoorError, problem_answer
 from app.security.access import WHO, who_of
 from app.security.doorman import Doorman
 from app.security.headers import secured
@@ -108,7 +108,7 @@ class Gate:
         """Have it audited that somebody was turned away who wanted to change something."""
         error = scope.get(REFUSED)
         code = getattr(error, "code", REFUSED_CODES[status])
-        if code in AUDITED_ELSEWHERE:
+        if code in AUDITED_ELSEWHERE or hasattr(error, AUDITED):
             return
         name = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
         attempt = Attempt(

@@ -91,27 +91,34 @@ class Refusals:
             wait_s = FLUSH_S if found is not None else 0.0
             self._task = asyncio.get_running_loop().create_task(self._write_in(wait_s))
 
-    async def flush(self) -> None:
-        """Write what was noted; while the database fails, it is kept for the next time."""
+    async def flush(self) -> bool:
+        """Write what was noted; whether more came meanwhile.
+
+        While the database fails, what was noted is kept for the next time.
+        """
         async with self._flushing:
-            due = [each for each in (*self._ended, *self._folded.values()) if _is_due(each)]
-            self._ended.clear()
-            for each in due:
-                count = each.count
-                try:
+            try:
+                for each in self._due():
+                    count = each.count
                     await self._write(each)
-                except DatabaseError as error:
-                    log.error("refused attempts could not be audited: %s", error)
-                    return
-                each.written = count
+                    each.written = count
+            except DatabaseError as error:
+                log.error("refused attempts could not be audited: %s", error)
+                return False
+            self._ended = [each for each in self._ended if _is_due(each)]
+            return bool(self._due())
 
     async def close(self) -> None:
         """Write what is left."""
         if self._task is not None:
-            self._task.cancel()
+            async with self._flushing:  # amid a write it would be written twice
+                self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         await self.flush()
+
+    def _due(self) -> list[Folded]:
+        return [each for each in (*self._ended, *self._folded.values()) if _is_due(each)]
 
     def _begin_window(self, now_s: float) -> None:
         # Bounded as the entries of one window are; what no flush took is let go with the next.
@@ -124,8 +131,11 @@ class Refusals:
         return len(self._folded) < ENTRIES_MAX and self._by_address[address] < ADDRESS_ENTRIES_MAX
 
     async def _write_in(self, wait_s: float) -> None:
-        await asyncio.sleep(wait_s)
-        await self.flush()
+        is_more = True
+        while is_more:
+            await asyncio.sleep(wait_s)
+            is_more = await self.flush()
+            wait_s = FLUSH_S
 
     async def _write(self, folded: Folded) -> None:
         attempt = folded.attempt

@@ -14,6 +14,7 @@ import msgspec
 
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.worker import DatabaseWorker
+from app.errors import AUDITED
 from engine.clock import Clock
 from engine.errors import Busy, EngineError
 
@@ -72,6 +73,7 @@ class Audit:
             yield change
         except EngineError as error:
             await self._finish(entry_id, "", error.code)
+            vars(error)[AUDITED] = True
             raise
         except BaseException:
             await self._finish(entry_id, "", FAILED)

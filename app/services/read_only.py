@@ -16,7 +16,7 @@ import msgspec
 
 from app.services.audit import Actor, Audit
 from engine.clock import Clock
-from engine.errors import Conflict, Invalid
+from engine.errors import Busy, Conflict, Invalid
 
 log = logging.getLogger("kitemq")
 
@@ -81,7 +81,8 @@ class ReadOnlySwitch:
     async def switch(self, actor: Actor, *, is_on: bool, reason: str) -> ReadOnlyState:
         """Freeze or thaw the server, from the next request on; audited.
 
-        Raises Invalid without a reason to freeze, Conflict where the setting holds it anyway.
+        Raises Invalid without a reason to freeze, Conflict where the setting holds it anyway, Busy
+        where the file cannot be written or taken away: then the state is as it was.
         """
         reason = " ".join(reason.split())
         if is_on and not 0 < len(reason) <= REASON_CHARS_MAX:
@@ -102,7 +103,10 @@ class ReadOnlySwitch:
                 actor, action, KIND, "read_only", before=self.state
             ) as change:
                 found = Switched(actor.name, self._clock.now_ms(), reason) if is_on else None
-                await asyncio.to_thread(self._keep, found)
+                try:
+                    await asyncio.to_thread(self._keep, found)
+                except OSError as error:
+                    raise _not_kept(error) from error
                 self._take(found)
                 change.after = self.state
         return self.state
@@ -134,3 +138,12 @@ class ReadOnlySwitch:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _not_kept(error: OSError) -> Busy:
+    busy = Busy(
+        f"the file {FILE} cannot be changed: {error.strerror or error}",
+        remedy="see to the disk of the data directory, then try again",
+    )
+    busy.code = "switch_not_kept"
+    return busy

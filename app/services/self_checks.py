@@ -65,6 +65,7 @@ class SelfChecks:
         self._running = asyncio.Lock()
         self._found: list[SelfCheck] = []
         self._run: asyncio.Task[list[SelfCheck]] | None = None
+        self._probe: asyncio.Future[None] | None = None
         clock = host.clock
         self._begin_ms, self._begin_s = clock.now_ms(), clock.monotonic_s()
 
@@ -144,7 +145,11 @@ class SelfChecks:
         return Outcome.OK, f"{status.disk_free_bytes:,} bytes are free, sends are accepted"
 
     async def _directory(self) -> Found:
-        await asyncio.to_thread(self._write_probe)
+        if self._probe is None or self._probe.done():
+            loop = asyncio.get_running_loop()
+            self._probe = loop.run_in_executor(None, self._write_probe)
+        # A disk that hangs keeps its one thread; each look would take another one.
+        await asyncio.shield(self._probe)
         return Outcome.OK, "a file was written, flushed and taken away"
 
     def _write_probe(self) -> None:

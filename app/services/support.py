@@ -21,13 +21,21 @@ PART_BYTES_MAX = 1_000_000
 MANIFEST = "manifest.json"
 GONE = "[redacted]"
 SECRET_CHARS_MIN = 4  # shorter ones are no secrets, and would eat the text
+HEADERS = r"(?:authorization|cookie)"
+NAMES = r"(?:passw|secret|token|api[_-]?key|credential|signature)\w{0,20}"
 # What looks like a secret wherever it comes from: tokens, passwords in addresses, headers.
 PATTERNS = (
     (re.compile(r"kite_[A-Za-z0-9_-]{8,}"), GONE),
-    (re.compile(r"(://[^\s/:@]*:)[^\s/@]+@"), rf"\1{GONE}@"),
-    (re.compile(r"(?i)(authorization|cookie|password|secret)(\"?\s*[:=]\s*\"?)[^\s\",;]+"),
-     rf"\1\2{GONE}"),
+    (re.compile(r"(://[^\s/:@]*:)[^\s/\"']+@"), rf"\1{GONE}@"),
+    (re.compile(r"(https?://[^\s?#\"'<>]*\?)[^\s#\"'<>]+"), rf"\1{GONE}"),
+    # A header's value ends with its line, or with the quotes around it.
+    (re.compile(rf"(?i)({HEADERS}[ \t]*[:=][ \t]*)[^\s\"'][^\r\n\"']*"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)({HEADERS}\\*[\"']?[ \t]*[:=,][ \t]*b?\\*[\"'])[^\r\n\"']+"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)({NAMES}[ \t]*[:=][ \t]*)[^\s\"',;&)}}\]]+"), rf"\1{GONE}"),
+    (re.compile(rf"(?i)({NAMES}\\*[\"']?[ \t]*[:=][ \t]*b?\\*([\"']))(?:(?!\2)[^\\\r\n]|\\.)+"),
+     rf"\1{GONE}"),
     (re.compile(r"(?i)\b(bearer|basic) [A-Za-z0-9+/=._-]{8,}"), rf"\1 {GONE}"),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*"), GONE),  # tokens of a provider
     (re.compile(r"\$argon2[^\s\"']+"), GONE),
     (re.compile(r"(kitemq_session=)[^\s;,\"'>]+"), rf"\1{GONE}"),
     (re.compile(r"\b[0-9A-Fa-f]{40,}\b"), GONE),  # hashes, and keys made from them
@@ -59,8 +67,8 @@ class Manifest(msgspec.Struct, frozen=True):
     environment: str
     files: list[ManifestFile]
     left_out: str = (
-        "message bodies, keys and properties; names and passwords of users; tokens, sessions, "
-        "access keys; values of secret settings"
+        "message bodies, keys and properties; users and their passwords, but for the setting "
+        "admin_name; tokens, sessions, access keys; values of secret settings"
     )
 
 

@@ -274,10 +274,6 @@ class DeadLetters:
         name, first, end = self._bounds(group)
         return Resting(name, self._dismissals.pile(name), first, end)
 
-    def dismissals(self, group: str) -> list[Dismissed]:
-        """What was dismissed together, the newest first. Raises GroupNotFound."""
-        return self.resting(group).dismissals()
-
     def noted(self, note: str, by: str) -> DismissNote:
         """A note for a draft; Invalid."""
         return self._dismissals.noted(note, by, self._clock.now_ms())
@@ -303,10 +299,7 @@ class DeadLetters:
         return dismissed(kept, draft.count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
-        """Have these looked at again; how many were dismissed.
-
-        Raises GroupNotFound, and what `commit` does.
-        """
+        """Have these looked at again; how many were dismissed. Raises what `dismiss` does."""
         draft = self.resting(group).restoring(runs)
         self.commit(draft)
         return draft.count

@@ -44,11 +44,6 @@ class Resting:
         kept = self._kept(runs)
         return sum(map(len, kept)), sum(self._pile.count(run.start, run.stop) for run in kept)
 
-    def offsets(self) -> frozenset[int]:
-        """Which rest: as many numbers as there are."""
-        spans = self._pile.within(self.first, self.end)
-        return frozenset(offset for span in spans for offset in range(span.first, span.end))
-
     def has(self, offset: int) -> bool:
         """Whether this one rests."""
         return self._pile.note_of(offset) is not None

@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -42,16 +43,28 @@ def export_topics(options: argparse.Namespace, output: Output) -> int:
 def import_topics(options: argparse.Namespace, output: Output) -> int:
     content = _content(options.file)
     with Client(options.server) as client:
-        found = client.import_topics(content, format=options.format, dry_run=True)
-        doing = sum(found["counts"].get(outcome, 0) for outcome in DOING)
+        rows = client.import_topics(content, format=options.format, dry_run=True)["rows"]
+        doing = [row for row in rows if row["outcome"] in DOING]
         if doing and not options.dry_run:
-            confirmed(f"create or change {doing} topics", options)
-            found = client.import_topics(content, format=options.format)
-    output.rows(map(_shown, found["rows"]), ROW_COLUMNS)
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in found["counts"].items())
-    note(f"{counts}{'; nothing was changed' if options.dry_run else ''}")
-    left = sum(found["counts"].get(outcome, 0) for outcome in LEFT)
-    return (Exit.REFUSED if left == len(found["rows"]) else Exit.PARTIAL) if left else Exit.OK
+            confirmed(f"create or change {len(doing)} topics", options)
+            plan = json.dumps([_planned(row) for row in doing])
+            done = iter(client.import_topics(plan, format="json")["rows"])
+            rows = [
+                {**next(done), "number": row["number"]} if row["outcome"] in DOING else row
+                for row in rows
+            ]
+    output.rows(map(_shown, rows), ROW_COLUMNS)
+    counts = Counter(row["outcome"] for row in rows)
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    note(f"{told}{'; nothing was changed' if options.dry_run else ''}")
+    left = sum(counts[outcome] for outcome in LEFT)
+    return (Exit.REFUSED if left == len(rows) else Exit.PARTIAL) if left else Exit.OK
+
+
+def _planned(row: dict[str, Any]) -> dict[str, Any]:
+    """What a dry run showed of a row, to be done just so: a topic that changed since is left."""
+    changes = {each["field"]: each["after"] for each in row["changes"]}
+    return {"name": row["topic"], "seen": row["seen"], **changes}
 
 
 def _content(name: str) -> str:

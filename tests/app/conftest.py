@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.main import create_app
+from app.services import glances
 from app.settings import Settings
 from engine.clock import ManualClock
 from tests.postgres import Cluster, find_programs
@@ -79,6 +80,12 @@ async def started(data: Path, **changes: Any) -> AsyncIterator[App]:
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
         async with httpx.AsyncClient(transport=transport, base_url=URL) as http:
             yield App(app, clock, http)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page waits for its marks as long as a busy machine takes to read them."""
+    monkeypatch.setattr(glances, "WAIT_S", 60.0)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.services.alerts.machine import MOVES, Event, Reading, State, event_of, move
+from engine.broker import GroupConfig
 from tests.app.conftest import App, Starter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases]
@@ -173,6 +174,32 @@ async def test_new_dead_letters_fire_and_old_ones_do_not(running: App) -> None:
     assert (await state_of(running))["state"] == "ok"
     await running.post(f"{letters}/restore", {"dismissal": done["id"]})
     assert (await state_of(running))["state"] == "firing"
+
+
+async def test_a_group_that_goes_while_rules_are_read_stops_none_of_them(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.post("/groups", {"name": "billing", "retry_max": 0}, 201)
+    (delivery,) = await fall_behind(running, 1)
+    await running.post("/groups/billing/nack", {"nacks": [{"receipt": delivery["receipt"]}]})
+    await running.post("/alerts/rules", rule(name="a"), 201)
+    await running.post("/alerts/rules", rule(name="b", kind="dead_letters"), 201)
+    await running.post("/alerts/rules", rule(name="c"), 201)
+    broker = running.app.state.host.broker
+    listed = broker.groups
+    rounds: list[int] = []
+
+    def groups() -> list[GroupConfig]:
+        found = listed()
+        rounds.append(len(found))
+        if len(rounds) == 2:  # names and lags of the first rule are known, of the second names
+            broker.delete_group("billing")
+            broker.delete_topic("%DLQ%billing")
+        return found
+
+    monkeypatch.setattr(broker, "groups", groups)
+    await running.app.state.alerts.evaluate()
+    assert rounds == [1, 1, 0]
 
 
 async def test_who_has_seen_a_firing_stands_there_until_it_is_over(running: App) -> None:

@@ -1,12 +1,14 @@
 """Refused attempts to change something: in the trail, and never so many that they fill it."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
-from app.db.rows import AuditFilter
+from app.db.rows import AuditFilter, DatabaseError
 from app.security.refusals import ADDRESS_ENTRIES_MAX, ENTRIES_MAX, WINDOW_S, Attempt
 from tests.app.conftest import URL, App
 from tests.app.test_access import PASSWORD, bearer, log_in, token_of, with_admin
@@ -102,6 +104,68 @@ async def test_ever_new_addresses_do_not_fill_the_trail(running: App) -> None:
             break
     assert len(found) == ENTRIES_MAX + 1
     assert sum(json.loads(entry.after_json)["count"] for entry in found) == ENTRIES_MAX + 300
+
+
+async def test_what_a_failing_database_did_not_take_is_written_when_it_answers(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals, audit = running.app.state.refusals, running.app.state.audit
+    database = refusals._database
+
+    async def fails(work: object) -> object:
+        raise DatabaseError("it does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(database, "run", fails)
+        refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
+        await refusals.flush()
+        running.clock.advance(WINDOW_S + 1)
+        refusals.note(Attempt("", "10.0.0.2", "refused", "request", "POST /b", "login_needed"))
+        await refusals.flush()
+    await refusals.flush()
+    found = await audit.find(AuditFilter(action="refused"), limit=10)
+    assert {entry.object_name for entry in found} == {"POST /a", "POST /b"}
+
+
+async def test_the_end_amid_a_write_does_not_write_it_twice(running: App) -> None:
+    refusals, audit = running.app.state.refusals, running.app.state.audit
+    written, go_on = asyncio.Event(), asyncio.Event()
+    write = refusals._database.run
+
+    async def slow(work: Any) -> Any:
+        found = await write(work)
+        written.set()
+        await go_on.wait()
+        return found
+
+    refusals._database = SimpleNamespace(run=slow)
+    refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
+    await written.wait()
+    closing = asyncio.create_task(refusals.close())
+    await asyncio.sleep(0)
+    go_on.set()
+    await closing
+    (entry,) = await audit.find(AuditFilter(action="refused"), limit=10)
+    assert json.loads(entry.after_json)["count"] == 1
+
+
+async def test_what_comes_amid_a_write_is_written_after_it(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.security.refusals.FLUSH_S", 0.0)
+    refusals = running.app.state.refusals
+    write = refusals._database.run
+
+    async def slow(work: Any) -> Any:
+        if len(refusals._folded) == 1:
+            second = Attempt("", "10.0.0.2", "refused", "request", "POST /b", "login_needed")
+            refusals.note(second)
+        return await write(work)
+
+    refusals._database = SimpleNamespace(run=slow)
+    refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
+    await refusals._task
+    assert [each.written for each in refusals._folded.values()] == [1, 1]
 
 
 async def test_every_change_says_from_where_it_was_asked(guarded: App) -> None:

@@ -1,8 +1,10 @@
 """The running server's switches and what it tells of itself: read-only, log, checks, a bundle."""
 
+import contextlib
 import io
 import json
 import logging
+import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
+from app.services import self_checks
 from app.services.log_levels import LINE_CHARS_MAX, LINES_MAX, LogRing
 from app.services.read_only import FILE
 from app.services.settings_shown import secrets_of
-from app.services.support import PART_BYTES_MAX, Part, pack
+from app.services.support import GONE, PART_BYTES_MAX, Part, pack, redacted
 from app.settings import Settings, load, origins
 from tests.app.conftest import URL, App, Starter
 from tests.app.test_access import PASSWORD, bearer, log_in, token_of, with_admin
@@ -107,6 +110,18 @@ async def test_freezing_needs_a_reason_that_fits(running: App, reason: str) -> N
     problem = await put(running, "/read-only", {"read_only": True, "reason": reason}, 422)
     assert problem["errors"][0]["field"] == "reason"
     assert not (await running.get("/read-only"))["read_only"]
+
+
+async def test_a_switch_that_cannot_be_kept_says_so_and_changes_nothing(
+    running: App, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / f"{FILE}.part").mkdir()
+    problem = await put(running, "/read-only", FROZEN, 503)
+    assert problem["code"] == "switch_not_kept"
+    assert not (await running.get("/read-only"))["read_only"]
+    await running.post("/topics", {"name": "a"}, 201)
+    (entry,) = (await running.get("/audit?action=server.freeze"))["items"]
+    assert entry["result"] == "switch_not_kept"
 
 
 async def test_the_console_switches_and_says_what_is_missing(running: App) -> None:
@@ -202,6 +217,35 @@ async def test_a_check_that_fails_says_so_here_and_on_the_page(
     assert "No such file" in html
 
 
+async def test_a_disk_that_hangs_holds_one_thread_however_often_one_looks(
+    running: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_checks, "LIMIT_S", 0.05)
+    checks = running.app.state.self_checks
+    checks._data = tmp_path
+    fifo = tmp_path / self_checks.PROBE
+    os.mkfifo(fifo)  # to open it for writing takes until somebody reads
+    begun: list[int] = []
+    write = checks._write_probe
+
+    def counted() -> None:
+        begun.append(1)
+        write()
+
+    checks._write_probe = counted
+    try:
+        for __ in range(3):
+            running.clock.advance(11)
+            found = {item["code"]: item for item in (await running.get("/self-checks"))["items"]}
+            assert "no result within" in found["data_directory"]["detail"]
+    finally:
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        with contextlib.suppress(OSError):
+            await checks._probe
+        os.close(reader)
+    assert len(begun) == 1
+
+
 # -- settings and the bundle ----------------------------------------------------------------------
 
 
@@ -257,6 +301,7 @@ async def test_a_bundle_has_what_helps_and_none_of_the_secrets(start: Starter) -
         pair = await app.app.state.access_keys.made_for(kept.secret_hash)
         await app.post("/topics", {"name": "orders"}, 201)
         await app.send("orders", secrets["body"], keys=[secrets["key"]])
+        await put(app, "/read-only", FROZEN)
         log = logging.getLogger("kitemq")
         log.error("sent Authorization: Bearer %s, cookie=%s", token, app.http.cookies)
         log.error("told %s with %s, as %s", hook, secrets["signing"], pair[1])
@@ -271,7 +316,9 @@ async def test_a_bundle_has_what_helps_and_none_of_the_secrets(start: Starter) -
     assert "[redacted]" in files["log.txt"]
     assert "told " in files["log.txt"]
     assert "MainThread" in files["threads.txt"]
-    assert json.loads(files["versions.json"])["msgspec"]
+    parsed = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
+    assert parsed["versions.json"]["msgspec"]
+    assert parsed["engine.json"]["read_only"]["by"] == ""
     text = "\n".join(files.values())
     hidden = [
         *secrets.values(),
@@ -283,6 +330,42 @@ async def test_a_bundle_has_what_helps_and_none_of_the_secrets(start: Starter) -
         row["prefix"],
     ]
     assert [secret for secret in hidden if secret in text] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Authorization: Basic aGlkZGVuMTIz",
+        "authorization: MQv2-HMAC-SHA1 Credential=K/cn, Signature=hidden123",
+        "Cookie: a=1; other=hidden123",
+        "(b'cookie', b'other=hidden123')",
+        "{'password': 'a hidden123'}",
+        '{"detail": "{\\"client_secret\\": \\"a hidden123\\"}"}',
+        "access_token=hidden123&x=1",
+        "api-key: hidden123",
+        "the callback of g: https://hooks.example/done?sig=hidden123: ReadTimeout",
+        "postgresql://kite:a@hidden123@db.example/kite",
+        "it said eyJhbGciOiJIUzI1NiJ9.hidden123.aGlkZGVuMTIz",
+    ],
+)
+def test_what_looks_like_a_secret_is_none_in_the_archive(line: str) -> None:
+    text = redacted(f"before\n{line}\nafter\n", ())
+    assert "hidden123" not in text
+    assert "aGlkZGVuMTIz" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
+    assert GONE in text
+
+
+def test_what_is_no_secret_stays() -> None:
+    text = """{
+  "name": "admin_password",
+  "hidden": "password",
+  "cookie": "",
+  "value": "https://hooks.example/…",
+  "tokens": 3
+}"""
+    assert redacted(text, ()) == text
 
 
 def test_a_databases_password_is_a_secret_however_it_is_written() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from app.db import report_packing
+from app.db import report_pack, report_packing
 from app.db.database import Database
 from app.db.migrate import migrate
 from app.db.report_merge import WORST_FIRST, derived_columns
@@ -193,6 +193,40 @@ def test_where_one_table_has_four_weeks_already_all_hours_of_these_are_computed(
         assert periods.whole([hour]) == known
     write(database, hours)
     assert database.results.coarse("traces") == []
+
+
+@both
+async def test_what_would_be_too_large_to_unpack_stays_in_rows(
+    running: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = running.app.state.database
+    await database.run(lambda db: write(db, [BEGIN]))
+    before = await database.run(lambda db: rows_of(db, "hot_keys"))
+    monkeypatch.setattr(report_pack, "BYTES_MAX", 2_000)
+    keeping = Keeping(database, running.app.state.settings)
+    assert await keeping.look((BEGIN + 9) * 3_600_000) > 0  # the other tables
+    assert "hot_keys would be larger than 2,000 bytes" in caplog.text
+    assert await database.run(lambda db: rows_of(db, "hot_keys")) == before
+    assert await database.run(lambda db: db.results.packed_count("hot_keys", ALL)) == 0
+
+
+@both
+async def test_who_reads_pages_is_told_where_hours_were_put_together_meanwhile(
+    running: App,
+) -> None:
+    database = running.app.state.database
+    await database.run(lambda db: write(db, [BEGIN, BEGIN + 1, BEGIN + 30]))
+    ask = "/reports/tables/throughput?limit="
+    rows = (await running.get(f"{ask}999"))["rows"]
+    size = [row["hour"] for row in rows].index(name_of(BEGIN + 1)) + 2  # two rows into that hour
+    cursor = (await running.get(f"{ask}{size}"))["next_cursor"]
+    await database.run(lambda db: put_together(db, HOUR, BEGIN + 2))  # each hour keeps its place
+    assert (await running.get(f"{ask}999&cursor={cursor}"))["rows"] == rows[size:]
+    await database.run(lambda db: put_together(db, DAY, BEGIN + DAY))
+    problem = await running.get(f"{ask}999&cursor={cursor}", 503)
+    assert "put together" in problem["detail"]
+    (begin,) = {row["hour"] for row in (await running.get(f"{ask}9"))["rows"]}
+    assert begin == name_of(BEGIN)
 
 
 @both

@@ -1,10 +1,14 @@
 """Topics by a file: what would become of each row, doing it, and files that lists have made."""
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
+from app.api.operation import Call
+from app.api.topic_imports import _require_all
+from app.security.access import WHO, Grant, Principal, Role
 from app.services import topic_files, topic_imports
 from app.services.topic_files import read
 from engine.errors import Invalid
@@ -65,6 +69,25 @@ async def test_a_dry_run_tells_each_row_and_changes_nothing(running: App) -> Non
     ]  # fmt: skip
     assert await running.get("/topics") == before
     assert await trail(running) == entries
+
+
+async def test_looking_at_the_rights_of_many_rows_leaves_others_their_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.pause.SLICE_S", 0.0)
+    who = Principal("o", (Grant(Role.OPERATOR, ("administer:topic:t*",)),))
+    rows = read("name\n" + "\n".join(f"t{number}" for number in range(50)))
+    turns: list[int] = []
+
+    async def other() -> None:
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    running = asyncio.create_task(other())
+    await _require_all(Call({WHO: who}, None), rows)  # type: ignore[arg-type]
+    running.cancel()
+    assert len(turns) >= 50
 
 
 async def test_an_import_creates_and_changes_and_can_be_sent_again(running: App) -> None:

@@ -2,10 +2,13 @@
 
     python -m tests.console.screenshots [folder]
 
-The server is real; only its clock is hurried, so that the charts have something to show.
+The server is real; only its clock is hurried, so that the charts have something to show. Where
+Debian's `pngquant` is installed the files become a third as large.
 """
 
 import math
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -251,6 +254,13 @@ def photograph_people(browser: Browser, folder: Path) -> None:
             server.stop()
 
 
+def squeeze(folder: Path) -> None:
+    """Fewer colours, where there is what can do it: nobody sees the difference."""
+    if found := shutil.which("pngquant"):
+        words = [found, "--force", "--ext", ".png", "--skip-if-larger"]
+        subprocess.run([*words, *map(str, folder.glob("*.png"))], check=False)
+
+
 def main() -> None:
     """Build the scene in a directory of its own and take the pictures."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
@@ -278,6 +288,7 @@ def main() -> None:
             photograph_people(browser, folder)
             browser.close()
         scenery.close()
+    squeeze(folder)
 
 
 if __name__ == "__main__":

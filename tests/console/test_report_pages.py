@@ -215,7 +215,8 @@ def see_progress(page: Page, percent: str, stage: str) -> None:
     """Wait for the page to show, by itself, how far the run is."""
     bar = page.get_by_role("progressbar", name="Progress of the run")
     expect(bar).to_have_attribute("aria-valuenow", re.compile(percent), timeout=RUN_LIMIT_MS)
-    expect(page.locator("#report-going")).to_contain_text(re.compile(f"%, stage {stage}"))
+    going = page.locator("#report-going")
+    expect(going).to_contain_text(re.compile(f"%, stage {stage}"), timeout=RUN_LIMIT_MS)
 
 
 @pytest.mark.browser

@@ -3,8 +3,12 @@
 import asyncio
 import errno
 import logging
+import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,12 +16,16 @@ import grpc.aio
 import pytest
 
 from app.grpc import clients, leases, telemetry
+from app.grpc.port import GrpcPort
 from app.grpc.splitter import SCARCE_MAX_S, SCARCE_S, Shortage
 from app.grpc.stream import OUTBOX_BYTES_MAX, OUTBOX_MAX, Room, Stream
+from app.main import create_app
+from app.settings import Settings
 from engine.broker import GroupConfig
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
 from protocol.rocketmq.numbers import Code, Language
-from tests.grpc.door import OPTIONS, ROOT, Running, Stub, receive_of
+from tests.grpc.door import OPTIONS, ROOT, Running, Stub, listening, receive_of
+from tests.grpc.test_door import end_of
 from tests.grpc.test_receiving import until
 from tests.grpc.test_telemetry import consumer_settings, producer_settings, told
 
@@ -194,6 +202,23 @@ async def test_leases_are_renewed_and_given_back_in_bounded_steps(
     assert [message.system_properties.delivery_attempt for message in got] == [1, 1, 1]
 
 
+async def test_clients_that_vanish_together_are_let_go_of_one_in_each_step(
+    running: Running,
+) -> None:
+    await running.stub.send("orders", *[b"%d" % number for number in range(6)])
+    for number in range(3):
+        stub = running.stub.named(f"c{number}")
+        assert len(await stub.receive("g", "orders", auto_renew=True, count=2)) == 2
+    running.clock.advance(31)
+    door = running.door
+    assert [(len(door.hub.clients), door.hub.leases.count) for _ in door.hub.clients.steps()] == [
+        (3, 6),  # who sent them held nothing
+        (2, 4),
+        (1, 2),
+        (0, 0),
+    ]
+
+
 async def test_a_failure_behind_a_stream_is_logged_once_with_its_client(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,6 +261,37 @@ async def test_without_room_for_a_connection_the_log_gets_a_line_a_minute(
     ]
     shortage.is_over()
     assert shortage.met(error) == SCARCE_S
+
+
+@contextmanager
+def few_files(count: int) -> Iterator[None]:
+    """At most so many more can be opened meanwhile, by this process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = sum(1 for _ in Path("/dev/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (opened + count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def test_without_files_for_grpc_a_connection_is_closed_and_a_later_one_served(
+    tmp_path: Path,
+) -> None:
+    """Its library would end the whole process."""
+    app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
+    async with app.router.lifespan_context(app):
+        port = GrpcPort(app.state, listening())
+        await port.start()
+        host, _, number = port.address.rpartition(":")
+        with few_files(30):
+            reader, writer = await asyncio.open_connection(host, int(number))
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            assert await end_of(reader) == b""
+            writer.close()
+        async with grpc.aio.insecure_channel(port.address, options=OPTIONS) as channel:
+            assert (await Stub(channel).send("orders", b"1")).status.code == Code.OK
+        await port.stop()
 
 
 async def test_the_library_of_grpc_is_loaded_for_the_first_connection_only() -> None:

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from app.grpc import clients as grpc_clients
+from app.grpc.reach import Reach
 from app.services import clients
+from app.services.connections import NO_STREAM, ClientFacts
 from protocol.rocketmq.messages import TelemetryCommand
 from protocol.rocketmq.numbers import ClientType, Code
 from tests.grpc.door import CLIENT, Running
@@ -208,6 +210,30 @@ async def test_a_client_that_is_disconnected_gives_back_what_it_held(running: Ru
     assert {each.system_properties.delivery_attempt for each in again} == {2}
     gone = await post(running, "/clients/disconnect", {"client": CLIENT})
     assert gone.status_code == 404
+
+
+async def test_the_clients_of_a_large_group_are_looked_up_one_by_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the page of thousands would hold up everybody."""
+    for number in range(3):
+        await running.stub.named(f"c{number}").ok(
+            "Heartbeat", heartbeat(ClientType.PUSH_CONSUMER, "g")
+        )
+    asked: list[str] = []
+    find = Reach.find
+
+    def counted(reach: Reach, client: str) -> ClientFacts | None:
+        asked.append(client)
+        return find(reach, client)
+
+    monkeypatch.setattr(Reach, "find", counted)
+    offers = running.app.state.clients.offers("g")
+    first = next(offers)
+    assert (first.name, first.why_no_verify, asked) == ("c0", NO_STREAM, ["c0"])
+    assert [each.name for each in offers] == ["c1", "c2"]
+    assert asked == ["c0", "c1", "c2"]
+    assert list(running.app.state.clients.offers("none")) == []
 
 
 async def test_a_connection_that_others_share_stays(running: Running) -> None:

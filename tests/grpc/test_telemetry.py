@@ -14,6 +14,7 @@ from engine.broker import Exponential, GroupConfig, Steps
 from protocol.rocketmq.messages import (
     EndTransactionRequest,
     HeartbeatRequest,
+    NotifyClientTerminationRequest,
     Resource,
     Settings,
     TelemetryCommand,
@@ -258,6 +259,24 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
     assert len(running.door.hub.clients) == 0
     assert running.app.state.transactions.producers.count("orders") == 0
     assert running.app.state.connections.all() == []
+
+
+async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_nothing_behind(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sends = running.door.hub.sends
+    store = sends.stored
+
+    async def stored(*batch: Any) -> Any:
+        done = await store(*batch)
+        await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
+        return done
+
+    monkeypatch.setattr(sends, "stored", stored)
+    sent = await running.stub.send("orders", b"1", **TRANSACTION)
+    assert sent.status.code == Code.OK
+    assert len(running.door.hub.clients) == 0
+    assert running.app.state.transactions.producers.count("orders") == 0
 
 
 CLIENT = "test@1@0@x"

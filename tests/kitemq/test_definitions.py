@@ -7,6 +7,7 @@ import pytest
 
 from kitemq import Client
 from kitemq.cli import main
+from kitemq.commands import definitions
 from tests.live import LiveServer
 
 OK, FAILED, REFUSED, PARTIAL = range(4)
@@ -48,6 +49,29 @@ def test_topics_go_into_a_file_and_come_back(run, server: LiveServer, tmp_path: 
         assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["changed", "created"]
         assert code == OK
         assert [topic | {"created_ms": 0} for topic in client.topics(q="def")] == before
+
+
+def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore[no-untyped-def]
+    run, server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "topics.csv"
+    file.write_text("name,permission\ndef-orders,4\ndef-other,4\ndef-bad,9\n")
+    with Client(server.url) as client:
+
+        def asked(*_: object) -> None:
+            client.change_topic("def-orders", retention_ms=60_000)
+
+        monkeypatch.setattr(definitions, "confirmed", asked)
+        code, out, err = run("import", str(file))
+        rows = {row["topic"]: row for row in map(json.loads, out.splitlines())}
+        assert rows["def-orders"]["outcome"] == "refused"
+        assert "changed since" in rows["def-orders"]["detail"]
+        assert [(row["number"], row["topic"]) for row in rows.values()] == [
+            (1, "def-orders"), (2, "def-other"), (3, "def-bad"),
+        ]  # fmt: skip
+        assert (rows["def-other"]["outcome"], rows["def-bad"]["outcome"]) == ("created", "refused")
+        assert (code, "2 refused, 1 created" in err) == (PARTIAL, True)
+        assert client.topic("def-orders")["permission"] == 6
 
 
 def test_what_is_refused_makes_it_partly_done_or_refused(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

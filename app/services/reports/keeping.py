@@ -5,11 +5,15 @@ is put together when all of it is older than its setting says, in a transaction 
 whatever ends this half way, each hour's figures are there once.
 """
 
+import logging
+
 from app.db.report_periods import DAY, HOUR, WEEKS
 from app.db.report_rows import HOURS, RESULTS
 from app.db.worker import DatabaseWorker
 from app.services.reports import inputs
 from app.settings import Settings
+
+log = logging.getLogger("kitemq.reports")
 
 ROWS_HOURS = 3  # that hours have rows of their own: they are still computed anew
 PERIODS_MAX = 400  # that are put together at a time; the rest follows
@@ -44,12 +48,17 @@ class Keeping:
         return count
 
     async def _put_together(self, name: str, hours: int, before: str, count: int) -> int:
-        """As many periods of a table as may still be."""
+        """As many periods of a table as may still be; what cannot be packed stays as it is."""
         done = 0
         while count + done < PERIODS_MAX:
-            if not await self._database.run(
-                lambda db: db.results.put_together(name, hours, before)
-            ):
+            try:
+                found = await self._database.run(
+                    lambda db: db.results.put_together(name, hours, before)
+                )
+            except ValueError as error:
+                log.error("figures are not put together: %s", error)
+                break
+            if not found:
                 break
             done += 1
         return done

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app.db.report_rows import RESULTS_BY_NAME, Coarse, ResultFilter, ResultTable, Row
+from app.db.report_rows import RESULTS_BY_NAME, Coarse, Moved, ResultFilter, ResultTable, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.reports import inputs
@@ -22,7 +22,7 @@ from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
 from app.services.reports.standing import unavailable
 from app.settings import Settings
-from engine.errors import Invalid, NotFound, Refused
+from engine.errors import Busy, Invalid, NotFound, Refused
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -202,11 +202,16 @@ class Results:
             after = tuple(rows[-1][key] for key in table.key)
 
     async def ask(self, work: "Callable[[Database], T]") -> T:
-        """What the database says; Busy where it fails."""
+        """What the database says; Busy where it fails, or hours went while they were read."""
         try:
             return await self._database.run(work)
         except DatabaseError as error:
             raise unavailable(error) from error
+        except Moved:
+            raise Busy(
+                "hours were put together as a day, or as four weeks, while they were read",
+                remedy="read them from the beginning",
+            ) from None
 
 
 def checked(name: str, wanted: ResultFilter) -> ResultTable:
