@@ -23,24 +23,29 @@ LEASE_S = 60.0
 RENEW_BEFORE_S = 30.0
 LEASE_MAX_S = 3 * 3600.0
 DOUBTFUL_S = 90.0  # a dead connection is noticed within a minute, see door.py and splitter.py
+SLOW_S = 5.0  # an answer that took longer is marked with the time when it left
 ABANDONED_S = 1.0  # then what a client that vanished held comes back, its attempt counted
 STEP_MAX = 200  # receipts that are settled or renewed in one turn of the loop
 Key = tuple[str, Receipt]  # of which group
 
 
 class Lease(NamedTuple):
-    """One hand-out: whose, by which connection, since when, until when (monotonic clock)."""
+    """One hand-out: whose, by which connection; since when, when it left, until when.
+
+    Times are those of the monotonic clock.
+    """
 
     holder: "Holder"
     origin: Origin
     began_s: float
+    written_s: float
     until_s: float
 
     @property
     def is_doubtful(self) -> bool:
         """Whether its answer may never have arrived."""
         ended_s = self.origin.ended_s
-        return ended_s is not None and ended_s - self.began_s < DOUBTFUL_S
+        return ended_s is not None and ended_s - self.written_s < DOUBTFUL_S
 
 
 @dataclass(eq=False)
@@ -71,10 +76,19 @@ class Leases:
         if not keys:
             return
         holder = self._holders.setdefault(client, Holder())
-        lease = Lease(holder, origin, now_s, now_s + LEASE_S)
+        lease = Lease(holder, origin, now_s, now_s, now_s + LEASE_S)
         for key in keys:
             self._leases[key] = lease
             holder.keys[key] = None
+
+    def written(self, group: str, receipts: Iterable[Receipt]) -> None:
+        """Their answer has left by now; a client that reads slowly may have held it up for long."""
+        now_s = self._host.clock.monotonic_s()
+        for receipt in receipts:
+            key = (group, receipt)
+            lease = self._leases.get(key)
+            if lease is not None and now_s - lease.began_s > SLOW_S:
+                self._leases[key] = lease._replace(written_s=now_s)
 
     def drop(self, group: str, receipts: Iterable[Receipt]) -> bool:
         """These are settled; whether any of them was a push consumer's."""

@@ -101,6 +101,7 @@ class Receives:
             try:
                 for answer in _answers(hub, call, deliveries, invisible_s):
                     yield answer
+                hub.leases.written(group, receipts)
             except (asyncio.CancelledError, GeneratorExit):
                 self._return(group, receipts)  # the client throws away what came of this answer
                 raise

@@ -87,7 +87,7 @@ def _is_ours(name: str) -> bool:
 
 
 class LogRing(Handler):
-    """Keeps the newest lines of the log, at most LINES_MAX, each cut to LINE_CHARS_MAX."""
+    """Keeps the newest lines of the log, at most LINES_MAX, each with words of LINE_CHARS_MAX."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,9 @@ class LogRing(Handler):
             self.handleError(record)
             return
         if len(line) > LINE_CHARS_MAX:
-            line = f"{line[:LINE_CHARS_MAX]} … ({len(line)} characters)"
+            # Not amid a word: half a secret would not be known as one in the support bundle.
+            begin = line[:LINE_CHARS_MAX].rpartition(" ")[0]
+            line = f"{begin} … ({len(line)} characters)"
         with self._guard:
             self._lines.append(line)
             self.count += 1

@@ -77,6 +77,8 @@ async def show(request: Request) -> Response:
     values = request.query_params
     form = Form({name: values.get(name, "").strip()[:4096] for name in FIELDS})
     form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
+    if "patterns" not in values:
+        form.values["patterns"] = "*:*:*"
     found: list[Verdict] = []
     subject: Subject | None = None
     status = 200
@@ -113,7 +115,7 @@ async def show(request: Request) -> Response:
 def _subject(request: Request, form: Form) -> Subject:
     kind, __, name = form.values["who"].partition(":")
     if kind == "role":
-        patterns = form.values["patterns"].split() or ["*:*:*"]
+        patterns = form.values["patterns"].split()
         return subject_of(people_of(request), role=form.values["role"], patterns=patterns)
     if kind == "token":
         return subject_of(people_of(request), token=name)

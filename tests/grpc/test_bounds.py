@@ -16,6 +16,7 @@ import grpc.aio
 import pytest
 
 from app.grpc import clients, leases, telemetry
+from app.grpc.origin import Origin
 from app.grpc.port import GrpcPort
 from app.grpc.splitter import SCARCE_MAX_S, SCARCE_S, Shortage
 from app.grpc.stream import OUTBOX_BYTES_MAX, OUTBOX_MAX, Room, Stream
@@ -304,3 +305,19 @@ async def test_the_library_of_grpc_is_loaded_for_the_first_connection_only() -> 
     )
     said, _ = await process.communicate()
     assert (process.returncode, said) == (0, b"[]\n")
+
+
+async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
+    running: Running,
+) -> None:
+    hub, clock = running.door.hub, running.clock
+    await running.stub.send("orders", b"1")
+    (delivery,) = running.broker.receive("g", {"orders": "*"}, client="slow", invisible_s=600)
+    origin = Origin("127.0.0.1:9", "127.0.0.1:8081", is_tls=False)
+    hub.leases.add("g", "slow", origin, [delivery.receipt])
+    clock.advance(50)
+    hub.leases.written("g", [delivery.receipt])
+    clock.advance(50)
+    origin.ended_s = clock.monotonic_s()
+    list(hub.leases.steps())
+    assert hub.leases.count == 0
