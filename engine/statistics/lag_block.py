@@ -26,6 +26,8 @@ from itertools import accumulate, chain
 from operator import sub
 from typing import NamedTuple
 
+import msgspec
+
 from engine.errors import Corrupt
 from engine.statistics.lag_round import NOT_SAMPLED, WIDTH, WIDTH_1, Column, LagRound, names_of
 from engine.statistics.values import LagName
@@ -38,6 +40,7 @@ assert HEAD.size == 36 + 4 * (2 + WIDTH)
 CRC_FROM = 12
 BLOCK_BYTES_MAX = 256 * 1024 * 1024
 LEVEL = 6
+NAMES = msgspec.json.Decoder(tuple[LagName, ...])
 
 
 class BlockHead(NamedTuple):
@@ -160,7 +163,7 @@ def _without_missing(one: LagRound) -> LagRound:
 @lru_cache(maxsize=64)
 def _names(section: bytes) -> tuple[LagName, ...]:
     """The same in most blocks that follow each other."""
-    return tuple([LagName(*name) for name in json.loads(section)])
+    return NAMES.decode(section)  # in one go, which holds up other threads for half as long
 
 
 def _columns(rounds: Sequence[LagRound], names: Sequence[LagName]) -> "list[array[int]]":

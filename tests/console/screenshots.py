@@ -98,6 +98,7 @@ PICTURES = {
     "report-backfill": "/reports/backfill",
     "alerts": "/alerts",
     "alert-rule": "/alerts/new?kind=lag&group=billing",
+    "alert-rule-edit": "/alerts/rules/1",
     "alert-rule-delete": "/alerts/rules/1/delete",
     "clients": "/clients",
     "client": "/clients/warehouse-1",
