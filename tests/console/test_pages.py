@@ -466,3 +466,11 @@ def test_static_files_are_kept_by_content(browser: httpx.Client) -> None:
     assert browser.get("/static/app.css").headers["cache-control"] == "no-cache"
     for missing in ("nope.css", "..%2fpages.py", "vendor/VENDOR.toml"):
         assert browser.get(f"/static/{missing}").status_code == 404
+
+
+def test_the_overview_leads_to_the_traffic_of_longer_ranges(browser: httpx.Client) -> None:
+    for name in ("day", "week", "month"):
+        address = f"/reports/throughput?range={name}"
+        assert f'href="{address}"' in browser.get("/").text
+        shown = browser.get(address).text
+        assert f'<option value="{name}" selected>' in shown
