@@ -291,3 +291,15 @@ async def test_a_dead_letter_names_where_it_came_from_by_both(running: Running) 
     assert (origin.topic, origin.message_id) == ("orders", dead["origin_id"])
     assert dead["origin_topic"] == "orders"
     assert wire.system_properties.message_id == dead["message"]["message_id"] == name
+
+
+async def test_a_journey_over_grpc_is_told_like_everyones(running: Running) -> None:
+    sent = await running.stub.send("orders", b"1")
+    (message,) = await running.stub.named("worker").receive("g", "orders")
+    await running.stub.named("worker").ack("g", "orders", message.system_properties.receipt_handle)
+    path = f"/api/v1/messages/{sent.entries[0].message_id}/journey"
+    journey = (await running.http.get(path)).json()
+    stages = [(each["name"], each["outcome"], each["client"]) for each in journey["stages"][1:]]
+    waited = ("wait", "delivered", "")
+    assert stages == [("store", "stored", ""), waited, ("delivery", "acked", "worker")]
+    assert [(each["group"], each["state"]) for each in journey["groups"]] == [("g", "done")]
