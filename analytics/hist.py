@@ -1,9 +1,12 @@
-"""Histograms with logarithmic buckets in SQL: the twin of `engine.histogram`, with its names too.
+"""Histograms with logarithmic buckets over arrays: the twin of `engine.histogram`, with its names.
 
-The expression and the Python function give the same bucket for every value.
+Both functions give the same bucket for every value.
 """
 
 import math
+
+import numpy as np
+import numpy.typing as npt
 
 from engine.histogram import (
     EDGE,
@@ -32,7 +35,7 @@ __all__ = [
     "Summary",
     "bounds_of",
     "bucket_of",
-    "bucket_sql",
+    "buckets_of",
     "histogram",
     "merge",
     "merge_summaries",
@@ -43,9 +46,7 @@ __all__ = [
 ]
 
 
-def bucket_sql(column: str) -> str:
-    """The same as a Spark SQL expression over a numeric column, as INT; NULL stays NULL."""
-    value = f"least(greatest({column}, 1), {VALUE_MAX})"
-    bucket = f"CAST(floor(ln({value}) / {math.log(GAMMA)!r}D + {EDGE!r}D) AS INT)"
-    # `greatest` passes over NULL, and would make a 1 of it.
-    return f"IF({column} IS NULL, NULL, {bucket})"
+def buckets_of(values: "npt.NDArray[np.int64]") -> "npt.NDArray[np.int64]":
+    """The bucket of each value, as `bucket_of` gives it."""
+    logarithms = np.log(np.clip(values, 1, VALUE_MAX)) / math.log(GAMMA)
+    return np.floor(logarithms + EDGE).astype(np.int64)

@@ -20,6 +20,7 @@ from analytics.errors import NotInstalled
 
 MAJOR_MIN = 17
 AOT_MIN = 25  # from here on the start-up cache holds more than classes
+CACHE_KINDS = ("jsa", "aot")
 MODULE = "jdk.incubator.vector"
 ASK_TIMEOUT_S = 60.0
 REMEDY = "pip install 'kitemq[analytics]' brings one, or: apt install openjdk-17-jre-headless"
@@ -78,8 +79,13 @@ def cache_path(folder: Path, java: Java) -> Path:
         spark = "none"
     # The program counts too: a cache made by another build is refused, noisily.
     build = sha256(str(java.home).encode()).hexdigest()[:8]
-    kind = "aot" if java.major >= AOT_MIN else "jsa"
+    kind = CACHE_KINDS[java.major >= AOT_MIN]
     return folder / f"{kind}-java{java.version}-{build}-spark{spark}.{kind}"
+
+
+def caches(folder: Path) -> list[Path]:
+    """Every start-up cache there, of whatever Java and Spark."""
+    return sorted(path for kind in CACHE_KINDS for path in folder.glob(f"{kind}-java*.{kind}"))
 
 
 def use_cache(java: Java, cache: Path) -> str:

@@ -36,7 +36,7 @@ without `tables`:
      "input_position": n, "input_at_ms": n (everything stored before is in), "lag_ms": n,
      "counters": {"duplicates": n, "late": n, "skewed": n, "unmatched_acks": n, "estimated": n},
      "spark": "4.3.0", "java": "25.0.2", "master": "local[2]", "began_ms": …, "seconds": 9.1,
-     "peak_kib": n,
+     "peak_kib": n (of all its processes, each at its most; null where that cannot be seen),
      "tables": {"latency": {"rows": n, "file": "latency.ndjson", "replaces": "hours" | "all",
                             "key": […], "columns": [{"name": …, "kind": …}]}}}
 
@@ -53,7 +53,6 @@ import argparse
 import calendar
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -69,7 +68,9 @@ import msgspec
 
 from analytics.errors import AnalyticsError, NotInstalled, Refused, StoreUnreadable
 from analytics.quiet import become_idle
-from analytics.results import FORM, FORMAT, INPUTS, hours_before
+from analytics.results import FORM, FORMAT, INPUTS, LAG_JOB, hours_before
+from analytics.schemas import LAG
+from analytics.usage import Usage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -242,17 +243,13 @@ def _java_version(spark: "SparkSession") -> str:
 
 
 def _is_large(request: Request) -> bool:
-    """Whether there is enough to do for Java to compile well first."""
+    """Whether there is enough to do for Java to compile well first; of traces it sees no rows."""
     from analytics.jobs import inputs
 
-    if not inputs.is_local_path(request.root):
+    if request.job != LAG_JOB or not inputs.is_local_path(request.root):
         return False
     known = inputs.load_local(request.root)
-    rows = sum(
-        known.row_count(frame, inputs.hours_read(frame, request.hours))
-        for frame in INPUTS[request.job]
-    )
-    return rows > ROWS_MANY
+    return known.row_count(LAG, inputs.hours_read(LAG, request.hours)) > ROWS_MANY
 
 
 class Failed(AnalyticsError):
@@ -341,8 +338,10 @@ def _run(request: Request, output: Path) -> int:
         "began_ms": int(began_s * 1000),
     }
     code = 0
+    usage = Usage(os.getpid())
     try:
-        result |= perform(request) | {"state": "ok"}
+        with usage.watched():
+            result |= perform(request) | {"state": "ok"}
     except (Exception, Terminated) as raised:
         # Stopping a session whose Java machine is gone raises errors of its own.
         was_told = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
@@ -354,17 +353,14 @@ def _run(request: Request, output: Path) -> int:
             "error": _error_text(error),
             "is_transient": code == EXIT_RETRY,
         }
-    used = [resource.getrusage(who).ru_maxrss for who in (SELF, CHILDREN)]
-    result |= {"seconds": round(time.time() - began_s, 3), "peak_kib": sum(used)}
+    peak_kib = round(usage.total().memory_mib * 1024) or None
+    result |= {"seconds": round(time.time() - began_s, 3), "peak_kib": peak_kib}
     try:
         replace(output / "result.json", json.dumps(result, ensure_ascii=False))
     except OSError as error:
         _tell(f"the result cannot be written: {error}")
         return EXIT_RETRY
     return code
-
-
-SELF, CHILDREN = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -97,6 +97,14 @@ class Manifest(msgspec.Struct):
         wanted = sorted(known) if hours is None else sorted(set(hours) & known.keys())
         return [path_of(frame, hour, part) for hour in wanted for part in known[hour].parts]
 
+    def files(self, frame: str, hours: Iterable[str]) -> list[tuple[str, int]]:
+        """As `paths`, each with its rows."""
+        known = self.partitions(frame)
+        wanted = sorted(set(hours) & known.keys())
+        return [
+            (path_of(frame, hour, part), part.rows) for hour in wanted for part in known[hour].parts
+        ]
+
     def row_count(self, frame: str, hours: Iterable[str] | None = None) -> int:
         """How many rows these files have together."""
         known = self.partitions(frame)

@@ -1,21 +1,23 @@
 """Makes Spark's start-up cache: `python -m analytics.warm_up --data DIR`.
 
 It takes a minute and some 200 MB in the data directory; a session then starts in half the time.
-Every session finds it by itself, and one of another Java or another Spark leaves it alone.
+Every session finds it by itself, and one of another Java or another Spark leaves it alone. It
+takes the place of those made before it.
 """
 
 import argparse
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from analytics.errors import AnalyticsError
-from analytics.java import cache_path, find_java
-from analytics.results import TABLES
-from analytics.schemas import FRAMES, ddl
+from analytics.java import cache_path, caches, find_java
+from analytics.manifest import HOUR_MS, Manifest, hour_name
+from analytics.results import INPUTS
+from analytics.schemas import CLOCK, arrow_schema
 from analytics.session import SessionOptions, session
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ def warm_up(folder: Path, java_home: str = "") -> Path:
         # In a process of its own: Java writes the cache when it ends.
         subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
         temporary.replace(target)
+        for other in caches(folder):
+            if other != target:
+                other.unlink(missing_ok=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise AnalyticsError(f"the start-up cache was not made: {error}") from None
     finally:
@@ -44,29 +49,40 @@ def warm_up(folder: Path, java_home: str = "") -> Path:
 
 
 def _train(folder: Path, java_home: str, output: Path) -> None:
-    """Do what a job does, so that what it needs is in the cache."""
     options = SessionOptions(folder=folder, java_home=java_home, new_cache=output)
-    with session(options) as spark:
-        rows = spark.range(100_000).selectExpr("id % 7 AS k", "cast(id AS STRING) AS text")
-        path = f"{folder}/runs/warm-up"
-        try:
-            rows.write.mode("overwrite").parquet(path)
-            again = spark.read.parquet(path).groupBy("k").agg({"text": "max", "*": "count"})
-            again.orderBy("k").toArrow()
-            _plan_reports(spark)
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+    with session(options) as spark, TemporaryDirectory(dir=folder) as place:
+        train(spark, Path(place))
 
 
-def _plan_reports(spark: "SparkSession") -> None:
-    """Every table of the reports, of nothing: most of what a run loads is for planning it."""
-    from analytics.jobs.catalog import BUILDS
-    from analytics.jobs.definitions import Frames, Params
-    from analytics.jobs.outputs import typed
+def train(spark: "SparkSession", place: Path) -> None:
+    """Run both jobs on next to nothing, so that Java has loaded what they need."""
+    from analytics.jobs.definitions import Params
+    from analytics.jobs.progress import Progress
+    from analytics.jobs.run import Work, run, stages_of
 
-    frames = Frames(**{frame: spark.createDataFrame([], ddl(frame)) for frame in FRAMES})
-    for table in TABLES:
-        typed(BUILDS[table.name](frames, Params(hours=(0,), at_ms=1)), table).toArrow()
+    hour = _write(place)
+    for job in INPUTS:
+        work = Work(job, [hour_name(hour)], str(place), place, Params(hours=(hour,)), None)
+        run(spark, work, Progress(place / "progress.json", stages_of(job)))
+
+
+def _write(root: Path) -> int:
+    """One row of each frame; the number of their hour."""
+    import pyarrow as pa
+
+    from analytics.partitions import Partitions
+
+    manifest = Manifest(at_ms=2 * HOUR_MS, lag_ms=2 * HOUR_MS - 1)
+    partitions = Partitions(root, manifest, 0)
+    nothing = {pa.string(): "", pa.bool_(): False}
+    told = {"kind": "delivered", "role": "message", "message_count": 1, "sample": 1}
+    for frame, clock in CLOCK.items():
+        schema = arrow_schema(frame)
+        row = {field.name: nothing.get(field.type, 0) for field in schema}
+        row |= {name: value for name, value in told.items() if name in row} | {clock: HOUR_MS}
+        partitions.add(frame, pa.Table.from_pylist([row], schema=schema))
+    partitions.commit()
+    return 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

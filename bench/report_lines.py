@@ -5,7 +5,6 @@ Both want the extra `analytics` and a Java; without them they fail with the sent
 
 import asyncio
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import uvloop
 
 from analytics.errors import AnalyticsError, NotInstalled
 from analytics.java import find_java
+from analytics.usage import Usage
 from analytics.warm_up import warm_up
 from bench.doors.rest import RestSend
 from bench.figures import Check, Figure, quantile
@@ -37,11 +37,10 @@ IDLE_S, QUICK_IDLE_S, QUICK_BESIDE_S = 20.0, 0.5, 3.0
 POLL_S = 1.0
 LOOK_S = 0.2
 BODY = b"x" * 256
-DRIVER_MEMORY = "1500m"
+DRIVER_MEMORY = "1g"  # the server's default
 HOUR_S = 3_600
 COLD, WITH_CACHE = "KiteMQ, cold", "KiteMQ, cold, with a start-up cache"
 IDLE, BESIDE = "KiteMQ, idle", "KiteMQ, a report runs"
-CHILDREN = resource.RUSAGE_CHILDREN
 
 
 @dataclass(frozen=True)
@@ -79,46 +78,25 @@ def _job(name: str, root: Path, hour: str, folder: Path) -> Figure:
     }
     path = folder / "request.json"
     path.write_text(json.dumps(request))
-    used = resource.getrusage(CHILDREN)
     began_s = time.perf_counter()
     log = folder / "job.log"
-    peaks: dict[int, float] = {}
     with (
         log.open("wb") as errors,
         subprocess.Popen(
             [sys.executable, "-P", "-m", "analytics.job", "--request", str(path)], stderr=errors
         ) as child,
     ):
+        usage = Usage(child.pid)
         while child.poll() is None:
-            _look(child.pid, peaks)
+            usage.look()
             time.sleep(LOOK_S)
             if time.perf_counter() - began_s > JOB_LIMIT_S:
                 child.terminate()
     wall_s = time.perf_counter() - began_s
     if child.returncode:
         raise RuntimeError(log.read_text(errors="replace")[-2000:])
-    after = resource.getrusage(CHILDREN)
-    return Figure(
-        name,
-        wall_s=wall_s,
-        cpu_s=after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime,
-        memory_mib=sum(peaks.values()),
-    )
-
-
-def _look(pid: int, peaks: dict[int, float]) -> None:
-    """Remember how much memory a process and those that it started held at most, in MiB."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [pid for task in tasks for pid in (task / "children").read_text().split()]
-    except OSError:  # it has just ended
-        return
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            peaks[pid] = int(line.split()[1]) / 1024
-    for child in children:
-        _look(int(child), peaks)
+    used = usage.total()
+    return Figure(name, wall_s=wall_s, cpu_s=used.cpu_s, memory_mib=used.memory_mib)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""The reports as pure functions: `build(frames, params) -> DataFrame`, one module a table.
+"""The reports as pure functions `build(frames, params) -> DataFrame`.
 
-They use DataFrames and SQL only, so they run on this machine, on a cluster and over Connect, and
-read nothing but the frames that they are given.
+Of lag one module a table (`catalog`), of the traces one for all their tables (`traces`). They use
+DataFrames only, so they run on this machine, on a cluster and over Connect, and read nothing but
+what they are given.
 """

@@ -1,23 +1,15 @@
-"""Expressions and steps that several reports share."""
+"""Expressions and steps that the tables of lag share."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from analytics.jobs.definitions import ALL, HOUR_MS, RETRY_PREFIX, Params
+from analytics.jobs.definitions import HOUR_MS, Params
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-UNIQUE = {
-    "trace": ["log_position", "row_number"],
-    "messages": ["log_position"],
-    "lag": ["at_ms", "group", "topic", "queue"],
-}
 FORM = "yyyy-MM-dd'T'HH"
-PLACE = ["target", "topic", "queue", "offset"]
 
 
 def hour_of(clock: str) -> "Column":
@@ -28,11 +20,6 @@ def hour_of(clock: str) -> "Column":
 def hour_name(number: "Column") -> "Column":
     """The name of an hour by its number."""
     return F.date_format(F.timestamp_seconds(number * 3600), FORM)
-
-
-def in_hours(frame: "DataFrame", clock: str, params: Params) -> "DataFrame":
-    """The rows of the wanted hours, `target` being their hour."""
-    return for_targets(frame, clock, params, 0)
 
 
 def for_targets(frame: "DataFrame", clock: str, params: Params, back: int) -> "DataFrame":
@@ -52,35 +39,3 @@ def since(frame: "DataFrame", clock: str, params: Params, back: int) -> "DataFra
     """The rows from `back` hours before the first wanted hour to the end of the last one."""
     begin, end = min(params.hours) - back, max(params.hours) + 1
     return frame.where((F.col(clock) >= begin * HOUR_MS) & (F.col(clock) < end * HOUR_MS))
-
-
-def weight() -> "Column":
-    """How many messages one traced message stands for."""
-    return F.lit(float(ALL)) / F.col("sample")
-
-
-def scaled(value: "Column") -> "Column":
-    """A sum of weights as a count of messages."""
-    return F.round(F.sum(value)).cast("bigint")
-
-
-def is_retry(topic: str = "topic") -> "Column":
-    """Whether a topic is the retry topic of a group."""
-    return F.col(topic).startswith(RETRY_PREFIX)
-
-
-def origins(messages: "DataFrame", params: Params, back: int) -> "DataFrame":
-    """Where retries come from: target, topic, queue, offset of the retry, and its origin_topic."""
-    retries = messages.where((F.col("role") == "retry") & (F.col("origin_topic") != ""))
-    return (
-        for_targets(retries, "stored_ms", params, back)
-        .groupBy(*PLACE)
-        .agg(F.max_by("origin_topic", "stored_ms").alias("origin_topic"))
-    )
-
-
-def ranked(frame: "DataFrame", within: Sequence[str], order: "Sequence[Column]") -> "DataFrame":
-    """The same with `rank`, 1 for the first of each cell."""
-    return frame.withColumn(
-        "rank", F.row_number().over(Window.partitionBy(*within).orderBy(*order))
-    )

@@ -4,6 +4,7 @@ Attempts count in the hour in which they happen, messages in the hour in which t
 belongs to exactly one hour, so hours may be added up.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ STORED_KINDS = {
 # What happened to messages, by the kind of the trace row: sampled and scaled.
 TRACED_KINDS = ("delivered", "acked", "failed", "expired", "returned", "dead", "pulled", "refused")
 FAILURE_KINDS = ("failed", "expired", "dead", "refused")
+DELIVERED, ACKED = "delivered", "acked"
 ENDS = ("acked", "failed", "expired", "returned", "dead")  # what an attempt ends with
 OUTCOMES = ("half", "committed", "rolled_back", "checked", "check_given_up", "check_resumed")
 DECIDED = ("committed", "rolled_back")
@@ -76,21 +78,15 @@ class Params:
 
 @dataclass(frozen=True, kw_only=True)
 class Frames:
-    """The input (`schemas.py`); `previous` are the rows of `lag_now` before the first hour.
+    """The input. Of the traces `pieces` of Parquet (`traces/pieces.py`), and `rows`, how many trace
+    rows each wanted hour reads, by its number.
 
-    The others are what modules make of it, where it is there already: most tables of a run start
-    from them.
+    Of lag the samples (`schemas.py`); `previous` are the rows of `lag_now` before the first hour;
+    `series` is what the module lag_series makes of them, where it is there already.
     """
 
-    trace: "DataFrame | None" = None
-    messages: "DataFrame | None" = None
+    pieces: "DataFrame | None" = None
+    rows: Mapping[int, int] = field(default_factory=dict)
     lag: "DataFrame | None" = None
     previous: "DataFrame | None" = None
-    activity: "DataFrame | None" = None
-    stored: "DataFrame | None" = None
-    attempts: "DataFrame | None" = None
-    names: "DataFrame | None" = None  # of the module attempts
-    values: "DataFrame | None" = None  # of the module latency
-    slow: "DataFrame | None" = None  # of the module slowest
-    events: "DataFrame | None" = None
-    series: "DataFrame | None" = None  # of the module lag_series
+    series: "DataFrame | None" = None

@@ -1,25 +1,22 @@
-"""The frames that a run reads: exactly the files that the manifest named when it began."""
+"""What a run reads: exactly the files that the manifest named when it began."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from analytics.errors import Refused, StoreUnreadable
-from analytics.jobs.columns import UNIQUE
 from analytics.manifest import NAME, PARTITION_DDL, Manifest, load
 from analytics.results import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
-from analytics.schemas import FRAMES, LAG, TRACE, ddl
+from analytics.schemas import LAG, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FILE_URL = "file://"
+SAMPLE = ("at_ms", "group", "topic", "queue")  # name a sample of lag
 
 
 class Input(msgspec.Struct):
@@ -56,23 +53,24 @@ def hours_read(frame: str, hours: Iterable[str]) -> set[str]:
     return {each for hour in hours for each in hours_before(hour, LOOKBACK_HOURS[frame])}
 
 
-def read(
-    spark: "SparkSession", root: str, manifest: Manifest, job: str, hours: Iterable[str]
-) -> "tuple[dict[str, DataFrame], dict[str, Input]]":
-    """The frames of a job by name, and what is in them."""
+def told(manifest: Manifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
+    """What a run of these hours reads, by frame."""
     wanted = list(hours)
-    frames, inputs = {}, {}
+    found = {}
     for frame in INPUTS[job]:
-        read_hours = hours_read(frame, wanted)
         known = manifest.partitions(frame)
-        there = sorted(read_hours & known.keys())
-        frames[frame] = _frame(spark, root, frame, manifest.paths(frame, there))
-        inputs[frame] = Input(
-            there,
-            manifest.row_count(frame, there),
-            sum(known[hour].late_rows for hour in there),
-        )
-    return frames, inputs
+        there = sorted(hours_read(frame, wanted) & known.keys())
+        late_rows = sum(known[hour].late_rows for hour in there)
+        found[frame] = Input(there, manifest.row_count(frame, there), late_rows)
+    return found
+
+
+def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
+    """The lag samples in these files."""
+    if not paths:
+        return spark.createDataFrame([], ddl(LAG) + PARTITION_DDL)
+    reader = spark.read.schema(ddl(LAG) + PARTITION_DDL).option("basePath", f"{root}/{LAG}")
+    return reader.parquet(*[f"{root}/{path}" for path in paths])
 
 
 def fingerprints(manifest: Manifest, job: str, hours: Iterable[str]) -> dict[str, str]:
@@ -81,69 +79,11 @@ def fingerprints(manifest: Manifest, job: str, hours: Iterable[str]) -> dict[str
     return {hour: fingerprint(job, hour, known) for hour in hours}
 
 
-def is_in_order(root: str, manifest: Manifest, frame: str, hours: Iterable[str]) -> bool:
-    """Whether the rows of each hour lie in their log's order, each place once: no row is doubled.
-
-    So the roll writes them. Read without Spark, which takes a tenth of the time; False where
-    that cannot tell: off this machine, or of lag samples.
-    """
-    if frame == LAG or not is_local_path(root):
-        return False
-    folder = Path(root.removeprefix(FILE_URL))
-    for hour in hours:
-        last: list[int] = []
-        for path in manifest.paths(frame, [hour]):
-            with pq.ParquetFile(folder / path) as file:
-                for number in range(file.num_row_groups):
-                    group = file.read_row_group(number, columns=UNIQUE[frame])
-                    if not (group.num_rows and _is_rising(group, last)):
-                        return False
-                    last = [column[-1].as_py() for column in group.columns]
-    return True
-
-
-def _is_rising(group: "pa.Table", last: list[int]) -> bool:
-    """Whether each row lies behind the one before; `last` is the one before all, if any."""
-    columns = [column.to_numpy() for column in group.columns]
-    if last:
-        columns = [np.insert(column, 0, one) for column, one in zip(columns, last, strict=True)]
-    is_behind = np.zeros(len(columns[0]) - 1, dtype=bool)
-    for column in reversed(columns):
-        step = np.diff(column)
-        is_behind = (step > 0) | ((step == 0) & is_behind)
-    return bool(is_behind.all())
-
-
-def duplicates(frame: str, rows: "DataFrame") -> int:
-    """How many rows are there more than once, beyond the first."""
-    if frame == TRACE and not _looks_doubled(rows):
-        return 0
-    found = rows.agg(F.count("*"), F.count_distinct(*UNIQUE[frame])).first()
+def doubled_samples(samples: "DataFrame") -> int:
+    """How many are there more than once, beyond the first."""
+    found = samples.agg(F.count("*"), F.count_distinct(*SAMPLE)).first()
     assert found is not None
     return int(found[0] - found[1])
-
-
-def _looks_doubled(trace: "DataFrame") -> bool:
-    """Whether the numbers of any record's rows are not each number once: cheap, and mostly false.
-
-    A record's rows are numbered, and an hour mostly has a whole stretch of them.
-    """
-    number = F.col("row_number").cast("bigint")
-    records = trace.groupBy("log_position").agg(
-        F.count("*").alias("n"),
-        F.min(number).alias("a"),
-        F.max(number).alias("b"),
-        F.sum(number).alias("s"),
-        F.sum(number * number).alias("q"),
-    )
-    a, b = F.col("a"), F.col("b")
-    squares = (b * (b + 1) * (2 * b + 1) - (a - 1) * a * (2 * a - 1)) / 6
-    is_stretch = (
-        (F.col("n") == b - a + 1)
-        & (F.col("s") == (a + b) * F.col("n") / 2)
-        & (F.col("q") == squares)
-    )
-    return bool(records.where(~is_stretch).take(1))
 
 
 def check_root(root: str, *, is_local: bool, is_shared: bool) -> None:
@@ -157,11 +97,3 @@ def check_root(root: str, *, is_local: bool, is_shared: bool) -> None:
             "of them see that path",
             field="root",
         )
-
-
-def _frame(spark: "SparkSession", root: str, frame: str, paths: list[str]) -> "DataFrame":
-    assert frame in FRAMES
-    if not paths:
-        return spark.createDataFrame([], ddl(frame) + PARTITION_DDL)
-    reader = spark.read.schema(ddl(frame) + PARTITION_DDL).option("basePath", f"{root}/{frame}")
-    return reader.parquet(*[f"{root}/{path}" for path in paths])

@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 ROWS_MAX = 2_000_000  # of one table and run
+Rows = list[dict[str, Any]]
 KINDS = {"JSON": "STRING"}
 
 
@@ -24,20 +25,26 @@ def typed(rows: "DataFrame", table: Table) -> "DataFrame":
     )
 
 
-def write(rows: "DataFrame", table: Table, folder: Path) -> list[dict[str, object]]:
-    """Compute the table and write `<name>.ndjson`; its rows, ordered by the key.
+def rows_of(rows: "DataFrame", table: Table) -> Rows:
+    """Compute the table; at most ROWS_MAX + 1 rows of it."""
+    found: Rows = typed(rows, table).limit(ROWS_MAX + 1).toArrow().to_pylist()
+    return found
+
+
+def write(rows: Rows, table: Table, folder: Path) -> Rows:
+    """Write `<name>.ndjson`, ordered by the key; the rows in that order.
 
     Raises Refused for more than ROWS_MAX rows, OSError where the disk refuses.
     """
-    found = typed(rows, table).limit(ROWS_MAX + 1).toArrow()
-    if found.num_rows > ROWS_MAX:
+    if len(rows) > ROWS_MAX:
         raise Refused(
             f"{table.name} would have more than {ROWS_MAX:,} rows",
             "run fewer hours at a time",
             field="hours",
         )
-    lines: list[dict[str, object]] = found.to_pylist()
-    lines.sort(key=lambda row: tuple((row[name] is not None, row[name]) for name in table.key))
+    lines = sorted(
+        rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in table.key)
+    )
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines)
     replace(folder / f"{table.name}.ndjson", text)
     return lines

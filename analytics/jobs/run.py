@@ -1,30 +1,31 @@
 """One run of a job in a session: reads, computes table by table, writes each as it is done."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import functions as F
 
 from analytics.errors import Refused
-from analytics.jobs import inputs, lag_now
-from analytics.jobs.catalog import BASES, BUILDS, LARGE
-from analytics.jobs.columns import UNIQUE
-from analytics.jobs.definitions import UNMATCHED, Frames, Params
-from analytics.jobs.outputs import write
+from analytics.jobs import inputs, lag_now, lag_series
+from analytics.jobs.catalog import BUILDS
+from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.inputs import Input
+from analytics.jobs.outputs import Rows, rows_of, write
 from analytics.jobs.progress import Progress
-from analytics.results import ALL, LAG_JOB, Table, manifest, tables_of
+from analytics.jobs.traces import build, message_ids, pieces, tables
+from analytics.manifest import Manifest
+from analytics.results import ALL, BY_NAME, TRACES_JOB, Table, manifest, tables_of
+from analytics.schemas import LAG, MESSAGES, TRACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PREVIOUS = ("group", "topic", "queue", "state", "raw_state")
-Rows = list[dict[str, object]]
+Inputs = dict[str, Input]
+Made = tuple[dict[str, Rows], dict[str, int]]  # the rows of each table, and the counters
 
 
 class Work(msgspec.Struct):
@@ -40,37 +41,18 @@ class Work(msgspec.Struct):
 
 def stages_of(job: str) -> list[str]:
     """What a run goes through, in this order."""
+    if job == TRACES_JOB:
+        return ["starting", "computing", "naming", "writing", "done"]
     return ["starting", "reading", *(table.name for table in tables_of(job)), "done"]
 
 
 def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]:
     """What of `result.json` only the work itself knows. Raises Refused, and Spark's own errors."""
-    progress.enter("reading")
     known = inputs.load_manifest(spark, work.root)
-    read, told = inputs.read(spark, work.root, known, work.job, work.hours)
-    doubles = {
-        name: 0
-        if inputs.is_in_order(work.root, known, name, told[name].hours)
-        else inputs.duplicates(name, rows)
-        for name, rows in read.items()
-    }
-    for name, count in doubles.items():
-        if count:
-            read[name] = read[name].dropDuplicates(UNIQUE[name])
-    at_ms = known.lag_ms if work.job == LAG_JOB else known.at_ms
-    params = replace(work.params, at_ms=at_ms)
-    wanted = [table for table in tables_of(work.job) if _is_wanted(table, params)]
-    before = _previous(spark, work.previous) if work.previous else None
-    with _bases(work.job, Frames(previous=before, **read), params) as frames:
-        rows = {}
-        for table in wanted:
-            progress.enter(table.name)
-            rows[table.name] = write(BUILDS[table.name](frames, params), table, work.output)
-        counters = _counters(frames, rows)
-    counters |= {
-        "duplicates": sum(doubles.values()),
-        "late": sum(each.late_rows for each in told.values()),
-    }
+    told = inputs.told(known, work.job, work.hours)
+    perform = _traces if work.job == TRACES_JOB else _lag
+    rows, counters = perform(spark, work, known, told, progress)
+    counters |= {"late": sum(each.late_rows for each in told.values())}
     return {
         "fingerprints": inputs.fingerprints(known, work.job, work.hours),
         "input": msgspec.to_builtins(told),
@@ -80,51 +62,64 @@ def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]
         "input_at_ms": known.at_ms,
         "lag_ms": known.lag_ms,
         "counters": counters,
-        "tables": {table.name: _told(table, rows[table.name]) for table in wanted},
+        "tables": {name: _told(BY_NAME[name], those) for name, those in rows.items()},
     }
 
 
-def _is_wanted(table: Table, params: Params) -> bool:
-    return table.replaces != ALL or lag_now.is_covered(params)
+def _traces(
+    spark: "SparkSession", work: Work, known: Manifest, told: Inputs, progress: Progress
+) -> Made:
+    params = replace(work.params, at_ms=known.at_ms)
+    progress.enter("computing")
+    read = [(frame, each.hours) for frame, each in told.items()]
+    frames = Frames(
+        pieces=pieces.frame_of(spark, work.root, known, read),
+        rows=_trace_rows(known, work.hours, params.hours),
+    )
+    rows, counters = tables.collect(build.build(frames, params))
+    progress.enter("naming")
+    records = pieces.frame_of(spark, work.root, known, [(MESSAGES, told[MESSAGES].hours)])
+    message_ids.fill_in(rows["slowest"], records)
+    progress.enter("writing")
+    for name, those in rows.items():
+        rows[name] = write(those, BY_NAME[name], work.output)
+    return rows, counters
+
+
+def _trace_rows(known: Manifest, names: list[str], hours: tuple[int, ...]) -> dict[int, int]:
+    """How many rows each wanted hour reads."""
+    return {
+        hour: known.row_count(TRACE, inputs.hours_read(TRACE, [name]))
+        for name, hour in zip(names, hours, strict=True)
+    }
+
+
+def _lag(
+    spark: "SparkSession", work: Work, known: Manifest, told: Inputs, progress: Progress
+) -> Made:
+    progress.enter("reading")
+    samples = inputs.read_lag(spark, work.root, known.paths(LAG, told[LAG].hours))
+    doubled = inputs.doubled_samples(samples)
+    if doubled:
+        samples = samples.dropDuplicates(list(inputs.SAMPLE))
+    params = replace(work.params, at_ms=known.lag_ms)
+    before = _previous(spark, work.previous) if work.previous else None
+    frames = Frames(lag=samples, previous=before)
+    series = lag_series.build(frames, params).persist()
+    try:
+        rows = {}
+        for table in tables_of(work.job):
+            if table.replaces != ALL or lag_now.is_covered(params):
+                progress.enter(table.name)
+                made = BUILDS[table.name](replace(frames, series=series), params)
+                rows[table.name] = write(rows_of(made, table), table, work.output)
+    finally:
+        series.unpersist()
+    return rows, {"duplicates": doubled}
 
 
 def _told(table: Table, rows: Rows) -> dict[str, object]:
     return {"rows": len(rows), "file": f"{table.name}.ndjson", **manifest(table)}
-
-
-@contextmanager
-def _bases(job: str, frames: Frames, params: Params) -> Iterator[Frames]:
-    """With what several tables start from, kept until they are all there."""
-    made: list[DataFrame] = []
-    try:
-        for name, build in BASES[job].items():
-            rows = build(frames, params)
-            # What is small needs no shuffling between tables once it is in one piece.
-            made.append((rows if name in LARGE else rows.coalesce(1)).persist())
-            frames = replace(frames, **{name: made[-1]})
-        yield frames
-    finally:
-        for each in made:
-            each.unpersist()
-
-
-def _counters(frames: Frames, rows: dict[str, Rows]) -> dict[str, int]:
-    if frames.values is None:
-        return {}
-    estimated = [_int(row, "messages") - _int(row, "counted") for row in rows["throughput"]]
-    unmatched = frames.values.where(F.col("metric") == UNMATCHED).agg(F.sum("n")).first()
-    assert unmatched is not None
-    return {
-        "skewed": sum(_int(row, "skewed") for row in rows["latency"]),
-        "unmatched_acks": int(unmatched[0] or 0),
-        "estimated": sum(estimated),
-    }
-
-
-def _int(row: dict[str, object], name: str) -> int:
-    value = row[name]
-    assert isinstance(value, int)
-    return value
 
 
 def _previous(spark: "SparkSession", path: Path) -> "DataFrame | None":

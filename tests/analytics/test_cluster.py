@@ -14,6 +14,7 @@ import pytest
 
 from analytics import job
 from analytics.java import find_java
+from analytics.results import INPUTS
 from analytics.session import LOOPBACK, environment
 from bench.process import free_port
 from tests.analytics.test_job import LIMIT_S, request, result_of, rolled, rows_of, run
@@ -73,10 +74,22 @@ def check(folder: Path, local: Path, job_name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def local(rolled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lag report as this machine makes it."""
+    """Both jobs as this machine does them, a folder each."""
     folder = tmp_path_factory.mktemp("local")
-    run(request(rolled, folder, job="lag"))
+    for name in INPUTS:
+        (folder / name).mkdir()
+        run(request(rolled, folder / name, job=name))
     return folder
+
+
+def run_both(rolled: Path, local: Path, folder: Path, **where: Any) -> dict[str, Any]:
+    """Each job elsewhere gives the same rows; the last result."""
+    result: dict[str, Any] = {}
+    for name in INPUTS:
+        (folder / name).mkdir()
+        run(request(rolled, folder / name, job=name, is_shared=True, **where))
+        result = check(folder / name, local / name, name)
+    return result
 
 
 def test_a_cluster_of_two_workers_gives_the_same_rows(
@@ -94,10 +107,9 @@ def test_a_cluster_of_two_workers_gives_the_same_rows(
             worker += ["--host", LOOPBACK, "--webui-port", str(mine)]
             worker += ["--work-dir", str(tmp_path / f"work-{number}")]
             stack.enter_context(service(tmp_path, worker, [mine], f"worker-{number}"))
-        run(request(rolled, tmp_path, job="lag", master=url, is_shared=True))
-        result = check(tmp_path, local, "lag")
+        result = run_both(rolled, local, tmp_path, master=url)
         assert result["master"] == url
-        assert log.read_text().count("Launching executor") == 2
+        assert log.read_text().count("Launching executor") == 2 * len(INPUTS)
 
 
 def test_a_connect_server_gives_the_same_rows(rolled: Path, local: Path, tmp_path: Path) -> None:
@@ -114,9 +126,8 @@ def test_a_connect_server_gives_the_same_rows(rolled: Path, local: Path, tmp_pat
     with service(tmp_path, [*server, "spark-internal"], [port], "connect"):
         url = f"{job.CONNECT}{LOOPBACK}:{port}"
         root = f"file://{rolled / 'analytics'}"  # a URL, as of any store
-        path = request(rolled, tmp_path, job="lag", master=url, is_shared=True, root=root)
-        run(path)
-        result = check(tmp_path, local, "lag")
+        result = run_both(rolled, local, tmp_path, master=url, root=root)
         assert result["java"] == ""
-        progress = json.loads((tmp_path / "out" / "progress.json").read_text())
-        assert progress["percent"] == 100
+        for name in INPUTS:
+            progress = json.loads((tmp_path / name / "out" / "progress.json").read_text())
+            assert progress["percent"] == 100

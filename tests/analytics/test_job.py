@@ -114,7 +114,7 @@ def running(path: Path, folder: Path) -> "Iterator[tuple[subprocess.Popen[str], 
 
     def computes() -> bool:
         assert child.poll() is None, child.communicate()[1]
-        return progress.exists() and json.loads(progress.read_text())["stage"] == "latency"
+        return progress.exists() and json.loads(progress.read_text())["stage"] == "computing"
 
     try:
         wait_until(computes, "the job does not begin")

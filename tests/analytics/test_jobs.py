@@ -3,17 +3,19 @@
 import json
 import math
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from analytics.hist import ERROR_MAX
-from analytics.jobs import attempts, inputs
-from analytics.jobs.catalog import BUILDS
-from analytics.jobs.columns import UNIQUE
-from analytics.jobs.definitions import Frames, Params
-from analytics.jobs.outputs import typed
+from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, Frames, Params
+from analytics.jobs.traces import build, message_ids, pieces
+from analytics.jobs.traces.tables import collect
+from analytics.manifest import Manifest
+from analytics.partitions import Partitions
 from analytics.results import BY_NAME
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 from engine.delivery.values import Nack
@@ -21,11 +23,11 @@ from tests.analytics.oracle import Oracle, Row, hour_of, name_of
 from tests.analytics.scenery import Store, live, messages_of, trace_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-SEED = 11
+SEED, DOUBLED = 11, 50
 SLOWEST_MAX, VALUES_MAX, REASONS_MAX = 4, 3, 1
 Rows = list[Row]
 
@@ -78,8 +80,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, Rows]:
     return messages, trace
 
 
-def frame(spark: "SparkSession", name: str, rows: Rows) -> "DataFrame":
-    return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow_schema(name)))
+def written(root: Path, messages: Rows, trace: Rows) -> Manifest:
+    """Parquet of these rows, by the roll's own writer."""
+    manifest = Manifest()
+    partitions = Partitions(root, manifest, 0)
+    for name, rows in ((MESSAGES, messages), (TRACE, trace)):
+        partitions.add(name, pa.Table.from_pylist(rows, schema=arrow_schema(name)))
+    partitions.commit()
+    return manifest
 
 
 @pytest.fixture(scope="module")
@@ -99,35 +107,66 @@ def params(data: tuple[Rows, Rows], hours: tuple[int, ...]) -> Params:
     )
 
 
+Made = tuple[dict[str, Rows], dict[str, int]]
+
+
+def made(spark: "SparkSession", root: Path, manifest: Manifest, params: Params) -> Made:
+    """Every table of the job, and its counters."""
+    known = [(name, manifest.partitions(name)) for name in (MESSAGES, TRACE)]
+    read = pieces.frame_of(spark, str(root), manifest, known)
+    # Small as the hours are, each is made by several tasks.
+    rows = dict.fromkeys(params.hours, 3 * build.GATHER_ROWS)
+    tables, counters = collect(build.build(Frames(pieces=read, rows=rows), params))
+    records = pieces.frame_of(spark, str(root), manifest, known[:1])
+    message_ids.fill_in(tables["slowest"], records)
+    for name, those in tables.items():
+        keys = [tuple(row[column] for column in BY_NAME[name].key) for row in those]
+        assert len(set(keys)) == len(keys), f"the key of {name} is not unique"
+    return tables, counters
+
+
 @pytest.fixture(scope="module")
-def tables(spark: "SparkSession", data: tuple[Rows, Rows], params: Params) -> dict[str, Rows]:
+def whole(
+    spark: "SparkSession",
+    data: tuple[Rows, Rows],
+    params: Params,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Made:
     """All tables at once, from rows of which some are there twice, in no order."""
     chance = random.Random(SEED)
-    read = {}
-    for name, rows in zip((MESSAGES, TRACE), data, strict=True):
-        doubled = rows + chance.sample(rows, 50)
+    worse = []
+    for rows in data:
+        doubled = rows + chance.sample(rows, DOUBLED)
         chance.shuffle(doubled)
-        made = frame(spark, name, doubled)
-        assert inputs.duplicates(name, made) == 50
-        assert inputs.duplicates(name, frame(spark, name, rows)) == 0
-        read[name] = made.dropDuplicates(UNIQUE[name])
-    frames = Frames(messages=read[MESSAGES], trace=read[TRACE])
-    kept = attempts.build(frames, params).persist()
-    frames = Frames(messages=read[MESSAGES], trace=read[TRACE], attempts=kept)
-    names = [name for name, table in BY_NAME.items() if table.job == "traces"]
-    return {name: rows_of(name, frames, params) for name in names}
+        worse.append(doubled)
+    root = tmp_path_factory.mktemp("whole")
+    return made(spark, root, written(root, *worse), params)
 
 
-def rows_of(name: str, frames: Frames, params: Params) -> Rows:
-    rows = typed(BUILDS[name](frames, params), BY_NAME[name]).toArrow().to_pylist()
-    keys = [tuple(row[column] for column in BY_NAME[name].key) for row in rows]
-    assert len(set(keys)) == len(keys), f"the key of {name} is not unique"
-    return rows
+@pytest.fixture(scope="module")
+def tables(whole: Made) -> dict[str, Rows]:
+    return whole[0]
+
+
+@pytest.fixture(scope="module")
+def ordered(data: tuple[Rows, Rows], tmp_path_factory: pytest.TempPathFactory) -> "Ordered":
+    """The same rows, each once, as the roll writes them."""
+    root = tmp_path_factory.mktemp("ordered")
+    return root, written(root, *data)
+
+
+Ordered = tuple[Path, Manifest]
 
 
 @pytest.fixture(scope="module")
 def oracles(data: tuple[Rows, Rows], hours: tuple[int, ...], params: Params) -> dict[str, Oracle]:
     return {name_of(hour): Oracle(hour, *data, params.at_ms) for hour in hours}
+
+
+def test_doubled_rows_are_counted_once_and_told(whole: Made, data: tuple[Rows, Rows]) -> None:
+    seen = [row for row in data[1] if row["kind"] in (*TRACED_KINDS, *OUTCOMES)]
+    assert DOUBLED < whole[1]["duplicates"] <= 2 * DOUBLED
+    assert len(seen) > DOUBLED
 
 
 def exact(values: list[int], share: float) -> int:
@@ -291,35 +330,27 @@ def test_queues_and_transactions_equal_the_oracle(
 
 
 def test_an_hour_alone_gives_what_it_gave_among_others(
-    spark: "SparkSession", data: tuple[Rows, Rows], params: Params, tables: dict[str, Rows]
+    spark: "SparkSession", ordered: Ordered, params: Params, tables: dict[str, Rows]
 ) -> None:
     hour = params.hours[1]
-    frames = Frames(messages=frame(spark, MESSAGES, data[0]), trace=frame(spark, TRACE, data[1]))
-    alone = Params(
-        hours=(hour,),
-        at_ms=params.at_ms,
-        slowest_max=SLOWEST_MAX,
-        values_max=VALUES_MAX,
-        reasons_max=REASONS_MAX,
-    )
-    for name in ("latency", "outcomes", "slowest"):
+    alone, counters = made(spark, *ordered, replace(params, hours=(hour,)))
+    assert counters["duplicates"] == 0
+    for name, rows in alone.items():
         key = BY_NAME[name].key
 
         def order(row: Row, key: tuple[str, ...] = key) -> tuple[Any, ...]:
             return tuple(row[column] for column in key)
 
         expected = [row for row in tables[name] if row["hour"] == name_of(hour)]
-        found = rows_of(name, frames, alone)
         assert expected
-        assert sorted(found, key=order) == sorted(expected, key=order)
+        assert sorted(rows, key=order) == sorted(expected, key=order)
 
 
 def test_more_clients_than_have_a_row_are_counted_together(
-    spark: "SparkSession", data: tuple[Rows, Rows], params: Params, tables: dict[str, Rows]
+    spark: "SparkSession", ordered: Ordered, params: Params, tables: dict[str, Rows]
 ) -> None:
-    frames = Frames(messages=frame(spark, MESSAGES, data[0]), trace=frame(spark, TRACE, data[1]))
-    few = Params(hours=params.hours, at_ms=params.at_ms, clients_max=1)
-    rows = [row for row in rows_of("latency", frames, few) if row["metric"] == "process"]
+    few, _ = made(spark, *ordered, replace(params, clients_max=1))
+    rows = [row for row in few["latency"] if row["metric"] == "process"]
     assert {row["client"] for row in rows if row["group"] == "audit"} >= {"*"}
     whole = [row for row in tables["latency"] if row["metric"] == "process"]
     assert sum(row["n"] for row in rows) == sum(row["n"] for row in whole)

@@ -1,0 +1,289 @@
+"""The last step: the tables of an hour, made of what its tasks counted."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from analytics.hist import percentile
+from analytics.jobs.definitions import (
+    DELIVERED,
+    ENDS,
+    FAILURE_KINDS,
+    METRICS,
+    OTHERS,
+    PROCESS,
+    STORED_KINDS,
+    UNFINISHED,
+    UNMATCHED,
+    Params,
+)
+from analytics.jobs.traces import blobs, gather, latencies
+from analytics.jobs.traces.blobs import summed
+from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
+from analytics.manifest import hour_name
+from analytics.results import TRACES_JOB, Table, tables_of
+
+Row = dict[str, Any]
+SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+SUMS = {"messages": "sum", "counted": "sum"}
+SIZES = {"messages": "sum", "bytes": "sum"}
+COUNTERS = "counters"
+COUNTED = ("skewed", "unmatched_acks", "estimated", "duplicates")
+PLACE = ("stored_topic", "queue", "offset")
+ARROW = {
+    "STRING": pa.string(), "INT": pa.int32(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(),
+    "BOOLEAN": pa.bool_(), "JSON": pa.string(),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What was counted of an hour, summed up over its tasks; missing tables are empty."""
+
+    found: Mapping[str, "pa.Table"]
+
+    def rows(self, name: str, by: Sequence[str], counts: Mapping[str, str]) -> list[Row]:
+        """By `by`, in order."""
+        table = self.found.get(name)
+        if table is None:
+            return []
+        rows: list[Row] = summed(table, by, counts).to_pylist()
+        return rows
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Makes one blob of each table of each hour; `params` bound their rows."""
+
+    params: Params
+
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Rows of BLOB."""
+        for target, found in blobs.tables(batches).items():
+            counted = Counted(found)
+            for table in tables_of(TRACES_JOB):
+                rows = BUILDS[table.name](counted, self.params)
+                for row in rows:
+                    row["hour"] = hour_name(target)
+                yield blobs.row(0, target, table.name, 0, _typed(rows, table))
+            yield blobs.row(0, target, COUNTERS, 0, pa.Table.from_pylist([_counters(counted)]))
+
+
+def _typed(rows: list[Row], table: Table) -> "pa.Table":
+    schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.fields])
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _counters(counted: Counted) -> dict[str, int]:
+    values = counted.rows(gather.VALUES, ("metric",), latencies.COUNTS)
+    happened = counted.rows(gather.HAPPENED, HAPPENED[:3], SUMS)
+    doubled = counted.found.get(gather.DOUBLED)
+    return {
+        "skewed": sum(row["skewed"] for row in values if row["metric"] in METRICS),
+        "unmatched_acks": sum(row["n"] for row in values if row["metric"] == UNMATCHED),
+        "estimated": sum(_whole(row["messages"]) - row["counted"] for row in happened),
+        "duplicates": pc.sum(doubled["rows"]).as_py() if doubled is not None else 0,
+    }
+
+
+def _latency(counted: Counted, params: Params) -> list[Row]:
+    by = (*latencies.CELL, "bucket")
+    rows = [
+        row for row in counted.rows(gather.VALUES, by, latencies.COUNTS) if row["metric"] in METRICS
+    ]
+    kept = _busiest(rows, params.clients_max)
+    cells: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        place = (row["metric"], row["topic"], row["group"])
+        client = row["client"]
+        if row["metric"] != PROCESS:
+            client = ""
+        elif (*place, client) not in kept:
+            client = OTHERS
+        cells[*place, client].append(row)
+    return [
+        dict(zip(latencies.CELL, cell, strict=True)) | _cell(parts) for cell, parts in cells.items()
+    ]
+
+
+def _busiest(rows: list[Row], clients_max: int) -> set[tuple[str, ...]]:
+    """The cells of the clients that have a row of their own."""
+    found: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for row in rows:
+        if row["client"]:
+            found[row["metric"], row["topic"], row["group"]][row["client"]] += row["n"]
+    return {
+        (*place, client)
+        for place, clients in found.items()
+        for client in sorted(clients, key=lambda name: (-clients[name], name))[:clients_max]
+    }
+
+
+def _cell(parts: list[Row]) -> Row:
+    """One histogram of several buckets' rows."""
+    buckets: dict[int, int] = defaultdict(int)
+    for part in parts:
+        buckets[part["bucket"]] += part["n"]
+    ordered = dict(sorted(buckets.items()))
+    return {
+        "n": sum(buckets.values()),
+        "messages": _whole(sum(part["weight"] for part in parts)),
+        "total": sum(part["total"] for part in parts),
+        "least": min(part["least"] for part in parts),
+        "most": max(part["most"] for part in parts),
+        "skewed": sum(part["skewed"] for part in parts),
+        **{name: percentile(ordered, share) for name, share in SHARES.items()},
+        "buckets": json.dumps(ordered, separators=(",", ":")),
+    }
+
+
+def _throughput(counted: Counted, params: Params) -> list[Row]:
+    found: dict[tuple[str, str, str], Row] = {}
+    for row in counted.rows(gather.STORED, ("role", "origin_topic", "group"), SIZES):
+        place = (STORED_KINDS[row["role"]], row["origin_topic"], row["group"])
+        found[place] = {
+            "messages": row["messages"],
+            "counted": row["messages"],
+            "bytes": row["bytes"],
+        }
+    for row in counted.rows(gather.HAPPENED, HAPPENED[:3], SUMS):
+        place = (row["kind"], row["topic"], row["group"])
+        found[place] = {"messages": _whole(row["messages"]), "counted": row["counted"]}
+    names = ("kind", "topic", "group")
+    return [dict(zip(names, place, strict=True)) | row for place, row in found.items()]
+
+
+def _outcomes(counted: Counted, params: Params) -> list[Row]:
+    cells: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for row in counted.rows(gather.HAPPENED, ("topic", "group", "kind", "is_retried"), SUMS):
+        cell = (row["topic"], row["group"])
+        if row["kind"] in ENDS:
+            cells[cell][row["kind"]] += row["messages"]
+        elif row["kind"] == DELIVERED:
+            cells[cell]["attempts"] += row["messages"]
+            cells[cell]["retried"] += row["messages"] * row["is_retried"]
+    for row in counted.rows(gather.VALUES, ("metric", "topic", "group"), latencies.COUNTS):
+        if row["metric"] == UNFINISHED:
+            cells[row["topic"], row["group"]]["unfinished"] += row["weight"]
+    names = ("attempts", "retried", *ENDS, "unfinished")
+    return [
+        {"topic": topic, "group": group} | _rates({name: _whole(cell[name]) for name in names})
+        for (topic, group), cell in cells.items()
+    ]
+
+
+def _rates(row: Row) -> Row:
+    ended = row["acked"] + row["dead"]
+    return row | {
+        "retry_rate": _share(row["retried"], row["attempts"]),
+        "dead_rate": _share(row["dead"], ended),
+        "success_rate": _share(row["acked"], ended),
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _failures(counted: Counted, params: Params) -> list[Row]:
+    by = ("kind", "topic", "group")
+    rows = [
+        row | {"messages": _whole(row["messages"])}
+        for row in counted.rows(gather.HAPPENED, (*by, "reason"), SUMS)
+        if row["kind"] in FAILURE_KINDS
+    ]
+    found = []
+    for cell, those in _grouped(rows, by).items():
+        those.sort(key=lambda row: (-row["messages"], row["reason"]))
+        top, rest = those[: params.reasons_max], those[params.reasons_max :]
+        found += [row | {"rank": rank, "reasons": 1} for rank, row in enumerate(top, 1)]
+        if rest:
+            sums = {name: sum(row[name] for row in rest) for name in SUMS}
+            none = {"rank": 0, "reason": "", "reasons": len(rest)}
+            found.append(dict(zip(by, cell, strict=True)) | none | sums)
+    return found
+
+
+def _slowest(counted: Counted, params: Params) -> list[Row]:
+    table = counted.found.get(gather.SLOWEST)
+    rows = table.to_pylist() if table is not None else []
+    found = []
+    for those in _grouped(rows, ("topic", "group")).values():
+        those.sort(key=lambda row: (-row["end_to_end_ms"], *(row[name] for name in PLACE)))
+        for rank, row in enumerate(those[: params.slowest_max], 1):
+            found.append(row | {"rank": rank, "client": row["client"] or "", "message_id": ""})
+    return found
+
+
+def _hot_keys(counted: Counted, params: Params) -> list[Row]:
+    """Values may be as many as messages: only the first of each cell become rows."""
+    table = counted.found.get(gather.HOT)
+    if table is None:
+        return []
+    values = summed(table, HOT, SIZES)
+    by = HOT[:2]
+    found = []
+    for cell in summed(
+        values.append_column("values", pa.array([1] * values.num_rows, pa.int64())),
+        by,
+        SIZES | {"values": "sum"},
+    ).to_pylist():
+        those = values.filter(pc.and_(*(pc.equal(values[name], cell[name]) for name in by)))
+        order = [("messages", "descending"), ("value", "ascending")]
+        first = pc.select_k_unstable(those, k=params.values_max, sort_keys=order)
+        top = those.take(first).to_pylist()
+        found += [row | {"rank": rank, "values": 1} for rank, row in enumerate(top, 1)]
+        if cell["values"] > len(top):
+            left = {name: cell[name] - sum(row[name] for row in top) for name in SIZES}
+            rest = {"rank": 0, "value": "", "values": cell["values"] - len(top)}
+            found.append(cell | rest | left)
+    return found
+
+
+def _queue_skew(counted: Counted, params: Params) -> list[Row]:
+    rows = [
+        row
+        for row in counted.rows(gather.STORED, ("role", "topic", "queue"), SIZES)
+        if row["role"] == "message"
+    ]
+    found = []
+    for those in _grouped(rows, ("topic",)).values():
+        whole = sum(row["messages"] for row in those)
+        for row in those:
+            share = row["messages"] / whole
+            found.append(row | {"queues": len(those), "share": share, "skew": share * len(those)})
+    return found
+
+
+def _transactions(counted: Counted, params: Params) -> list[Row]:
+    return counted.rows(gather.TRANSACTIONS, DECIDED_BY, {"messages": "sum"})
+
+
+def _grouped(rows: list[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[name] for name in by)].append(row)
+    return found
+
+
+def _whole(messages: float) -> int:
+    """A count that was scaled up, half up."""
+    return math.floor(messages + 0.5)
+
+
+BUILDS: dict[str, Callable[[Counted, Params], list[Row]]] = {
+    "latency": _latency,
+    "throughput": _throughput,
+    "outcomes": _outcomes,
+    "failures": _failures,
+    "slowest": _slowest,
+    "hot_keys": _hot_keys,
+    "queue_skew": _queue_skew,
+    "transactions": _transactions,
+}

@@ -1,0 +1,85 @@
+"""The second step: counts everything that one task was sent of an hour."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from analytics.jobs.definitions import Params
+from analytics.jobs.traces import blobs, counts, latencies
+from analytics.jobs.traces.attempts import Origins, attempts_of, events_of, is_in
+from analytics.jobs.traces.blobs import Names, numbers
+from analytics.jobs.traces.scatter import EVENTS, RECORDS, RELEASES, empty
+
+VALUES, HAPPENED, STORED, HOT = "values", "happened", "stored", "hot"
+SLOWEST, TRANSACTIONS, DOUBLED = "slowest", "transactions", "doubled"
+UNIQUE = {
+    EVENTS: ("log_position", "row_number", "first_offset"),
+    RECORDS: ("log_position",),
+    RELEASES: ("log_position",),
+}
+CLOCKS = {EVENTS: "at_ms", RECORDS: "stored_ms"}
+
+
+@dataclass(frozen=True)
+class Gather:
+    """`finishers`: which task makes the tables of an hour, by the hour's number."""
+
+    finishers: dict[int, int]
+    params: Params
+
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Rows of BLOB."""
+        for target, sent in blobs.tables(batches).items():
+            for name, table in self._counted(target, sent):
+                if table.num_rows:
+                    yield blobs.row(self.finishers[target], target, name, 0, table)
+
+    def _counted(
+        self, target: int, sent: "dict[str, pa.Table]"
+    ) -> "Iterator[tuple[str, pa.Table]]":
+        rows, doubled = {}, 0
+        for name in (EVENTS, RECORDS, RELEASES):
+            given = sent.pop(name) if name in sent else empty(name)
+            rows[name] = _without_doubles(name, given)
+            if name in CLOCKS and rows[name] is not given:
+                # Of the hour itself: what it reads of others is counted with them.
+                own = (is_in(numbers(each[CLOCKS[name]]), target) for each in (given, rows[name]))
+                doubled += int(np.diff([-each.sum() for each in own])[0])
+        names = Names()
+        events, records = events_of(rows.pop(EVENTS), names), rows[RECORDS]
+        origins, halves = Origins(records, names), latencies.Halves(records, names)
+        stored_ms = numbers(records["stored_ms"])
+        own = records.filter(pa.array(is_in(stored_ms, target)))
+        yield HAPPENED, counts.happened(events, origins, names, target)
+        yield STORED, counts.stored(own)
+        yield HOT, counts.hot(own)
+        yield TRANSACTIONS, counts.transactions(events, own, halves, names, target)
+        few = [
+            *latencies.of_records(own, names),
+            latencies.of_releases(rows[RELEASES], records, names),
+            latencies.of_decisions(events, halves, names, target),
+        ]
+        values = [latencies.counted(each, names) for each in few]
+        attempts = attempts_of(events, origins, names)
+        del events  # the largest part of what a task holds
+        told = latencies.of_attempts(attempts, target, self.params)
+        values += [latencies.counted(each, names) for each in told]
+        yield VALUES, pa.concat_tables(values)
+        yield SLOWEST, counts.slowest(attempts, names, target, self.params.slowest_max)
+        yield DOUBLED, pa.table({"rows": [doubled]})
+
+
+def _without_doubles(name: str, rows: "pa.Table") -> "pa.Table":
+    """Each row once; the same table where none is doubled, as the roll writes them."""
+    columns = [numbers(rows[column], -1) for column in UNIQUE[name]]
+    is_behind = np.zeros(max(0, rows.num_rows - 1), dtype=np.bool_)
+    for column in reversed(columns):
+        step = np.diff(column)
+        is_behind = (step > 0) | ((step == 0) & is_behind)
+    if is_behind.all():
+        return rows
+    (key,) = blobs.keys(columns)
+    first = np.unique(key, return_index=True)[1]
+    return rows.take(pa.array(np.sort(first)))

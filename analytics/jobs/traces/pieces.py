@@ -1,0 +1,99 @@
+"""What a run reads, as rows for Spark: parts of Parquet files, read where the work is done.
+
+A row names a part of a file that its task opens by the path. Of an object store it holds a whole
+file, which Spark has read: it knows the store, its jars and its keys.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analytics.jobs.inputs import FILE_URL, is_local_path
+from analytics.manifest import HOUR_MS, Manifest, hour_end_ms
+from analytics.schemas import FRAMES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_ROWS = 600_000
+WHERE = re.compile(r"(\w+)/dt=([0-9-]+)/hr=([0-9]+)/[^/]+$")
+COLUMNS = ("path", "part", "parts", "content")
+
+
+class Piece(NamedTuple):
+    """Part `part` of `parts` of a file, by its row groups; `content` is the file, if it is here."""
+
+    path: str
+    part: int
+    parts: int
+    content: bytes | None
+
+    @property
+    def frame(self) -> str:
+        return self._where()[0]
+
+    @property
+    def hour(self) -> int:
+        """The number of the hour that all its rows lie in."""
+        _, day, hour = self._where()
+        return hour_end_ms(f"{day}T{hour}") // HOUR_MS - 1
+
+    def read(self, columns: Sequence[str]) -> "pa.Table":
+        """Its rows in the order of the file; texts come as dictionaries."""
+        texts = {each.name for each in FRAMES[self.frame] if each.kind == "STRING"}
+        source: Any = self.path if self.content is None else pa.BufferReader(self.content)
+        with pq.ParquetFile(source, read_dictionary=sorted(texts & set(columns))) as file:
+            count = file.num_row_groups
+            begin, end = (count * part // self.parts for part in (self.part, self.part + 1))
+            groups = list(range(begin, end))
+            return file.read_row_groups(groups, columns=list(columns), use_threads=False)
+
+    def _where(self) -> tuple[str, str, str]:
+        found = WHERE.search(self.path)
+        assert found is not None, self.path
+        return found[1], found[2], found[3]
+
+
+def frame_of(
+    spark: "SparkSession",
+    root: str,
+    manifest: Manifest,
+    wanted: Iterable[tuple[str, Iterable[str]]],
+) -> "DataFrame":
+    """Every file of these hours, by frame: a row for each piece, as many to a task as fit."""
+    from pyspark.sql import functions as F
+
+    files = [
+        (f"{root}/{folder}", rows)
+        for frame, hours in wanted
+        for folder, rows in manifest.files(frame, hours)
+    ]
+    if files and not is_local_path(root):
+        whole = spark.read.format("binaryFile").load([path for path, _ in files])
+        return whole.select("path", F.lit(0).alias("part"), F.lit(1).alias("parts"), "content")
+    found: dict[str, list[Any]] = {name: [] for name in ("task", *COLUMNS[:3])}
+    task, left = -1, 0
+    for path, rows in files:
+        parts = max(1, -(-rows // TASK_ROWS))
+        for part in range(parts):
+            if left < rows // parts:
+                task, left = task + 1, TASK_ROWS
+            left -= rows // parts
+            for name, value in zip(
+                found, (task, path.removeprefix(FILE_URL), part, parts), strict=True
+            ):
+                found[name].append(value)
+    types = (pa.int32(), pa.string(), pa.int32(), pa.int32())
+    table = pa.table(
+        [pa.array(column, kind) for column, kind in zip(found.values(), types, strict=True)],
+        names=list(found),
+    )
+    rows_of = spark.createDataFrame(table).withColumn("content", F.lit(None).cast("binary"))
+    return (
+        rows_of.repartitionById(task + 1, F.col("task")).select(*COLUMNS)
+        if files
+        else rows_of.select(*COLUMNS)
+    )

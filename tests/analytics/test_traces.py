@@ -1,0 +1,217 @@
+"""The steps of the traces job by themselves: who gets which row, and what is put together."""
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from analytics.jobs.definitions import HOUR_MS, Params
+from analytics.jobs.traces import blobs, pieces
+from analytics.jobs.traces.finish import Finish
+from analytics.jobs.traces.gather import Gather
+from analytics.jobs.traces.pieces import Piece
+from analytics.jobs.traces.scatter import STRETCH, Scatter, whole_stretches
+from analytics.manifest import Manifest
+from analytics.partitions import Partitions
+from analytics.schemas import MESSAGES, TRACE, arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR = 480_000
+SEED = 7
+Rows = list[dict[str, Any]]
+
+
+def event(number: int, **more: Any) -> dict[str, Any]:
+    """A delivery, unless told otherwise."""
+    row: dict[str, Any] = dict.fromkeys(arrow_schema(TRACE).names, None)
+    row |= {"log_position": number, "row_number": 0, "at_ms": HOUR * HOUR_MS + number}
+    row |= {"kind": "delivered", "group": "g", "topic": "t", "queue": 0, "client": "c"}
+    row |= {"attempt": 1, "message_count": 1, "wait_ms": 0, "detail": "", "message_id": ""}
+    return row | {"first_offset": number, "born_ms": 1, "stored_ms": 1, "sample": 10_000} | more
+
+
+def record(number: int, **more: Any) -> dict[str, Any]:
+    """A plain message, unless told otherwise."""
+    row: dict[str, Any] = {
+        field.name: "" if field.type == pa.string() else None for field in arrow_schema(MESSAGES)
+    }
+    row |= {"log_position": number, "topic": "t", "origin_topic": "t", "queue": 0}
+    row |= {"offset": number, "role": "message", "stored_ms": HOUR * HOUR_MS + number}
+    return row | {"born_ms": 1, "size_bytes": 10, "is_transaction": False} | more
+
+
+def store(root: Path, messages: Rows, trace: Rows) -> Manifest:
+    """A file of each, as the roll writes it."""
+    manifest = Manifest()
+    partitions = Partitions(root, manifest, 0)
+    for name, rows in ((MESSAGES, messages), (TRACE, trace)):
+        if rows:
+            partitions.add(name, pa.Table.from_pylist(rows, schema=arrow_schema(name)))
+    partitions.commit()
+    return manifest
+
+
+def written(root: Path, messages: Rows, trace: Rows) -> list[Piece]:
+    """The same as pieces, a file each."""
+    manifest = store(root, messages, trace)
+    paths = [path for name in (MESSAGES, TRACE) for path in manifest.paths(name)]
+    return [Piece(str(root / path), 0, 1, None) for path in paths]
+
+
+def made(given: list[Piece], tasks: int, **more: Any) -> dict[str, Rows]:
+    """The tables of the hour by so many tasks, without Spark."""
+    params = Params(hours=(HOUR,), at_ms=(HOUR + 1) * HOUR_MS, **more)
+    batch = pa.RecordBatch.from_pylist([each._asdict() for each in given])
+    sent = list(Scatter({HOUR: (0, tasks)}).run([batch]))
+    counted = [
+        row
+        for task in range(tasks)
+        for row in Gather({HOUR: 0}, params).run(
+            [each for each in sent if each["task"][0].as_py() == task]
+        )
+    ]
+    found = blobs.tables(Finish(params).run(counted))
+    return {name: table.to_pylist() for name, table in found[HOUR].items()}
+
+
+def test_a_run_of_neighbours_is_cut_where_a_stretch_ends() -> None:
+    runs = [(0, 3), (STRETCH - 1, 1), (STRETCH - 1, 2), (STRETCH - 5, 2 * STRETCH + 9)]
+    rows = [event(at, first_offset=a, message_count=n) for at, (a, n) in enumerate(runs)]
+    rows.append(event(9, first_offset=None, message_count=7))
+    cut = whole_stretches(pa.Table.from_pylist(rows, schema=arrow_schema(TRACE))).to_pylist()
+    assert [(row["first_offset"], row["message_count"]) for row in cut] == [
+        (0, 3),
+        (STRETCH - 1, 1),
+        (STRETCH - 1, 1),
+        (STRETCH, 1),
+        (STRETCH - 5, 5),
+        (STRETCH, STRETCH),
+        (2 * STRETCH, STRETCH),
+        (3 * STRETCH, 4),
+        (None, 7),
+    ]
+    assert [row["at_ms"] for row in cut[4:8]] == [rows[3]["at_ms"]] * 4
+
+
+def test_each_task_has_whatever_belongs_to_its_places(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    places = [(f"t{chance.randrange(5)}", chance.randrange(3), chance.randrange(2**40))
+              for _ in range(60)]  # fmt: skip
+    trace = [
+        event(at, topic=topic, queue=queue, first_offset=offset, kind=kind)
+        for at, (topic, queue, offset) in enumerate(places * 2)
+        for kind in ("delivered", "acked")
+    ]
+    held = [
+        record(at, topic=topic, queue=queue, offset=offset)
+        for at, (topic, queue, offset) in enumerate(places)
+    ]
+    batch = pa.RecordBatch.from_pylist([p._asdict() for p in written(tmp_path, held, trace)])
+    where: dict[tuple[Any, ...], set[int]] = {}
+    for each in Scatter({HOUR: (10, 4)}).run([batch]):
+        (row,) = each.to_pylist()
+        for one in blobs.unpack(row["blob"]).to_pylist():
+            offset = one["first_offset"] if row["name"] == "events" else one["offset"]
+            where.setdefault((one["topic"], one["queue"], offset), set()).add(row["task"])
+    assert set(where) == set(places)
+    assert all(len(tasks) == 1 for tasks in where.values())
+    assert set.union(*where.values()) == {10, 11, 12, 13}
+
+
+def test_a_long_run_gives_the_same_by_one_task_and_by_many(tmp_path: Path) -> None:
+    count = 2 * STRETCH
+    trace = [
+        event(0, first_offset=100, message_count=count),
+        event(900, kind="acked", first_offset=100, message_count=count, client="", attempt=None),
+    ]
+    given = written(tmp_path, [], trace)
+    whole, split = made(given, 1), made(given, 5)
+    assert whole == split
+    assert [(row["acked"], row["attempts"]) for row in whole["outcomes"]] == [(count, count)]
+    assert {row["metric"]: row["n"] for row in whole["latency"]} == {
+        "end_to_end": count,
+        "wait": count,
+        "process": count,
+    }
+
+
+def test_of_many_equal_keys_the_first_by_name_have_rows(tmp_path: Path) -> None:
+    keys = [f"k{number:03d}" for number in range(50)]
+    random.Random(SEED).shuffle(keys)
+    records = [record(at, keys=key) for at, key in enumerate(keys)]
+    records += [record(100, keys="k049 k049 k007"), record(101, role="retry", keys="k001")]
+    rows = made(written(tmp_path, records, []), 3, values_max=4)["hot_keys"]
+    assert [(row["rank"], row["value"], row["values"], row["messages"]) for row in rows] == [
+        (1, "k007", 1, 2),
+        (2, "k049", 1, 2),
+        (3, "k000", 1, 1),
+        (4, "k001", 1, 1),
+        (0, "", 46, 46),
+    ]
+
+
+def test_rows_of_other_kinds_and_of_hours_nobody_asked_for_are_left_out(tmp_path: Path) -> None:
+    later = (HOUR + 1) * HOUR_MS
+    trace = [event(0, kind="recalled"), event(1, kind="acked", at_ms=later), event(2)]
+    tables = made(written(tmp_path, [record(0, stored_ms=later)], trace), 2)
+    assert [(row["kind"], row["messages"]) for row in tables["throughput"]] == [("delivered", 1)]
+
+
+def test_one_number_stands_for_each_different_row_however_large_the_numbers() -> None:
+    chance = np.random.default_rng(SEED)
+    wide = chance.choice(np.array([-1, 0, 2**62, 2**61, -(2**62), 17]), 400)
+    few, other = chance.integers(0, 5, 400), chance.integers(-3, 3, 400)
+    left, right = blobs.keys((few, other, wide), (few[:9], other[:9], wide[:9]))
+    rows = list(zip(few.tolist(), other.tolist(), wide.tolist(), strict=True))
+    by_key: dict[int, set[Any]] = {}
+    for key, row in zip(left.tolist(), rows, strict=True):
+        by_key.setdefault(key, set()).add(row)
+    assert all(len(found) == 1 for found in by_key.values())
+    assert len(by_key) == len(set(rows))
+    assert right.tolist() == left[:9].tolist()
+
+
+def test_of_equal_keys_the_last_by_order_matches() -> None:
+    wanted, known = np.array([5, 6, 7, 5]), np.array([7, 5, 5])
+    assert blobs.matches(wanted, known, np.array([1, 9, 8])).tolist() == [1, -1, 0, 1]
+    assert blobs.matches(wanted, known[:0], known[:0]).tolist() == [-1] * 4
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_files_of_an_object_store_are_read_by_spark(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = store(tmp_path, [record(at) for at in range(9)], [event(at) for at in range(20)])
+    wanted = [(name, list(manifest.partitions(name))) for name in (MESSAGES, TRACE)]
+
+    def read(root: str) -> list[Piece]:
+        rows = pieces.frame_of(spark, root, manifest, wanted).collect()
+        return [Piece(**row.asDict()) for row in rows]
+
+    by_path = read(f"file://{tmp_path}")
+    # The only kind of URL that Spark reads here without a jar is one of this machine.
+    monkeypatch.setattr(pieces, "is_local_path", lambda root: False)
+    whole = read(f"file://{tmp_path}")
+    assert [each.content is None for each in by_path] == [True, True]
+    assert [each.content is None for each in whole] == [False, False]
+    assert made(whole, 2) == made(by_path, 2) != {}
+
+
+def test_a_piece_is_its_share_of_a_files_rows(tmp_path: Path) -> None:
+    manifest = Manifest()
+    partitions = Partitions(tmp_path, manifest, 0)
+    for begin in range(0, 50, 10):  # a row group each
+        rows = [event(begin + at) for at in range(10)]
+        partitions.add(TRACE, pa.Table.from_pylist(rows, schema=arrow_schema(TRACE)))
+    partitions.commit()
+    (path,) = manifest.paths(TRACE)
+    parts = [Piece(str(tmp_path / path), part, 3, None) for part in range(3)]
+    read = [each.read(("log_position",))["log_position"].to_pylist() for each in parts]
+    assert [len(each) for each in read] == [10, 20, 20]
+    assert [one for each in read for one in each] == list(range(50))
