@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.figures import Check, Figure, quantile
+from bench.figures import Check, Figure, times_of
 from bench.large_scene import LARGE, SMALL, build, join
 from bench.line import Scale
 from bench.server import DELAY_PATH, Server
@@ -99,9 +99,7 @@ def _page(server: WatchedServer, path: str, times: int) -> Figure:
         server.get(path)
         took_s.append(time.perf_counter() - began_s)
         delay_ms = max(delay_ms, server.delay_ms())
-    took_s.sort()
-    p50_us, p99_us = quantile(took_s, 0.5) * 1e6, quantile(took_s, 0.99) * 1e6
-    return Figure(path, p50_us=p50_us, p99_us=p99_us, delay_ms=delay_ms)
+    return Figure(path, **times_of(took_s), delay_ms=delay_ms)
 
 
 def _worst(name: str, pages: Sequence[Figure]) -> Figure:

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from bench.load import Sample
 
@@ -54,6 +54,13 @@ class Figure:
 assert set(UNITS) <= {field.name for field in fields(Figure)}
 
 
+class Times(TypedDict):
+    """How long something took, as a `Figure` takes it."""
+
+    p50_us: float
+    p99_us: float
+
+
 @dataclass(frozen=True)
 class Run:
     """One run of one broker: its sample, and the processor time that the broker used for it."""
@@ -65,16 +72,22 @@ class Run:
 def figure_of(broker: str, runs: Sequence[Run], delay_ms: float | None) -> Figure:
     """Medians over the runs, each kind for itself."""
     rates = [run.sample.messages / run.sample.seconds for run in runs]
-    latencies = [sorted(run.sample.latencies_s) for run in runs if run.sample.latencies_s]
+    times = [times_of(run.sample.latencies_s) for run in runs if run.sample.latencies_s]
     return Figure(
         broker,
         rate=statistics.median(rates),
-        p50_us=_median_of(quantile(each, 0.50) * 1e6 for each in latencies),
-        p99_us=_median_of(quantile(each, 0.99) * 1e6 for each in latencies),
+        p50_us=_median_of(each["p50_us"] for each in times),
+        p99_us=_median_of(each["p99_us"] for each in times),
         broker_us=statistics.median(run.cpu_s / run.sample.messages * 1e6 for run in runs),
         delay_ms=delay_ms,
         rates=tuple(round(rate, 1) for rate in rates),
     )
+
+
+def times_of(took_s: Sequence[float]) -> Times:
+    """Median and 99th percentile of times in seconds, in any order, at least one."""
+    ordered = sorted(took_s)
+    return {"p50_us": quantile(ordered, 0.5) * 1e6, "p99_us": quantile(ordered, 0.99) * 1e6}
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.engine_alone import HandBackPool
-from bench.figures import quantile
+from bench.figures import times_of
 from engine.broker import Broker
 from engine.clock import SystemClock
 from engine.config import MIB, EngineConfig
@@ -96,11 +96,11 @@ def timers(messages: int) -> list[Made]:
 
 def lateness(messages: int) -> Made:
     """A thousand a second fall due; the engine ticks when it asked to."""
-    late_us: list[float] = []
+    late_s: list[float] = []
 
     def hear(event: Event) -> None:
         if isinstance(event, Released):
-            late_us.append(event.late_ms * 1000)
+            late_s.append(event.late_ms / 1000)
 
     with running() as (broker, pump):
         broker.events.subscribe(hear)
@@ -112,13 +112,13 @@ def lateness(messages: int) -> Made:
             lambda number: Message(TOPIC, BODY, deliver_at_ms=begin_ms + number),
         )
         until_s = time.perf_counter() + messages / 1000 + 2.0
-        while len(late_us) < messages and time.perf_counter() < until_s:
+        while len(late_s) < messages and time.perf_counter() < until_s:
             wait_s = broker.tick()
             pump()
             time.sleep(min(max(wait_s, 0.0), 0.001))
-    if not late_us:
+    if not late_s:
         raise RuntimeError("nothing fell due")
-    return {"broker": "engine, lateness", **times_of(late_us)}
+    return {"broker": "engine, lateness", **times_of(late_s)}
 
 
 def filters(messages: int) -> list[Made]:
@@ -157,7 +157,7 @@ def _mixed(number: int) -> Message:
 def keys(messages: int) -> list[Made]:
     """Messages with a key each, then look-ups of random ones by key."""
     with running() as (broker, pump):
-        took_s = fill(
+        stored_s = fill(
             broker,
             pump,
             messages // BATCH,
@@ -165,17 +165,17 @@ def keys(messages: int) -> list[Made]:
         )
         pump()
         chance = random.Random(1)
-        took_us = []
+        took_s = []
         for _ in range(LOOKUPS):
             key = f"key-{chance.randrange(messages)}"
             began_s = time.perf_counter()
             found = broker.messages_by_key(TOPIC, key)
-            took_us.append((time.perf_counter() - began_s) * 1e6)
+            took_s.append(time.perf_counter() - began_s)
             if len(found) != 1:
                 raise RuntimeError(f"{len(found)} messages have the key {key}")
-        total_s = sum(took_us) / 1e6
-        looking = {"broker": "engine, look-up", "rate": LOOKUPS / total_s, **times_of(took_us)}
-        storing = {"broker": "engine, storing", **rate_of(messages, took_s)}
+        rate = LOOKUPS / sum(took_s)
+        looking = {"broker": "engine, look-up", "rate": rate, **times_of(took_s)}
+        storing = {"broker": "engine, storing", **rate_of(messages, stored_s)}
         return [storing, {**looking, "memory_mib": memory_mib()}]
 
 
@@ -193,16 +193,16 @@ def retention(messages: int) -> list[Made]:
             broker,
             pump,
         ):
-            took_us = []
+            took_s = []
             for number in range(messages // BATCH):
                 batch = [Message(TOPIC, BODY) for _ in range(BATCH)]
                 began_s = time.perf_counter()
                 broker.send(batch)
-                took_us.append((time.perf_counter() - began_s) * 1e6)
+                took_s.append(time.perf_counter() - began_s)
                 if not number % 5:
                     began_s = time.perf_counter()
                     pump()
-                    took_us.append((time.perf_counter() - began_s) * 1e6)
+                    took_s.append(time.perf_counter() - began_s)
             until_s = time.monotonic() + DELETION_WAIT_S
             while not (
                 is_deleted := broker.topic_stats(TOPIC).messages < messages // BATCH * BATCH
@@ -212,9 +212,8 @@ def retention(messages: int) -> list[Made]:
                 pump()  # a short run on a busy machine may end before the first file can go
             if is_deleted != bool(bytes_kept):
                 raise RuntimeError(f"{name}: is anything deleted? {is_deleted}")
-        rate = messages / (sum(took_us) / 1e6)
-        figure = {"broker": f"engine, {name}", "rate": rate, **times_of(took_us)}
-        found.append({**figure, "delay_ms": max(took_us) / 1000})
+        figure = {"broker": f"engine, {name}", "rate": messages / sum(took_s), **times_of(took_s)}
+        found.append({**figure, "delay_ms": max(took_s) * 1000})
     return found
 
 
@@ -254,11 +253,6 @@ def _sending_us(messages: int, batch: int, *, is_on: bool) -> float:
 
 def rate_of(messages: int, took_s: float) -> Made:
     return {"rate": messages / took_s, "broker_us": took_s / messages * 1e6}
-
-
-def times_of(took_us: list[float]) -> Made:
-    ordered = sorted(took_us)
-    return {"p50_us": quantile(ordered, 0.5), "p99_us": quantile(ordered, 0.99)}
 
 
 def memory_mib() -> float:

@@ -92,7 +92,7 @@ from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
 from engine.store.recovery import Damage
 from engine.topic.catalog import TopicConfig, TopicType
-from engine.topic.names import retry_topic
+from engine.topic.names import GROUP_QUEUE, retry_topic
 from engine.trace.journey import (
     Branch,
     GroupState,
@@ -117,6 +117,7 @@ from engine.txn.transactions import (
 
 __all__ = [
     "FOREVER_MS",
+    "GROUP_QUEUE",
     "ROCKETMQ_LABELS",
     "Account",
     "AckResult",

@@ -24,12 +24,11 @@ from app.api.replay_shapes import (
 from app.api.topics import actor_of
 from app.security.access import Action, Kind, Needs, require_replay
 from app.services.replays import Counts, Replays
-from engine.broker import DeadLetter, DismissNote, NewReplay, ReplayTo
+from engine.broker import GROUP_QUEUE, DeadLetter, DismissNote, NewReplay, ReplayTo
 from engine.errors import NotFound, TopicNotFound
 
 TAG = "dead letters"
 PREFIX = "%DLQ%"
-QUEUE = 0
 NEWEST_MAX = 10_000
 
 
@@ -242,7 +241,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
                 to_name=new.to_name,
                 name=new.name,
                 places=[
-                    (QUEUE, offset_of(offset, f"offsets[{index}]"))
+                    (GROUP_QUEUE, offset_of(offset, f"offsets[{index}]"))
                     for index, offset in enumerate(new.offsets)
                 ],
                 from_ms=new.from_ms,

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from app.api.socket_connection import Hub
 from app.api.socket_limits import SocketLimits
-from app.api.socket_session import Hub, Session
+from app.api.socket_session import Session
 from app.host import EngineHost
 
 PATH = "/ws/v1"

@@ -34,6 +34,10 @@ class Reach:
         self._hub = hub
         self._end = end
 
+    @property
+    def count(self) -> int:
+        return len(self._hub.clients)
+
     def connected(self) -> list[Connected]:
         """All clients that are alive."""
         return self._hub.clients.connected()

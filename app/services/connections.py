@@ -74,6 +74,10 @@ class ClientDoor(Protocol):
     just now, and TimeoutError.
     """
 
+    @property
+    def count(self) -> int:
+        """How many clients it has."""
+
     def connected(self) -> list[Connected]:
         """All of its clients."""
 
@@ -135,7 +139,8 @@ class Connections:
 
     @property
     def count(self) -> int:
-        return len(self.all())
+        """How many `all` would list."""
+        return len(self._open) + sum(door.count for door in self._others)
 
     def all(self) -> list[Connected]:
         """All of them, the oldest first."""

@@ -7,9 +7,15 @@ each thing, with what was expected of it. This is what topics and groups have in
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from starlette.requests import Request
+
 from app.pause import Pause
+from app.security.access import Action, Kind
+from app.ui import rights
+from app.ui.forms import Form
 from app.ui.language import N_, _
 from engine.errors import EngineError, Forbidden, NotFound
 
@@ -33,16 +39,43 @@ class Outcome(Protocol):
     @property
     def outcome(self) -> str: ...
 
+    @property
+    def choice(self) -> tuple[str, str]:
+        """What is expected of the thing, and its name."""
+
 
 Row = TypeVar("Row", bound=Outcome)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """What the pages of all have in common; `rows` are the first SHOWN_MAX, `counts` are of all.
+
+    `matching` things were asked for, of which the first ITEMS_MAX are looked at. `is_asking` for
+    what the change still lacks; `selection` is what the form hands on.
+    """
+
+    action: str
+    form: Form
+    carried: Sequence[tuple[str, str]]
+    is_asking: bool
+    is_done: bool
+    rows: Sequence[Outcome]
+    counts: Mapping[str, int]
+    total: int
+    matching: int
+    selection: str
+    shown_max: int = SHOWN_MAX
+
+
 async def each(
+    request: Request,
+    kind: Kind,
     names: Sequence[str],
     work: Callable[[str], Awaitable[Row]],
     told: Callable[[str, str, str], Row],
 ) -> list[Row]:
-    """The work for one name after the other, for as long as the time is not over.
+    """The work for each name that the one who asks may change, until the time is over.
 
     `told(name, outcome, note)` makes the row of one that was not reached, or that the engine or
     a missing right refused.
@@ -55,6 +88,7 @@ async def each(
             rows.append(told(name, "unreached", _("the time was over; do it again")))
             continue
         try:
+            rights.require(request, Action.ADMINISTER, kind, name)
             rows.append(await work(name))
         except (NotFound, Forbidden) as error:
             rows.append(told(name, "left", error.detail))
@@ -64,25 +98,39 @@ async def each(
     return rows
 
 
-def ordered(rows: Iterable[Row]) -> list[Row]:
-    """What needs a person first, otherwise as they were."""
+def sheet(
+    kind: Kind,
+    form: Form,
+    rows: Sequence[Outcome],
+    matching: int,
+    *,
+    asking: Iterable[str] | None = None,
+    is_done: bool = False,
+) -> Sheet:
+    """The page of `rows`, what needs a person first.
+
+    `asking` is what was ticked, where something has still to be asked for.
+    """
     order = list(OUTCOMES)
-    return sorted(rows, key=lambda row: order.index(row.outcome))
-
-
-def counts(rows: Iterable[Outcome]) -> Mapping[str, int]:
-    """How many have each outcome, without those that nothing has."""
     found = Counter(row.outcome for row in rows)
-    return {name: found[name] for name in OUTCOMES if found[name]}
-
-
-def selection(pairs: Iterable[tuple[str, str]]) -> str:
-    """What is chosen, a line for each: what is expected of it, its name; as `parsed` reads them."""
-    return "\n".join(f"{expected} {name}" for expected, name in pairs)
+    carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
+    chosen = (row.choice for row in rows if row.outcome == "would")
+    return Sheet(
+        action=form.values["action"],
+        form=form,
+        carried=[*carried, *((kind.value, name) for name in asking or ())],
+        is_asking=asking is not None,
+        is_done=is_done,
+        rows=sorted(rows, key=lambda row: order.index(row.outcome))[:SHOWN_MAX],
+        counts={name: found[name] for name in OUTCOMES if found[name]},
+        total=len(rows),
+        matching=matching,
+        selection="\n".join(f"{expected} {name}" for expected, name in chosen),
+    )
 
 
 def parsed(text: str) -> dict[str, str]:
-    """Name to what is expected of it; what no preview wrote is left out."""
+    """Name to what is expected of it, as `Sheet.selection` has them; all else is left out."""
     found: dict[str, str] = {}
     for line in text.splitlines()[:ITEMS_MAX]:
         expected, __, name = line[: 2 * LINE_CHARS_MAX].partition(" ")

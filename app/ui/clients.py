@@ -159,7 +159,7 @@ async def _context(
     producers = sorted(transactions.producers.groups().items())
     rows = await _rows(console, figures_of(request), found.cut.rows)
     return ClientList(
-        cut=_recut(found.cut, rows),
+        cut=found.cut.with_rows(rows),
         query=query,
         clients=found.clients,
         producing=found.producing,
@@ -262,10 +262,6 @@ async def _rows(
         rows.append(_row(console, figures, each))
         await pause.when_due()
     return rows
-
-
-def _recut(found: Cut[Entry], rows: list[ClientRow]) -> Cut[ClientRow]:
-    return Cut(rows, found.total, found.first, found.last, found.page, found.pages, found.size)
 
 
 def _listing(rows: Sequence[ClientRow]) -> Listing:

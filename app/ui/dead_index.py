@@ -14,11 +14,10 @@ import msgspec
 
 from app.pause import Pause
 from app.ui.kinds import DEAD_LETTER_PREFIX
-from engine.broker import Broker
+from engine.broker import GROUP_QUEUE, Broker
 from engine.errors import MessageNotFound, NotFound
 from engine.message import FAILED_CLIENT, FAILED_REASON, REDRIVEN_JOB, StoredMessage
 
-QUEUE = 0
 COUNTED_MAX = 50_000
 GROUPS_MAX = 4
 
@@ -88,7 +87,7 @@ class _Shelf:
     def _read(self, broker: Broker, offset: int) -> list[DeadRow]:
         """The row of an offset; none where its record is damaged or gone."""
         try:
-            return [row_of(broker.message(self._topic, QUEUE, offset))]
+            return [row_of(broker.message(self._topic, GROUP_QUEUE, offset))]
         except NotFound:
             return []
 
@@ -124,7 +123,7 @@ class DeadIndex:
 def bounds(broker: Broker, topic: str) -> tuple[int, int]:
     """The first offset of a group's dead letters, and the one after the last."""
     for queue in broker.topic_stats(topic).queues:
-        if queue.queue == QUEUE:
+        if queue.queue == GROUP_QUEUE:
             return queue.min_offset, queue.max_offset
     return 0, 0
 
@@ -135,7 +134,7 @@ def oldest_ms(broker: Broker, topic: str) -> int | None:
     if low >= end:
         return None
     try:
-        return broker.message(topic, QUEUE, low).stored_ms
+        return broker.message(topic, GROUP_QUEUE, low).stored_ms
     except MessageNotFound:
         return None
 

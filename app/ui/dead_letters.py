@@ -3,6 +3,7 @@
 Lists count over everything that `dead_index` keeps in mind, and say so where that is not all.
 """
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -151,20 +152,22 @@ async def show(request: Request) -> Response:
 
 async def _counts(console: Console) -> list[_Count]:
     """Every group that has dead letters."""
-    broker = console.broker
     found: list[_Count] = []
     pause = Pause()
-    for topic in broker.topics(system=True):
-        if not topic.name.startswith(DEAD_LETTER_PREFIX):
-            continue
-        stats = broker.topic_stats(topic.name)
-        if stats.messages:
-            newest = max((q.last_stored_ms or 0 for q in stats.queues), default=0)
-            group = topic.name.removeprefix(DEAD_LETTER_PREFIX)
-            dismissed = broker.dead_letters.dismissed_count(group)
-            found.append(_Count(group, stats.messages - dismissed, dismissed, newest or None))
-        await pause.when_due()
-    return found
+    for topic in console.broker.topics(system=True):
+        if topic.name.startswith(DEAD_LETTER_PREFIX):
+            with contextlib.suppress(NotFound):  # deleted while the others were read
+                found.append(_count(console, topic.name))
+            await pause.when_due()
+    return [each for each in found if each.open or each.dismissed]
+
+
+def _count(console: Console, topic: str) -> _Count:
+    stats = console.broker.topic_stats(topic)
+    newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
+    group = topic.removeprefix(DEAD_LETTER_PREFIX)
+    dismissed = console.broker.dead_letters.dismissed_count(group)
+    return _Count(group, stats.messages - dismissed, dismissed, newest or None)
 
 
 async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGroups:
@@ -176,10 +179,11 @@ async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGr
     rows: list[DeadGroup] = []
     pause = Pause()
     for count in page.rows:
-        rows.append(_group(console, count))
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            rows.append(_group(console, count))
         await pause.when_due()
     return DeadGroups(
-        cut=Cut(rows, page.total, page.first, page.last, page.page, page.pages, page.size),
+        cut=page.with_rows(rows),
         query=query,
         total=sum(one.open for one in found),
         dismissed=sum(one.dismissed for one in found),
@@ -262,7 +266,7 @@ async def detail(request: Request) -> Response:
         from_text=dead_filter.field_text(criteria.from_ms, zone),
         until_text=dead_filter.field_text(criteria.until_ms, zone),
         facets=view.selection.facets,
-        cut=Cut(lines, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size),
+        cut=cut.with_rows(lines),
         note=view.note,
         jobs=console.broker.replays.list(source=source, count_max=JOBS_MAX),
         dismissals=dismissals[:DISMISSALS_MAX],

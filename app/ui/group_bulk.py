@@ -5,16 +5,16 @@ that a reset saw. So what happens is what was shown, and a group that went on me
 apart and left alone. Both steps take a bounded time; groups they did not reach say so.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.security.access import Action, Kind
+from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.resets import ResetOrder
-from app.ui import bulk, forms, groups, pages, preferences, rights
+from app.ui import bulk, forms, groups, pages, preferences
 from app.ui.console import Console, client_of
 from app.ui.forms import Form
 from app.ui.group_head import groups_of, resets_of
@@ -41,30 +41,19 @@ class BulkRow:
     skipped: int = 0
     precondition: str = ""
 
+    @property
+    def choice(self) -> tuple[str, str]:
+        return self.precondition, self.group
 
-@dataclass(frozen=True)
-class Bulk:
-    """The context of `group_bulk.html`; `rows` are the first `bulk.SHOWN_MAX`, counts are of all.
 
-    `matching` groups were asked for, of which the first `bulk.ITEMS_MAX` are looked at. `selection`
-    is what the form hands on. `is_asking` for the time of a reset.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Bulk(bulk.Sheet):
+    """The context of `group_bulk.html`."""
 
-    action: str
-    form: Form
-    carried: Sequence[tuple[str, str]]
-    is_asking: bool
-    is_done: bool
-    rows: Sequence[BulkRow]
-    counts: Mapping[str, int]
-    total: int
-    matching: int
     unread: int
     inflight: int
     again: int
     skipped: int
-    selection: str
-    shown_max: int = bulk.SHOWN_MAX
 
 
 @dataclass(frozen=True)
@@ -94,8 +83,14 @@ async def show(request: Request) -> Response:
     names = _names(request, form, query.getlist("group"))
     at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0
     if at_ms is None or not names:
-        return await _page(request, form, [], len(names), is_asking=at_ms is None)
-    rows = await _each(Order(request, action, at_ms), names[: bulk.ITEMS_MAX], _preview)
+        ticked = query.getlist("group") if at_ms is None else None
+        return await _page(request, form, [], len(names), asking=ticked)
+    order = Order(request, action, at_ms)
+
+    async def preview(name: str) -> BulkRow:
+        return await _preview(order, name)
+
+    rows = await bulk.each(request, Kind.GROUP, names[: bulk.ITEMS_MAX], preview, BulkRow)
     return await _page(request, form, rows, len(names))
 
 
@@ -112,14 +107,14 @@ async def apply(request: Request) -> Response:
         form.error = form.errors.get("action", form.error)
         if not form.is_wrong:
             form.error = _("Nothing was changed: no group was named.")
-        return await _page(request, form, [], 0, is_asking=True, ticked=list(chosen))
+        return await _page(request, form, [], 0, asking=chosen)
     order = Order(request, action, at_ms)
     actor = actor_at(client_of(request))
 
-    async def change(order: Order, name: str) -> BulkRow:
+    async def change(name: str) -> BulkRow:
         return await _change(order, actor, name, chosen[name])
 
-    rows = await _each(order, list(chosen), change)
+    rows = await bulk.each(request, Kind.GROUP, list(chosen), change, BulkRow)
     return await _page(request, form, rows, len(chosen), is_done=True)
 
 
@@ -143,18 +138,6 @@ def _moment(form: Form, shown: Zone) -> int | None:
     at_ms = form.moment("at", form.values["zone"], shown)
     form.values["zone"] = shown.name
     return at_ms
-
-
-async def _each(
-    order: Order, names: Sequence[str], work: Callable[[Order, str], Awaitable[BulkRow]]
-) -> list[BulkRow]:
-    """The work for each group that the one who asks may change; see `bulk.each`."""
-
-    async def guarded(name: str) -> BulkRow:
-        rights.require(order.request, Action.ADMINISTER, Kind.GROUP, name)
-        return await work(order, name)
-
-    return await bulk.each(names, guarded, BulkRow)
 
 
 async def _preview(order: Order, name: str) -> BulkRow:
@@ -210,29 +193,16 @@ async def _page(
     rows: list[BulkRow],
     matching: int,
     *,
-    is_asking: bool = False,
+    asking: Iterable[str] | None = None,
     is_done: bool = False,
-    ticked: Sequence[str] = (),
 ) -> Response:
-    rows = bulk.ordered(rows)
     changed = [row for row in rows if row.outcome in ("would", "done")]
-    carried = [(name, value) for name, value in form.values.items() if value]
-    asked = [*ticked, *request.query_params.getlist("group")] if is_asking else []
     context = Bulk(
-        action=form.values["action"],
-        form=form,
-        carried=[*carried, *(("group", name) for name in asked)],
-        is_asking=is_asking,
-        is_done=is_done,
-        rows=rows[: bulk.SHOWN_MAX],
-        counts=bulk.counts(rows),
-        total=len(rows),
-        matching=matching,
+        **vars(bulk.sheet(Kind.GROUP, form, rows, matching, asking=asking, is_done=is_done)),
         unread=sum(row.unread for row in changed),
         inflight=sum(row.inflight for row in changed),
         again=sum(row.again for row in changed),
         skipped=sum(row.skipped for row in changed),
-        selection=bulk.selection((r.precondition, r.group) for r in rows if r.outcome == "would"),
     )
     return await pages.respond(
         request,

@@ -16,7 +16,7 @@ from app.ui.console import client_of
 from app.ui.group_confirm import Confirmation, ask
 from app.ui.group_head import GroupHead, groups_of, head_of
 from app.ui.language import _, ngettext
-from app.ui.tables import Cut, Query, Row
+from app.ui.tables import Cut, Query
 from engine.broker import GroupConfig, Member
 from engine.errors import NotFound
 
@@ -122,7 +122,7 @@ async def clients(request: Request) -> Response:
     context = ClientList(
         head=head_of(console, config, lag),
         tab="clients",
-        cut=_cut(members, rows),
+        cut=members.with_rows(rows),
         query=query,
         inflight=lag.inflight,
         timeout_ms=round(console.broker.members.timeout_s * 1000),
@@ -145,7 +145,7 @@ async def subscriptions(request: Request) -> Response:
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="subscriptions",
         columns=columns,
-        cut=_cut(shown, [_matrix_row(member, columns) for member in shown.rows]),
+        cut=shown.with_rows([_matrix_row(member, columns) for member in shown.rows]),
         query=query,
         variants=[
             Variant(each.topics, each.clients[:5], each.count)
@@ -253,19 +253,6 @@ def _client(request: Request, group: str, member: Member, locks: int) -> ClientR
         p99_ms=activity.processing_p99_ms,
         samples=activity.processing_samples,
         why_no_stack=connections.why_no_stack(member.client),
-    )
-
-
-def _cut(members: Cut[Member], rows: list[Row]) -> Cut[Row]:
-    """The same page with other rows."""
-    return Cut(
-        rows,
-        members.total,
-        members.first,
-        members.last,
-        members.page,
-        members.pages,
-        members.size,
     )
 
 

@@ -89,7 +89,7 @@ async def show(request: Request) -> Response:
             rows.append(_row(console, snapshot, group, trends.get(group.name, UNREAD)))
         await pause.when_due()
     context = GroupList(
-        cut=Cut(rows, page.total, page.first, page.last, page.page, page.pages, page.size),
+        cut=page.with_rows(rows),
         query=query,
         as_of_ms=snapshot.taken_ms,
         is_any=bool(everything),

@@ -10,13 +10,13 @@ from starlette.responses import Response
 from app.ui import dead_filter, forms, jobs, pages, rights
 from app.ui.console import Console
 from app.ui.dead_filter import NONE, OFFSETS_MAX, Criteria
-from app.ui.dead_index import COUNTED_MAX, QUEUE
+from app.ui.dead_index import COUNTED_MAX
 from app.ui.dead_letters import View, criteria_of, has_group, view_of
 from app.ui.forms import Form
 from app.ui.kinds import DEAD_LETTER_PREFIX
 from app.ui.language import N_, _
 from app.ui.templating import segment
-from engine.broker import NewReplay, ReplayTo
+from engine.broker import GROUP_QUEUE, NewReplay, ReplayTo
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
 
 BUDGET_S = 0.4
@@ -158,7 +158,7 @@ def no_dead_letters(group: str) -> NotFound:
 async def _choosing(request: Request, group: str, criteria: Criteria, new: NewReplay) -> NewReplay:
     """The job with its choice: by its own conditions where it has them, else one by one."""
     if criteria.offsets:
-        return replace(new, places=[(QUEUE, offset) for offset in criteria.offsets])
+        return replace(new, places=[(GROUP_QUEUE, offset) for offset in criteria.offsets])
     if _is_expressible(criteria):
         return replace(
             new,
@@ -172,7 +172,7 @@ async def _choosing(request: Request, group: str, criteria: Criteria, new: NewRe
     now_ms = pages.console_of(request).now_ms()
     view = await view_of(request, group, criteria, now_ms, WHOLE_S)
     _check_named(view)
-    return replace(new, places=[(QUEUE, offset) for offset in view.selection.offsets])
+    return replace(new, places=[(GROUP_QUEUE, offset) for offset in view.selection.offsets])
 
 
 def _is_expressible(criteria: Criteria) -> bool:
@@ -222,7 +222,7 @@ async def one(request: Request) -> Response:
     new = NewReplay(
         source=DEAD_LETTER_PREFIX + group,
         to=to,
-        places=[(QUEUE, letter.message.offset)],
+        places=[(GROUP_QUEUE, letter.message.offset)],
         name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
         per_s=0,
     )

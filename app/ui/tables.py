@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 Row = TypeVar("Row")
+Other = TypeVar("Other")
 
 SIZES = (25, 50, 100, 200)
 SIZE_DEFAULT = 50
@@ -33,6 +34,10 @@ class Cut(Generic[Row]):
     page: int
     pages: int
     size: int
+
+    def with_rows(self, rows: Sequence[Other]) -> "Cut[Other]":
+        """The same page with what was made of its rows; one that has gone since may be missing."""
+        return Cut(rows, self.total, self.first, self.last, self.page, self.pages, self.size)
 
 
 def parse_query(values: Mapping[str, str], sorts: Sequence[str], default: str) -> Query:

@@ -5,16 +5,16 @@ of it. A topic that got messages, a reader or other settings since then is told 
 alone; the engine's own topics are never touched. Deleting wants the number typed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.security.access import Action, Kind
+from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.topics import TopicChanges, config_tag, content_tag
-from app.ui import bulk, forms, pages, rights, starred, topics
+from app.ui import bulk, forms, pages, starred, topics
 from app.ui.console import Console, client_of, topics_of
 from app.ui.forms import Form
 from app.ui.kinds import SYSTEM_KINDS, kind_of
@@ -44,39 +44,32 @@ class TopicBulkRow:
     groups_total: int = 0
     seen: str = ""
 
+    @property
+    def choice(self) -> tuple[str, str]:
+        return self.seen, self.topic
 
-@dataclass(frozen=True)
-class TopicBulk:
-    """The context of `topic_bulk.html`; `rows` are the first `bulk.SHOWN_MAX`, counts are of all.
 
-    `matching` topics were asked for, of which the first `bulk.ITEMS_MAX` are looked at.
-    `selection` is what the form hands on, `confirm` what has to be typed before many are deleted.
-    """
+@dataclass(frozen=True, kw_only=True)
+class TopicBulk(bulk.Sheet):
+    """The context of `topic_bulk.html`; `confirm` has to be typed before many are deleted."""
 
-    action: str
-    form: Form
-    carried: Sequence[tuple[str, str]]
-    is_asking: bool
-    is_done: bool
-    rows: Sequence[TopicBulkRow]
-    counts: Mapping[str, int]
-    total: int
-    matching: int
     messages: int
     groups: int
-    selection: str
     confirm: str
     permissions: Sequence[tuple[str, str]] = PERMISSIONS
-    shown_max: int = bulk.SHOWN_MAX
 
 
 @dataclass(frozen=True)
 class Asked:
     """What is to be done to each topic, on whose behalf."""
 
-    console: Console
+    request: Request
     action: str
     permission: int
+
+    @property
+    def console(self) -> Console:
+        return pages.console_of(self.request)
 
     def left(self, config: TopicConfig) -> str:
         """Why a topic is left as it is; "" where it would be changed."""
@@ -97,13 +90,14 @@ async def show(request: Request) -> Response:
     asked = None if is_asking else _asked(request, form)
     if asked is None or form.is_wrong or not names:
         is_asking = is_asking or "permission" in form.errors
-        return await _page(request, form, [], len(names), is_asking=is_asking)
+        ticked = query.getlist("topic") if is_asking else None
+        return await _page(request, form, [], len(names), asking=ticked)
 
     async def preview(name: str) -> TopicBulkRow:
-        rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
         return _preview(asked, name)
 
-    rows = await bulk.each(names[: bulk.ITEMS_MAX], preview, TopicBulkRow)
+    chosen = names[: bulk.ITEMS_MAX]
+    rows = await bulk.each(request, Kind.TOPIC, chosen, preview, TopicBulkRow)
     return await _page(request, form, rows, len(names))
 
 
@@ -124,10 +118,9 @@ async def apply(request: Request) -> Response:
     actor = actor_at(client_of(request))
 
     async def change(name: str) -> TopicBulkRow:
-        rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
-        return await _change(request, asked, actor, name, chosen[name])
+        return await _change(asked, actor, name, chosen[name])
 
-    rows = await bulk.each(list(chosen), change, TopicBulkRow)
+    rows = await bulk.each(request, Kind.TOPIC, list(chosen), change, TopicBulkRow)
     return await _page(request, form, rows, len(chosen), is_done=True)
 
 
@@ -142,7 +135,7 @@ def _asked(request: Request, form: Form) -> Asked:
     if form.values["action"] == "permission":
         choices = tuple(value for value, __ in PERMISSIONS)
         permission = int(form.choice("permission", _("Permission"), choices))
-    return Asked(pages.console_of(request), form.values["action"], permission)
+    return Asked(request, form.values["action"], permission)
 
 
 async def _names(request: Request, form: Form, ticked: Sequence[str]) -> list[str]:
@@ -165,7 +158,7 @@ async def _again(request: Request, form: Form, asked: Asked, chosen: Mapping[str
     async def preview(name: str) -> TopicBulkRow:
         return replace(_preview(asked, name), seen=chosen[name])
 
-    rows = await bulk.each(list(chosen), preview, TopicBulkRow)
+    rows = await bulk.each(request, Kind.TOPIC, list(chosen), preview, TopicBulkRow)
     return await _page(request, form, rows, len(chosen))
 
 
@@ -196,14 +189,12 @@ def permission_change(before: int, after: int) -> str:
     return " → ".join(names)
 
 
-async def _change(
-    request: Request, asked: Asked, actor: Actor, name: str, seen: str
-) -> TopicBulkRow:
+async def _change(asked: Asked, actor: Actor, name: str, seen: str) -> TopicBulkRow:
     config = asked.console.broker.topic(name)
     note = asked.left(config)
     if note:
         return TopicBulkRow(name, "left", note)
-    change = topics_of(request)
+    change = topics_of(asked.request)
     if asked.action == "delete":
         await change.delete(actor, name, seen=seen or NOT_SEEN)
         return TopicBulkRow(name, "done")
@@ -220,26 +211,14 @@ async def _page(
     rows: list[TopicBulkRow],
     matching: int,
     *,
-    is_asking: bool = False,
+    asking: Iterable[str] | None = None,
     is_done: bool = False,
 ) -> Response:
-    rows = bulk.ordered(rows)
     would = [row for row in rows if row.outcome == "would"]
-    carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
-    ticked = request.query_params.getlist("topic") if is_asking else []
     context = TopicBulk(
-        action=form.values["action"],
-        form=form,
-        carried=[*carried, *(("topic", name) for name in ticked)],
-        is_asking=is_asking,
-        is_done=is_done,
-        rows=rows[: bulk.SHOWN_MAX],
-        counts=bulk.counts(rows),
-        total=len(rows),
-        matching=matching,
+        **vars(bulk.sheet(Kind.TOPIC, form, rows, matching, asking=asking, is_done=is_done)),
         messages=sum(row.messages for row in would),
         groups=sum(row.groups_total for row in would),
-        selection=bulk.selection((row.seen, row.topic) for row in would),
         confirm=confirmation(len(would)),
     )
     return await pages.respond(

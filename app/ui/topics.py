@@ -216,7 +216,7 @@ async def _rows(
         with contextlib.suppress(NotFound):  # deleted while the others were read
             rows.append(_row(console, snapshot, topic, marks))
         await pause.when_due()
-    return Cut(rows, cut.total, cut.first, cut.last, cut.page, cut.pages, cut.size)
+    return cut.with_rows(rows)
 
 
 def _row(console: Console, snapshot: Snapshot, topic: TopicConfig, marks: Marks) -> TopicRow:

@@ -14,9 +14,7 @@ from engine.delivery.wanted import Wanted
 from engine.errors import Invalid, QueueNotFound
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
-from engine.topic.names import dead_letter_topic, retry_topic
-
-GROUP_QUEUE = 0
+from engine.topic.names import GROUP_QUEUE, dead_letter_topic, retry_topic
 
 
 class Offsets:

@@ -30,12 +30,11 @@ from engine.message import (
     copy_of,
 )
 from engine.topic.catalog import Catalog
-from engine.topic.names import RETRY_PREFIX, dead_letter_topic, retry_topic
+from engine.topic.names import GROUP_QUEUE, RETRY_PREFIX, dead_letter_topic, retry_topic
 
 LADDER_FIRST_LEVEL = 3
 ERROR_BYTES_MAX = 1024
 CLIENT_BYTES_MAX = 255
-GROUP_QUEUE = 0  # retry and dead-letter topics have one queue
 UNFIT = str.maketrans(dict.fromkeys(("\0", NAME_SEPARATOR, PROPERTY_SEPARATOR), " "))
 # What the last journey of a message left on it and the next one sets anew.
 JOURNEY = (DELAY, REAL_TOPIC, REAL_QID, SOURCE, FAILED_ERROR, FAILED_CLIENT, FAILED_REASON)

@@ -19,10 +19,9 @@ from engine.delivery.wanted import Wanted
 from engine.errors import Forbidden, Invalid, Paused
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
-from engine.topic.names import retry_topic
+from engine.topic.names import GROUP_QUEUE, retry_topic
 
 TOPICS_MAX = 64
-RETRY_QUEUE = 0
 NO_LANES = (OPEN_LANE,)
 
 
@@ -91,8 +90,8 @@ class Sources:
         if not found:
             raise paused_error(config, ", ".join(topics))
         if retries:
-            progress = self._ledger.find(group, retries, RETRY_QUEUE) or self._begin(
-                config, group, retries, RETRY_QUEUE
+            progress = self._ledger.find(group, retries, GROUP_QUEUE) or self._begin(
+                config, group, retries, GROUP_QUEUE
             )
             open_topics = [topic for topic in topics if topic not in paused] if paused else topics
             found.append(Source(progress, ALL, False, (OPEN_LANE, *open_topics)))

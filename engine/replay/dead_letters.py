@@ -21,11 +21,11 @@ from engine.replay.copying import origin_id_of, origin_of, times_of
 from engine.replay.dismissals import Dismissals, Draft
 from engine.replay.marks import Marks
 from engine.replay.pile import DismissNote
-from engine.replay.resting import QUEUE, Dismissed, Resting, dismissed
+from engine.replay.resting import Dismissed, Resting, dismissed
 from engine.store.consume_queue import Entry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
-from engine.topic.names import dead_letter_topic
+from engine.topic.names import GROUP_QUEUE, dead_letter_topic
 
 PAGE_MAX = 200
 EXAMINED_MAX = 500  # for one page ...
@@ -217,7 +217,7 @@ class DeadLetters:
             topics[origin_of(stored)] += 1
             clients[properties.get(FAILED_CLIENT, "")] += 1
             returned += REDRIVEN_JOB in properties
-        redriven = len(self._marks.within(name, QUEUE, offset, start))
+        redriven = len(self._marks.within(name, GROUP_QUEUE, offset, start))
         dismissed = pile.count(offset, start)
         following = offset if offset > first else None
         return Tally(
@@ -233,12 +233,12 @@ class DeadLetters:
     def dismissed_count(self, group: str) -> int:
         """How many of the dead letters that are kept are dismissed; 0 for an unknown group."""
         name = dead_letter_topic(group)
-        return self._dismissals.pile(name).count(*self._store.bounds(name, QUEUE))
+        return self._dismissals.pile(name).count(*self._store.bounds(name, GROUP_QUEUE))
 
     def dismissed_total(self) -> int:
         """How many dead letters of all groups are dismissed."""
         return sum(
-            self._dismissals.pile(name).count(*self._store.bounds(name, QUEUE))
+            self._dismissals.pile(name).count(*self._store.bounds(name, GROUP_QUEUE))
             for name in self._dismissals.topics()
         )
 
@@ -250,7 +250,7 @@ class DeadLetters:
         """
         assert 0 < len(times_ms) <= STEPS_MAX, "a few times"
         name, first, end = self._bounds(group)
-        last_ms = self._store.last_stored_ms(name, QUEUE) or 0
+        last_ms = self._store.last_stored_ms(name, GROUP_QUEUE) or 0
         begins: list[int] = []
         low = first
         for at_ms in times_ms:
@@ -264,7 +264,7 @@ class DeadLetters:
         """The first offset from `low` on that died at `at_ms` or later."""
 
         def died_ms(offset: int) -> int:
-            entries = self._store.entries(name, QUEUE, offset, 1)
+            entries = self._store.entries(name, GROUP_QUEUE, offset, 1)
             return (self._store.stored_ms_at(entries[0]) or 0) if entries else 0
 
         return bisect_left(range(end), at_ms, low, key=died_ms)
@@ -317,7 +317,7 @@ class DeadLetters:
                     remedy="check its spelling",
                 )
             return name, 0, 0
-        return name, *self._store.bounds(name, QUEUE)
+        return name, *self._store.bounds(name, GROUP_QUEUE)
 
     def _newest_first(
         self, name: str, first: int, end: int
@@ -332,7 +332,7 @@ class DeadLetters:
         while start < end:
             low = max(start, end - READ_AT_ONCE)
             taken: list[Entry] = []
-            for entry in reversed(self._store.entries(name, QUEUE, low, end - low)):
+            for entry in reversed(self._store.entries(name, GROUP_QUEUE, low, end - low)):
                 left_bytes -= entry.size_bytes
                 if left_bytes < 0 and not is_first:
                     break
@@ -365,7 +365,7 @@ class DeadLetters:
         if not items:
             return items
         offsets = [item.message.offset for item in items]
-        marks = self._marks.within(name, QUEUE, min(offsets), max(offsets) + 1)
+        marks = self._marks.within(name, GROUP_QUEUE, min(offsets), max(offsets) + 1)
         pile = self._dismissals.pile(name)
         return [
             msgspec.structs.replace(

@@ -14,11 +14,11 @@ from engine.replay.examine import Examiner
 from engine.replay.job import Job
 from engine.replay.marks import Marks
 from engine.replay.replays import Replays
-from engine.replay.resting import QUEUE
 from engine.replay.runner import Runner
 from engine.service import Service
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
+from engine.topic.names import GROUP_QUEUE
 
 
 class ReplayDesk:
@@ -45,7 +45,7 @@ class ReplayDesk:
         examiner = Examiner(store, catalog, marks, has_group)
         self._runner = Runner(self._book, examiner, store, intake, clock, events)
         self._dismissals = Dismissals(
-            store.journal, catalog, lambda topic: store.bounds(topic, QUEUE)
+            store.journal, catalog, lambda topic: store.bounds(topic, GROUP_QUEUE)
         )
         choice = Choice(store, catalog, has_group, self._dismissals)
         self.replays = Replays(choice, self._book, examiner, self._runner, clock, check_running)

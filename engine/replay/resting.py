@@ -12,8 +12,6 @@ import msgspec
 from engine.replay.dismissals import Draft, dismissing, restoring
 from engine.replay.pile import DismissNote, Pile
 
-QUEUE = 0
-
 
 class Dismissed(msgspec.Struct, frozen=True):
     """What was dismissed together, as far as it still is and is kept: `count` dead letters."""

@@ -1,7 +1,8 @@
 """How long messages take from their making at the producer until a group acknowledges them.
 
 Of each acknowledgement one message stands for all, at most 200 a second; its record is looked at
-later, in the tick, so that acknowledging costs nothing. Who commits offsets acknowledges nothing.
+later, in the tick, so that neither acknowledging nor asking costs anything. Who commits offsets
+acknowledges nothing.
 """
 
 from collections.abc import Callable
@@ -40,7 +41,5 @@ class EndToEnd:
         return bool(self._noted)
 
     def recent(self, now_ms: int) -> Spread:
-        """Microseconds, over the last one to two minutes."""
-        while self.settle():
-            pass
+        """Microseconds, over the last one to two minutes, of what was settled."""
         return self._timing.recent(now_ms)

@@ -233,7 +233,8 @@ class Statistics(Service):
     def end_to_end(self) -> Spread:
         """Microseconds from a message's making to its acknowledgement, over the last minutes.
 
-        Estimated from one message of each acknowledgement, at most 200 a second.
+        Estimated from one message of each acknowledgement, at most 200 a second; those of the last
+        second may be missing.
         """
         return self._end_to_end.recent(self._clock.now_ms())
 

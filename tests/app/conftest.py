@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from app.main import create_app
 from app.services import glances
 from app.settings import Settings
 from engine.clock import ManualClock
+from tests.app.strange_provider import CLIENT, SECRET, StrangeProvider
 from tests.postgres import Cluster, find_programs
 
 URL = "http://127.0.0.1:8080"
 TICKS = 8
+LIMIT_S = 30.0
+PROVIDER_ROLES = ("kite-viewers=viewer", "kite-ops=operator", "cn=admins,dc=example=admin")
 
 
 @dataclass
@@ -54,11 +57,9 @@ class App:
 
     async def until_parked(self) -> None:
         """Wait until a long poll waits in the engine."""
-        for _ in range(1000):
-            if self.app.state.host.waiting_count:
-                return
-            await asyncio.sleep(0)
-        raise AssertionError("nothing was parked")
+        async with asyncio.timeout(LIMIT_S):
+            while not self.app.state.host.waiting_count:
+                await asyncio.sleep(0.001)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and the engine do what became due."""
@@ -68,6 +69,7 @@ class App:
 
 
 Starter = Callable[..., Any]
+Enter = Callable[..., AbstractAsyncContextManager[App]]
 
 
 @asynccontextmanager
@@ -143,3 +145,34 @@ def start(tmp_path: Path, database_url: str) -> Starter:
     """Starts an application with other settings: `async with start(...) as app`."""
     kept = {"database_url": database_url}
     return lambda **changes: started(tmp_path / "data", **kept | changes)
+
+
+@pytest.fixture
+def provider() -> Iterator[StrangeProvider]:
+    """An OpenID Connect provider that tells whatever it is told to."""
+    with StrangeProvider() as provider:
+        yield provider
+
+
+@pytest.fixture
+def enter(start: Starter, provider: StrangeProvider) -> Enter:
+    """Starts a server that knows the provider."""
+
+    def entered(**changes: Any) -> AbstractAsyncContextManager[App]:
+        settings = {
+            "oidc_issuer": provider.issuer,
+            "oidc_client_id": CLIENT,
+            "oidc_client_secret": SECRET,
+            "oidc_roles": PROVIDER_ROLES,
+            **changes,
+        }
+        return start(**settings)
+
+    return entered
+
+
+@pytest.fixture
+async def served(enter: Enter) -> AsyncIterator[App]:
+    """Such a server, with nothing else changed."""
+    async with enter() as app:
+        yield app

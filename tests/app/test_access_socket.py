@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from app.api import socket_session
+from app.api import socket_connection
 from app.security import passwords
 from tests.live import LiveServer
 
@@ -23,7 +23,7 @@ PASSWORD = "correct horse"
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServer]:
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     monkeypatch.setattr(passwords, "_hasher", lambda: cheap)
-    monkeypatch.setattr(socket_session, "RIGHTS_EVERY_S", 0.05)
+    monkeypatch.setattr(socket_connection, "RIGHTS_EVERY_S", 0.05)
     server = LiveServer(tmp_path / "data", admin_password=PASSWORD)
     server.start()
     yield server

@@ -3,8 +3,7 @@
 import io
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from app import users
 from tests.app.conftest import URL, App, Starter
 from tests.app.test_serve import ROOT, serving
+from tests.patience import until
 from tests.postgres import PASSWORD as DATABASE_PASSWORD
 from tests.postgres import Cluster
 
@@ -60,13 +60,6 @@ def ok(answer: httpx.Response) -> Any:
     return answer.json()
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    limit_s = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < limit_s, "it never came to be"
-        time.sleep(0.05)
-
-
 def send_and_take(browser: httpx.Client, body: str) -> None:
     """One message through the engine: sent, received, acknowledged."""
     ok(browser.post("/api/v1/topics/orders/messages", json={"body": body}))
@@ -90,7 +83,10 @@ def test_people_changes_and_alerts_are_kept_by_a_server_and_its_command_line(
         made = kitemq("tokens", "add", "ci", "--owner", "ann", *where)
         assert made.returncode == 0, made.stderr
         token = {"Authorization": f"Bearer {made.stdout.strip()}"}
-        wait_until(lambda: httpx.get(f"{base}/api/v1/me", headers=token).status_code == 200)
+        until(
+            lambda: httpx.get(f"{base}/api/v1/me", headers=token).status_code == 200,
+            limit_s=LIMIT_S,
+        )
         page = browser.get("/audit")
         assert page.status_code == 200
         for action in ("user.create", "login", "topic.create", "alert_rule.create", "token.create"):
@@ -143,7 +139,7 @@ def test_a_server_that_starts_without_its_postgresql_lets_nobody_in_until_it_is_
             refused = httpx.get(f"{base}/api/v1/topics")
             assert (refused.status_code, refused.json()["code"]) == (503, "people_unavailable")
             postgres.start()
-            wait_until(lambda: httpx.get(f"{base}/api/v1/topics").status_code == 401)
+            until(lambda: httpx.get(f"{base}/api/v1/topics").status_code == 401, limit_s=LIMIT_S)
             with logged_in(base) as browser:
                 send_and_take(browser, "x")
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.api.catalog import OPERATIONS
 from app.api.docs import markdown
-from app.api.metrics import document as metrics_page
+from app.api.metric_families import document as metrics_page
 from app.version import VERSION
 from tests.app.conftest import App
 

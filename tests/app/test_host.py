@@ -17,7 +17,7 @@ from tests.app.conftest import App
 pytestmark = pytest.mark.anyio
 
 TOPIC = {"orders": "*"}
-LIMIT_S = 5
+LIMIT_S = 30
 
 
 def host_of(app: App) -> EngineHost:

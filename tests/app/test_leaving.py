@@ -60,7 +60,7 @@ async def test_a_client_that_goes_while_it_waits_leaves_its_place(running: App) 
     request = asyncio.create_task(running.app(scope, receive, collect(sent)))
     await running.until_parked()
     gone.set()
-    await asyncio.wait_for(request, 5)
+    await asyncio.wait_for(request, 15)
     assert sent == []
     assert running.app.state.host.waiting_count == 0
     await running.send("orders", "x")
@@ -87,7 +87,7 @@ async def test_what_was_handed_to_a_client_that_just_went_is_put_back(running: A
     await running.until_parked()
     gone.set()  # in the same turn of the loop as the message that wakes it
     await running.send("orders", "x")
-    await asyncio.wait_for(request, 5)
+    await asyncio.wait_for(request, 15)
     [delivery] = await running.receive("g", "orders")
     assert delivery["attempt"] == 1
 

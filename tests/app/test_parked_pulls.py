@@ -9,7 +9,7 @@ from tests.app.conftest import App
 pytestmark = pytest.mark.anyio
 
 HOLD_S = 0.4
-LATE_S = 2.0  # RocketMQ would answer up to 5 s late
+LATE_S = 4.5  # RocketMQ would answer up to 5 s late
 
 
 async def test_a_parked_pull_ends_at_its_hold_time(running: App) -> None:
@@ -34,5 +34,5 @@ async def test_a_message_with_another_tag_leaves_a_pull_parked_and_one_with_its_
     assert not pulling.done()
     assert running.app.state.host.waiting_count == 1
     await running.send("one", "yes", tag="a")
-    pulled = await asyncio.wait_for(pulling, 5)
+    pulled = await asyncio.wait_for(pulling, 15)
     assert [message["body"] for message in pulled["messages"]] == ["yes"]

@@ -13,7 +13,8 @@ import pytest
 from app.db import replay_store
 from app.db.rows import DatabaseError
 from tests.app.conftest import App, Starter
-from tests.crash.process import ServerProcess, wait_until
+from tests.crash.process import ServerProcess
+from tests.patience import until
 
 both = pytest.mark.databases
 asked = pytest.mark.anyio
@@ -228,6 +229,6 @@ def test_a_server_killed_before_it_could_copy_does_so_after_its_next_start(
         found = httpx.get(f"{process.url}/api/v1/replay-history", timeout=LIMIT_S)
         return list(found.json()["items"])
 
-    wait_until(lambda: [copy["state"] for copy in copies()] == ["finished"], LIMIT_S)
+    until(lambda: [copy["state"] for copy in copies()] == ["finished"], limit_s=LIMIT_S)
     (copy,) = copies()
     assert (copy["id"], copy["totals"]) == (answer.json()["id"], {"sent": 300})

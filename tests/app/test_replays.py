@@ -10,8 +10,9 @@ from kitemq import Client, Refused
 from kitemq.cli import main
 from tests.app.conftest import App
 from tests.app.test_dead_letters import bury, trail
-from tests.crash.process import ServerProcess, wait_until
+from tests.crash.process import ServerProcess
 from tests.live import LiveServer
+from tests.patience import until
 
 asked = pytest.mark.anyio
 OK, REFUSED, PARTIAL = 0, 2, 3
@@ -203,7 +204,7 @@ def test_a_server_that_is_killed_in_the_middle_of_20000_sends_each_once(
             return int(client.replay(job["id"])["totals"].get("sent", 0))
 
     for enough in (4000, 9000, 14_000):
-        wait_until(lambda enough=enough: sent() >= enough, 30)
+        until(lambda enough=enough: sent() >= enough)
         server.kill()
         server.start()
     with server.client() as client:

@@ -381,6 +381,49 @@ def page(database: Database) -> list[dict[str, Any]]:
     return database.results.page("throughput", ResultFilter(), 10)
 
 
+def ways(mark: str) -> list[tuple[int, str]]:
+    """The class of each process that sleeps long, and what its session is given of the processors.
+
+    Of that "" where Linux does not share by sessions.
+    """
+    found = []
+    for pid in leftovers.marked(mark):
+        folder = Path(f"/proc/{pid}")
+        if (folder / "cmdline").read_bytes() == b"sleep\x00300\x00":
+            share = folder / "autogroup"
+            words = share.read_text().split() if share.exists() else []
+            found.append((os.sched_getscheduler(pid), words[-1] if words else ""))
+    return found
+
+
+async def test_a_process_gives_way_to_others_with_all_that_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, mark = tmp_path / "go", leftovers.mark_of(tmp_path)
+    # It starts nothing that stays before it was told its class, as a loading Python would not.
+    program(tmp_path, monkeypatch, f"until [ -e {go} ]; do sleep 0.1; done; sleep 300 & sleep 300")
+    found: list[tuple[int, str]] = []
+
+    class Seen(Exception):
+        pass
+
+    async def beat() -> None:
+        await asyncio.to_thread(go.touch)
+        found[:] = ways(mark)
+        if len(found) == 2:
+            raise Seen
+
+    for number in range(5):  # Linux lets people change a session ten times a second at most
+        logs = tmp_path / f"out-{number}", tmp_path / f"err-{number}"
+        await asyncio.to_thread(go.unlink, missing_ok=True)
+        with pytest.raises(Seen):
+            await child.run(["x"], mark=mark, output=logs[0], log=logs[1], limit_s=60, beat=beat)
+        if all(share in ("", child.NICE_MOST) for _, share in found):
+            break
+    assert {each[0] for each in found} == {os.SCHED_IDLE}
+    assert {each[1] for each in found} <= {"", child.NICE_MOST}
+
+
 async def test_a_process_that_takes_too_long_is_ended_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

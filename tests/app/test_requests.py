@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.app.conftest import App, Starter
+from tests.app.conftest import LIMIT_S, App, Starter
 from tests.app.test_leaving import scope_of
 
 pytestmark = pytest.mark.anyio
@@ -20,11 +20,9 @@ def asking(app: App, body: str = "q", **given: Any) -> "asyncio.Task[httpx.Respo
 
 async def waiting(app: App, count: int) -> None:
     """Until so many requests wait in the engine."""
-    for _ in range(20_000):
-        if app.app.state.host.broker.requests.counts.waiting == count:
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("they did not come to wait")
+    async with asyncio.timeout(LIMIT_S):
+        while app.app.state.host.broker.requests.counts.waiting != count:
+            await asyncio.sleep(0.001)
 
 
 async def taken(app: App, count: int = 1) -> list[Any]:

@@ -42,9 +42,10 @@ from protocol.frames import (
 )
 from protocol.stream import SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
+from tests.patience import until
 
 T = TypeVar("T", bound=Frame)
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class Peer:
@@ -121,13 +122,6 @@ def send_of(*bodies: bytes, topic: str = "t", **fields: Any) -> Send:
         "born_ms": [0] * count,
     }
     return Send(topic, list(bodies), **{**columns, **fields})
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline_s, "it did not come true"
-        time.sleep(0.005)
 
 
 def inflight(server: LiveServer, group: str = "g") -> int:

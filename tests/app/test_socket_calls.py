@@ -19,10 +19,11 @@ from protocol.calls import Answer, Call
 from protocol.frames import Error, Frame, Unsubscribe, encode
 from protocol.stream import SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
+from tests.patience import until
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 JSON = "application/json"
 
 
@@ -77,13 +78,6 @@ def meet(server: LiveServer) -> Iterator[Callable[..., Peer]]:
 
 def opened(server: LiveServer, **settings: Any) -> ClientConnection:
     return connect(server.socket_url, max_size=None, compression=None, close_timeout=1, **settings)
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline_s, "it did not come true"
-        time.sleep(0.005)
 
 
 def waiting(server: LiveServer) -> int:

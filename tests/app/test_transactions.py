@@ -13,6 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 from app.services.transactions import LiveProducers
 from tests.app.conftest import App, Starter
 from tests.live import LiveServer
+from tests.patience import until as wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -422,10 +423,7 @@ def test_who_comes_late_is_asked_what_was_waiting_and_who_leaves_is_not_asked(
         def is_waiting() -> bool:
             return bool(server.broker.transactions._checker._waiting)
 
-        deadline = 2000
-        while not server.call(is_waiting):
-            deadline -= 1
-            assert deadline, "the check did not begin"
+        wait_until(lambda: server.call(is_waiting), "the check did not begin")
         peer.say(op="checks_wanted", id=3, group="g")
         assert peer.hear("check")["transaction_id"] == name
         peer.say(op="checks_unwanted", id=4, wanted=3)

@@ -104,6 +104,10 @@ class Scenery:
         answer = self._api.put(path, json=content)
         assert answer.status_code < 300, answer.text
 
+    def patch(self, path: str, content: object) -> None:
+        answer = self._api.patch(path, json=content)
+        assert answer.status_code < 300, answer.text
+
     def delete(self, path: str) -> None:
         answer = self._api.delete(path)
         assert answer.status_code < 300, answer.text
@@ -115,9 +119,10 @@ class Scenery:
         return stored
 
     def receive(self, group: str, topic: str, count: int) -> list[dict[str, Any]]:
+        """Messages for the group's first client, which holds them as long as one may."""
         answer = self.post(
             f"/groups/{group}/receive",
-            {"topic": topic, "max": count, "invisible_ms": 600_000, "client": f"{group}-1"},
+            {"topic": topic, "max": count, "invisible_ms": 12 * HOUR_MS, "client": f"{group}-1"},
         )
         deliveries: list[dict[str, Any]] = answer["deliveries"]
         return deliveries
@@ -166,12 +171,15 @@ class Scenery:
         self.put("/topics/orders/note", {"text": NOTE, "version": "0"})
 
     def wait(self) -> None:
-        """Messages that wait for an exact time, and transactions that nobody decides."""
+        """Messages that wait for an exact time, and transactions that nobody decides.
+
+        They wait longer than the slowest machine takes for all tests that look at them.
+        """
         reminders = [
             {
                 "id": f"REMINDER{n}",
                 "body": f"remember invoice {n}",
-                "delay_ms": HOUR_MS + n * 7 * MINUTE_MS,
+                "delay_ms": 12 * HOUR_MS + n * 7 * MINUTE_MS,
                 "tag": "due",
             }
             for n in range(30)

@@ -196,7 +196,7 @@ def test_a_dry_run_is_begun_paused_resumed_and_stopped_by_forms(
 ) -> None:
     before = browser.get("/dlq/museum/resend?reason=rejected").text
     assert "10 of 42 dead letters" in before
-    form = RESEND | {"to_group": "museum", "rate": "1", "reason": "rejected"}
+    form = RESEND | {"to_group": "museum", "rate": "0.05", "reason": "rejected"}
     made = browser.post("/dlq/museum/resend", data=form)
     assert made.status_code == 303
     path = made.headers["location"]

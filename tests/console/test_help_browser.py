@@ -21,6 +21,7 @@ def test_the_keys_lead_to_help_and_a_word_is_found_there(open_page: OpenPage) ->
     page.keyboard.press("g")
     page.keyboard.press("h")
     expect(page).to_have_url(re.compile(r"/help$"))
+    page.wait_for_load_state()
     page.locator("#help-q").fill("receipt")
     page.locator(".help-filter button").click()
     expect(page.locator(".glossary dt")).to_have_text(["POP and receipt handle"])
@@ -38,6 +39,7 @@ def test_keys_of_one_letter_can_be_switched_off_but_not_the_palette(open_page: O
     page.locator("#field-keys").select_option("off")
     page.locator("form.card button").click()
     expect(page).to_have_url(re.compile(r"done=changed"))
+    page.wait_for_load_state()  # a key that is pressed before the scripts run is lost
     page.keyboard.press("?")
     page.keyboard.press("Control+k")
     expect(page.locator("#palette")).to_be_visible()

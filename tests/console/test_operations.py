@@ -83,7 +83,10 @@ def test_waiting_messages_are_listed_by_time_page_by_page(browser: httpx.Client)
     assert first["total"] >= len(rows)
 
 
-def test_the_histogram_and_the_levels_count_everything(browser: httpx.Client) -> None:
+def test_the_histogram_and_the_levels_count_everything(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    scenery.send("reminders", [{"body": "in two hours", "delay_level": 18}])
     for span in ("hour", "day", "week", "month", "year"):
         found = twin(browser, f"/scheduled?span={span}")
         drawn = found["histogram"]

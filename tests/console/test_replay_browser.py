@@ -197,7 +197,8 @@ def test_a_job_is_paused_and_stopped_on_its_page_which_keeps_up(
     one_queue(scenery, "drops")
     one_queue(scenery, "bucket")
     dying_group(scenery, "tap")
-    kill(scenery, "tap", "drops", [{"body": f"drop {n}"} for n in range(40)])
+    # More than are sent, at 2 a second, while a slow machine does what follows.
+    kill(scenery, "tap", "drops", [{"body": f"drop {n}"} for n in range(240)])
     new = {"to": "topic", "to_name": "bucket", "rate": 2}
     job = scenery.post("/groups/tap/dead-letters/redrive", new)
     page = open_page(f"/jobs/{job['id']}", refresh_s=2)

@@ -13,9 +13,10 @@ from playwright.sync_api import Browser, expect
 
 from tests.console.dead_scene import await_job, dying_group, one_queue
 from tests.console.scenery import Scenery
-from tests.crash.process import ServerProcess, wait_until
+from tests.crash.process import ServerProcess
+from tests.patience import until
 
-pytestmark = [pytest.mark.browser, pytest.mark.crash]
+pytestmark = [pytest.mark.browser, pytest.mark.crash, pytest.mark.timeout(400)]
 
 COUNT = 20_000
 RATE = 3000
@@ -68,10 +69,11 @@ def test_a_job_killed_at_random_moments_sends_each_entry_once(
     expect(counted).to_be_visible(timeout=LONG_MS)  # counting goes on with each refresh
     expect(page.locator("#facet-reason .facet-count")).to_have_text(f"{COUNT:,}")
 
-    new = {"to": "topic", "to_name": "copies", "rate": RATE}
+    new = {"to": "topic", "to_name": "copies", "rate": 1}
     job = scenery.post("/groups/couriers/dead-letters/redrive", new)
     page.goto(f"/jobs/{job['id']}")
     expect(page.locator(".job-say")).to_contain_text("Running: ")
+    scenery.patch(f"/replays/{job['id']}", {"rate": RATE})  # not over before the page was there
     for enough in sorted(chance.sample(range(1, LATEST), KILLS)):
         kill_when_sent(scenery, server, job["id"], enough)
         expect(page.get_by_text("The server does not answer.")).to_be_visible(timeout=LONG_MS)
@@ -99,7 +101,7 @@ def kill_when_sent(scenery: Scenery, server: ServerProcess, job_id: str, enough:
         assert sent < COUNT, "it was over before it could be killed"
         return sent >= enough
 
-    wait_until(is_far, PATIENCE_S)
+    until(is_far, limit_s=PATIENCE_S)
     server.kill()
 
 

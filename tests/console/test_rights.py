@@ -190,6 +190,8 @@ async def failed_job(app: App, name: str) -> str:
 class Answering:
     """A door whose only client can be asked anything."""
 
+    count = 0
+
     def connected(self) -> list[Connected]:
         return []
 
@@ -305,6 +307,21 @@ async def test_a_form_that_names_another_resource_is_refused_by_its_name(tmp_pat
             answer = await http.post(path, data=fields | form, headers=FORM)
             assert answer.status_code == 403, f"{path} {form}: {answer.status_code}"
             assert right in answer.text
+
+
+async def test_a_deletion_that_was_not_confirmed_tells_nothing_of_topics_of_others(
+    tmp_path: Path,
+) -> None:
+    chosen = {"action": "delete", "confirm": "", "selection": f"x {INSIDE}\nx {OUTSIDE}"}
+    async with (
+        guarded(tmp_path / "data") as (app, __),
+        client_of(app, LIMITED) as http,
+    ):
+        answer = await http.post("/bulk/topics?format=json", data=chosen, headers=FORM)
+        assert answer.status_code == 422
+        rows = {row["topic"]: row for row in answer.json()["rows"]}
+        assert (rows[INSIDE]["outcome"], rows[OUTSIDE]["outcome"]) == ("would", "left")
+        assert f"administer:topic:{OUTSIDE}" in rows[OUTSIDE]["note"]
 
 
 async def test_on_a_read_only_server_every_control_says_so(tmp_path: Path) -> None:

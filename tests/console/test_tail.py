@@ -4,7 +4,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from app.ui import tail
 from tests.console.conftest import OpenPage, Site
 from tests.console.scenery import SCRIPT_BODY, Scenery
 from tests.live import LiveServer
+from tests.patience import until
 
 HTML = {"accept": "text/html"}
 LIMIT_S = 30.0
@@ -86,13 +87,6 @@ def listening(base: str, query: str, mark: str = "") -> Iterator[Stream]:
         stream = Stream(answer.iter_lines())
         assert stream.block() == {"retry": "1000"}
         yield stream
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    limit_s = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < limit_s, "it did not come to be so"
-        time.sleep(0.02)
 
 
 def produce(scenery: Scenery, topic: str, count: int, first: int = 0) -> list[str]:
@@ -184,10 +178,10 @@ def test_streams_are_counted_and_bounded(
 ) -> None:
     produce(scenery, "tail-count", 1)
     tails = site.app.state.console.tails
-    wait_until(lambda: tails.count == 0)  # streams of tests before this one
+    until(lambda: tails.count == 0)  # streams of tests before this one
     with listening(site.base, "topic=tail-count"):
         assert tails.count == 1
-    wait_until(lambda: tails.count == 0)
+    until(lambda: tails.count == 0)
     monkeypatch.setattr(tails, "count", 1000)
     assert browser.get("/tail/stream?topic=tail-count").status_code == 503
 

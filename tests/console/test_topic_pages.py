@@ -1,7 +1,6 @@
 """Stars, notes and imports on the pages about topics, as a person uses them."""
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from playwright.sync_api import expect
 from tests.console.conftest import OpenPage, Site
 from tests.console.group_steps import HTML
 from tests.console.scenery import Scenery
+from tests.patience import until
 
 
 @pytest.fixture
@@ -173,15 +173,14 @@ def test_a_groups_place_in_a_topic_is_skipped_or_reset_from_there(
 ) -> None:
     made.send("starry-one", [{"body": "a"}, {"body": "b"}])
     made.ack("starry-readers", made.receive("starry-readers", "starry-one", 1))
-    links = []
-    for _ in range(150):  # until the walk has found the group
+
+    def links() -> list[str]:
         page = browser.get("/topics/starry-one/groups").text
-        links = re.findall(r'href="(/groups/starry-readers/offsets[^"]*)"', page)
-        if links:
-            break
-        time.sleep(0.2)
-    assert len(links) == 2
-    skip, reset = (link.replace("&amp;", "&") for link in links)
+        return re.findall(r'href="(/groups/starry-readers/offsets[^"]*)"', page)
+
+    found = until(links, "the walk did not find the group")
+    assert len(found) == 2
+    skip, reset = (link.replace("&amp;", "&") for link in found)
     assert "review" in skip
     looked = browser.get(f"{skip}&format=json").json()
     assert [row["topic"] for row in looked["review"]["rows"]] == ["starry-one"]

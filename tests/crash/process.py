@@ -4,12 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from bench.process import free_port
 from kitemq import Client, KiteError
+from tests.patience import until
 
 START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 5.0
@@ -41,7 +40,7 @@ class ServerProcess:
             env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},
         )
         with self.client() as client:
-            wait_until(lambda: self._answers(client), START_TIMEOUT_S)
+            until(lambda: self._answers(client), "it did not answer", START_TIMEOUT_S)
 
     def kill(self) -> None:
         """End it at once, wherever it is."""
@@ -69,11 +68,3 @@ class ServerProcess:
         except KiteError:
             return False
         return True
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float) -> None:
-    """Ask again and again; AssertionError after `timeout_s`."""
-    until_s = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < until_s, "waited in vain"
-        time.sleep(0.02)

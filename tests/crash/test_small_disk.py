@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from kitemq import Client, KiteError
-from tests.crash.process import ServerProcess, wait_until
+from tests.crash.process import ServerProcess
+from tests.patience import until
 
 pytestmark = pytest.mark.crash
 
@@ -60,7 +61,7 @@ def test_a_full_disk_refuses_sends_and_keeps_everything_else_going(
         numbers = [str(number) for number in range(len(accepted))]
         assert heads(client) == numbers, "reads go on, and nothing of the refused one shows"
         ballast.unlink()
-        wait_until(lambda: is_taken(client, f"{len(accepted)}:after"), 10)
+        until(lambda: is_taken(client, f"{len(accepted)}:after"))
         numbers.append(str(len(accepted)))
         received = client.receive("g", "t", max=10, invisible_s=60)
         assert [item["body"].split(":")[0] for item in received] == numbers[:10]

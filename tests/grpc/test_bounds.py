@@ -74,7 +74,7 @@ async def test_calls_beyond_the_most_of_one_connection_wait_in_the_client(open_d
 
 
 async def test_a_connection_without_a_call_is_closed_after_a_while(open_door: Any) -> None:
-    async with open_door(grpc_idle_s=1.0) as running:
+    async with open_door(grpc_idle_s=3.0) as running:
         figures = running.door.hub.figures
         channel = grpc.aio.insecure_channel(running.port.address, options=OPTIONS)
         await told(Stub(channel, "busy"), producer_settings("orders"))

@@ -225,7 +225,9 @@ async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
     assert (member.client, member.language, member.version) == ("test@1@0@x", "GOLANG", "9.9")
     assert member.topics == {"orders": "*"}
     assert not member.is_pulling
-    (connected,) = running.app.state.connections.all()
+    connections = running.app.state.connections
+    (connected,) = connections.all()
+    assert connections.count == 1
     assert (connected.door, connected.about) == (
         "gRPC",
         "GOLANG 9.9, push consumer, telemetry; 17 attempts, polls of 20 s, batches of 32",

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def opened(server: LiveServer) -> Connection:
-    return await Connection.open(socket_url(server.url), "me", timeout_s=5.0)
+    return await Connection.open(socket_url(server.url), "me", timeout_s=20.0)
 
 
 async def test_a_call_gives_the_document_or_raises_what_the_server_says(

@@ -15,7 +15,7 @@ from kitemq import AckResult, AsyncConsumer, AsyncProducer, Client, KiteError, R
 
 pytestmark = [pytest.mark.anyio, pytest.mark.crash]
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 
 
 class Killable:

@@ -214,11 +214,11 @@ async def test_what_is_sent_while_the_server_is_away_goes_when_it_is_back(
 
 
 async def test_a_server_that_stays_away_fails_the_send_in_time(server: LiveServer) -> None:
-    async with AsyncProducer(server.url, timeout_s=0.3) as producer:
+    async with AsyncProducer(server.url, timeout_s=2) as producer:
         await producer.send("t", b"before")
         await asyncio.to_thread(server.stop)
         with pytest.raises(Unreachable):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 await producer.send("t", b"lost")
         assert producer.buffered_bytes == 0
 
@@ -263,9 +263,9 @@ async def test_a_full_buffer_makes_submit_wait_and_submit_nowait_raise(
 
 
 async def test_flush_waits_for_all_and_says_when_it_took_too_long(server: LiveServer) -> None:
-    async with AsyncProducer(server.url, timeout_s=1) as producer:
+    async with AsyncProducer(server.url, timeout_s=2) as producer:
         future = await producer.submit("t", b"x")
-        await producer.flush(5)
+        await producer.flush(10)
         assert future.done()
         await asyncio.to_thread(server.stop)
         late = await producer.submit("t", b"y")
@@ -289,7 +289,7 @@ async def test_a_stopped_producer_fails_what_it_could_not_send(server: LiveServe
 
 
 async def test_linger_gathers_what_comes_meanwhile(server: LiveServer) -> None:
-    async with AsyncProducer(server.url, linger_ms=50) as producer:
+    async with AsyncProducer(server.url, linger_ms=1000) as producer:
         first = await producer.submit("t", b"1")
         await asyncio.sleep(0.005)
         second = await producer.submit("t", b"2")

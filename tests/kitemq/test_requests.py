@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,16 +24,10 @@ from kitemq import (
     Unreachable,
 )
 from tests.live import LiveServer
+from tests.patience import until
 
 pytestmark = pytest.mark.anyio
 WAIT_S = 10.0
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not is_true():
-        assert time.monotonic() < deadline_s, "it did not come true"
-        time.sleep(0.005)
 
 
 def upper(message: Received) -> None:

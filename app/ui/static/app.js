@@ -1,4 +1,4 @@
-// What HTML cannot do by itself: relative times, copying, dialogs, keys, the chart, quiet polling.
+// What HTML cannot do by itself: relative times, copying, dialogs, keys, quiet polling.
 // Every listener is delegated, so that swapped-in fragments need no setting up.
 (() => {
   "use strict";
@@ -103,7 +103,6 @@
       wrong.dataset.told = "yes";
       wrong.focus();
     }
-    each("[data-chart]", draw);
   });
 
   // Polling: none while hidden or while a row is being read with the mouse button down; one at
@@ -162,80 +161,6 @@
     event.preventDefault();
   });
 
-  // The chart: drawn from the JSON beside it, drawn again when that or the colours change.
-  const charts = new WeakMap();
-  function colour(name) {
-    const probe = document.createElement("span");
-    probe.style.color = `var(--${name})`;
-    document.body.append(probe);
-    const value = getComputedStyle(probe).color;
-    probe.remove();
-    return value;
-  }
-  function series(element) {
-    const data = JSON.parse(one(`#${element.dataset.chart}`).textContent);
-    const times = data.in.map((_, index) => (data.start + index * data.step) / 1000);
-    const first = times[times.length - 1] - 900;
-    return { columns: [times, data.in, data.out], range: [first, times[times.length - 1]] };
-  }
-  function draw(element) {
-    if (!window.uPlot || !element.isConnected) return;
-    const { columns, range } = series(element);
-    const known = charts.get(element);
-    if (known && known.theme === theme()) {
-      known.range = range;
-      known.plot.setData(columns);
-      return;
-    }
-    known?.plot.destroy();
-    const chart = { theme: theme(), range };
-    chart.plot = new uPlot(options(element, chart), columns, element);
-    charts.set(element, chart);
-  }
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const theme = () => `${root.dataset.theme}${dark.matches}`;
-  const clock = (seconds) => moment(seconds * 1000).slice(11, 16);
-  const short = (value) => (value >= 10000 ? `${Math.round(value / 1000)}k` : value.toLocaleString("en"));
-  function options(element, chart) {
-    const grid = { stroke: colour("line-soft"), width: 1 };
-    const axis = { stroke: colour("muted"), grid, ticks: { show: false }, font: `12px ${getComputedStyle(document.body).fontFamily}` };
-    const line = (name, label, fill) => ({ label, stroke: colour(name), width: 1.75, fill, points: { show: false } });
-    return {
-      width: element.clientWidth, height: element.clientHeight, legend: { show: false }, padding: [8, 20, 0, 0],
-      cursor: { drag: { x: false, y: false }, points: { size: 7 } }, plugins: [tip()],
-      scales: { x: { time: true, range: () => chart.range }, y: { range: (plot, low, high) => [0, Math.max(1, high * 1.12)] } },
-      axes: [{ ...axis, size: 30, values: (plot, ticks) => (element.dataset.ticks = ticks.map(clock).join(" ")).split(" "), space: 70 }, { ...axis, size: 46, values: (plot, ticks) => ticks.map(short), space: 34 }],
-      series: [{}, line("in", "in", colour("fill")), line("out", "out")],
-    };
-  }
-  function tip() {
-    const box = document.createElement("div");
-    box.className = "chart-tip";
-    box.hidden = true;
-    return { hooks: {
-      init: (plot) => plot.over.append(box),
-      setCursor: (plot) => {
-        const { idx, left } = plot.cursor;
-        box.hidden = idx == null || left < 0;
-        if (box.hidden) return;
-        const at = moment(plot.data[0][idx] * 1000).slice(11, 19);
-        const rates = texts.traffic.replace("{in}", plot.data[1][idx].toFixed(1)).replace("{out}", plot.data[2][idx].toFixed(1));
-        box.textContent = `${at} ${zone}   ${rates}`;
-        box.style.top = "6px";
-        box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
-      },
-    } };
-  }
-  function redraw() { each("[data-chart]", draw); }
-  dark.addEventListener("change", redraw);
-  new MutationObserver(redraw).observe(root, { attributeFilter: ["data-theme"] });
-  let width = innerWidth;
-  addEventListener("resize", () => {
-    if (width === innerWidth) return;
-    width = innerWidth;
-    each("[data-chart]", (element) => charts.get(element)?.plot.setSize({ width: element.clientWidth, height: element.clientHeight }));
-  });
-
   // Where one is shows in a row of links that is wider than the window.
   each(".side [aria-current], .tabs [aria-current]", (link) => {
     const row = link.closest(".side, .tabs");
@@ -245,5 +170,4 @@
 
   reveal();
   tellTimes();
-  redraw();
 })();

@@ -1,21 +1,7 @@
-// The chart of a group's lag: drawn from the JSON beside it, drawn again when that, the colours or
-// the width change. Stretches without a sample are gaps in the line.
+// The chart of a group's lag. Stretches without a sample are gaps in the line.
 (() => {
   "use strict";
-  const charts = new WeakMap();
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const theme = () => `${document.documentElement.dataset.theme}${dark.matches}`;
-  const zone = document.documentElement.dataset.zone;
-  const calendar = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "medium" });
-
-  function colour(name) {
-    const probe = document.createElement("span");
-    probe.style.color = `var(--${name})`;
-    document.body.append(probe);
-    const value = getComputedStyle(probe).color;
-    probe.remove();
-    return value;
-  }
+  const { amount, colour, draws, time, zone } = window.kiteCharts;
 
   // Lengths of time in the words of formats.py, which the page has in its language.
   const texts = JSON.parse(document.getElementById("texts").textContent);
@@ -27,11 +13,10 @@
     const [, divisor, unit] = STEPS.find(([limit]) => seconds < limit);
     return texts[unit].replace("{}", Math.floor(seconds / divisor));
   }
-  const amount = (value) => (value >= 10000 ? `${Math.round(value / 1000)}k` : value.toLocaleString("en"));
   const worded = (data, value) => (data.unit === "ms" ? length(value) : data.said.replace("{}", value.toLocaleString("en")));
 
   function when(seconds, span) {
-    const at = calendar.format(seconds * 1000);
+    const at = time(seconds);
     const [day, clock] = [at.slice(5, 10), at.slice(11, 16)];
     return span > 172800 ? day : clock === "00:00" && span > 3600 ? day : clock;
   }
@@ -46,35 +31,15 @@
     return found.length ? found : null;
   }
 
-  function tip(chart) {
-    const box = document.createElement("div");
-    box.className = "chart-tip";
-    box.hidden = true;
-    return { hooks: {
-      init: (plot) => plot.over.append(box),
-      setCursor: (plot) => {
-        const { idx, left } = plot.cursor;
-        box.hidden = idx == null || left < 0;
-        if (box.hidden) return;
-        const { data } = chart;
-        const at = calendar.format(data.times[idx] * 1000);
-        const value = data.values[idx];
-        box.textContent = `${at} ${zone}   ${value == null ? data.none : worded(data, value)}`;
-        box.style.top = "6px";
-        box.style.left = `${Math.min(left + 12, plot.over.clientWidth - box.offsetWidth - 4)}px`;
-      },
-    } };
+  function said(data, index) {
+    const value = data.values[index];
+    return { at: time(data.times[index]), text: value == null ? data.none : worded(data, value) };
   }
 
-  function options(element, chart) {
-    const grid = { stroke: colour("line-soft"), width: 1 };
-    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    const axis = { stroke: colour("muted"), grid, ticks: { show: false }, font };
+  function own(element, chart, axis) {
     const times = (plot, ticks) => ticks.map((tick) => when(tick, chart.data.to - chart.data.from));
     const sizes = (plot, ticks) => ticks.map(chart.data.unit === "ms" ? length : amount);
     return {
-      width: element.clientWidth, height: element.clientHeight, legend: { show: false }, padding: [8, 20, 0, 0],
-      cursor: { drag: { x: false, y: false }, points: { size: 7 } }, plugins: [tip(chart)],
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), zone === "UTC" ? "Etc/UTC" : zone),
       scales: {
         x: { time: true, range: () => [chart.data.from, chart.data.to] },
@@ -91,33 +56,6 @@
     };
   }
 
-  function draw(element) {
-    if (!window.uPlot || !element.isConnected) return;
-    const source = document.getElementById(element.dataset.lagChart);
-    if (!source) return;
-    const data = JSON.parse(source.textContent);
-    const known = charts.get(element);
-    if (known && known.theme === theme()) {
-      known.data = data;
-      known.plot.setData([data.times, data.values]);
-      return;
-    }
-    known?.plot.destroy();
-    const chart = { theme: theme(), data };
-    chart.plot = new uPlot(options(element, chart), [data.times, data.values], element);
-    charts.set(element, chart);
-  }
-
-  const each = (act) => document.querySelectorAll("[data-lag-chart]").forEach(act);
-  const redraw = () => each(draw);
-  document.addEventListener("htmx:after:swap", redraw);
-  dark.addEventListener("change", redraw);
-  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
-  let width = innerWidth;
-  addEventListener("resize", () => {
-    if (width === innerWidth) return;
-    width = innerWidth;
-    each((element) => charts.get(element)?.plot.setSize({ width: element.clientWidth, height: element.clientHeight }));
-  });
-  redraw();
+  const read = (data) => ({ ...data, columns: [data.times, data.values] });
+  draws("data-lag-chart", { read, own, said });
 })();

@@ -7,7 +7,7 @@ import pytest
 from engine.broker import Broker, GroupConfig, Nack
 from engine.clock import ManualClock
 from engine.errors import Invalid
-from engine.events import Appended
+from engine.events import Acked, Appended
 from engine.message import Message, Promise, Sent
 from engine.statistics import books, counting, end_to_end
 from engine.statistics.accounts import CROWDED_IDLE_MS, SWEEP_MS, Book, Metric
@@ -55,6 +55,7 @@ def test_the_time_from_making_to_acknowledgement_spans_retries(
     engine.tick(3)
     (again,) = broker.receive("billing", {"orders": "*"}, count_max=4)
     broker.ack("billing", [again.receipt])
+    engine.tick(1)
     spread = broker.statistics.end_to_end()
     assert spread.count == 4
     assert spread.p50 == pytest.approx(2_000_000, rel=0.1)
@@ -64,14 +65,29 @@ def test_the_time_from_making_to_acknowledgement_spans_retries(
 
 
 def test_of_many_acknowledgements_a_bounded_part_is_looked_at(
-    broker: Broker, send: Send, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, broker: Broker, send: Send, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(end_to_end, "NOTED_MAX", 3)
     send(*map(str, range(9)))
     for _ in range(9):
         (each,) = broker.receive("billing", {"orders": "*"}, count_max=1)
         broker.ack("billing", [each.receipt])
+    engine.tick(1)
     assert broker.statistics.end_to_end().count == 3
+
+
+def test_to_ask_for_the_time_to_the_acknowledgement_reads_no_record() -> None:
+    looked: list[tuple[str, int, int]] = []
+
+    def born_ms(topic: str, queue: int, offset: int) -> int:
+        looked.append((topic, queue, offset))
+        return 1_000
+
+    figures = end_to_end.EndToEnd(born_ms)
+    figures.note(Acked(at_ms=4_000, group="billing", topic="orders", queue=1, offsets=(6, 7)))
+    assert (figures.recent(4_000).count, looked) == (0, [])
+    figures.settle()
+    assert (figures.recent(4_000).count, looked) == (2, [("orders", 1, 7)])
 
 
 def test_figures_are_up_to_date_without_a_tick(broker: Broker, send: Send) -> None:
