@@ -78,8 +78,8 @@ class Params:
 
 @dataclass(frozen=True, kw_only=True)
 class Frames:
-    """The input. Of the traces `pieces` of Parquet (`traces/pieces.py`), and `rows`, how many trace
-    rows each wanted hour reads, by its number.
+    """The input. Of the traces `pieces` of Parquet (`traces/pieces.py`), and `rows`, how many
+    each wanted hour reads, by its number.
 
     Of lag the samples (`schemas.py`); `previous` are the rows of `lag_now` before the first hour;
     `series` is what the module lag_series makes of them, where it is there already.

@@ -74,7 +74,7 @@ def _traces(
     read = [(frame, each.hours) for frame, each in told.items()]
     frames = Frames(
         pieces=pieces.frame_of(spark, work.root, known, read),
-        rows=_trace_rows(known, work.hours, params.hours),
+        rows=_rows(known, work.hours, params.hours),
     )
     rows, counters = tables.collect(build.build(frames, params))
     progress.enter("naming")
@@ -86,10 +86,11 @@ def _traces(
     return rows, counters
 
 
-def _trace_rows(known: Manifest, names: list[str], hours: tuple[int, ...]) -> dict[int, int]:
-    """How many rows each wanted hour reads."""
+def _rows(known: Manifest, names: list[str], hours: tuple[int, ...]) -> dict[int, int]:
+    """How many rows each wanted hour reads; of earlier records few."""
     return {
         hour: known.row_count(TRACE, inputs.hours_read(TRACE, [name]))
+        + known.row_count(MESSAGES, [name])
         for name, hour in zip(names, hours, strict=True)
     }
 

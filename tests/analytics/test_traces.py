@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from analytics.jobs.definitions import HOUR_MS, Params
-from analytics.jobs.traces import blobs, pieces
+from analytics.jobs.traces import blobs, gather, pieces
+from analytics.jobs.traces.attempts import events_of
+from analytics.jobs.traces.blobs import Names
 from analytics.jobs.traces.finish import Finish
 from analytics.jobs.traces.gather import Gather
 from analytics.jobs.traces.pieces import Piece
@@ -138,6 +140,24 @@ def test_a_long_run_gives_the_same_by_one_task_and_by_many(tmp_path: Path) -> No
         "wait": count,
         "process": count,
     }
+
+
+def test_many_messages_of_few_rows_are_looked_at_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = STRETCH + 5000
+    trace = [
+        event(10 * at + queue, queue=queue, first_offset=3, message_count=count, kind=kind)
+        for at, kind in enumerate(("delivered", "acked"))
+        for queue in range(4)
+    ]
+    events = events_of(pa.Table.from_pylist(trace, arrow_schema(TRACE)), Names())
+    given = written(tmp_path, [], trace)
+    whole = made(given, 1)
+    monkeypatch.setattr(gather, "PART_MESSAGES", STRETCH)
+    assert len(list(gather._parts(events))) == 9
+    assert made(given, 2) == whole
+    assert whole["slowest"][0]["rank"] == 1
 
 
 def test_of_many_equal_keys_the_first_by_name_have_rows(tmp_path: Path) -> None:

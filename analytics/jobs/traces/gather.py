@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from analytics.jobs.definitions import Params
 from analytics.jobs.traces import blobs, counts, latencies
-from analytics.jobs.traces.attempts import Origins, attempts_of, events_of, is_in
+from analytics.jobs.traces.attempts import Events, Origins, attempts_of, events_of, is_in
 from analytics.jobs.traces.blobs import Names, numbers
-from analytics.jobs.traces.scatter import EVENTS, RECORDS, RELEASES, empty
+from analytics.jobs.traces.scatter import EVENTS, RECORDS, RELEASES, empty, spread
 
 VALUES, HAPPENED, STORED, HOT = "values", "happened", "stored", "hot"
 SLOWEST, TRANSACTIONS, DOUBLED = "slowest", "transactions", "doubled"
@@ -19,6 +19,7 @@ UNIQUE = {
     RECORDS: ("log_position",),
     RELEASES: ("log_position",),
 }
+PART_MESSAGES = 2_000_000  # that attempts are looked at of together, in some 400 MiB
 CLOCKS = {EVENTS: "at_ms", RECORDS: "stored_ms"}
 
 
@@ -62,13 +63,25 @@ class Gather:
             latencies.of_decisions(events, halves, names, target),
         ]
         values = [latencies.counted(each, names) for each in few]
-        attempts = attempts_of(events, origins, names)
-        del events  # the largest part of what a task holds
-        told = latencies.of_attempts(attempts, target, self.params)
-        values += [latencies.counted(each, names) for each in told]
         yield VALUES, pa.concat_tables(values)
-        yield SLOWEST, counts.slowest(attempts, names, target, self.params.slowest_max)
+        for part in _parts(events):
+            attempts = attempts_of(part, origins, names)
+            told = latencies.of_attempts(attempts, target, self.params)
+            yield VALUES, pa.concat_tables(latencies.counted(each, names) for each in told)
+            yield SLOWEST, counts.slowest(attempts, names, target, self.params.slowest_max)
         yield DOUBLED, pa.table({"rows": [doubled]})
+
+
+def _parts(events: Events) -> Iterator[Events]:
+    """The same in parts, each with whatever happened to its messages, about PART_MESSAGES."""
+    count = -(-int(events.count.sum()) // PART_MESSAGES)
+    if count <= 1:
+        yield events
+        return
+    places = spread(events.topic, events.queue, events.first) >> np.uint64(32)
+    which = places % np.uint64(count)
+    for part in range(count):
+        yield events.where(which == part)
 
 
 def _without_doubles(name: str, rows: "pa.Table") -> "pa.Table":

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
 TASK_ROWS = 600_000
 WHERE = re.compile(r"(\w+)/dt=([0-9-]+)/hr=([0-9]+)/[^/]+$")
-COLUMNS = ("path", "part", "parts", "content")
+NAMED = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("path", pa.string()),
+        ("part", pa.int32()),
+        ("parts", pa.int32()),
+        ("content", pa.binary()),
+    ]
+)
 
 
 class Piece(NamedTuple):
@@ -74,26 +82,15 @@ def frame_of(
     if files and not is_local_path(root):
         whole = spark.read.format("binaryFile").load([path for path, _ in files])
         return whole.select("path", F.lit(0).alias("part"), F.lit(1).alias("parts"), "content")
-    found: dict[str, list[Any]] = {name: [] for name in ("task", *COLUMNS[:3])}
-    task, left = -1, 0
+    pieces: list[dict[str, Any]] = []
+    task, left = 0, TASK_ROWS
     for path, rows in files:
         parts = max(1, -(-rows // TASK_ROWS))
         for part in range(parts):
             if left < rows // parts:
                 task, left = task + 1, TASK_ROWS
             left -= rows // parts
-            for name, value in zip(
-                found, (task, path.removeprefix(FILE_URL), part, parts), strict=True
-            ):
-                found[name].append(value)
-    types = (pa.int32(), pa.string(), pa.int32(), pa.int32())
-    table = pa.table(
-        [pa.array(column, kind) for column, kind in zip(found.values(), types, strict=True)],
-        names=list(found),
-    )
-    rows_of = spark.createDataFrame(table).withColumn("content", F.lit(None).cast("binary"))
-    return (
-        rows_of.repartitionById(task + 1, F.col("task")).select(*COLUMNS)
-        if files
-        else rows_of.select(*COLUMNS)
-    )
+            piece = Piece(path.removeprefix(FILE_URL), part, parts, None)
+            pieces.append({"task": task, **piece._asdict()})
+    named = spark.createDataFrame(pa.Table.from_pylist(pieces, schema=NAMED))
+    return named.repartitionById(task + 1, F.col("task")).drop("task")

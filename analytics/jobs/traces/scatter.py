@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from analytics.jobs.definitions import DELIVERED, ENDS, OUTCOMES, TRACED_KINDS
 from analytics.jobs.traces import blobs
-from analytics.jobs.traces.blobs import Mask, are_in, is_null, mapped, numbers
+from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers
 from analytics.jobs.traces.pieces import Piece
 from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 
+Places = npt.NDArray[np.uint64]
 EVENTS, RECORDS, RELEASES = "events", "records", "releases"
 EVENT_PLACE = ("topic", "queue", "first_offset")
 EVENT_COLUMNS = (
@@ -132,15 +133,18 @@ def whole_stretches(events: "pa.Table") -> "pa.Table":
     return cut
 
 
-def _spread(rows: "pa.Table", place: tuple[str, str, str]) -> npt.NDArray[np.uint64]:
-    """A number for each row, the same wherever the row's stretch of its queue is the same."""
+def _spread(rows: "pa.Table", place: tuple[str, str, str]) -> Places:
     topic, queue, offset = place
-    found = (
-        mapped(rows[topic], lambda text: zlib.crc32(text.encode())).astype(np.uint64) * SPREAD[0]
-    )
-    found += numbers(rows[queue], -1).astype(np.uint64) * SPREAD[1]
-    found += (numbers(rows[offset], -1) // STRETCH).astype(np.uint64) * SPREAD[2]
-    return found >> np.uint64(32)
+    names = mapped(rows[topic], lambda text: zlib.crc32(text.encode()))
+    return spread(names, numbers(rows[queue], -1), numbers(rows[offset], -1))
+
+
+def spread(topic: Ints, queue: Ints, offset: Ints) -> Places:
+    """A number for each place, the same for all of a stretch; its upper half is as good alone."""
+    found: Places = topic.astype(np.uint64) * SPREAD[0] + queue.astype(np.uint64) * SPREAD[1]
+    found += (offset // STRETCH).astype(np.uint64) * SPREAD[2]
+    found ^= found >> np.uint64(32)
+    return found
 
 
 def _is_new(records: "pa.Table") -> Mask:
