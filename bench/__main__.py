@@ -18,7 +18,7 @@ from bench import report
 from bench.figures import FIGURE_HEAD, Figure, figure_row
 from bench.line import FULL, QUICK, Line, Scale
 from bench.lines import LINES
-from bench.server import PROFILE_ENV
+from bench.server import COMPILED, PROFILE_ENV, compile_modules
 
 
 def main() -> int:
@@ -58,6 +58,7 @@ def run(
     """The figures of each line, and why a line has none; one that fails does not stop the rest."""
     measured: report.Measured = []
     failures: dict[str, str] = {}
+    compile_modules(folder / COMPILED)
     for line in lines:
         try:
             measured.append((line, measure(line, scale, folder)))
@@ -69,10 +70,8 @@ def run(
 
 def measure(line: Line, scale: Scale, folder: Path) -> list[Figure]:
     """Measure one line and print its rows; what it stored is gone afterwards."""
-    compiled = folder / "pycache"
-    compiled.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=f"{line.name}-") as own:
-        (Path(own) / "pycache").symlink_to(compiled)
+        (Path(own) / COMPILED).symlink_to(folder / COMPILED)
         figures = line.measure(scale, Path(own))
     for figure in figures:
         print(figure_row(line.name, figure), flush=True)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 import urllib.error
@@ -16,6 +17,8 @@ SETTLE_S = 1.2
 SETTLE_MAX_S = 5.0
 CALM_S = 0.3
 DELAY_PATH = "/bench/delay"  # of `bench.watched`
+COMPILED = "pycache"  # beside the data: modules as Python compiled them
+LOADED = "import app.serve, app.db.database, app.grpc.port, kitemq.cli"
 PROFILE_ENV = "BENCH_PROFILE"  # a file: the server then runs under cProfile and leaves it there
 
 
@@ -44,10 +47,7 @@ class Server(Process):
 
     def environment(self) -> dict[str, str]:
         """Ours, yet Python may keep its compiled modules, as it does for whoever installed us."""
-        environment = super().environment()
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        environment["PYTHONPYCACHEPREFIX"] = str(self.data.parent / "pycache")
-        return environment
+        return _compiling(super().environment(), self.data.parent / COMPILED)
 
     def get(self, path: str) -> bytes:
         """The body of a GET; raises OSError where there is no answer or no success."""
@@ -89,3 +89,18 @@ class Server(Process):
             if line.startswith(WORST_EVER):
                 return float(line.removeprefix(WORST_EVER)) * 1000
         return None
+
+
+def compile_modules(into: Path) -> None:
+    """Have Python compile what a server loads, as installing it does.
+
+    Otherwise the first server that is measured does so beside its first requests: one module of
+    SQLAlchemy alone holds Python's lock for 30 ms.
+    """
+    environment = _compiling(dict(os.environ), into)
+    subprocess.run([sys.executable, "-c", LOADED], env=environment, check=True)
+
+
+def _compiling(environment: dict[str, str], into: Path) -> dict[str, str]:
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment | {"PYTHONPYCACHEPREFIX": str(into)}

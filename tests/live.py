@@ -11,8 +11,9 @@ from fastapi import FastAPI
 
 from app.main import create_app
 from app.settings import Settings
+from bench.process import free_port
 
-START_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 60.0
 
 
 class LiveServer:
@@ -40,7 +41,8 @@ class LiveServer:
         """Listen, open the data directory, and be ready."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        # Of no range from which a connection may take it between a stop and the next start.
+        listener.bind(("127.0.0.1", self.port or free_port()))
         listener.listen(128)
         self.port = listener.getsockname()[1]
         app = self.app = create_app(self._settings)

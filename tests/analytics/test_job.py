@@ -59,8 +59,11 @@ def request(rolled: Path, folder: Path, **more: Any) -> Path:
 
 def start(path: Path) -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "analytics.job", "--request", str(path)]
+    # All that it starts has this too, whatever its command line is.
+    marked = os.environ | {"KITEMQ_TEST_FOLDER": str(path.parent)}
+    pipe = subprocess.PIPE
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, env=marked
     )
 
 
@@ -85,16 +88,16 @@ def rows_of(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def processes(word: str) -> set[int]:
-    """The processes whose command line has this word, which is a folder of this test's own."""
+def processes(folder: Path, program: str = "") -> set[int]:
+    """The processes that a job of this folder began, of all or of one program."""
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                command = (entry / "cmdline").read_bytes()
+                command, environ = ((entry / name).read_bytes() for name in ("cmdline", "environ"))
             except OSError:
                 continue
-            if word.encode() in command:
+            if f"={folder}\0".encode() in environ and program.encode() in command:
                 found.add(int(entry.name))
     return found
 
@@ -108,19 +111,17 @@ def wait_until(condition: Any, what: str) -> None:
 
 @contextmanager
 def running(path: Path, folder: Path) -> "Iterator[tuple[subprocess.Popen[str], int]]":
-    """A job that has begun to compute, and the id of its Java machine."""
+    """A job whose Python workers are there, and the id of its Java machine."""
     child = start(path)
-    progress = folder / "out" / "progress.json"
 
     def computes() -> bool:
         assert child.poll() is None, child.communicate()[1]
-        return progress.exists() and json.loads(progress.read_text())["stage"] == "computing"
+        return bool(processes(folder, "pyspark.daemon"))
 
     try:
         wait_until(computes, "the job does not begin")
-        javas = processes(str(folder / "spark" / "runs")) - {child.pid}
-        assert len(javas) == 1
-        yield child, javas.pop()
+        (java,) = processes(folder, "SparkSubmit")
+        yield child, java
     finally:
         if child.poll() is None:
             child.kill()
@@ -185,7 +186,7 @@ def test_a_killed_run_leaves_no_result_no_process_and_no_folder(
         child.wait(LIMIT_S)
         codes = {"driver": -signal.SIGKILL, "java": job.EXIT_RETRY, "terminate": 143}
         assert child.returncode == codes[whom]
-        wait_until(lambda: not processes(str(tmp_path)), "a process is left")
+        wait_until(lambda: not processes(tmp_path), "a process is left")
     runs = tmp_path / "spark" / "runs"
     if whom == "driver":
         # Nobody could tidy up: the next run does.

@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -389,10 +390,11 @@ def ways(mark: str) -> list[tuple[int, str]]:
     found = []
     for pid in leftovers.marked(mark):
         folder = Path(f"/proc/{pid}")
-        if (folder / "cmdline").read_bytes() == b"sleep\x00300\x00":
-            share = folder / "autogroup"
-            words = share.read_text().split() if share.exists() else []
-            found.append((os.sched_getscheduler(pid), words[-1] if words else ""))
+        with suppress(OSError):  # it ended meanwhile
+            if (folder / "cmdline").read_bytes() == b"sleep\x00300\x00":
+                share = folder / "autogroup"
+                words = share.read_text().split() if share.exists() else []
+                found.append((os.sched_getscheduler(pid), words[-1] if words else ""))
     return found
 
 

@@ -1,5 +1,6 @@
 """The server as a process: it starts, says where, refuses what is unsafe, and stops cleanly."""
 
+import gc
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from app.serve import EXIT_FAILED, EXIT_REFUSED, main
+from app.serve import EXIT_FAILED, EXIT_REFUSED, main, settle_memory
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30
@@ -97,6 +98,17 @@ def wait_until_polled(url: str) -> None:
             if b"\nkitemq_requests_under_way 2\n" in answer.read():
                 return
     raise AssertionError("the long poll never arrived")
+
+
+def test_what_the_start_made_is_passed_over_without_a_look_at_it() -> None:
+    looks, before = gc.get_stats()[2]["collections"], gc.get_threshold()
+    try:
+        settle_memory()
+        assert gc.get_freeze_count() > 0
+        assert gc.get_stats()[2]["collections"] == looks
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def test_a_directory_in_use_is_said_without_a_stack(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from tests.clients.official import LANGUAGES, NODE_CLIENT, PYTHON, Official
 from tests.grpc.door import Served, served
 
 MISSING = "is not installed; `make test` does that"
-# Undecided transactions are asked about after seconds instead of a minute.
+# Undecided transactions are asked about after seconds instead of a minute, and given up by nobody.
 SOON = (
     "--transaction-timeout-s=2",
     "--transaction-check-interval-s=1",
+    "--transaction-check-max=1000",
     "--disk-free-min-bytes=0",
 )
 

@@ -32,8 +32,9 @@ class Site:
             port=0,
             disk_free_min_bytes=0,
             environment="staging",
-            # What is undecided stays so, however long the browser tests take.
-            transaction_check_interval_s=3600,
+            # Undecided stays undecided, a member a member, however long the tests take.
+            transaction_check_interval_s=86_400,
+            member_timeout_s=86_400,
             # The figures of the scene stay; runs of their own would take the machine.
             report_schedules=False,
         )

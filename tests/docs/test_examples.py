@@ -13,7 +13,7 @@ from bench.server import Server
 from tests.docs.pages import ROOT, Example, examples
 
 SHOWN_URL = "http://127.0.0.1:8080"
-LIMIT_S = 110  # Spark takes a while to start on a busy machine
+LIMIT_S = 270  # Spark takes a while to start on a busy machine
 
 
 @pytest.fixture(scope="module")

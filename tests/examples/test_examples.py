@@ -31,7 +31,7 @@ def run(server: LiveServer, name: str, *arguments: str) -> subprocess.CompletedP
         env={**os.environ, "KITEMQ_SERVER": server.url},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
 
