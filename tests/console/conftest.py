@@ -1,5 +1,6 @@
 """A real server with real traffic, and a real Chromium that looks at it."""
 
+import asyncio
 import shutil
 import threading
 import time
@@ -41,7 +42,7 @@ class Site:
         self.app = create_app(settings, clock=clock)
         config = uvicorn.Config(self.app, port=0, log_level="warning", loop="asyncio", ws="none")
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> "Site":
         self._thread.start()
@@ -57,6 +58,14 @@ class Site:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join(START_LIMIT_S)
+
+    def _run(self) -> None:
+        async def main() -> None:
+            await self._server.serve()
+            # Connections that were closed last need a turn of the loop to let go of their sockets.
+            await asyncio.sleep(0.01)
+
+        asyncio.run(main())
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,10 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +26,7 @@ from analytics.jobs.definitions import (
     Params,
 )
 from analytics.jobs.traces import blobs, gather, latencies
-from analytics.jobs.traces.blobs import summed
+from analytics.jobs.traces.blobs import Names, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
 from analytics.results import TRACES_JOB, Table, tables_of
@@ -227,22 +229,28 @@ def _hot_keys(counted: Counted, params: Params) -> list[Row]:
     if table is None:
         return []
     values = summed(table, HOT, SIZES)
-    by = HOT[:2]
+    names = Names()
+    (cell,) = keys([names.codes(values[name]) for name in HOT[:2]])
+    order = np.argsort(cell, kind="stable")
+    values, cell = values.take(pa.array(order)), cell[order]
+    begin = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]][: len(cell)]).tolist()
     found = []
-    for cell in summed(
-        values.append_column("values", pa.array([1] * values.num_rows, pa.int64())),
-        by,
-        SIZES | {"values": "sum"},
-    ).to_pylist():
-        those = values.filter(pc.and_(*(pc.equal(values[name], cell[name]) for name in by)))
-        order = [("messages", "descending"), ("value", "ascending")]
-        first = pc.select_k_unstable(those, k=params.values_max, sort_keys=order)
-        top = those.take(first).to_pylist()
-        found += [row | {"rank": rank, "values": 1} for rank, row in enumerate(top, 1)]
-        if cell["values"] > len(top):
-            left = {name: cell[name] - sum(row[name] for row in top) for name in SIZES}
-            rest = {"rank": 0, "value": "", "values": cell["values"] - len(top)}
-            found.append(cell | rest | left)
+    for first, end in pairwise([*begin, len(cell)]):
+        found += _first(values.slice(first, end - first), params.values_max)
+    return found
+
+
+def _first(values: "pa.Table", count_max: int) -> list[Row]:
+    """The most frequent values of one cell, and a row for the rest."""
+    order = [("messages", "descending"), ("value", "ascending")]
+    top = values.take(pc.select_k_unstable(values, k=count_max, sort_keys=order)).to_pylist()
+    found = [row | {"rank": rank, "values": 1} for rank, row in enumerate(top, 1)]
+    if values.num_rows > len(top):
+        none = {"rank": 0, "value": "", "values": values.num_rows - len(top)}
+        left = {
+            name: pc.sum(values[name]).as_py() - sum(row[name] for row in top) for name in SIZES
+        }
+        found.append(values.slice(0, 1).to_pylist()[0] | none | left)
     return found
 
 
