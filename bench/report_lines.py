@@ -24,7 +24,7 @@ from analytics.java import find_java
 from analytics.usage import Usage
 from analytics.warm_up import warm_up
 from bench.doors.rest import RestSend
-from bench.figures import Check, Figure, quantile
+from bench.figures import Check, Figure, times_of
 from bench.line import Scale
 from bench.load import Link, connect, within
 from bench.server import Server
@@ -218,14 +218,12 @@ def _sent(server: Server, name: str, is_on: Callable[[], bool]) -> Figure:
                 link.close()
 
     took_s = uvloop.run(send())
-    latencies_s.sort()
     return Figure(
         name,
         rate=len(latencies_s) / took_s,
-        p50_us=quantile(latencies_s, 0.5) * 1e6,
-        p99_us=quantile(latencies_s, 0.99) * 1e6,
         delay_ms=server.worst_delay_ms(),
         wall_s=took_s,
+        **times_of(latencies_s),
     )
 
 
