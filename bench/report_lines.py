@@ -35,6 +35,7 @@ JOB_LIMIT_S, RUN_LIMIT_S = 900.0, 900.0
 RATE, CONNECTIONS = 500, 8
 IDLE_S, QUICK_IDLE_S, QUICK_BESIDE_S = 20.0, 0.5, 3.0
 POLL_S = 1.0
+RUNS = "/api/v1/reports/runs"
 LOOK_S = 0.2
 BODY = b"x" * 256
 DRIVER_MEMORY = "1g"  # the server's default
@@ -125,9 +126,10 @@ class BesideLine:
 
 
 class _Run:
-    """A run of the report, begun over REST and looked at now and then by another thread.
+    """A run of the report, begun over REST and looked at now and then.
 
-    It counts as over after `limit_s`; the server ends it when it stops.
+    It counts as over after `limit_s`; the server ends it when it stops. Looking is a task of the
+    sender's own loop: another thread would hold Python's lock while answers come in.
     """
 
     def __init__(self, server: Server, limit_s: float) -> None:
@@ -135,8 +137,12 @@ class _Run:
         self._limit_s = limit_s
         self._began_s = self._asked_s = time.perf_counter()
         self.state, self.error = "running", ""
-        self._id = self._ask("/api/v1/reports/runs", b'{"job": "traces"}')["id"]
-        self._asking: asyncio.Future[dict[str, str]] | None = None
+        request = urllib.request.Request(
+            f"{server.url}{RUNS}", b'{"job": "traces"}', {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            self._path = f"{RUNS}/{json.loads(answer.read())['id']}"
+        self._asking: asyncio.Task[dict[str, str]] | None = None
 
     def is_on(self) -> bool:
         """Whether it still runs, as of the last look."""
@@ -146,18 +152,21 @@ class _Run:
             self.state, self.error = answer["state"], answer.get("error") or ""
         elif self._asking is None and now_s - self._asked_s > POLL_S:
             self._asked_s = now_s
-            loop = asyncio.get_running_loop()
-            path = f"/api/v1/reports/runs/{self._id}"
-            self._asking = loop.run_in_executor(None, self._ask, path)
+            self._asking = asyncio.create_task(self._ask())
         return self.state == "running" and now_s - self._began_s < self._limit_s
 
-    def _ask(self, path: str, body: bytes | None = None) -> dict[str, str]:
-        request = urllib.request.Request(
-            self._server.url + path, body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found: dict[str, str] = json.loads(answer.read())
-            return found
+    async def _ask(self) -> dict[str, str]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._server.port)
+        writer.write(f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
+        writer.write(b"Connection: close\r\n\r\n")
+        try:
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
+        if b" 200 " not in head.splitlines()[0]:
+            raise RuntimeError(head.decode())
+        found: dict[str, str] = json.loads(body)
+        return found
 
 
 class _SteadyLink(Link):

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -424,6 +425,18 @@ async def test_a_process_gives_way_to_others_with_all_that_it_starts(
             break
     assert {each[0] for each in found} == {os.SCHED_IDLE}
     assert {each[1] for each in found} <= {"", child.NICE_MOST}
+
+
+def test_a_process_is_given_long_turns_where_linux_has_them_to_give() -> None:
+    with subprocess.Popen(["sleep", "300"]) as process:
+        try:
+            child._take_long_turns(process.pid)
+            told = Path(f"/proc/{process.pid}/sched")
+            lines = told.read_text().splitlines() if told.exists() else []
+        finally:
+            process.kill()
+    slices = {line.split()[-1] for line in lines if line.startswith("se.slice")}
+    assert slices <= {str(child.SLICE_MOST_NS)}, "before Linux 6.12 it tells of none"
 
 
 async def test_a_process_that_takes_too_long_is_ended_with_all_that_it_started(
