@@ -101,6 +101,8 @@ TRANSIENT = (
     "ConnectionError",
     "OSError",
 )
+# What Python writes of this error where a worker raised it; the rest of the line is its text.
+UNREADABLE = f"{StoreUnreadable.__module__}.{StoreUnreadable.__qualname__}: "
 # What systems say of a disk without room, to Java and to Python.
 FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 
@@ -268,6 +270,9 @@ def _readable() -> Iterator[None]:
     except AnalyticsError:
         raise
     except Exception as error:
+        _, is_there, told = str(error).rpartition(UNREADABLE)
+        if is_there:
+            raise StoreUnreadable(told.partition("\n")[0]) from None
         raise Failed(error) from None
 
 

@@ -36,18 +36,23 @@ def write(rows: Rows, table: Table, folder: Path) -> Rows:
 
     Raises Refused for more than ROWS_MAX rows, OSError where the disk refuses.
     """
-    if len(rows) > ROWS_MAX:
-        raise Refused(
-            f"{table.name} would have more than {ROWS_MAX:,} rows",
-            "run fewer hours at a time",
-            field="hours",
-        )
+    check_size(len(rows), table.name)
     lines = sorted(
         rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in table.key)
     )
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines)
     replace(folder / f"{table.name}.ndjson", text)
     return lines
+
+
+def check_size(count: int, name: str) -> None:
+    """Refused for more than ROWS_MAX rows of a table."""
+    if count > ROWS_MAX:
+        raise Refused(
+            f"{name} would have more than {ROWS_MAX:,} rows",
+            "run fewer hours at a time",
+            field="hours",
+        )
 
 
 def replace(path: Path, text: str) -> None:

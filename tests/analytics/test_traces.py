@@ -1,22 +1,27 @@
 """The steps of the traces job by themselves: who gets which row, and what is put together."""
 
 import random
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from analytics.jobs.definitions import HOUR_MS, Params
-from analytics.jobs.traces import blobs, gather, pieces
-from analytics.jobs.traces.attempts import events_of
+from analytics import job
+from analytics.errors import Refused, StoreUnreadable
+from analytics.jobs import outputs
+from analytics.jobs.definitions import HOUR_MS, Frames, Params
+from analytics.jobs.traces import blobs, build, gather, message_ids, pieces, tables
+from analytics.jobs.traces.attempts import attempted, events_of
 from analytics.jobs.traces.blobs import Names
 from analytics.jobs.traces.finish import Finish
 from analytics.jobs.traces.gather import Gather
 from analytics.jobs.traces.pieces import Piece
 from analytics.jobs.traces.scatter import STRETCH, Scatter, whole_stretches
-from analytics.manifest import Manifest
+from analytics.manifest import Manifest, hour_name
 from analytics.partitions import Partitions
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HOUR = 480_000
+HOURS = [hour_name(HOUR)]
 SEED = 7
 Rows = list[dict[str, Any]]
 
@@ -156,6 +162,10 @@ def test_many_messages_of_few_rows_are_looked_at_in_parts(
     whole = made(given, 1)
     monkeypatch.setattr(gather, "PART_MESSAGES", STRETCH)
     assert len(list(gather._parts(events))) == 9
+    pulled = [event(0, kind="pulled", message_count=2**31), *trace[:1]]
+    names = Names()
+    events = events_of(pa.Table.from_pylist(pulled, arrow_schema(TRACE)), names)
+    assert len(list(gather._parts(attempted(events, names)))) == 2
     assert made(given, 2) == whole
     assert whole["slowest"][0]["rank"] == 1
 
@@ -173,6 +183,82 @@ def test_of_many_equal_keys_the_first_by_name_have_rows(tmp_path: Path) -> None:
         (4, "k001", 1, 1),
         (0, "", 46, 46),
     ]
+
+
+def test_of_equally_many_reasons_the_first_by_name_have_rows(tmp_path: Path) -> None:
+    told = [("failed", "b"), ("failed", "c"), ("failed", "c"), ("failed", "a"), ("dead", "z")]
+    trace = [event(at, kind=kind, detail=text) for at, (kind, text) in enumerate(told)]
+    trace += [event(9, kind="acked", detail="no reason")]
+    trace += [event(10 + at, kind="failed", detail="d", sample=2500) for at in range(2)]
+    given = written(tmp_path, [], trace)
+    names = ("kind", "rank", "reason", "reasons", "messages", "counted")
+    rows = made(given, 3, reasons_max=3)["failures"]
+    assert sorted(
+        (tuple(row[n] for n in names) for row in rows), key=lambda row: (row[0], row[1] or 9)
+    ) == [
+        ("dead", 1, "z", 1, 1, 1),
+        ("failed", 1, "d", 1, 8, 2),
+        ("failed", 2, "c", 1, 2, 2),
+        ("failed", 3, "a", 1, 1, 1),
+        ("failed", 0, "", 1, 1, 1),
+    ]
+    rows = made(given, 3, reasons_max=0)["failures"]
+    assert sorted(tuple(row[n] for n in names) for row in rows) == [
+        ("dead", 0, "", 1, 1, 1),
+        ("failed", 0, "", 4, 12, 6),
+    ]
+
+
+def test_what_a_row_does_not_tell_is_not_made_up(tmp_path: Path) -> None:
+    trace = [event(0, sample=0, attempt=None)]
+    trace += [event(1, sample=None, attempt=None, kind="acked", first_offset=0)]
+    tables = made(written(tmp_path, [record(0), record(1, role="later")], trace), 2)
+    assert {row["kind"]: row["messages"] for row in tables["throughput"]} == {
+        "message": 1,
+        "delivered": 1,
+        "acked": 1,
+    }
+    assert [row["attempt"] for row in tables["slowest"]] == [None]
+
+
+def test_the_order_in_which_blobs_come_changes_nothing(tmp_path: Path) -> None:
+    parts = [pa.table({"n": [n]}) for n in range(6)]
+    rows = [blobs.row(0, HOUR, "a", n // 3, part) for n, part in enumerate(parts)]
+    found = {
+        str(blobs.tables(random.Random(seed).sample(rows, 6))[HOUR]["a"]["n"].to_pylist())
+        for seed in range(9)
+    }
+    assert len(found) == 1
+
+
+def test_what_is_sent_does_not_grow_with_the_tasks(tmp_path: Path) -> None:
+    records = [
+        record(at, offset=at * STRETCH, keys=f"order-{at * 7919}", message_group=f"g{at * 104729}")
+        for at in range(20_000)
+    ]
+    (piece,) = written(tmp_path, records, [])
+    batch = pa.RecordBatch.from_pylist([piece._asdict()])
+
+    def sent_bytes(tasks: int) -> int:
+        sent = Scatter({HOUR: (0, tasks)}).run([batch])
+        return sum(len(each["blob"][0].as_py()) for each in sent)
+
+    assert sent_bytes(8) < 1.5 * sent_bytes(1)
+
+
+@pytest.mark.parametrize("fault", ["missing", "cut", "zeros", "of another form"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, fault: str) -> None:
+    (piece,) = written(tmp_path, [], [event(at) for at in range(50)])
+    path = Path(piece.path)
+    whole = path.read_bytes()
+    if fault == "missing":
+        path.unlink()
+    elif fault == "of another form":
+        pq.write_table(pa.table({"log_position": [1]}), path)
+    else:
+        path.write_bytes(whole[:-9] if fault == "cut" else bytes(1000) + whole[1000:])
+    with pytest.raises(StoreUnreadable, match=f"^{re.escape(piece.path)} cannot be read .*bring"):
+        made([piece], 1)
 
 
 def test_rows_of_other_kinds_and_of_hours_nobody_asked_for_are_left_out(tmp_path: Path) -> None:
@@ -221,6 +307,58 @@ def test_files_of_an_object_store_are_read_by_spark(
     assert [each.content is None for each in by_path] == [True, True]
     assert [each.content is None for each in whole] == [False, False]
     assert made(whole, 2) == made(by_path, 2) != {}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_run_says_which_file_its_workers_cannot_read(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    manifest = store(tmp_path, [], [event(0)])
+    (path,) = manifest.paths(TRACE)
+    (tmp_path / path).write_bytes(b"PAR1, but nothing else")
+    frames = Frames(pieces=pieces.frame_of(spark, str(tmp_path), manifest, [(TRACE, HOURS)]))
+    with pytest.raises(StoreUnreadable) as raised, job._readable():
+        build.build(frames, Params(hours=(HOUR,))).collect()
+    assert str(raised.value).startswith(f"{tmp_path / path} cannot be read (")
+    assert "\n" not in str(raised.value)
+    assert job.exit_code(raised.value) == job.EXIT_REFUSED
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_of_records_at_one_place_the_last_one_is_named(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    now = HOUR * HOUR_MS
+    records = [
+        record(0, offset=5, stored_ms=now + 1, message_id="z-before"),
+        record(1, offset=5, stored_ms=now + 2, message_id="a-after"),
+        record(2, offset=6, stored_ms=now - 3 * HOUR_MS, message_id="old"),
+        record(3, offset=7, stored_ms=now - 3 * HOUR_MS - 1, message_id="too old"),
+        record(4, offset=8, stored_ms=now + HOUR_MS, message_id="later"),
+    ]
+    manifest = store(tmp_path, records, [])
+    wanted = [(MESSAGES, list(manifest.partitions(MESSAGES)))]
+    slowest: Rows = [
+        {"hour": HOURS[0], "stored_topic": "t", "queue": 0, "offset": offset}
+        for offset in range(5, 10)
+    ]
+    message_ids.fill_in(slowest, pieces.frame_of(spark, str(tmp_path), manifest, wanted))
+    assert [row["message_id"] for row in slowest] == ["a-after", "old", "", "", ""]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_more_rows_than_a_run_may_have_are_refused_before_they_are_taken(
+    spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "ROWS_MAX", 5)
+    three = pa.table({"topic": ["a", "b", "c"]})
+    rows = [blobs.row(0, HOUR + at, "hot_keys", 0, three) for at in range(2)]
+    assert len(tables.collect(spark.createDataFrame(pa.Table.from_batches(rows[:1])))[0]) == 8
+    with pytest.raises(Refused, match=r"^hot_keys would have more than 5 rows: run fewer"):
+        tables.collect(spark.createDataFrame(pa.Table.from_batches(rows)))
 
 
 def test_a_piece_is_its_share_of_a_files_rows(tmp_path: Path) -> None:

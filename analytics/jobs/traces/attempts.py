@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from analytics.jobs.definitions import ACKED, DELIVERED, ENDS, HOUR_MS, RETRY_PREFIX
+from analytics.jobs.definitions import ACKED, ALL, DELIVERED, ENDS, HOUR_MS, RETRY_PREFIX
 from analytics.jobs.traces.blobs import Ints, Mask, Names, are_in, keys, matches, numbers
 
 NEVER = np.iinfo(np.int64).min  # of a time that is not known
@@ -51,7 +51,8 @@ class Events:
 
 
 def events_of(rows: "pa.Table", names: Names) -> Events:
-    """What `scatter` sent."""
+    """What `scatter` sent; what has no share of a sample stands for itself."""
+    sample = numbers(rows["sample"])
     return Events(
         at_ms=numbers(rows["at_ms"]),
         kind=names.codes(rows["kind"]),
@@ -65,7 +66,7 @@ def events_of(rows: "pa.Table", names: Names) -> Events:
         born_ms=numbers(rows["born_ms"], NEVER),
         stored_ms=numbers(rows["stored_ms"], NEVER),
         detail=names.codes(rows["detail"]),
-        sample=numbers(rows["sample"]),
+        sample=np.where(sample > 0, sample, ALL),
     )
 
 
@@ -125,10 +126,15 @@ class Origins:
         return found
 
 
-def attempts_of(events: Events, origins: Origins, names: Names) -> Attempts:
-    """All that is known of each message that was handed out, from the events of two hours."""
+def attempted(events: Events, names: Names) -> Events:
+    """Deliveries and ends of attempts, of messages with a place."""
     kinds = [names.code(kind) for kind in (DELIVERED, *ENDS)]
-    rows = events.where(np.isin(events.kind, kinds) & (events.first >= 0)).each()
+    return events.where(np.isin(events.kind, kinds) & (events.first >= 0))
+
+
+def attempts_of(events: Events, origins: Origins, names: Names) -> Attempts:
+    """All that is known of each message that was handed out, from what two hours `attempted`."""
+    rows = events.each()
     (key,) = keys((rows.group, rows.topic, rows.queue, rows.first))
     order = np.argsort(key, kind="stable")
     key = key[order]

@@ -1,5 +1,6 @@
 """Tables as values: what the steps of the job hand to each other, and how they name things."""
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -47,15 +48,15 @@ def row(task: int, target: int, name: str, number: int, table: "pa.Table") -> "p
 
 
 def tables(rows: Iterable["pa.RecordBatch"]) -> "dict[int, dict[str, pa.Table]]":
-    """By target and name what the blobs hold, in the order of their numbers."""
-    found: dict[int, dict[str, list[tuple[int, pa.Table]]]] = {}
+    """By target and name what the blobs hold, in an order that does not depend on how they came."""
+    found: dict[int, dict[str, list[tuple[int, int, pa.Table]]]] = {}
     for batch in rows:
         for each in batch.to_pylist():
-            one = (each["number"], unpack(each["blob"]))
+            one = (each["number"], zlib.crc32(each["blob"]), unpack(each["blob"]))
             found.setdefault(each["target"], {}).setdefault(each["name"], []).append(one)
     return {
         target: {
-            name: pa.concat_tables(table for _, table in sorted(parts, key=lambda part: part[0]))
+            name: pa.concat_tables(part[-1] for part in sorted(parts, key=lambda part: part[:2]))
             for name, parts in named.items()
         }
         for target, named in found.items()

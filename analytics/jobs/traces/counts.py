@@ -127,10 +127,10 @@ def slowest(attempts: Attempts, names: Names, target: int, count_max: int) -> "p
             "queue": rows.queue,
             "offset": rows.offset,
             "born_ms": rows.born_ms,
-            "stored_ms": _or_null(rows.stored_ms),
-            "delivered_ms": _or_null(rows.delivered_ms),
+            "stored_ms": _or_null(rows.stored_ms, NEVER),
+            "delivered_ms": _or_null(rows.delivered_ms, NEVER),
             "acked_ms": rows.acked_ms,
-            "attempt": rows.attempt,
+            "attempt": _or_null(rows.attempt, 0),
             "client": names.texts(rows.client),
         }
     )
@@ -180,5 +180,5 @@ def _plain(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _or_null(times: Ints) -> "pa.Array":
-    return pa.array(times, mask=times == NEVER)
+def _or_null(values: Ints, unknown: int) -> "pa.Array":
+    return pa.array(values, mask=values == unknown)

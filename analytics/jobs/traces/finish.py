@@ -148,12 +148,10 @@ def _cell(parts: list[Row]) -> Row:
 def _throughput(counted: Counted, params: Params) -> list[Row]:
     found: dict[tuple[str, str, str], Row] = {}
     for row in counted.rows(gather.STORED, ("role", "origin_topic", "group"), SIZES):
-        place = (STORED_KINDS[row["role"]], row["origin_topic"], row["group"])
-        found[place] = {
-            "messages": row["messages"],
-            "counted": row["messages"],
-            "bytes": row["bytes"],
-        }
+        if row["role"] in STORED_KINDS:
+            place = (STORED_KINDS[row["role"]], row["origin_topic"], row["group"])
+            sums = {name: row[name] for name in SIZES}
+            found[place] = sums | {"counted": row["messages"]}
     for row in counted.rows(gather.HAPPENED, HAPPENED[:3], SUMS):
         place = (row["kind"], row["topic"], row["group"])
         found[place] = {"messages": _whole(row["messages"]), "counted": row["counted"]}
@@ -194,22 +192,14 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _failures(counted: Counted, params: Params) -> list[Row]:
-    by = ("kind", "topic", "group")
-    rows = [
-        row | {"messages": _whole(row["messages"])}
-        for row in counted.rows(gather.HAPPENED, (*by, "reason"), SUMS)
-        if row["kind"] in FAILURE_KINDS
-    ]
-    found = []
-    for cell, those in _grouped(rows, by).items():
-        those.sort(key=lambda row: (-row["messages"], row["reason"]))
-        top, rest = those[: params.reasons_max], those[params.reasons_max :]
-        found += [row | {"rank": rank, "reasons": 1} for rank, row in enumerate(top, 1)]
-        if rest:
-            sums = {name: sum(row[name] for row in rest) for name in SUMS}
-            none = {"rank": 0, "reason": "", "reasons": len(rest)}
-            found.append(dict(zip(by, cell, strict=True)) | none | sums)
-    return found
+    table = counted.found.get(gather.HAPPENED)
+    if table is None:
+        return []
+    by = ("kind", "topic", "group", "reason")
+    reasons = summed(table.filter(pc.is_in(table["kind"], pa.array(FAILURE_KINDS))), by, SUMS)
+    whole = pc.floor(pc.add(reasons["messages"], 0.5)).cast(pa.int64())
+    at = reasons.column_names.index("messages")
+    return _most(reasons.set_column(at, "messages", whole), by, SUMS, params.reasons_max)
 
 
 def _slowest(counted: Counted, params: Params) -> list[Row]:
@@ -224,32 +214,38 @@ def _slowest(counted: Counted, params: Params) -> list[Row]:
 
 
 def _hot_keys(counted: Counted, params: Params) -> list[Row]:
-    """Values may be as many as messages: only the first of each cell become rows."""
     table = counted.found.get(gather.HOT)
     if table is None:
         return []
-    values = summed(table, HOT, SIZES)
+    return _most(summed(table, HOT, SIZES), HOT, SIZES, params.values_max)
+
+
+def _most(
+    values: "pa.Table", by: Sequence[str], sums: Mapping[str, str], count_max: int
+) -> list[Row]:
+    """The first of each cell by messages, and a row for the rest; `by` ends with what is ranked.
+
+    Values may be as many as messages: no others become rows.
+    """
     names = Names()
-    (cell,) = keys([names.codes(values[name]) for name in HOT[:2]])
+    (cell,) = keys([names.codes(values[name]) for name in by[:-1]])
     order = np.argsort(cell, kind="stable")
     values, cell = values.take(pa.array(order)), cell[order]
     begin = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]][: len(cell)]).tolist()
     found = []
     for first, end in pairwise([*begin, len(cell)]):
-        found += _first(values.slice(first, end - first), params.values_max)
+        found += _first(values.slice(first, end - first), by[-1], list(sums), count_max)
     return found
 
 
-def _first(values: "pa.Table", count_max: int) -> list[Row]:
-    """The most frequent values of one cell, and a row for the rest."""
-    order = [("messages", "descending"), ("value", "ascending")]
+def _first(values: "pa.Table", value: str, sums: Sequence[str], count_max: int) -> list[Row]:
+    """Of one cell; `values` or `reasons` of a row says how many different ones it stands for."""
+    order = [("messages", "descending"), (value, "ascending")]
     top = values.take(pc.select_k_unstable(values, k=count_max, sort_keys=order)).to_pylist()
-    found = [row | {"rank": rank, "values": 1} for rank, row in enumerate(top, 1)]
+    found = [row | {"rank": rank, f"{value}s": 1} for rank, row in enumerate(top, 1)]
     if values.num_rows > len(top):
-        none = {"rank": 0, "value": "", "values": values.num_rows - len(top)}
-        left = {
-            name: pc.sum(values[name]).as_py() - sum(row[name] for row in top) for name in SIZES
-        }
+        none = {"rank": 0, value: "", f"{value}s": values.num_rows - len(top)}
+        left = {name: pc.sum(values[name]).as_py() - sum(row[name] for row in top) for name in sums}
         found.append(values.slice(0, 1).to_pylist()[0] | none | left)
     return found
 

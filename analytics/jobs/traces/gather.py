@@ -8,7 +8,14 @@ import pyarrow as pa
 
 from analytics.jobs.definitions import Params
 from analytics.jobs.traces import blobs, counts, latencies
-from analytics.jobs.traces.attempts import Events, Origins, attempts_of, events_of, is_in
+from analytics.jobs.traces.attempts import (
+    Events,
+    Origins,
+    attempted,
+    attempts_of,
+    events_of,
+    is_in,
+)
 from analytics.jobs.traces.blobs import Names, numbers
 from analytics.jobs.traces.scatter import EVENTS, RECORDS, RELEASES, empty, spread
 
@@ -64,7 +71,7 @@ class Gather:
         ]
         values = [latencies.counted(each, names) for each in few]
         yield VALUES, pa.concat_tables(values)
-        for part in _parts(events):
+        for part in _parts(attempted(events, names)):
             attempts = attempts_of(part, origins, names)
             told = latencies.of_attempts(attempts, target, self.params)
             yield VALUES, pa.concat_tables(latencies.counted(each, names) for each in told)

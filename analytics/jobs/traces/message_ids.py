@@ -10,21 +10,21 @@ import pyarrow as pa
 from analytics.jobs.outputs import Rows
 from analytics.jobs.traces.blobs import Ints, Names, keys, numbers
 from analytics.jobs.traces.pieces import Piece
-from analytics.manifest import hour_name
-from analytics.results import LOOKBACK_HOURS, hours_before
+from analytics.manifest import HOUR_MS, hour_end_ms
+from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PLACE = ("topic", "queue", "offset")
-FOUND_DDL = "written STRING, topic STRING, queue INT, offset BIGINT, message_id STRING"
+FOUND_DDL = "topic STRING, queue INT, offset BIGINT, stored_ms BIGINT, message_id STRING"
 FOUND = pa.schema(
     [
-        ("written", pa.string()),
         ("topic", pa.string()),
         ("queue", pa.int32()),
         ("offset", pa.int64()),
+        ("stored_ms", pa.int64()),
         ("message_id", pa.string()),
     ]
 )
@@ -39,7 +39,7 @@ class Find:
     offsets: Ints
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        """Rows of FOUND; `written` is the hour of the record."""
+        """Rows of FOUND."""
         for batch in batches:
             for each in batch.to_pylist():
                 yield from self._piece(Piece(**each))
@@ -52,24 +52,27 @@ class Find:
         here, there = keys(place, (wanted, self.queues, self.offsets))
         is_wanted = np.isin(here, there)
         if is_wanted.any():
-            found = piece.read((*PLACE, "message_id")).filter(pa.array(is_wanted))
-            written = pa.array([hour_name(piece.hour)] * found.num_rows, pa.string())
-            yield from found.add_column(0, "written", written).cast(FOUND).to_batches()
+            found = piece.read(FOUND.names).filter(pa.array(is_wanted))
+            yield from found.cast(FOUND).to_batches()
 
 
 def fill_in(slowest: Rows, pieces: "DataFrame") -> None:
-    """Put the ids of their messages, where these are at hand, into the rows of `slowest`."""
+    """Put the ids of their messages, where these are at hand, into the rows of `slowest`.
+
+    Of records at the same place (its topic was made anew) the last one counts.
+    """
     if not slowest:
         return
     topics = [row["stored_topic"] for row in slowest]
     queues, offsets = (np.array([row[name] for row in slowest]) for name in PLACE[1:])
     found = pieces.mapInArrow(Find(topics, queues, offsets).run, FOUND_DDL).toArrow()
-    ids: dict[tuple[object, ...], dict[str, str]] = {}
+    ids: dict[tuple[object, ...], list[tuple[int, str]]] = {}
     for row in found.to_pylist():
         place = tuple(row[name] for name in PLACE)
-        ids.setdefault(place, {})[row["written"]] = row["message_id"]
+        ids.setdefault(place, []).append((row["stored_ms"], row["message_id"]))
     for row in slowest:
-        place = (row["stored_topic"], row["queue"], row["offset"])
-        known = ids.get(place, {})
-        hours = hours_before(row["hour"], LOOKBACK_HOURS[MESSAGES])
-        row["message_id"] = max((known[hour] for hour in hours if hour in known), default="")
+        end_ms = hour_end_ms(row["hour"])
+        begin_ms = end_ms - (LOOKBACK_HOURS[MESSAGES] + 1) * HOUR_MS
+        records = ids.get((row["stored_topic"], row["queue"], row["offset"]), [])
+        there = [each for each in records if begin_ms <= each[0] < end_ms]
+        row["message_id"] = max(there)[1] if there else ""

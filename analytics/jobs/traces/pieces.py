@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analytics.errors import StoreUnreadable
 from analytics.jobs.inputs import FILE_URL, is_local_path
-from analytics.manifest import HOUR_MS, Manifest, hour_end_ms
+from analytics.manifest import HOUR_MS, REMEDY, Manifest, hour_end_ms
 from analytics.schemas import FRAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_ROWS = 600_000
+# Texts that differ from row to row: a dictionary of them goes whole wherever a few rows go.
+MANIFOLD = frozenset({"keys", "message_group", "message_id"})
 WHERE = re.compile(r"(\w+)/dt=([0-9-]+)/hr=([0-9]+)/[^/]+$")
 NAMED = pa.schema(
     [
@@ -50,14 +53,25 @@ class Piece(NamedTuple):
         return hour_end_ms(f"{day}T{hour}") // HOUR_MS - 1
 
     def read(self, columns: Sequence[str]) -> "pa.Table":
-        """Its rows in the order of the file; texts come as dictionaries."""
+        """Its rows in the order of the file; texts that repeat come as dictionaries.
+
+        Raises StoreUnreadable.
+        """
         texts = {each.name for each in FRAMES[self.frame] if each.kind == "STRING"}
+        repeated = sorted((texts & set(columns)) - MANIFOLD)
         source: Any = self.path if self.content is None else pa.BufferReader(self.content)
-        with pq.ParquetFile(source, read_dictionary=sorted(texts & set(columns))) as file:
-            count = file.num_row_groups
-            begin, end = (count * part // self.parts for part in (self.part, self.part + 1))
-            groups = list(range(begin, end))
-            return file.read_row_groups(groups, columns=list(columns), use_threads=False)
+        try:
+            with pq.ParquetFile(source, read_dictionary=repeated) as file:
+                count = file.num_row_groups
+                begin, end = (count * part // self.parts for part in (self.part, self.part + 1))
+                groups = list(range(begin, end))
+                rows = file.read_row_groups(groups, columns=list(columns), use_threads=False)
+                return rows.select(list(columns))
+        except (OSError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise StoreUnreadable(
+                f"{self.path} cannot be read ({reason})", f"bring it back, or {REMEDY}"
+            ) from None
 
     def _where(self) -> tuple[str, str, str]:
         found = WHERE.search(self.path)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from analytics.jobs.outputs import Rows
+from analytics.jobs.outputs import Rows, check_size
 from analytics.jobs.traces.blobs import unpack
 from analytics.jobs.traces.finish import COUNTED, COUNTERS
 from analytics.results import TRACES_JOB, tables_of
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def collect(built: "DataFrame") -> tuple[dict[str, Rows], dict[str, int]]:
-    """Compute it: every table's rows by its name, and the sum of each counter over the hours."""
+    """Compute it: every table's rows by its name, and the sum of each counter over the hours.
+
+    Raises Refused for more rows of a table than a run may have.
+    """
     rows: dict[str, Rows] = {table.name: [] for table in tables_of(TRACES_JOB)}
     counters = dict.fromkeys(COUNTED, 0)
     blobs = built.select("target", "name", "blob").toArrow()
@@ -24,5 +27,7 @@ def collect(built: "DataFrame") -> tuple[dict[str, Rows], dict[str, int]]:
             for name, count in table.to_pylist()[0].items():
                 counters[name] += count
         else:
-            rows[each["name"]] += table.to_pylist()
+            name = each["name"]
+            check_size(len(rows[name]) + table.num_rows, name)
+            rows[name] += table.to_pylist()
     return rows, counters
