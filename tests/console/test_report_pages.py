@@ -223,12 +223,10 @@ def run_now(page: Page) -> None:
     expect(page.get_by_text("Begun. The figures of before stay")).to_be_visible()
 
 
-def see_progress(page: Page, percent: str, stage: str) -> None:
+def see_progress(page: Page, percent: str) -> None:
     """Wait for the page to show, by itself, how far the run is."""
     bar = page.get_by_role("progressbar", name="Progress of the run")
     expect(bar).to_have_attribute("aria-valuenow", re.compile(percent), timeout=RUN_LIMIT_MS)
-    going = page.locator("#report-going")
-    expect(going).to_contain_text(re.compile(f"%, stage {stage}"), timeout=RUN_LIMIT_MS)
 
 
 @pytest.mark.browser
@@ -239,7 +237,7 @@ def test_a_real_run_is_cancelled_in_the_browser_and_leaves_no_java(
 ) -> None:
     mark = leftovers.mark_of(demo._settings.data)
     run_now(demo_page)
-    see_progress(demo_page, r"^\d+$", r"\w+")
+    see_progress(demo_page, r"^\d+$")
     until_java(mark)
     demo_page.get_by_role("button", name="Cancel it").click()
     expect(demo_page.locator("#run-state")).to_have_text(re.compile("cancelled"), timeout=60_000)
@@ -256,7 +254,7 @@ def test_run_now_shows_the_real_flights_of_each_carrier(demo: LiveServer, demo_p
     carriers = Counter(flight.carrier for flight in iter_flights(load_flights(), 0, FLIGHTS))
     page = demo_page
     run_now(page)
-    see_progress(page, r"^([6-9]|\d\d)$", r"\w+; \d+ of \d+ tasks")  # as Spark tells
+    see_progress(page, r"^([6-9]|\d\d)$")  # beyond its start
     expect(page.locator("#run-state")).to_have_text(re.compile("done"), timeout=RUN_LIMIT_MS)
     page.goto("/reports/keys?topic=flights&choice=tag")
     lines = page.locator("#table-values tbody tr")
