@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.db.report_rows import RunRow
 from app.services.reports import leftovers
+from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
 from examples.flights_table import iter_flights, load_flights
 from tests.app.test_reports_spark import until_java
@@ -179,6 +180,11 @@ def test_a_run_under_way_shows_how_far_it_is(
     assert "is under way" in page
     assert "only the server knows that runs it" in page
     assert 'action="/reports/runs/1/cancel"' in page
+    told = Progress("computing", 40, tasks_done=3, tasks=12)
+    monkeypatch.setattr(Reports, "progress", lambda self, run_id: told)
+    page = browser.get("/reports/runs/1").text
+    assert 'aria-valuenow="40"' in page
+    assert "40 %, stage computing; 3 of 12 tasks" in " ".join(page.split())
 
 
 @pytest.mark.browser
