@@ -4,11 +4,12 @@ Nobody adds it up at the end: Java does not wait for the Python workers that it 
 """
 
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from analytics.repeating import repeating
 
 TICKS = os.sysconf("SC_CLK_TCK")
 INTERVAL_S = 0.25
@@ -36,19 +37,8 @@ class Usage:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Look several times a second, by a thread of its own."""
-        stop = threading.Event()
-
-        def watch() -> None:
-            while not stop.wait(INTERVAL_S):
-                self.look()
-
-        thread = threading.Thread(target=watch, daemon=True, name="usage")
-        thread.start()
-        try:
+        with repeating(self.look, INTERVAL_S, "usage"):
             yield
-        finally:
-            stop.set()
-            thread.join()
 
     def total(self) -> Used:
         """The sum of what each has used at most, which is at least what was held at once."""

@@ -44,6 +44,7 @@ TRACED_KINDS = ("delivered", "acked", "failed", "expired", "returned", "dead", "
 FAILURE_KINDS = ("failed", "expired", "dead", "refused")
 DELIVERED, ACKED = "delivered", "acked"
 ENDS = ("acked", "failed", "expired", "returned", "dead")  # what an attempt ends with
+ATTEMPTED = (DELIVERED, *ENDS)
 OUTCOMES = ("half", "committed", "rolled_back", "checked", "check_given_up", "check_resumed")
 DECIDED = ("committed", "rolled_back")
 KEY, TAG, MESSAGE_GROUP = "key", "tag", "message_group"

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from analytics.repeating import repeating
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.shell.progress import ProgressHandler
@@ -53,22 +55,11 @@ class Progress:
     def watch(self, spark: "SparkSession", *, is_connect: bool) -> Iterator[None]:
         """Write every half second what Spark says."""
         self._tasks = _connect_tasks(spark) if is_connect else _local_tasks(spark)
-        stop = threading.Event()
-        thread = threading.Thread(target=self._run, args=(stop,), daemon=True, name="progress")
-        thread.start()
         try:
-            yield
+            with repeating(self.write, INTERVAL_S, "progress"):
+                yield
         finally:
-            stop.set()
-            thread.join()
             self._tasks = lambda: (0, 0)
-
-    def _run(self, stop: threading.Event) -> None:
-        while not stop.wait(INTERVAL_S):
-            try:
-                self.write()
-            except Exception:  # progress is a courtesy: the run itself says what went wrong
-                return
 
 
 def _local_tasks(spark: "SparkSession") -> Tasks:

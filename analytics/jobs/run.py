@@ -1,4 +1,4 @@
-"""One run of a job in a session: reads, computes table by table, writes each as it is done."""
+"""One run of a job in a session: reads, computes and writes every table."""
 
 import json
 from dataclasses import replace

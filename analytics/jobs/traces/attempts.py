@@ -5,8 +5,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from analytics.jobs.definitions import ACKED, ALL, DELIVERED, ENDS, HOUR_MS, RETRY_PREFIX
-from analytics.jobs.traces.blobs import Ints, Mask, Names, are_in, keys, matches, numbers
+from analytics.jobs.definitions import ACKED, ALL, ATTEMPTED, DELIVERED, HOUR_MS, RETRY_PREFIX
+from analytics.jobs.traces.blobs import (
+    Ints,
+    Mask,
+    Names,
+    are_in,
+    begins,
+    keys,
+    matches,
+    numbers,
+    repeated,
+)
 
 NEVER = np.iinfo(np.int64).min  # of a time that is not known
 LATEST = np.iinfo(np.int64).max
@@ -42,8 +52,7 @@ class Events:
         """A row for each message of a run, in place of one for the run."""
         if (self.count == 1).all():
             return self
-        rows = np.repeat(np.arange(len(self.count)), self.count)
-        step = np.arange(len(rows)) - np.repeat(np.cumsum(self.count) - self.count, self.count)
+        rows, step = repeated(self.count)
         found = self.take(rows)
         np.add(found.first, step, out=found.first)
         found.count[:] = 1
@@ -128,7 +137,7 @@ class Origins:
 
 def attempted(events: Events, names: Names) -> Events:
     """Deliveries and ends of attempts, of messages with a place."""
-    kinds = [names.code(kind) for kind in (DELIVERED, *ENDS)]
+    kinds = [names.code(kind) for kind in ATTEMPTED]
     return events.where(np.isin(events.kind, kinds) & (events.first >= 0))
 
 
@@ -138,8 +147,7 @@ def attempts_of(events: Events, origins: Origins, names: Names) -> Attempts:
     (key,) = keys((rows.group, rows.topic, rows.queue, rows.first))
     order = np.argsort(key, kind="stable")
     key = key[order]
-    is_first = np.r_[True, key[1:] != key[:-1]] if len(key) else np.zeros(0, dtype=np.bool_)
-    begin = np.flatnonzero(is_first)
+    begin = begins(key)
 
     def least(values: Ints) -> Ints:
         found = np.minimum.reduceat(values[order], begin) if len(begin) else values
@@ -151,7 +159,7 @@ def attempts_of(events: Events, origins: Origins, names: Names) -> Attempts:
     is_delivered = rows.kind == names.code(DELIVERED)
     delivered = np.where(is_delivered, rows.at_ms, NEVER)
     delivered_ms = most(delivered)
-    which = np.cumsum(is_first) - 1
+    which = np.repeat(np.arange(len(begin)), np.diff(begin, append=len(key)))
     last = np.flatnonzero(is_delivered[order] & (rows.at_ms[order] == delivered_ms[which]))
     client = np.full(len(begin), -1, dtype=np.int64)
     client[which[last]] = rows.client[order[last]]

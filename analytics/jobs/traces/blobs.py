@@ -145,6 +145,18 @@ def _ranks(values: Ints) -> Ints:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
+def begins(ordered: Ints) -> Ints:
+    """Where each stretch of equal numbers begins."""
+    found: Ints = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(ordered)])
+    return found
+
+
+def repeated(counts: Ints) -> tuple[Ints, Ints]:
+    """Each index as often as its count says, and beside it 0, 1, 2 … of that index."""
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
 def matches(wanted: Ints, known: Ints, order_by: Ints) -> Ints:
     """For each wanted key the index of the known one that is last by `order_by`, or -1."""
     if not len(known):

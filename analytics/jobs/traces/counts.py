@@ -18,7 +18,7 @@ from analytics.jobs.definitions import (
     TRACED_KINDS,
 )
 from analytics.jobs.traces.attempts import NEVER, Attempts, Events, Origins, is_in
-from analytics.jobs.traces.blobs import Ints, Names, are_in, summed
+from analytics.jobs.traces.blobs import Ints, Names, are_in, begins, repeated, summed
 from analytics.jobs.traces.latencies import Halves
 
 HAPPENED = ("kind", "topic", "group", "is_retried", "reason")
@@ -147,10 +147,7 @@ def _bounds(cell: Ints, took: Ints, count_max: int) -> Ints:
 
 def _ranks(ordered: Ints) -> Ints:
     """0, 1, 2 … within each stretch of equal numbers."""
-    is_first = np.r_[True, ordered[1:] != ordered[:-1]][: len(ordered)]
-    begin = np.flatnonzero(is_first)
-    ranks: Ints = np.arange(len(ordered)) - begin[np.cumsum(is_first) - 1]
-    return ranks
+    return repeated(np.diff(begins(ordered), append=len(ordered)))[1]
 
 
 def transactions(

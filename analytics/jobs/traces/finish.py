@@ -26,7 +26,7 @@ from analytics.jobs.definitions import (
     Params,
 )
 from analytics.jobs.traces import blobs, gather, latencies
-from analytics.jobs.traces.blobs import Names, keys, summed
+from analytics.jobs.traces.blobs import Names, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
 from analytics.results import TRACES_JOB, Table, tables_of
@@ -231,9 +231,8 @@ def _most(
     (cell,) = keys([names.codes(values[name]) for name in by[:-1]])
     order = np.argsort(cell, kind="stable")
     values, cell = values.take(pa.array(order)), cell[order]
-    begin = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]][: len(cell)]).tolist()
     found = []
-    for first, end in pairwise([*begin, len(cell)]):
+    for first, end in pairwise([*begins(cell).tolist(), len(cell)]):
         found += _first(values.slice(first, end - first), by[-1], list(sums), count_max)
     return found
 

@@ -23,6 +23,7 @@ from analytics.jobs.definitions import (
 )
 from analytics.jobs.traces.attempts import NEVER, Attempts, Events, is_in
 from analytics.jobs.traces.blobs import Ints, Names, are_in, is_null, keys, matches, numbers, summed
+from analytics.jobs.traces.scatter import PLACE, SOURCE
 
 CELL = ("metric", "topic", "group", "client")
 COUNTS = {
@@ -92,8 +93,7 @@ def of_releases(releases: "pa.Table", records: "pa.Table", names: Names) -> Valu
     """How late those with a delay level were released: due as the record says that they replace."""
     held = records.filter(pa.array(are_in(records["role"], ("delayed",))))
     due = numbers(held["due_ms"], NEVER)
-    source = ("source_topic", "source_queue", "source_offset")
-    wanted, known = keys(_places(releases, source, names), _places(held, PLACE, names))
+    wanted, known = keys(_places(releases, SOURCE, names), _places(held, PLACE, names))
     at = matches(wanted, known, due)
     rows = (at >= 0) & (due[at] != NEVER) if len(due) else at >= 0
     waited = numbers(releases["stored_ms"])[rows] - due[at[rows]]
@@ -111,9 +111,6 @@ def of_decisions(events: Events, halves: "Halves", names: Names, target: int) ->
     return Values(DECISION, waited, halves.topic[at], rows.group, rows.sample)
 
 
-PLACE = ("topic", "queue", "offset")
-
-
 class Halves:
     """The half messages at hand: `topic` is what they are bound for."""
 
@@ -121,7 +118,6 @@ class Halves:
         halves = records.filter(pa.array(are_in(records["role"], ("half",))))
         self.stored_ms = numbers(halves["stored_ms"])
         self.topic = names.codes(halves["target_topic"])
-        self.group = names.codes(halves["producer_group"])
         self._place = (numbers(halves["queue"]), numbers(halves["offset"]))
 
     def find(self, events: Events) -> Ints:

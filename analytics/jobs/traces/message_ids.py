@@ -10,6 +10,7 @@ import pyarrow as pa
 from analytics.jobs.outputs import Rows
 from analytics.jobs.traces.blobs import Ints, Names, keys, numbers
 from analytics.jobs.traces.pieces import Piece
+from analytics.jobs.traces.scatter import PLACE
 from analytics.manifest import HOUR_MS, hour_end_ms
 from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES
@@ -17,7 +18,6 @@ from analytics.schemas import MESSAGES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PLACE = ("topic", "queue", "offset")
 FOUND_DDL = "topic STRING, queue INT, offset BIGINT, stored_ms BIGINT, message_id STRING"
 FOUND = pa.schema(
     [

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.jobs.definitions import DELIVERED, ENDS, OUTCOMES, TRACED_KINDS
+from analytics.jobs.definitions import ATTEMPTED, OUTCOMES, TRACED_KINDS
 from analytics.jobs.traces import blobs
-from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers
+from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers, repeated
 from analytics.jobs.traces.pieces import Piece
 from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
@@ -28,14 +28,14 @@ RECORD_COLUMNS = (
     "tag", "keys", "message_group", "group", "origin_topic", "target_topic", "due_ms",
     "delay_level", "producer_group",
 )  # fmt: skip
+PLACE = ("topic", "queue", "offset")
 SOURCE = ("source_topic", "source_queue", "source_offset")
 RELEASE_COLUMNS = ("log_position", *SOURCE, "stored_ms", "origin_topic", "group")
 READ = {
     TRACE: EVENT_COLUMNS,
     MESSAGES: (*RECORD_COLUMNS, *SOURCE, "is_transaction", "redriven_job"),
 }
-# What a later hour wants of an earlier one.
-ATTEMPTED = (DELIVERED, *ENDS)
+# What a later hour wants of an earlier one, besides attempts.
 HELD = ("retry", "delayed", "half")
 STRETCH = 2**16  # neighbours of a queue that go to one task
 # Odd numbers without a pattern, so that neighbouring queues and stretches go to different tasks.
@@ -82,7 +82,7 @@ class Scatter:
             sent = rows if target == piece.hour else rows.filter(is_held)
             is_new = pa.array(_is_new(sent))
             sent = sent.select(RECORD_COLUMNS).append_column("is_new", is_new)
-            yield from self._send(RECORDS, target, sent, ("topic", "queue", "offset"))
+            yield from self._send(RECORDS, target, sent, PLACE)
         if piece.hour in targets:
             is_released = are_in(rows["role"], ("message", "retry")) & ~is_null(rows["delay_level"])
             released = rows.filter(pa.array(is_released)).select(RELEASE_COLUMNS)
@@ -121,8 +121,7 @@ def whole_stretches(events: "pa.Table") -> "pa.Table":
     pieces = np.where(first < 0, 1, (first + count - 1) // STRETCH - first // STRETCH + 1)
     if (pieces <= 1).all():
         return events
-    rows = np.repeat(np.arange(len(first)), pieces)
-    step = np.arange(len(rows)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    rows, step = repeated(pieces)
     begin = np.maximum(first[rows], (first[rows] // STRETCH + step) * STRETCH)
     end = np.minimum(first[rows] + count[rows], (first[rows] // STRETCH + step + 1) * STRETCH)
     has_place = first[rows] >= 0
