@@ -39,6 +39,10 @@ class ReportSettings:
         "", "JAVA_HOME of the Java that runs Spark; empty looks for one (docs/spark.md)."
     )
     report_driver_memory: str = setting("1g", "Memory of the Java machine that computes reports.")
+    report_processors: int = setting(
+        0,
+        "Processors that a report uses at most (Linux); 0 leaves one of them to the server.",
+    )
     report_input_days: int = setting(
         90, "Days that the Parquet files are kept; figures stay longer. 0 keeps all."
     )
@@ -65,6 +69,8 @@ def complaint(settings: ReportSettings) -> str:
             f"setting 'report_root' is {settings.report_root!r}; expected a path or a file: URL: "
             "the server writes files there, mount the store or copy them to it (docs/spark.md)"
         )
+    if settings.report_processors < 0:
+        return f"setting 'report_processors' is {settings.report_processors}; expected 0 or more"
     least, name = 1, ""
     for field in ("report_hourly_days", "report_daily_days", "report_keep_days"):
         days = getattr(settings, field)

@@ -5,6 +5,7 @@ Both want the extra `analytics` and a Java; without them they fail with the sent
 
 import asyncio
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -23,6 +25,7 @@ from analytics.errors import AnalyticsError, NotInstalled
 from analytics.java import find_java
 from analytics.usage import Usage
 from analytics.warm_up import warm_up
+from bench.beat import Beat
 from bench.doors.rest import RestSend
 from bench.figures import Check, Figure, times_of
 from bench.line import Scale
@@ -34,7 +37,7 @@ BESIDE_ROWS = 5_000_000  # so that the run beside the sender takes at least 20 s
 JOB_LIMIT_S, RUN_LIMIT_S = 900.0, 900.0
 RATE, CONNECTIONS = 500, 8
 IDLE_S, QUICK_IDLE_S, QUICK_BESIDE_S = 20.0, 0.5, 3.0
-POLL_S = 1.0
+POLL_S = 5.0  # each look costs the server as much as eight sends
 RUNS = "/api/v1/reports/runs"
 LOOK_S = 0.2
 BODY = b"x" * 256
@@ -102,7 +105,10 @@ def _job(name: str, root: Path, hour: str, folder: Path) -> Figure:
 
 @dataclass(frozen=True)
 class BesideLine:
-    """Sends at a steady rate over REST, first to an idle server, then while a report runs."""
+    """Sends at a steady rate over REST while a report runs, and before and after it.
+
+    What is idle is taken from both sides, as a shared machine may be faster now than then.
+    """
 
     name: str
     title: str
@@ -115,14 +121,18 @@ class BesideLine:
         server = Server(data)
         with server:
             server.settle()
+            idle, beside = _Sends(server), _Sends(server)
             seconds = IDLE_S if is_full else QUICK_IDLE_S
-            until_s = time.perf_counter() + seconds
-            idle = _sent(server, IDLE, lambda: time.perf_counter() < until_s)
+            idle.send_for(seconds / 2)
+            idle_delay_ms = server.worst_delay_ms()
             run = _Run(server, RUN_LIMIT_S if is_full else QUICK_BESIDE_S)
-            beside = _sent(server, BESIDE, run.is_on)
+            beside.send_while(run.is_on)
+            beside.cut(run.ended_s)
+            delay_ms = server.worst_delay_ms()
+            idle.send_for(seconds / 2)
         if is_full and run.state != "ok":
             raise RuntimeError(f"the run of the report ended as {run.state}: {run.error}")
-        return [idle, beside]
+        return [idle.figure(IDLE, idle_delay_ms), beside.figure(BESIDE, delay_ms)]
 
 
 class _Run:
@@ -137,25 +147,28 @@ class _Run:
         self._limit_s = limit_s
         self._began_s = self._asked_s = time.perf_counter()
         self.state, self.error = "running", ""
+        self.ended_s = math.inf  # by time.perf_counter()
         request = urllib.request.Request(
             f"{server.url}{RUNS}", b'{"job": "traces"}', {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             self._path = f"{RUNS}/{json.loads(answer.read())['id']}"
-        self._asking: asyncio.Task[dict[str, str]] | None = None
+        self._asking: asyncio.Task[dict[str, Any]] | None = None
 
     def is_on(self) -> bool:
         """Whether it still runs, as of the last look."""
         now_s = time.perf_counter()
         if self._asking is not None and self._asking.done():
             answer, self._asking = self._asking.result(), None
-            self.state, self.error = answer["state"], answer.get("error") or ""
+            self.state, self.error = answer["state"], answer["error"]
+            if answer["ended_ms"] is not None:
+                self.ended_s = now_s - (time.time() - answer["ended_ms"] / 1000)
         elif self._asking is None and now_s - self._asked_s > POLL_S:
             self._asked_s = now_s
             self._asking = asyncio.create_task(self._ask())
         return self.state == "running" and now_s - self._began_s < self._limit_s
 
-    async def _ask(self) -> dict[str, str]:
+    async def _ask(self) -> dict[str, Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._server.port)
         writer.write(f"GET {self._path} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
         writer.write(b"Connection: close\r\n\r\n")
@@ -165,17 +178,17 @@ class _Run:
             writer.close()
         if b" 200 " not in head.splitlines()[0]:
             raise RuntimeError(head.decode())
-        found: dict[str, str] = json.loads(body)
+        found: dict[str, Any] = json.loads(body)
         return found
 
 
 class _SteadyLink(Link):
     """Sends one message whenever it is told; latency is from when each one was due."""
 
-    def __init__(self, door: RestSend, latencies_s: list[float]) -> None:
+    def __init__(self, door: RestSend, sent: list[tuple[float, float]]) -> None:
         super().__init__(door)
         self._send_door = door
-        self._latencies_s = latencies_s
+        self._sent = sent
         self._due_s: deque[float] = deque()
         self._is_last = False
 
@@ -186,7 +199,7 @@ class _SteadyLink(Link):
     def on_data(self, data: bytes) -> None:
         now_s = time.perf_counter()
         for _ in range(self._send_door.answers(data)):
-            self._latencies_s.append(now_s - self._due_s.popleft())
+            self._sent.append((self._due_s.popleft(), now_s))
         if self._is_last and not self._due_s:
             self.finish()
 
@@ -197,43 +210,58 @@ class _SteadyLink(Link):
             await within(self.finished)
 
 
-def _sent(server: Server, name: str, is_on: Callable[[], bool]) -> Figure:
-    """Send at RATE while `is_on`; what is late counts from when it was due."""
-    latencies_s: list[float] = []
+class _Sends:
+    """What was sent at RATE, once or in parts; what is late counts from when it was due."""
 
-    async def send() -> float:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._sent: list[tuple[float, float]] = []  # when each was due, and answered
+        self._took_s = 0.0
+
+    def send_for(self, seconds: float) -> None:
+        until_s = time.perf_counter() + seconds
+        self.send_while(lambda: time.perf_counter() < until_s)
+
+    def send_while(self, is_on: Callable[[], bool]) -> None:
+        """Send as long as `is_on` says, and wait for the last answers."""
+        self._took_s += uvloop.run(self._send(is_on))
+
+    def cut(self, upto_s: float) -> None:
+        """Leave out what was due later, which was sent in one part."""
+        self._sent = [each for each in self._sent if each[0] < upto_s]
+        self._took_s = len(self._sent) / RATE
+
+    def figure(self, name: str, delay_ms: float | None) -> Figure:
+        return Figure(
+            name,
+            rate=len(self._sent) / self._took_s,
+            delay_ms=delay_ms,
+            wall_s=self._took_s,
+            **times_of([answered_s - due_s for due_s, answered_s in self._sent]),
+        )
+
+    async def _send(self, is_on: Callable[[], bool]) -> float:
+        port = self._server.port
         links = [
-            _SteadyLink(RestSend(server.port, "bench-beside", BODY), latencies_s)
+            _SteadyLink(RestSend(port, "bench-beside", BODY), self._sent)
             for _ in range(CONNECTIONS)
         ]
         try:
             for link in links:
-                await connect(link, server.port)
+                await connect(link, port)
             began_s = time.perf_counter()
-            for number, link in enumerate(cycle(links)):
-                due_s = began_s + number / RATE
-                wait_s = due_s - time.perf_counter()
-                if wait_s > 0 or number % CONNECTIONS == 0:
-                    # Also behind its time: answers want to be read.
-                    await asyncio.sleep(max(wait_s, 0))
-                if not is_on():
-                    break
-                link.one(due_s)
+            with Beat(1 / RATE) as beat:
+                for link in cycle(links):
+                    due_s = await beat.due()
+                    if not is_on():
+                        break
+                    link.one(due_s)
             for link in links:
                 await link.answered()
             return time.perf_counter() - began_s
         finally:
             for link in links:
                 link.close()
-
-    took_s = uvloop.run(send())
-    return Figure(
-        name,
-        rate=len(latencies_s) / took_s,
-        delay_ms=server.worst_delay_ms(),
-        wall_s=took_s,
-        **times_of(latencies_s),
-    )
 
 
 def _write(root: Path, rows: int, folder: Path) -> str:

@@ -40,7 +40,8 @@ from engine.statistics.windows import (
 from engine.store.files import Files
 from engine.store.pool import Pool
 
-SENDS_PER_STEP = 5_000
+SENDS_PER_STEP = 200  # about a millisecond
+STEP_S, IDLE_STEP_S = 0.1, 1.0  # often while there are sends: a second of them at once takes long
 SENDS_MAX = 100_000  # sends whose time waits to be entered; more are not counted in
 FLUSHING_MAX = 10_000
 POINTS_DEFAULT = 300
@@ -118,12 +119,13 @@ class Statistics(Service):
         """Enter a bounded part of what was counted."""
         now_ms = self._clock.now_ms()
         more = self._counting.settle(now_ms)
+        wait_s = STEP_S if self._sends else IDLE_STEP_S
         self._settle_sends(now_ms, SENDS_PER_STEP)
         more |= self._end_to_end.settle()
         if more or self._sends:
             return 0.0
         self._books.sweep(now_ms)
-        return 1.0
+        return wait_s
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: its figures go."""

@@ -211,6 +211,11 @@ def test_figures_are_kept_the_longer_the_coarser(name: str) -> None:
     assert f"setting '{name}' is 0; expected" in complaint(Settings(**{name: 0}))
 
 
+def test_a_report_cannot_use_fewer_than_no_processors() -> None:
+    told = complaint(Settings(report_processors=-1))
+    assert told == "setting 'report_processors' is -1; expected 0 or more"
+
+
 async def test_a_cluster_is_told_that_its_workers_see_the_folder(
     start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,6 +442,19 @@ def test_a_process_is_given_long_turns_where_linux_has_them_to_give() -> None:
             process.kill()
     slices = {line.split()[-1] for line in lines if line.startswith("se.slice")}
     assert slices <= {str(child.SLICE_MOST_NS)}, "before Linux 6.12 it tells of none"
+
+
+@pytest.mark.parametrize("wished", [0, 1, 99])
+def test_a_process_leaves_one_processor_to_others_unless_told_otherwise(wished: int) -> None:
+    ours = os.sched_getaffinity(0)
+    with subprocess.Popen(["sleep", "300"]) as process:
+        try:
+            child._give_way(process.pid, wished)
+            its = os.sched_getaffinity(process.pid)
+        finally:
+            process.kill()
+    assert its <= ours
+    assert len(its) == {0: max(1, len(ours) - 1), 1: 1, 99: len(ours)}[wished]
 
 
 async def test_a_process_that_takes_too_long_is_ended_with_all_that_it_started(

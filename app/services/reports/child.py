@@ -33,15 +33,24 @@ class TimedOut(Exception):
 
 
 async def run(
-    words: Sequence[str], *, mark: str, output: Path, log: Path, limit_s: float, beat: Beat
+    words: Sequence[str],
+    *,
+    mark: str,
+    output: Path,
+    log: Path,
+    limit_s: float,
+    beat: Beat,
+    processors: int = 0,
 ) -> int:
     """Run a module of the reports; its exit code, negative for a signal.
 
-    Its standard output goes to `output`, its errors to `log`, at most some 4 MB. `beat` is called
-    twice a second; what it raises ends the process, as being cancelled does. Raises TimedOut. When
-    this returns or raises, no process that carries the mark is left.
+    It may use that many `processors`, 0 for all but one. Its standard output goes to `output`, its
+    errors to `log`, at most some 4 MB. `beat` is called twice a second; what it raises ends the
+    process, as being cancelled does. Raises TimedOut. When this returns or raises, no process that
+    carries the mark is left.
     """
     process = _start(words, mark, output, log)
+    _give_way(process.pid, processors)
     deadline_s = asyncio.get_running_loop().time() + limit_s
     try:
         while not await _is_over(process, BEAT_S):
@@ -68,7 +77,7 @@ def tail_of(*logs: Path) -> str:
 
 
 def _start(words: Sequence[str], mark: str, output: Path, log: Path) -> "subprocess.Popen[bytes]":
-    """Start a process that gives way to all others, in a session of its own.
+    """Start a process in a session of its own.
 
     Not by asyncio: uvloop copies the server's page tables for it, for which all requests wait.
     """
@@ -88,16 +97,17 @@ def _start(words: Sequence[str], mark: str, output: Path, log: Path) -> "subproc
     finally:
         os.close(out)
         os.close(err)
-    _give_way(process.pid)
     return process
 
 
-def _give_way(pid: int) -> None:
+def _give_way(pid: int, processors: int) -> None:
     """Have a process, and all that it will start, run when nobody else wants the processor.
 
     At once, as loading its libraries is already work. Linux shares the processors between sessions
     before it looks at the class (`sched_autogroup`), so the session is made the last one as well;
-    and lets who has a turn finish it unless another's is shorter, so its turns are made long.
+    and lets who has a turn finish it unless another's is shorter, so its turns are made long. Even
+    so who comes last has a turn now and then, until the next tick of the clock, and what the kernel
+    does for it meanwhile cannot be cut short: hence one processor is left to others altogether.
     """
     if hasattr(os, "sched_setscheduler"):
         _take_long_turns(pid)
@@ -105,6 +115,10 @@ def _give_way(pid: int) -> None:
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
     with suppress(OSError):  # the system knows no such sharing
         (PROC / str(pid) / "autogroup").write_text(NICE_MOST)
+    if hasattr(os, "sched_setaffinity"):
+        ours = sorted(os.sched_getaffinity(0))
+        with suppress(OSError):  # it is gone already
+            os.sched_setaffinity(pid, ours[: max(1, processors or len(ours) - 1)])
 
 
 def _take_long_turns(pid: int) -> None:

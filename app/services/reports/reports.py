@@ -122,7 +122,9 @@ class Reports:
     async def tick(self) -> None:
         """Begin what is due, if anything is and nothing runs."""
         await self._ready()
-        if self._under_way is not None or self.missing() or not self._settings.report_schedules:
+        if self._under_way is not None or not self._settings.report_schedules:
+            return
+        if await asyncio.to_thread(self.missing):  # looks for files
             return
         now_ms = self._host.clock.now_ms()
         for job, (attempt, due_ms) in sorted(self._retries.items(), key=lambda item: item[1][1]):

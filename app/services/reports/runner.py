@@ -256,6 +256,7 @@ class Runner:
             log=folder / "stderr.log",
             limit_s=limit_s,
             beat=beat,
+            processors=self._settings.report_processors,
         )
 
     async def _beat(self, run: RunRow, folder: Path) -> None:

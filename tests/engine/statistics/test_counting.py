@@ -9,7 +9,7 @@ from engine.clock import ManualClock
 from engine.errors import Invalid
 from engine.events import Acked, Appended
 from engine.message import Message, Promise, Sent
-from engine.statistics import books, counting, end_to_end
+from engine.statistics import books, counting, end_to_end, statistics
 from engine.statistics.accounts import CROWDED_IDLE_MS, SWEEP_MS, Book, Metric
 from engine.statistics.books import Books
 from engine.statistics.counting import Counting
@@ -150,6 +150,23 @@ def test_sends_are_timed_until_their_promise_is_kept(
     assert latency.flushed.recent.maximum == 250_000
     size = broker.statistics.broker().message_size
     assert (size.count, size.maximum, size.mean) == (4, 100, 87.5)
+
+
+def test_times_of_sends_are_entered_often_and_a_bounded_number_at_once(
+    broker: Broker, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = broker.statistics
+    while figures.tick() != statistics.IDLE_STEP_S:
+        pass
+    monkeypatch.setattr(statistics, "SENDS_PER_STEP", 2)
+    for _ in range(5):
+        send("x")
+    assert [figures.tick() for _ in range(4)] == [
+        0.0,
+        0.0,
+        statistics.STEP_S,
+        statistics.IDLE_STEP_S,
+    ]
 
 
 def test_an_event_of_the_next_second_closes_the_one_before() -> None:
