@@ -5,7 +5,6 @@ import ctypes
 import os
 import struct
 import time
-from types import TracebackType
 from typing import Self
 
 MONOTONIC = 1  # CLOCK_MONOTONIC, which time.perf_counter() reads
@@ -37,12 +36,7 @@ class Beat:
         asyncio.get_running_loop().add_reader(self._file, self._ring)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         asyncio.get_running_loop().remove_reader(self._file)
         os.close(self._file)
 

@@ -229,7 +229,7 @@ class _Sends:
     def cut(self, upto_s: float) -> None:
         """Leave out what was due later, which was sent in one part."""
         self._sent = [each for each in self._sent if each[0] < upto_s]
-        self._took_s = len(self._sent) / RATE
+        self._took_s = self._sent[-1][1] - self._sent[0][0]
 
     def figure(self, name: str, delay_ms: float | None) -> Figure:
         return Figure(
