@@ -71,6 +71,8 @@ class DatabaseWorker:
         return self._database
 
     def _warm_up(self) -> None:
+        if self._database is not None:
+            return  # opened by a call, which alone knows how that went
         try:
             self._run(lambda _: None)
         except DatabaseError:
