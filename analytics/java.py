@@ -71,14 +71,14 @@ def find_java(folder: Path, configured: str = "", environ: Mapping[str, str] | N
     raise NotInstalled(f"Spark needs Java {MAJOR_MIN} or newer: {found}", REMEDY)
 
 
-def cache_path(folder: Path, java: Java) -> Path:
-    """Where the start-up cache for this Java and this Spark lies, or would (`warm_up.py`)."""
+def cache_path(folder: Path, java: Java, home: Path) -> Path:
+    """Where the start-up cache for this Java and Spark's `home` lies, or would (`warm_up.py`)."""
     try:
         spark = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
         spark = "none"
-    # The program counts too: a cache made by another build is refused, noisily.
-    build = sha256(str(java.home).encode()).hexdigest()[:8]
+    # The programs count too: a cache made by another build is refused, noisily.
+    build = sha256(f"{java.home}:{home}".encode()).hexdigest()[:8]
     kind = CACHE_KINDS[java.major >= AOT_MIN]
     return folder / f"{kind}-java{java.version}-{build}-spark{spark}.{kind}"
 

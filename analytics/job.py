@@ -55,11 +55,12 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from analytics.errors import AnalyticsError, NotInstalled, Refused, StoreUnreadable
+from analytics.home import package
 from analytics.quiet import become_idle
 from analytics.results import FORM, FORMAT, INPUTS, LAG_JOB, hours_before
 from analytics.schemas import LAG
@@ -91,6 +93,7 @@ JARS = {
     "abfss": "hadoop-azure",
 }
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+AHEAD = ("pandas", "pyspark.testing", "analytics.jobs.run")  # two for PySpark, one for the job
 OWN_PARAMS = ("hours", "at_ms")  # not the caller's
 # Names of Spark's and Python's errors (or of what they are made from) that may pass by themselves:
 # a Java machine or a server that went away, a task that failed, a disk that is full.
@@ -182,23 +185,15 @@ def _number(hour: str) -> int:
 
 def perform(request: Request) -> dict[str, Any]:
     """Compute and write every table; what the work itself tells. Raises what went wrong."""
-    from analytics.jobs import inputs, run
-    from analytics.jobs.progress import Progress
+    from analytics.jobs import inputs
+    from analytics.jobs.progress import Progress, stages_of
     from analytics.session import SessionOptions, is_local, session
 
     is_ours = is_local(request.master)
     inputs.check_root(request.root, is_local=is_ours, is_shared=request.is_shared)
     check_jars(request)
     output = Path(request.output)
-    work = run.Work(
-        request.job,
-        request.hours,
-        request.root,
-        output,
-        params_of(request),
-        Path(request.previous) if request.previous else None,
-    )
-    progress = Progress(output / "progress.json", run.stages_of(request.job))
+    progress = Progress(output / "progress.json", stages_of(request.job))
     progress.enter("starting")
     options = SessionOptions(
         folder=Path(request.folder),
@@ -208,8 +203,20 @@ def perform(request: Request) -> dict[str, Any]:
         driver_memory=request.driver_memory,
         log=Path(request.log) if request.log else None,
         is_large=_is_large(request),
+        is_last=True,
     )
+    threading.Thread(target=_load_ahead, daemon=True).start()
     with session(options) as spark:
+        from analytics.jobs import run  # which was loaded meanwhile
+
+        work = run.Work(
+            request.job,
+            request.hours,
+            request.root,
+            output,
+            params_of(request),
+            Path(request.previous) if request.previous else None,
+        )
         is_connect = request.master.startswith(CONNECT)
         java = "" if is_connect else _java_version(spark)
         with progress.watch(spark, is_connect=is_connect), _readable():
@@ -219,16 +226,19 @@ def perform(request: Request) -> dict[str, Any]:
     return found
 
 
+def _load_ahead() -> None:
+    """Load what is wanted when Java is there, while it starts."""
+    with suppress(ImportError):  # whoever wants it says so
+        for name in AHEAD:
+            import_module(name)
+
+
 def check_jars(request: Request) -> None:
     """Refused for an object store whose jar is not there; a Connect server has its own jars."""
     jar = JARS.get(request.root.partition("://")[0])
     if jar is None or request.master.startswith(CONNECT):
         return
-    spec = find_spec("pyspark")
-    folders = spec.submodule_search_locations if spec is not None else None
-    is_there = any(
-        path for folder in folders or () for path in Path(folder, "jars").glob(f"{jar}-*.jar")
-    )
+    is_there = any((package() / "jars").glob(f"{jar}-*.jar"))
     if not is_there and jar not in os.environ.get(SUBMIT_ARGUMENTS, ""):
         raise Refused(
             f"{request.root} needs the jar {jar}, which PySpark's package does not bring",

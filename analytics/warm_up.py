@@ -2,7 +2,7 @@
 
 It takes a minute and some 200 MB in the data directory; a session then starts in half the time.
 Every session finds it by itself, and one of another Java or another Spark leaves it alone. It
-takes the place of those made before it.
+takes the place of those made before it. A server makes it when its first report is done.
 """
 
 import argparse
@@ -10,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from analytics.errors import AnalyticsError
+from analytics.home import spark_home
 from analytics.java import cache_path, caches, find_java
 from analytics.manifest import HOUR_MS, Manifest, hour_name
-from analytics.results import INPUTS
+from analytics.results import LAG_JOB, TRACES_JOB
+from analytics.runs import run_folder
 from analytics.schemas import CLOCK, arrow_schema
 from analytics.session import SessionOptions, session
 
@@ -28,40 +29,44 @@ TIMEOUT_S = 600.0
 
 def warm_up(folder: Path, java_home: str = "") -> Path:
     """Make the cache anew; its file. Raises AnalyticsError."""
-    java = find_java(folder, java_home)
-    target = cache_path(folder, java)
-    temporary = target.with_suffix(".tmp")
-    command = [sys.executable, "-m", "analytics.warm_up", "--folder", str(folder)]
-    command += ["--java-home", java_home, "--train", str(temporary)]
+    target = _target(folder, java_home)
     try:
-        # In a process of its own: Java writes the cache when it ends.
-        subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
-        temporary.replace(target)
+        # What is half made lies in a folder of this process, which is swept if it is killed.
+        with run_folder(folder / "runs") as place:
+            made = place / target.name
+            command = [sys.executable, "-P", "-m", "analytics.warm_up", "--folder", str(folder)]
+            command += ["--java-home", java_home, "--train", str(made)]
+            # In a process of its own: Java writes the cache when it ends.
+            subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
+            made.replace(target)
         for other in caches(folder):
             if other != target:
                 other.unlink(missing_ok=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise AnalyticsError(f"the start-up cache was not made: {error}") from None
-    finally:
-        for left in folder.glob(f"{temporary.name}*"):
-            left.unlink(missing_ok=True)
     return target
+
+
+def _target(folder: Path, java_home: str) -> Path:
+    return cache_path(folder, find_java(folder, java_home), spark_home(folder))
 
 
 def _train(folder: Path, java_home: str, output: Path) -> None:
     options = SessionOptions(folder=folder, java_home=java_home, new_cache=output)
-    with session(options) as spark, TemporaryDirectory(dir=folder) as place:
-        train(spark, Path(place))
+    place = output.parent / "trained"
+    place.mkdir()
+    with session(options) as spark:
+        train(spark, place)
 
 
 def train(spark: "SparkSession", place: Path) -> None:
     """Run both jobs on next to nothing, so that Java has loaded what they need."""
     from analytics.jobs.definitions import Params
-    from analytics.jobs.progress import Progress
-    from analytics.jobs.run import Work, run, stages_of
+    from analytics.jobs.progress import Progress, stages_of
+    from analytics.jobs.run import Work, run
 
     hour = _write(place)
-    for job in INPUTS:
+    for job in (LAG_JOB, TRACES_JOB):  # which plans plainly from then on
         work = Work(job, [hour_name(hour)], str(place), place, Params(hours=(hour,)), None)
         run(spark, work, Progress(place / "progress.json", stages_of(job)))
 
@@ -94,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     where.add_argument("--data", type=Path, help="data directory of the server")
     where.add_argument("--folder", type=Path, help="where else the cache goes than DATA/spark")
     parser.add_argument("--java-home", default="", help="which Java; default as for reports")
+    parser.add_argument("--if-missing", action="store_true", help="leave one that fits as it is")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     folder = given.folder or given.data / "spark"
@@ -101,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given.train is not None:
             _train(folder, given.java_home, given.train)
-        else:
+        elif not (given.if_missing and _target(folder, given.java_home).exists()):
             sys.stdout.write(f"{warm_up(folder, given.java_home)}\n")
     except AnalyticsError as error:
         sys.stderr.write(f"{error}\n")

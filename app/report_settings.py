@@ -18,7 +18,7 @@ class ReportSettings:
     report_schedules: bool = setting(
         True,
         "Whether reports run by themselves, as their schedules say; run by hand they can always "
-        "be. Without Spark none runs.",
+        "be. Without Spark none runs. After the first one Spark's start-up cache is made.",
     )
     report_master: str = setting(
         "local[2]",

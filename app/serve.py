@@ -22,6 +22,7 @@ from app.db.glance import has_users
 from app.db.rows import DatabaseError
 from app.grpc_settings import listen_at
 from app.main import create_app
+from app.priority import go_first
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
             return EXIT_FAILED
     listener = listeners[0]
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT, force=True)
+    if settings.goes_first:
+        go_first()  # before there are threads, which have each a number of their own
     app = create_app(settings, origins=given_at)
     config = uvicorn.Config(
         app,

@@ -126,6 +126,11 @@ class Settings(EngineConfig, OidcSettings, GrpcSettings, ReportSettings):
     )
     stop_timeout_s: float = setting(10.0, "How long a stop waits for requests and the disk.")
     log_level: str = setting("info", "debug, info, warning or error.")
+    goes_first: bool = setting(
+        True,
+        "Whether the server goes before other programs on the processors (nice -10), where the "
+        "system permits it: root, CAP_SYS_NICE, or `ulimit -e`.",
+    )
 
     @property
     def database(self) -> str:

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from bench.load import Sample
 
@@ -82,6 +82,16 @@ def figure_of(broker: str, runs: Sequence[Run], delay_ms: float | None) -> Figur
         delay_ms=delay_ms,
         rates=tuple(round(rate, 1) for rate in rates),
     )
+
+
+def middle_of(runs: Sequence[Figure]) -> Figure:
+    """Medians over one broker's runs, each kind for itself, and the worst loop delay of them."""
+    kinds: dict[str, Any] = {
+        kind: _median_of(value for run in runs if (value := run.value(kind)) is not None)
+        for kind in UNITS
+    }
+    delays_ms = [run.delay_ms for run in runs if run.delay_ms is not None]
+    return Figure(runs[0].broker, **kinds | {"delay_ms": max(delays_ms, default=None)})
 
 
 def times_of(took_s: Sequence[float]) -> Times:

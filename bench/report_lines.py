@@ -25,9 +25,10 @@ from analytics.errors import AnalyticsError, NotInstalled
 from analytics.java import find_java
 from analytics.usage import Usage
 from analytics.warm_up import warm_up
+from bench.ahead import ahead
 from bench.beat import Beat
 from bench.doors.rest import RestSend
-from bench.figures import Check, Figure, times_of
+from bench.figures import Check, Figure, middle_of, times_of
 from bench.line import Scale
 from bench.load import Link, connect, within
 from bench.server import Server
@@ -49,7 +50,7 @@ IDLE, BESIDE = "KiteMQ, idle", "KiteMQ, a report runs"
 
 @dataclass(frozen=True)
 class JobLine:
-    """One run of the job `traces` in processes of its own: wall, processor time, memory."""
+    """Runs of the job `traces`, each in processes of its own: wall, processor time, memory."""
 
     name: str
     title: str
@@ -59,14 +60,15 @@ class JobLine:
         is_full = scale.rounds > 1
         root = folder / "analytics"
         hour = _write(root, ROWS if is_full else QUICK_ROWS, folder)
-        figures = [_job(COLD, root, hour, folder)]
-        if is_full:
-            try:
-                warm_up(folder / "spark")
-            except AnalyticsError as error:
-                raise RuntimeError(str(error)) from None
-            figures.append(_job(WITH_CACHE, root, hour, folder))
-        return figures
+        cold = [_job(COLD, root, hour, folder) for _ in range(scale.rounds)]
+        if not is_full:
+            return cold
+        try:
+            warm_up(folder / "spark")
+        except AnalyticsError as error:
+            raise RuntimeError(str(error)) from None
+        cached = [_job(WITH_CACHE, root, hour, folder) for _ in range(scale.rounds)]
+        return [middle_of(cold), middle_of(cached)]
 
 
 def _job(name: str, root: Path, hour: str, folder: Path) -> Figure:
@@ -117,22 +119,28 @@ class BesideLine:
     def measure(self, scale: Scale, folder: Path) -> list[Figure]:
         is_full = scale.rounds > 1
         data = folder / "beside"
-        _write(data / "analytics", BESIDE_ROWS if is_full else QUICK_ROWS, folder)
-        server = Server(data)
+        hour = _write(data / "analytics", BESIDE_ROWS if is_full else QUICK_ROWS, folder)
+        server = Server(data, goes_first=True)  # as it does by itself
         with server:
             server.settle()
-            idle, beside = _Sends(server), _Sends(server)
-            seconds = IDLE_S if is_full else QUICK_IDLE_S
-            idle.send_for(seconds / 2)
-            idle_delay_ms = server.worst_delay_ms()
-            run = _Run(server, RUN_LIMIT_S if is_full else QUICK_BESIDE_S)
-            beside.send_while(run.is_on)
-            beside.cut(run.ended_s)
-            delay_ms = server.worst_delay_ms()
-            idle.send_for(seconds / 2)
-        if is_full and run.state != "ok":
-            raise RuntimeError(f"the run of the report ended as {run.state}: {run.error}")
-        return [idle.figure(IDLE, idle_delay_ms), beside.figure(BESIDE, delay_ms)]
+            rounds = [_round(server, hour, is_full=is_full) for _ in range(scale.rounds)]
+        return [middle_of(figures) for figures in zip(*rounds, strict=True)]
+
+
+def _round(server: Server, hour: str, *, is_full: bool) -> tuple[Figure, Figure]:
+    """Idle, and beside a run over that hour, which is computed anew each time."""
+    idle, beside = _Sends(server), _Sends(server)
+    seconds = IDLE_S if is_full else QUICK_IDLE_S
+    idle.send_for(seconds / 2)
+    idle_delay_ms = server.worst_delay_ms()
+    run = _Run(server, hour, RUN_LIMIT_S if is_full else QUICK_BESIDE_S)
+    beside.send_while(run.is_on)
+    beside.cut(run.ended_s)
+    delay_ms = server.worst_delay_ms()
+    idle.send_for(seconds / 2)
+    if is_full and run.state != "ok":
+        raise RuntimeError(f"the run of the report ended as {run.state}: {run.error}")
+    return idle.figure(IDLE, idle_delay_ms), beside.figure(BESIDE, delay_ms)
 
 
 class _Run:
@@ -142,14 +150,15 @@ class _Run:
     sender's own loop: another thread would hold Python's lock while answers come in.
     """
 
-    def __init__(self, server: Server, limit_s: float) -> None:
+    def __init__(self, server: Server, hour: str, limit_s: float) -> None:
         self._server = server
         self._limit_s = limit_s
         self._began_s = self._asked_s = time.perf_counter()
         self.state, self.error = "running", ""
         self.ended_s = math.inf  # by time.perf_counter()
+        wanted = json.dumps({"job": "traces", "first": hour, "last": hour}).encode()
         request = urllib.request.Request(
-            f"{server.url}{RUNS}", b'{"job": "traces"}', {"Content-Type": "application/json"}
+            f"{server.url}{RUNS}", wanted, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             self._path = f"{RUNS}/{json.loads(answer.read())['id']}"
@@ -224,7 +233,8 @@ class _Sends:
 
     def send_while(self, is_on: Callable[[], bool]) -> None:
         """Send as long as `is_on` says, and wait for the last answers."""
-        self._took_s += uvloop.run(self._send(is_on))
+        with ahead():
+            self._took_s += uvloop.run(self._send(is_on))
 
     def cut(self, upto_s: float) -> None:
         """Leave out what was due later, which was sent in one part."""

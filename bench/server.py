@@ -23,12 +23,13 @@ PROFILE_ENV = "BENCH_PROFILE"  # a file: the server then runs under cProfile and
 
 
 class Server(Process):
-    """`kitemq serve` on loopback."""
+    """`kitemq serve` on loopback, before other programs only where asked: its peers do not."""
 
     name = "KiteMQ"
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *, goes_first: bool = False) -> None:
         super().__init__(data)
+        self._goes_first = goes_first
         self.url = f"http://127.0.0.1:{self.port}"
         self.grpc_port = free_port()
 
@@ -36,6 +37,7 @@ class Server(Process):
         serve = ["serve", "--data", str(self.data), "--listen", f"127.0.0.1:{self.port}"]
         serve += ["--set", "log_level=warning", "--set", f"grpc_listen=127.0.0.1:{self.grpc_port}"]
         serve += ["--set", "report_schedules=false"]  # nothing runs beside what is measured
+        serve += ["--set", f"goes_first={self._goes_first}"]
         module = "bench.profiled" if os.environ.get(PROFILE_ENV) else "kitemq.cli"
         return [sys.executable, "-m", module, *serve]
 

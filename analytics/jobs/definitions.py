@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from analytics.jobs.traces.pieces import Pieces
+
 HOUR_MS = 3_600_000
 ALL = 10_000  # of `sample`: everything
 RETRY_PREFIX = "%RETRY%"
@@ -86,7 +88,7 @@ class Frames:
     `series` is what the module lag_series makes of them, where it is there already.
     """
 
-    pieces: "DataFrame | None" = None
+    pieces: "Pieces | None" = None
     rows: Mapping[int, int] = field(default_factory=dict)
     lag: "DataFrame | None" = None
     previous: "DataFrame | None" = None

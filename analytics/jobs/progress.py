@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analytics.repeating import repeating
+from analytics.results import TRACES_JOB, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 0.5
 Tasks = Callable[[], tuple[int, int]]
+
+
+def stages_of(job: str) -> list[str]:
+    """What a run goes through, in this order."""
+    if job == TRACES_JOB:
+        return ["starting", "computing", "naming", "writing", "done"]
+    return ["starting", "reading", *(table.name for table in tables_of(job)), "done"]
 
 
 class Progress:

@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PREVIOUS = ("group", "topic", "queue", "state", "raw_state")
+# What Spark sees of traces are a few dozen rows of some MiB each: code that it makes for them, and
+# plans that it makes anew between the steps, cost more than they do, and so do several at once.
+PLAINLY = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+}
 Inputs = dict[str, Input]
 Made = tuple[dict[str, Rows], dict[str, int]]  # the rows of each table, and the counters
 
@@ -37,13 +45,6 @@ class Work(msgspec.Struct):
     output: Path
     params: Params
     previous: Path | None
-
-
-def stages_of(job: str) -> list[str]:
-    """What a run goes through, in this order."""
-    if job == TRACES_JOB:
-        return ["starting", "computing", "naming", "writing", "done"]
-    return ["starting", "reading", *(table.name for table in tables_of(job)), "done"]
 
 
 def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]:
@@ -71,14 +72,16 @@ def _traces(
 ) -> Made:
     params = replace(work.params, at_ms=known.at_ms)
     progress.enter("computing")
+    for name, value in PLAINLY.items():
+        spark.conf.set(name, value)
     read = [(frame, each.hours) for frame, each in told.items()]
     frames = Frames(
-        pieces=pieces.frame_of(spark, work.root, known, read),
+        pieces=pieces.pieces_of(spark, work.root, known, read),
         rows=_rows(known, work.hours, params.hours),
     )
     rows, counters = tables.collect(build.build(frames, params))
     progress.enter("naming")
-    records = pieces.frame_of(spark, work.root, known, [(MESSAGES, told[MESSAGES].hours)])
+    records = pieces.pieces_of(spark, work.root, known, [(MESSAGES, told[MESSAGES].hours)])
     message_ids.fill_in(rows["slowest"], records)
     progress.enter("writing")
     for name, those in rows.items():

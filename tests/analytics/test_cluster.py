@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from analytics import job
+from analytics.home import package
 from analytics.java import find_java
 from analytics.results import INPUTS
 from analytics.session import LOOPBACK, environment
@@ -36,12 +37,10 @@ def is_open(port: int) -> bool:
 @contextmanager
 def service(folder: Path, command: list[str], ports: list[int], name: str) -> Iterator[Path]:
     """A Java process of Spark's own, until it listens; its log. Ended, whatever happens."""
-    import pyspark
-
     java = find_java(folder / "spark")
-    variables = os.environ | environment(java, f"spark://{LOOPBACK}")
+    home = package()
+    variables = os.environ | environment(java, home, f"spark://{LOOPBACK}")
     variables |= {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}
-    home = Path(pyspark.__file__).parent
     log = folder / f"{name}.log"
     with log.open("w") as output:
         child = subprocess.Popen(

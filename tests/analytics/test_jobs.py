@@ -113,11 +113,11 @@ Made = tuple[dict[str, Rows], dict[str, int]]
 def made(spark: "SparkSession", root: Path, manifest: Manifest, params: Params) -> Made:
     """Every table of the job, and its counters."""
     known = [(name, manifest.partitions(name)) for name in (MESSAGES, TRACE)]
-    read = pieces.frame_of(spark, str(root), manifest, known)
+    read = pieces.pieces_of(spark, str(root), manifest, known)
     # Small as the hours are, each is made by several tasks.
     rows = dict.fromkeys(params.hours, 3 * build.GATHER_ROWS)
     tables, counters = collect(build.build(Frames(pieces=read, rows=rows), params))
-    records = pieces.frame_of(spark, str(root), manifest, known[:1])
+    records = pieces.pieces_of(spark, str(root), manifest, known[:1])
     message_ids.fill_in(tables["slowest"], records)
     for name, those in tables.items():
         keys = [tuple(row[column] for column in BY_NAME[name].key) for row in those]

@@ -74,8 +74,8 @@ def written(root: Path, messages: Rows, trace: Rows) -> list[Piece]:
 def made(given: list[Piece], tasks: int, **more: Any) -> dict[str, Rows]:
     """The tables of the hour by so many tasks, without Spark."""
     params = Params(hours=(HOUR,), at_ms=(HOUR + 1) * HOUR_MS, **more)
-    batch = pa.RecordBatch.from_pylist([each._asdict() for each in given])
-    sent = list(Scatter({HOUR: (0, tasks)}).run([batch]))
+    scatter = Scatter({HOUR: (0, tasks)})
+    sent = [row for piece in given for row in scatter.run(piece)]
     counted = [
         row
         for task in range(tasks)
@@ -119,9 +119,9 @@ def test_each_task_has_whatever_belongs_to_its_places(tmp_path: Path) -> None:
         record(at, topic=topic, queue=queue, offset=offset)
         for at, (topic, queue, offset) in enumerate(places)
     ]
-    batch = pa.RecordBatch.from_pylist([p._asdict() for p in written(tmp_path, held, trace)])
+    scatter = Scatter({HOUR: (10, 4)})
     where: dict[tuple[Any, ...], set[int]] = {}
-    for each in Scatter({HOUR: (10, 4)}).run([batch]):
+    for each in (sent for piece in written(tmp_path, held, trace) for sent in scatter.run(piece)):
         (row,) = each.to_pylist()
         for one in blobs.unpack(row["blob"]).to_pylist():
             offset = one["first_offset"] if row["name"] == "events" else one["offset"]
@@ -237,10 +237,9 @@ def test_what_is_sent_does_not_grow_with_the_tasks(tmp_path: Path) -> None:
         for at in range(20_000)
     ]
     (piece,) = written(tmp_path, records, [])
-    batch = pa.RecordBatch.from_pylist([piece._asdict()])
 
     def sent_bytes(tasks: int) -> int:
-        sent = Scatter({HOUR: (0, tasks)}).run([batch])
+        sent = Scatter({HOUR: (0, tasks)}).run(piece)
         return sum(len(each["blob"][0].as_py()) for each in sent)
 
     assert sent_bytes(8) < 1.5 * sent_bytes(1)
@@ -297,8 +296,10 @@ def test_files_of_an_object_store_are_read_by_spark(
     wanted = [(name, list(manifest.partitions(name))) for name in (MESSAGES, TRACE)]
 
     def read(root: str) -> list[Piece]:
-        rows = pieces.frame_of(spark, root, manifest, wanted).collect()
-        return [Piece(**row.asDict()) for row in rows]
+        found = pieces.pieces_of(spark, root, manifest, wanted)
+        if found.named:
+            return [piece for task in found.named for piece in task]
+        return [Piece(**row.asDict()) for row in found.rows.collect()]
 
     by_path = read(f"file://{tmp_path}")
     # The only kind of URL that Spark reads here without a jar is one of this machine.
@@ -317,7 +318,7 @@ def test_a_run_says_which_file_its_workers_cannot_read(
     manifest = store(tmp_path, [], [event(0)])
     (path,) = manifest.paths(TRACE)
     (tmp_path / path).write_bytes(b"PAR1, but nothing else")
-    frames = Frames(pieces=pieces.frame_of(spark, str(tmp_path), manifest, [(TRACE, HOURS)]))
+    frames = Frames(pieces=pieces.pieces_of(spark, str(tmp_path), manifest, [(TRACE, HOURS)]))
     with pytest.raises(StoreUnreadable) as raised, job._readable():
         build.build(frames, Params(hours=(HOUR,))).collect()
     assert str(raised.value).startswith(f"{tmp_path / path} cannot be read (")
@@ -344,7 +345,7 @@ def test_of_records_at_one_place_the_last_one_is_named(
         {"hour": HOURS[0], "stored_topic": "t", "queue": 0, "offset": offset}
         for offset in range(5, 10)
     ]
-    message_ids.fill_in(slowest, pieces.frame_of(spark, str(tmp_path), manifest, wanted))
+    message_ids.fill_in(slowest, pieces.pieces_of(spark, str(tmp_path), manifest, wanted))
     assert [row["message_id"] for row in slowest] == ["a-after", "old", "", "", ""]
 
 

@@ -7,11 +7,8 @@ Where nothing was recorded a run ends after the roll, which is real here; Spark 
 import asyncio
 import json
 import os
-import stat
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +28,14 @@ from app.db.report_rows import (
     RunState,
 )
 from app.report_settings import complaint
-from app.services.reports import child, contract, inputs, leftovers, schedule
+from app.services.reports import contract, inputs, leftovers, schedule
 from app.services.reports.files import csv_cell
 from app.settings import Settings
 from engine.errors import Invalid
 from engine.histogram import histogram
 from tests.app.conftest import App, Starter
+from tests.app.report_program import program
+from tests.patience import until
 
 pytestmark = pytest.mark.anyio
 both = pytest.mark.databases
@@ -81,18 +80,8 @@ async def over(app: App, run_id: str) -> dict[str, Any]:
 
 
 async def idle(app: App) -> None:
-    until_s = time.monotonic() + 60
-    while app.app.state.reports.job_under_way:
-        assert time.monotonic() < until_s, "the run did not end"
-        await asyncio.sleep(0.05)
-
-
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Have the reports' processes started by way of a shell script; `$@` is what they are told."""
-    path = tmp_path / "python"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(child.sys, "executable", str(path))
+    reports = app.app.state.reports
+    await asyncio.to_thread(until, lambda: not reports.job_under_way, "the run did not end", 60)
 
 
 # -- what is agreed with the jobs ---------------------------------------------------------------
@@ -386,94 +375,6 @@ def test_figures_are_replaced_by_hours_all_or_nothing(url: str) -> None:
 
 def page(database: Database) -> list[dict[str, Any]]:
     return database.results.page("throughput", ResultFilter(), 10)
-
-
-def ways(mark: str) -> list[tuple[int, str]]:
-    """The class of each process that sleeps long, and what its session is given of the processors.
-
-    Of that "" where Linux does not share by sessions.
-    """
-    found = []
-    for pid in leftovers.marked(mark):
-        folder = Path(f"/proc/{pid}")
-        with suppress(OSError):  # it ended meanwhile
-            if (folder / "cmdline").read_bytes() == b"sleep\x00300\x00":
-                share = folder / "autogroup"
-                words = share.read_text().split() if share.exists() else []
-                found.append((os.sched_getscheduler(pid), words[-1] if words else ""))
-    return found
-
-
-async def test_a_process_gives_way_to_others_with_all_that_it_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    go, mark = tmp_path / "go", leftovers.mark_of(tmp_path)
-    # It starts nothing that stays before it was told its class, as a loading Python would not.
-    program(tmp_path, monkeypatch, f"until [ -e {go} ]; do sleep 0.1; done; sleep 300 & sleep 300")
-    found: list[tuple[int, str]] = []
-
-    class Seen(Exception):
-        pass
-
-    async def beat() -> None:
-        await asyncio.to_thread(go.touch)
-        found[:] = ways(mark)
-        if len(found) == 2:
-            raise Seen
-
-    for number in range(5):  # Linux lets people change a session ten times a second at most
-        logs = tmp_path / f"out-{number}", tmp_path / f"err-{number}"
-        await asyncio.to_thread(go.unlink, missing_ok=True)
-        with pytest.raises(Seen):
-            await child.run(["x"], mark=mark, output=logs[0], log=logs[1], limit_s=60, beat=beat)
-        if all(share in ("", child.NICE_MOST) for _, share in found):
-            break
-    assert {each[0] for each in found} == {os.SCHED_IDLE}
-    assert {each[1] for each in found} <= {"", child.NICE_MOST}
-
-
-def test_a_process_is_given_long_turns_where_linux_has_them_to_give() -> None:
-    with subprocess.Popen(["sleep", "300"]) as process:
-        try:
-            child._take_long_turns(process.pid)
-            told = Path(f"/proc/{process.pid}/sched")
-            lines = told.read_text().splitlines() if told.exists() else []
-        finally:
-            process.kill()
-    slices = {line.split()[-1] for line in lines if line.startswith("se.slice")}
-    assert slices <= {str(child.SLICE_MOST_NS)}, "before Linux 6.12 it tells of none"
-
-
-@pytest.mark.parametrize("wished", [0, 1, 99])
-def test_a_process_leaves_one_processor_to_others_unless_told_otherwise(wished: int) -> None:
-    ours = os.sched_getaffinity(0)
-    with subprocess.Popen(["sleep", "300"]) as process:
-        try:
-            child._give_way(process.pid, wished)
-            its = os.sched_getaffinity(process.pid)
-        finally:
-            process.kill()
-    assert its <= ours
-    assert len(its) == {0: max(1, len(ours) - 1), 1: 1, 99: len(ours)}[wished]
-
-
-async def test_a_process_that_takes_too_long_is_ended_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A grandchild with a session of its own, deaf to SIGTERM: neither group nor tree leads to it.
-    program(tmp_path, monkeypatch, "trap '' TERM; setsid sleep 300 & sleep 300")
-    mark = leftovers.mark_of(tmp_path)
-    monkeypatch.setattr(child, "TERM_S", 0.2)
-    seen: list[int] = []
-
-    async def beat() -> None:
-        seen[:] = leftovers.marked(mark)
-
-    logs = tmp_path / "out", tmp_path / "err"
-    with pytest.raises(child.TimedOut):
-        await child.run(["x"], mark=mark, output=logs[0], log=logs[1], limit_s=1, beat=beat)
-    assert len(seen) >= 2
-    assert leftovers.marked(mark) == []
 
 
 async def test_a_run_can_be_cancelled_and_leaves_nothing(

@@ -1,6 +1,6 @@
 """What the benchmark makes of its samples and targets; no timing is asserted anywhere."""
 
-from bench.figures import Check, Figure, Run, figure_of, quantile
+from bench.figures import Check, Figure, Run, figure_of, middle_of, quantile
 from bench.load import Sample
 
 
@@ -15,6 +15,15 @@ def test_a_figure_is_the_median_of_its_runs_each_kind_for_itself():
     assert round(figure.broker_us) == 2000
     assert figure.p50_us is None
     assert figure.delay_ms == 7.0
+
+
+def test_of_several_figures_the_median_of_each_kind_counts_and_the_worst_delay():
+    figures = [
+        Figure("ours", p99_us=30, wall_s=1, delay_ms=2),
+        Figure("ours", p99_us=10, wall_s=3, delay_ms=9),
+        Figure("ours", p99_us=20, wall_s=2, delay_ms=None),
+    ]
+    assert middle_of(figures) == Figure("ours", p99_us=20, wall_s=2, delay_ms=9)
 
 
 def test_latencies_become_microseconds():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from typing import Any
 
 import grpc.aio
@@ -21,9 +22,14 @@ pytestmark = pytest.mark.anyio
 STACK = "main <waits>\n  at poll()"
 
 
-async def answering(stream: Any, code: Code = Code.OK) -> None:
-    """Answer what a client is asked, until its stream ends."""
-    while (command := await stream.read()) is not grpc.aio.EOF:
+async def answering(stream: Any, code: Code = Code.OK, most: float = math.inf) -> None:
+    """Answer so many questions to a client, or until its stream ends.
+
+    Who reads a stream and is cancelled ends the stream as well.
+    """
+    count = 0
+    while count < most and (command := await stream.read()) is not grpc.aio.EOF:
+        count += 1
         answer = TelemetryCommand()
         if command.WhichOneof("command") == "print_thread_stack_trace_command":
             answer.thread_stack_trace.nonce = command.print_thread_stack_trace_command.nonce
@@ -87,10 +93,10 @@ async def test_a_stack_is_cut_and_a_silent_client_is_told_as_such(
 ) -> None:
     monkeypatch.setattr(clients, "STACK_CHARS_MAX", 4)
     stream, _ = await told(running.stub, consumer_settings("g", "orders"))
-    task = asyncio.ensure_future(answering(stream))
+    task = asyncio.ensure_future(answering(stream, most=1))
     cut = (await post(running, "/clients/stack", {"client": CLIENT})).json()
     assert (cut["text"], cut["is_cut"]) == ("main", True)
-    task.cancel()
+    await task
     monkeypatch.setattr(clients, "ASK_S", 0.05)
     silent = (await post(running, "/clients/stack", {"client": CLIENT})).json()
     assert (silent["answer"], silent["text"]) == ("no_answer", "")

@@ -10,7 +10,6 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 # A row: which task is next, the hour it is for, what the blob holds, and its place among others.
-BLOB_DDL = "task INT, target BIGINT, name STRING, number BIGINT, blob BINARY"
 BLOB = pa.schema(
     [
         ("task", pa.int32()),

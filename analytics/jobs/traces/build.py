@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from analytics.jobs.definitions import Frames, Params
 from analytics.jobs.traces import blobs
@@ -13,7 +14,7 @@ from analytics.jobs.traces.scatter import Scatter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-GATHER_ROWS = 1_600_000  # that an hour reads and one task puts together, in about 700 MiB
+GATHER_ROWS = 1_100_000  # that an hour reads and one task puts together, in about 500 MiB
 FINISHERS_MAX = 64
 
 
@@ -28,10 +29,9 @@ def build(frames: Frames, params: Params) -> "DataFrame":
     tasks = {hour: (at, n) for hour, at, n in zip(params.hours, first, counts, strict=True)}
     finishers = min(FINISHERS_MAX, len(params.hours))
     finish_in = {hour: at % finishers for at, hour in enumerate(params.hours)}
-    sent = frames.pieces.mapInArrow(Scatter(tasks).run, blobs.BLOB_DDL)
+    blob = from_arrow_schema(blobs.BLOB)
+    sent = frames.pieces.map(Scatter(tasks).run, blob)
     counted = sent.repartitionById(sum(counts), F.col("task")).mapInArrow(
-        Gather(finish_in, params).run, blobs.BLOB_DDL
+        Gather(finish_in, params).run, blob
     )
-    return counted.repartitionById(finishers, F.col("task")).mapInArrow(
-        Finish(params).run, blobs.BLOB_DDL
-    )
+    return counted.repartitionById(finishers, F.col("task")).mapInArrow(Finish(params).run, blob)

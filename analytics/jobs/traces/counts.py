@@ -78,22 +78,26 @@ def stored(records: "pa.Table") -> "pa.Table":
 def hot(records: "pa.Table") -> "pa.Table":
     """Keys, tags and message groups of the hour's own messages by HOT: messages, bytes."""
     rows = records.filter(pa.array(are_in(records["role"], ("message",))))
-    columns = ((TAG, rows["tag"]), (MESSAGE_GROUP, rows["message_group"]))
-    found = [_hot(kind, rows["topic"], column, rows["size_bytes"]) for kind, column in columns]
-    keys = _plain(rows["keys"])
-    has_one = pc.equal(pc.find_substring(keys, " "), -1)
+    has_one = pc.equal(pc.find_substring(_plain(rows["keys"]), " "), -1)
     one, several = rows.filter(has_one), rows.filter(pc.invert(has_one))
-    found.append(_hot(KEY, one["topic"], one["keys"], one["size_bytes"]))
     lists = [sorted(set(text.split(" "))) for text in several["keys"].to_pylist()]
     at = pa.array(np.repeat(np.arange(len(lists)), [len(each) for each in lists]))
     values = pa.chunked_array([pa.array([text for each in lists for text in each], pa.string())])
-    found.append(_hot(KEY, several["topic"].take(at), values, several["size_bytes"].take(at)))
-    return summed(pa.concat_tables(found), HOT, {"messages": SUM, "bytes": SUM})
+    found = {
+        TAG: [_valued(rows["topic"], rows["tag"], rows["size_bytes"])],
+        MESSAGE_GROUP: [_valued(rows["topic"], rows["message_group"], rows["size_bytes"])],
+        KEY: [
+            _valued(one["topic"], one["keys"], one["size_bytes"]),
+            _valued(several["topic"].take(at), values, several["size_bytes"].take(at)),
+        ],
+    }
+    return pa.concat_tables(_hot(kind, parts) for kind, parts in found.items())
 
 
-def _hot(
-    kind: str, topic: "pa.ChunkedArray", value: "pa.ChunkedArray", size: "pa.ChunkedArray"
+def _valued(
+    topic: "pa.ChunkedArray", value: "pa.ChunkedArray", size: "pa.ChunkedArray"
 ) -> "pa.Table":
+    """A row for each message that has a value."""
     rows = pa.table(
         {
             "topic": _plain(topic),
@@ -102,8 +106,11 @@ def _hot(
             "bytes": size.cast(pa.int64()),
         }
     )
-    rows = rows.filter(pc.not_equal(rows["value"], ""))
-    found = summed(rows, HOT[1:], {"messages": SUM, "bytes": SUM})
+    return rows.filter(pc.not_equal(rows["value"], ""))
+
+
+def _hot(kind: str, rows: "list[pa.Table]") -> "pa.Table":
+    found = summed(pa.concat_tables(rows), HOT[1:], {"messages": SUM, "bytes": SUM})
     return found.add_column(0, "kind", pa.array([kind] * found.num_rows, pa.string()))
 
 

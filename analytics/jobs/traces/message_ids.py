@@ -1,24 +1,20 @@
 """The message ids of a few places: read for these alone, as ids are half of what a record tells."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from analytics.jobs.outputs import Rows
 from analytics.jobs.traces.blobs import Ints, Names, keys, numbers
-from analytics.jobs.traces.pieces import Piece
+from analytics.jobs.traces.pieces import Piece, Pieces
 from analytics.jobs.traces.scatter import PLACE
 from analytics.manifest import HOUR_MS, hour_end_ms
 from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-FOUND_DDL = "topic STRING, queue INT, offset BIGINT, stored_ms BIGINT, message_id STRING"
 FOUND = pa.schema(
     [
         ("topic", pa.string()),
@@ -38,13 +34,8 @@ class Find:
     queues: Ints
     offsets: Ints
 
-    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def run(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
         """Rows of FOUND."""
-        for batch in batches:
-            for each in batch.to_pylist():
-                yield from self._piece(Piece(**each))
-
-    def _piece(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
         rows = piece.read(PLACE)
         names = Names()
         wanted = np.array([names.code(topic) for topic in self.topics], dtype=np.int64)
@@ -56,7 +47,7 @@ class Find:
             yield from found.cast(FOUND).to_batches()
 
 
-def fill_in(slowest: Rows, pieces: "DataFrame") -> None:
+def fill_in(slowest: Rows, pieces: Pieces) -> None:
     """Put the ids of their messages, where these are at hand, into the rows of `slowest`.
 
     Of records at the same place (its topic was made anew) the last one counts.
@@ -65,7 +56,7 @@ def fill_in(slowest: Rows, pieces: "DataFrame") -> None:
         return
     topics = [row["stored_topic"] for row in slowest]
     queues, offsets = (np.array([row[name] for row in slowest]) for name in PLACE[1:])
-    found = pieces.mapInArrow(Find(topics, queues, offsets).run, FOUND_DDL).toArrow()
+    found = pieces.map(Find(topics, queues, offsets).run, from_arrow_schema(FOUND)).toArrow()
     ids: dict[tuple[object, ...], list[tuple[int, str]]] = {}
     for row in found.to_pylist():
         place = tuple(row[name] for name in PLACE)

@@ -1,11 +1,12 @@
-"""What a run reads, as rows for Spark: parts of Parquet files, read where the work is done.
+"""What a run reads, for Spark: parts of Parquet files, read where the work is done.
 
-A row names a part of a file that its task opens by the path. Of an object store it holds a whole
-file, which Spark has read: it knows the store, its jars and its keys.
+Each task knows the names of its parts, and opens them by their paths. Of an object store it is
+given whole files, which Spark has read: it knows the store, its jars and its keys.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -18,20 +19,12 @@ from analytics.schemas import FRAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 TASK_ROWS = 600_000
 # Texts that differ from row to row: a dictionary of them goes whole wherever a few rows go.
 MANIFOLD = frozenset({"keys", "message_group", "message_id"})
 WHERE = re.compile(r"(\w+)/dt=([0-9-]+)/hr=([0-9]+)/[^/]+$")
-NAMED = pa.schema(
-    [
-        ("task", pa.int32()),
-        ("path", pa.string()),
-        ("part", pa.int32()),
-        ("parts", pa.int32()),
-        ("content", pa.binary()),
-    ]
-)
 
 
 class Piece(NamedTuple):
@@ -79,13 +72,42 @@ class Piece(NamedTuple):
         return found[1], found[2], found[3]
 
 
-def frame_of(
+Work = Callable[[Piece], "Iterator[pa.RecordBatch]"]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """`rows` for Spark: the number of a task in `named` each, or a whole file each."""
+
+    rows: "DataFrame"
+    named: tuple[tuple[Piece, ...], ...] = ()
+
+    def map(self, work: Work, schema: "StructType") -> "DataFrame":
+        """All that `work` makes of them, as rows of that schema."""
+        return self.rows.mapInArrow(_Task(self.named, work).run, schema)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What Spark runs."""
+
+    named: tuple[tuple[Piece, ...], ...]
+    work: Work
+
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        for batch in batches:
+            for row in batch.to_pylist():
+                for piece in self.named[row["id"]] if self.named else (Piece(**row),):
+                    yield from self.work(piece)
+
+
+def pieces_of(
     spark: "SparkSession",
     root: str,
     manifest: Manifest,
     wanted: Iterable[tuple[str, Iterable[str]]],
-) -> "DataFrame":
-    """Every file of these hours, by frame: a row for each piece, as many to a task as fit."""
+) -> Pieces:
+    """Every file of these hours, by frame; as many of a file's parts to a task as fit."""
     from pyspark.sql import functions as F
 
     files = [
@@ -95,16 +117,17 @@ def frame_of(
     ]
     if files and not is_local_path(root):
         whole = spark.read.format("binaryFile").load([path for path, _ in files])
-        return whole.select("path", F.lit(0).alias("part"), F.lit(1).alias("parts"), "content")
-    pieces: list[dict[str, Any]] = []
-    task, left = 0, TASK_ROWS
+        only_part = F.lit(0).alias("part"), F.lit(1).alias("parts")
+        return Pieces(whole.select("path", *only_part, "content"))
+    tasks: list[list[Piece]] = []
+    left = 0
     for path, rows in files:
         parts = max(1, -(-rows // TASK_ROWS))
         for part in range(parts):
-            if left < rows // parts:
-                task, left = task + 1, TASK_ROWS
+            if not tasks or left < rows // parts:
+                tasks.append([])
+                left = TASK_ROWS
             left -= rows // parts
-            piece = Piece(path.removeprefix(FILE_URL), part, parts, None)
-            pieces.append({"task": task, **piece._asdict()})
-    named = spark.createDataFrame(pa.Table.from_pylist(pieces, schema=NAMED))
-    return named.repartitionById(task + 1, F.col("task")).drop("task")
+            tasks[-1].append(Piece(path.removeprefix(FILE_URL), part, parts, None))
+    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+    return Pieces(numbers, tuple(map(tuple, tasks)))

@@ -1,7 +1,7 @@
 """The first step: sends each row to the task that needs it, for each hour that reads it."""
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,12 +48,9 @@ class Scatter:
 
     tasks: dict[int, tuple[int, int]]
 
-    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def run(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
         """Rows of BLOB."""
-        for batch in batches:
-            for each in batch.to_pylist():
-                piece = Piece(**each)
-                yield from self._events(piece) if piece.frame == TRACE else self._records(piece)
+        return self._events(piece) if piece.frame == TRACE else self._records(piece)
 
     def _targets(self, piece: Piece) -> list[int]:
         reads = range(piece.hour, piece.hour + LOOKBACK_HOURS[piece.frame] + 1)

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from app.services.reports.leftovers import MARK, PROC, end_marked
+from app.priority import LAST, share_session
+from app.services.reports.leftovers import MARK, end_marked
 
 BEAT_S = 0.5
 LOOK_S = 0.05  # how soon it is seen that a process has ended
 TERM_S = 5.0  # between SIGTERM and SIGKILL
-NICE_MOST = "19"
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # of the system call, by machine
 # `struct sched_attr`: size, policy, flags, nice, priority, runtime (a slice), deadline, period
 ATTRIBUTES = struct.Struct("=IIQiIQQQ")
@@ -109,12 +109,13 @@ def _give_way(pid: int, processors: int) -> None:
     so who comes last has a turn now and then, until the next tick of the clock, and what the kernel
     does for it meanwhile cannot be cut short: hence one processor is left to others altogether.
     """
+    with suppress(OSError):  # it would inherit what the server has
+        os.setpriority(os.PRIO_PROCESS, pid, LAST)
     if hasattr(os, "sched_setscheduler"):
         _take_long_turns(pid)
         with suppress(OSError):
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
-    with suppress(OSError):  # the system knows no such sharing
-        (PROC / str(pid) / "autogroup").write_text(NICE_MOST)
+    share_session(pid, LAST)
     if hasattr(os, "sched_setaffinity"):
         ours = sorted(os.sched_getaffinity(0))
         with suppress(OSError):  # it is gone already
@@ -129,7 +130,7 @@ def _take_long_turns(pid: int) -> None:
     number = SCHED_SETATTR.get(platform.machine())
     if number is None:
         return
-    wanted = ATTRIBUTES.pack(ATTRIBUTES.size, 0, 0, 0, 0, SLICE_MOST_NS, 0, 0)
+    wanted = ATTRIBUTES.pack(ATTRIBUTES.size, 0, 0, LAST, 0, SLICE_MOST_NS, 0, 0)
     ctypes.CDLL(None).syscall(number, pid, wanted, 0)
 
 

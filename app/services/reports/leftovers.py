@@ -51,10 +51,16 @@ def end_marked(mark: str) -> int:
 
 def remove_folders(spark: Path, reports: Path) -> int:
     """Remove the folders of runs, and those that Spark made for processes that are no more."""
-    removed = 0
+    removed = sweep(spark)
     for folder in reports.glob("run-*"):
         shutil.rmtree(folder, ignore_errors=True)
         removed += 1
+    return removed
+
+
+def sweep(spark: Path) -> int:
+    """Remove the folders that were made for processes that are no more; how many."""
+    removed = 0
     for folder in spark.glob("run-*"):
         parts = folder.name.removeprefix("run-").split("-")
         if len(parts) == 3 and parts[0].isdecimal() and _started(int(parts[0])) != parts[1]:

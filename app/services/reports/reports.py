@@ -38,6 +38,7 @@ from app.services.reports.standing import (
     checked_hours,
     unavailable,
 )
+from app.services.reports.start_cache import StartCache
 from app.settings import Settings
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 
@@ -88,6 +89,7 @@ class Reports:
         self._turn = asyncio.Lock()
         self._is_ready = False
         self._keeping = Keeping(database, settings)
+        self._start_cache = StartCache(settings)
         self._loop: asyncio.Task[None] | None = None
         self.figures = {job: Figures({}) for job in JOBS}
 
@@ -103,6 +105,7 @@ class Reports:
             self._loop.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop
+        await self._start_cache.drop()
         if self._under_way is not None:
             self._under_way.end("the server stopped")
             await asyncio.wait({self._under_way.task})
@@ -137,6 +140,8 @@ class Reports:
         due.sort(key=lambda each: each.next_ms)
         if due and due[0].next_ms <= now_ms:
             await self._begin_scheduled(due[0], now_ms)
+        elif not (self.job_under_way or self._turn.locked()):  # none began meanwhile
+            self._start_cache.begin()
 
     async def _begin_scheduled(self, row: ScheduleRow, now_ms: int) -> None:
         """Whatever was missed until now is this one run."""
@@ -299,6 +304,7 @@ class Reports:
             run = await self._ask(lambda db: db.reports.begin(new))
             if run is None:
                 return None
+            await self._start_cache.drop()
             limits = {each.job: each.limit_s for each in await self.schedules()}
             task = asyncio.create_task(self._do(run, hours, limits[job]))
             self._under_way = _UnderWay(run, task)
@@ -312,6 +318,7 @@ class Reports:
             if ended.state not in (*GOOD, RunState.CANCELLED):
                 log.warning("report run %d %s: %s", ended.id, ended.state, ended.error)
             if ended.state == RunState.OK:
+                self._start_cache.take()
                 await self._keeping.look(self._host.clock.now_ms())
         except Exception:
             log.exception("the end of report run %d could not be written", run.id)
