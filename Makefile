@@ -14,6 +14,8 @@ DATA ?= data
 LISTEN ?= 127.0.0.1:8080
 # 0 leaves Spark and its Java (0.7 GB) out: everything but the reports.
 ANALYTICS ?= 1
+# The tests are shared between so many processes; each has a PostgreSQL, a Spark and a browser.
+WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,13 +24,14 @@ RUN := $(VENV)/.run.stamp
 SPARK := $(VENV)/.spark.stamp
 DEV := $(VENV)/.dev.stamp
 DEMO := $(VENV)/.demo.stamp
+SHARED := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help run demo test check format bench soak lock clean
 
 help: ## List these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) ANALYTICS=$(ANALYTICS) PYTHON=$(PYTHON)"
+	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) ANALYTICS=$(ANALYTICS) WORKERS=$(WORKERS) PYTHON=$(PYTHON)"
 
 run: $(RUN) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ and its console (DATA=folder, LISTEN=host:port, ANALYTICS=0)
 	@echo "Console: http://$(LISTEN)/   API: http://$(LISTEN)/docs/api   Stop: Ctrl-C"
@@ -42,14 +45,15 @@ test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included
 	sh tools/ensure_node.sh tests/oidc tests/clients
 	sh tools/ensure_clients.sh $(BIN)/python
 	sh tools/ensure_postgres.sh
-	$(BIN)/python -m pytest
+	$(SHARED) -m 'not gives_way'
+	$(SHARED) -m gives_way
 
 check: $(DEV) ## Lint, format, types, import contracts and the documentation's claims
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest tests/docs
+	$(BIN)/python -m pytest tests/docs -m 'not slow'
 
 format: $(DEV) ## Format the code and sort its imports
 	$(BIN)/ruff check --select I --fix .

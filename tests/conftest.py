@@ -2,14 +2,18 @@
 
 A skipped test proves nothing. And Playwright's blocking interface leaves an event loop running in
 the main thread for as long as a browser is open, where `asyncio.run` of another test would fail.
+
+Where two workers share the tests (pytest-xdist, `make test`), a module's stay together, since they
+share what was made ready for them.
 """
 
 import os
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
 
-LATE = ("browser", "spark")
+LATE = ("spark", "browser")
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 
@@ -22,7 +26,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
-    items.sort(key=lambda item: [item.get_closest_marker(name) is not None for name in LATE])
+    items.sort(key=_lateness)
+    repeated = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
+    if repeated:
+        raise pytest.UsageError(f"{repeated[0]}: of tests with one name workers run only the first")
+    numbers: dict[tuple[str, int], int] = {}
+    for item in items:
+        together = item.nodeid.partition("::")[0], _lateness(item)
+        item.add_marker(pytest.mark.xdist_group(numbers.setdefault(together, len(numbers))))
+
+
+def _lateness(item: pytest.Item) -> int:
+    """0 for what comes first, then the place of its marker in LATE, the last of which counts."""
+    return max(
+        (place for place, name in enumerate(LATE, 1) if item.get_closest_marker(name)), default=0
+    )
 
 
 def _forbid_skip(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -129,6 +129,7 @@ def running(path: Path, folder: Path) -> "Iterator[tuple[subprocess.Popen[str], 
 
 
 @pytest.mark.spark
+@pytest.mark.gives_way
 @pytest.mark.timeout(600)
 def test_a_run_says_what_it_did_and_a_second_one_gives_the_same(
     rolled: Path, tmp_path: Path
@@ -173,6 +174,7 @@ def messages_in(rolled: Path) -> int:
 
 
 @pytest.mark.spark
+@pytest.mark.gives_way
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("whom", ["driver", "java", "terminate"])
 def test_a_killed_run_leaves_no_result_no_process_and_no_folder(

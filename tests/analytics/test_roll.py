@@ -16,7 +16,7 @@ from analytics.frames import messages_table
 from analytics.log import LogView, walk
 from analytics.manifest import load
 from analytics.records import Records
-from analytics.roll import Busy, Ends, _lock, local_folder, main, roll
+from analytics.roll import Busy, Ends, _lock, local_folder, roll
 from analytics.schemas import FRAMES, LAG, MESSAGES, TRACE, arrow_schema
 from engine.broker import Broker
 from engine.message import Message
@@ -338,9 +338,7 @@ def test_the_command_says_what_it_did(store: Store) -> None:
     assert len(rows_in(store.root / "analytics", MESSAGES)) == 1
 
 
-def test_another_store_is_refused(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_store_is_refused(store: Store, tmp_path: Path) -> None:
     store.broker.send([Message("flights", b"x")])
     upto = ends(store)
     roll(store.root, tmp_path, upto)
@@ -348,8 +346,18 @@ def test_another_store_is_refused(
         roll(store.root, tmp_path, Ends(upto.position - 1, 0))
     with pytest.raises(Refused, match="behind the log's files"):
         roll(store.root, tmp_path, Ends(1 << 40, 0))
-    assert main(["--data", str(tmp_path / "no"), "--upto", "0"]) == 2
-    assert "name the data directory" in capsys.readouterr().err
+    command = [
+        sys.executable,
+        "-m",
+        "analytics.roll",
+        "--data",
+        str(tmp_path / "no"),
+        "--upto",
+        "0",
+    ]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "name the data directory" in done.stderr
     with pytest.raises(Refused, match="no folder of this machine"):
         local_folder("s3a://bucket/analytics")
     assert local_folder("file:///srv/analytics") == Path("/srv/analytics")

@@ -17,7 +17,7 @@ from bench.server import Server
 from tests.app.test_reports import program
 from tests.live import LiveServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.gives_way, pytest.mark.timeout(600)]
 
 CARRIERS = {"AA": 7, "UA": 5, "DL": 3}
 LIMIT_S = 180

@@ -237,6 +237,7 @@ def see_progress(page: Page, percent: str) -> None:
 
 @pytest.mark.browser
 @pytest.mark.spark
+@pytest.mark.gives_way
 @pytest.mark.timeout(400)
 def test_a_real_run_is_cancelled_in_the_browser_and_leaves_no_java(
     demo: LiveServer, demo_page: Page
@@ -255,6 +256,7 @@ def test_a_real_run_is_cancelled_in_the_browser_and_leaves_no_java(
 
 @pytest.mark.browser
 @pytest.mark.spark
+@pytest.mark.gives_way
 @pytest.mark.timeout(400)
 def test_run_now_shows_the_real_flights_of_each_carrier(demo: LiveServer, demo_page: Page) -> None:
     carriers = Counter(flight.carrier for flight in iter_flights(load_flights(), 0, FLIGHTS))

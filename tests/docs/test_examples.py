@@ -12,6 +12,8 @@ import pytest
 from bench.server import Server
 from tests.docs.pages import ROOT, Example, examples
 
+pytestmark = pytest.mark.slow
+
 SHOWN_URL = "http://127.0.0.1:8080"
 LIMIT_S = 270  # Spark takes a while to start on a busy machine
 
