@@ -12,6 +12,7 @@ from engine.config import EngineConfig
 from engine.message import Message, Sent
 from engine.store.files import Files
 from engine.store.pool import InlinePool
+from tests.engine.opened import let_go
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 
@@ -53,6 +54,7 @@ class Engine:
         if self.broker is not None:
             self.broker._store.close()
             self.broker = None
+        let_go(self.root)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from engine.message import Message, Sent, StoredMessage
 from engine.store.files import Files, OsFiles
 from engine.store.pool import InlinePool, Pool
 from engine.store.store import Store
+from tests.engine.opened import let_go
 
 T = TypeVar("T")
 SEGMENT_BYTES = 64 * 1024
@@ -83,6 +84,7 @@ class Bench:
         if self.is_open:
             self.store.close()
             self.is_open = False
+        let_go(self.root)
 
     def checkpoint(self) -> None:
         self.store.begin_checkpoint(lambda: None)
