@@ -6,6 +6,7 @@ listeners and checkers are called with comes as {"event", ...}. Bodies are in ba
 the same for Node.js.
 """
 
+import asyncio
 import base64
 import copy
 import json
@@ -28,6 +29,7 @@ from rocketmq import (
     TransactionResolution,
 )
 from rocketmq.grpc_protocol import FilterType
+from rocketmq.v5.client.connection.rpc_client import RpcClient
 
 ADDRESS, OPTIONS = sys.argv[1], json.loads(sys.argv[2])
 TLS = {"tls_enable": bool(OPTIONS.get("tls"))}
@@ -114,11 +116,18 @@ def filters(subscriptions: dict[str, Any]) -> dict[str, Any]:
 def producer(name: str, topics: list[str], checks: dict[str, str] | None = None) -> None:
     checker = Checker(name, checks) if checks is not None else None
     clients[name] = Producer(CONFIGURATION, tuple(topics), checker, **TLS)
-    clients[name].startup()
+    start(name)
 
 
 def simple(name: str, group: str, subscriptions: dict[str, Any], wait_s: int) -> None:
     clients[name] = SimpleConsumer(CONFIGURATION, group, filters(subscriptions), wait_s, **TLS)
+    start(name)
+
+
+def start(name: str) -> None:
+    # A program starts its clients in its first thread, which has an event loop. Ours has none, and
+    # the client wants one unless this very thread is the first of its threads to open the channel.
+    asyncio.set_event_loop(RpcClient.get_channel_io_loop())
     clients[name].startup()
 
 
@@ -131,7 +140,7 @@ def push(
 ) -> None:
     listener = Listener(name, fails, slow_s)
     clients[name] = PushConsumer(CONFIGURATION, group, listener, filters(subscriptions), **TLS)
-    clients[name].startup()
+    start(name)
 
 
 def message_of(fields: dict[str, Any]) -> Any:
