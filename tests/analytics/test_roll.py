@@ -328,12 +328,17 @@ def _has_no_double(root: Path) -> None:
 # -- the command -----------------------------------------------------------------------------------
 
 
+def command(data: Path, upto: int, *more: str) -> list[str]:
+    """The roll as a process of its own."""
+    told = ["--data", str(data), "--upto", str(upto), *more]
+    return [sys.executable, "-m", "analytics.roll", *told]
+
+
 def test_the_command_says_what_it_did(store: Store) -> None:
     store.broker.send([Message("flights", b"x")])
     upto = ends(store)
-    command = [sys.executable, "-m", "analytics.roll", "--data", str(store.root)]
-    command += ["--upto", str(upto.position), "--at-ms", str(upto.at_ms)]
-    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=60)
+    words = command(store.root, upto.position, "--at-ms", str(upto.at_ms))
+    done = subprocess.run(words, capture_output=True, check=True, text=True, timeout=60)
     assert '"messages":1' in done.stdout
     assert len(rows_in(store.root / "analytics", MESSAGES)) == 1
 
@@ -346,16 +351,8 @@ def test_another_store_is_refused(store: Store, tmp_path: Path) -> None:
         roll(store.root, tmp_path, Ends(upto.position - 1, 0))
     with pytest.raises(Refused, match="behind the log's files"):
         roll(store.root, tmp_path, Ends(1 << 40, 0))
-    command = [
-        sys.executable,
-        "-m",
-        "analytics.roll",
-        "--data",
-        str(tmp_path / "no"),
-        "--upto",
-        "0",
-    ]
-    done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60)
+    words = command(tmp_path / "no", 0)
+    done = subprocess.run(words, capture_output=True, check=False, text=True, timeout=60)
     assert done.returncode == 2
     assert "name the data directory" in done.stderr
     with pytest.raises(Refused, match="no folder of this machine"):
@@ -366,15 +363,14 @@ def test_another_store_is_refused(store: Store, tmp_path: Path) -> None:
 def test_a_full_disk_costs_nothing_but_a_repeat(lived: Store, tmp_path: Path) -> None:
     upto = ends(lived)
     roll(lived.root, tmp_path / "whole", upto)
-    command = [sys.executable, "-m", "analytics.roll", "--data", str(lived.root)]
-    command += ["--root", str(tmp_path / "full"), "--upto", str(upto.position)]
-    command += ["--at-ms", str(upto.at_ms)]
-    limited = ["bash", "-c", 'ulimit -f 8; trap "" XFSZ; exec "$@"', "-", *command]  # 8 KiB a file
+    more = ["--root", str(tmp_path / "full"), "--at-ms", str(upto.at_ms)]
+    words = command(lived.root, upto.position, *more)
+    limited = ["bash", "-c", 'ulimit -f 8; trap "" XFSZ; exec "$@"', "-", *words]  # 8 KiB a file
     refused = subprocess.run(limited, capture_output=True, check=False, text=True, timeout=60)
     assert refused.returncode == 1
     assert "cannot be written: [Errno 27]" in refused.stderr
     assert load(tmp_path / "full").paths(MESSAGES) == []
-    assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+    assert subprocess.run(words, capture_output=True, check=False, timeout=60).returncode == 0
     for frame in FRAMES:
         assert rows_in(tmp_path / "full", frame) == rows_in(tmp_path / "whole", frame)
 

@@ -8,26 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from app.priority import LAST
+from app.priority import LAST, session_share
 from app.services.reports import child, leftovers
 from tests.app.report_program import program
 
 pytestmark = pytest.mark.anyio
 
 
-def ways(mark: str) -> list[tuple[int, str]]:
+def ways(mark: str) -> list[tuple[int, int | None]]:
     """The class of each process that sleeps long, and what its session is given of the processors.
 
-    Of that "" where Linux does not share by sessions.
+    Of that None where Linux does not share by sessions.
     """
     found = []
     for pid in leftovers.marked(mark):
-        folder = Path(f"/proc/{pid}")
         with suppress(OSError):  # it ended meanwhile
-            if (folder / "cmdline").read_bytes() == b"sleep\x00300\x00":
-                share = folder / "autogroup"
-                words = share.read_text().split() if share.exists() else []
-                found.append((os.sched_getscheduler(pid), words[-1] if words else ""))
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00300\x00":
+                found.append((os.sched_getscheduler(pid), session_share(pid)))
     return found
 
 
@@ -37,7 +34,7 @@ async def test_a_process_gives_way_to_others_with_all_that_it_starts(
     go, mark = tmp_path / "go", leftovers.mark_of(tmp_path)
     # It starts nothing that stays before it was told its class, as a loading Python would not.
     program(tmp_path, monkeypatch, f"until [ -e {go} ]; do sleep 0.1; done; sleep 300 & sleep 300")
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, int | None]] = []
 
     class Seen(Exception):
         pass
@@ -53,10 +50,10 @@ async def test_a_process_gives_way_to_others_with_all_that_it_starts(
         await asyncio.to_thread(go.unlink, missing_ok=True)
         with pytest.raises(Seen):
             await child.run(["x"], mark=mark, output=logs[0], log=logs[1], limit_s=60, beat=beat)
-        if all(share in ("", str(LAST)) for _, share in found):
+        if all(share in (None, LAST) for _, share in found):
             break
     assert {each[0] for each in found} == {os.SCHED_IDLE}
-    assert {each[1] for each in found} <= {"", str(LAST)}
+    assert {each[1] for each in found} <= {None, LAST}
 
 
 def test_a_process_is_given_long_turns_where_linux_has_them_to_give() -> None:

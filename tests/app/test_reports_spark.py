@@ -14,7 +14,7 @@ import pytest
 
 from app.services.reports import leftovers
 from bench.server import Server
-from tests.app.test_reports import program
+from tests.app.report_program import program
 from tests.live import LiveServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.gives_way, pytest.mark.timeout(600)]

@@ -109,5 +109,5 @@ def test_the_demonstration_ends_with_its_server(tmp_path: Path) -> None:
             os.kill(int(children[0]), signal.SIGKILL)
             assert demo.wait(timeout=60) == Exit.UNREACHABLE
         finally:
-            demo.kill()
+            demo.terminate()  # it takes its server with it
     assert f"the server at http://{listen} ended with code -9" in log.read_text()

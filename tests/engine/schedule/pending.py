@@ -4,11 +4,11 @@
 system counts them: what the allocator keeps beside them is in it.
 """
 
-import os
 import random
 import sys
-from pathlib import Path
 
+from bench.parts import memory_mib
+from engine.config import MIB
 from engine.schedule.timer_agenda import Agenda, Pending
 from engine.schedule.timer_progress import TimerProgress
 
@@ -27,16 +27,12 @@ class NoJournal:
 
 def bytes_each(width_ms: int) -> float:
     """What a million take in this process, whose memory nothing else used and gave back before."""
-    chance, before = random.Random(1), resident_bytes()
+    chance, before_mib = random.Random(1), memory_mib()
     agenda, progress = Agenda(), TimerProgress(NoJournal())
     for offset in range(COUNT):
         agenda.add(Pending(chance.randrange(width_ms), offset))
     progress.finish([4 * COUNT])
-    return (resident_bytes() - before) / COUNT
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return (memory_mib() - before_mib) * MIB / COUNT
 
 
 if __name__ == "__main__":
