@@ -11,11 +11,15 @@ PYTHON ?= $(shell for candidate in python3.13 python3.12 python3.11 python3; do 
 	then echo $$candidate; break; fi; done)
 
 DATA ?= data
+# The demonstration has a folder of its own, unless one is named.
+DEMO_DATA = $(if $(filter file,$(origin DATA)),data-demo,$(DATA))
 LISTEN ?= 127.0.0.1:8080
 # 0 leaves Spark and its Java (0.7 GB) out: everything but the reports.
 ANALYTICS ?= 1
 # The tests are shared between so many processes; each has a PostgreSQL, a Spark and a browser.
 WORKERS ?= 2
+# 1 measures what `make test` reaches and shows it at the end, for about half as much time again.
+COVERAGE ?= 0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,46 +29,70 @@ SPARK := $(VENV)/.spark.stamp
 DEV := $(VENV)/.dev.stamp
 DEMO := $(VENV)/.demo.stamp
 SHARED := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# The first run of `make test` begins the count anew, the second adds to it.
+MEASURED := $(if $(filter 1,$(COVERAGE)),--cov --cov-report=)
 
-.PHONY: help run demo test check format bench soak lock clean
+.PHONY: help run demo test quick check format attack docs bench fuzz soak lock clean
 
 help: ## List these words
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) ANALYTICS=$(ANALYTICS) WORKERS=$(WORKERS) PYTHON=$(PYTHON)"
+	@echo "Variables: DATA=$(DATA) LISTEN=$(LISTEN) ANALYTICS=$(ANALYTICS) WORKERS=$(WORKERS) COVERAGE=$(COVERAGE) PYTHON=$(PYTHON)"
 
 run: $(RUN) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ and its console (DATA=folder, LISTEN=host:port, ANALYTICS=0)
 	@echo "Console: http://$(LISTEN)/   API: http://$(LISTEN)/docs/api   Stop: Ctrl-C"
 	@exec $(BIN)/kitemq serve --data '$(DATA)' --listen '$(LISTEN)'
 
 demo: $(DEMO) $(if $(filter 0,$(ANALYTICS)),,$(SPARK)) ## Start KiteMQ with real flights as messages, to look around in
-	$(BIN)/python -m examples.flights --data $(DATA)-demo --listen $(LISTEN)
+	$(BIN)/python -m examples.flights --data '$(DEMO_DATA)' --listen '$(LISTEN)'
 
-test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included
+test: $(DEV) $(DEMO) ## Run every test, browser and crash tests included (COVERAGE=1 shows what they reach)
 	sh tools/ensure_chromium.sh
 	sh tools/ensure_node.sh tests/oidc tests/clients
 	sh tools/ensure_clients.sh $(BIN)/python
+	sh tools/ensure_remoting_clients.sh $(BIN)/python
 	sh tools/ensure_postgres.sh
-	$(SHARED) -m 'not gives_way'
-	$(SHARED) -m gives_way
+	sh tools/ensure_rocketmq.sh
+	$(SHARED) $(MEASURED) -m 'not gives_way and not attack'
+	$(SHARED) $(if $(MEASURED),$(MEASURED) --cov-append) -m gives_way
+	$(BIN)/python -m pytest -m attack
+	$(if $(MEASURED),$(BIN)/coverage report)
+
+# Tests that need Spark, a browser, another database, a killed server or many cases stay out.
+QUICK = not (spark or browser or crash or slow or databases or wide or attack or gives_way or needs)
+
+quick: $(DEV) ## Run the tests of daily work, which are to take five minutes on two idle cores
+	$(SHARED) -m '$(QUICK)'
 
 check: $(DEV) ## Lint, format, types, import contracts and the documentation's claims
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/djlint app/ui/templates --lint --quiet
 	$(BIN)/python -m pytest tests/docs -m 'not slow'
 
 format: $(DEV) ## Format the code and sort its imports
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
 
+docs: $(DEV) ## Make the documentation a site with search, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "To read it: $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000"
+
 bench: $(DEV) ## Measure speed: figures on standard output (see bench/)
 	$(BIN)/python -m bench
 
-soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many of a killed server: what was lost?
+fuzz: $(DEV) ## MINUTES=10 of inputs that nobody foresaw, for every decoder in turn
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
+
+attack: $(DEV) ## Two minutes of each attack, and 200 ms for 99 of 100 calls of others (quiet machine)
+	ATTACK_SECONDS=120 ATTACK_P99_MS=200 $(BIN)/python -m pytest -m attack -rP
+
+soak: $(DEV) ## MINUTES=10 of simulated crashes, then as many (or KILLS=1000) of a killed server
 	$(BIN)/python -m tests.simulation.soak --minutes $(or $(MINUTES),10)
-	$(BIN)/python -m bench.soak --seconds $$((60 * $(or $(MINUTES),10)))
+	-sh tools/ensure_clients.sh $(BIN)/python python
+	$(BIN)/python -m bench.soak --kills $(or $(KILLS),0) --seconds $$((60 * $(or $(MINUTES),10)))
 
 COMPILE_ANY = $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 $(UPGRADE)
@@ -82,7 +110,7 @@ lock: $(DEV) ## Write the lock files anew (UPGRADE=--upgrade for newer versions)
 
 clean: ## Remove the environment, caches and build leftovers; data stays
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf build dist kitemq.egg-info
+	rm -rf .coverage build dist kitemq.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment from the lock files alone: every download is checked against its hash, and the

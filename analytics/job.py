@@ -135,7 +135,7 @@ def read_request(path: Path) -> Request:
     """The request in a file; Refused for what it may not say."""
     try:
         request = msgspec.json.decode(path.read_bytes(), type=Request)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:  # also of bytes that are no UTF-8
         raise Refused(f"the request cannot be read: {error}", "", field="request") from None
     if request.job not in INPUTS:
         raise Refused(

@@ -123,7 +123,7 @@ def load(root: Path) -> Manifest:
         return Manifest(frames={frame: {} for frame in FRAMES})
     try:
         found = msgspec.json.decode(data, type=Manifest)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # also of bytes that are no UTF-8
         raise StoreUnreadable(f"{root / NAME} is no manifest ({error})", REMEDY) from None
     if found.format != FORMAT:
         raise StoreUnreadable(f"{root / NAME} has format {found.format}, not {FORMAT}", REMEDY)

@@ -16,7 +16,9 @@ from engine.host import PORT, unpack_host
 from engine.store.record import (
     BORN_HOST_V6,
     BYTE,
+    CRC_BYTES,
     CRC_MASK,
+    CRC_NAME,
     HEAD,
     MAGIC_V2,
     RECORD_BYTES_MIN,
@@ -108,9 +110,10 @@ class Records:
         return bytes(self._view[at : at + int(self.size_bytes[index])])
 
     def property_block(self, index: int) -> bytes:
-        """As stored, for `engine.message.split_properties`."""
+        """As stored, for `engine.message.split_properties`; without the record's CRC."""
         at = int(self._properties_at[index])
-        return bytes(self._view[at : at + int(self._property_bytes[index])])
+        block = bytes(self._view[at : at + int(self._property_bytes[index])])
+        return block[:-CRC_BYTES] if block[-CRC_BYTES:].startswith(CRC_NAME) else block
 
     def born_address(self) -> "pa.StringArray":
         """Addresses of the producers, without their ports."""

@@ -236,6 +236,7 @@ TABLES: tuple[Table, ...] = (
             Field("completeness", "DOUBLE", "samples there are of those expected, 0 to 1"),
             Field("evaluations", "INT", "in the hour"),
             Field("state_ms", "JSON", "{state: ms} of all queues together, in the hour"),
+            Field("evaluated", "JSON", "[[begin_ms, end_ms], ...] of which samples tell the state"),
         ),
     ),
     Table(
@@ -250,7 +251,7 @@ TABLES: tuple[Table, ...] = (
             QUEUE,
             Field("begin_ms", "BIGINT", "first evaluation in this state, within the hour"),
             Field("end_ms", "BIGINT", "where the next begins; a step past the last one"),
-            Field("state", "STRING", "never OK: where lag_hours has a row and no band lies is OK"),
+            Field("state", "STRING", "never OK: what was evaluated, with no band, is"),
             Field("lag_max", "BIGINT", ""),
             Field("time_lag_max_ms", "BIGINT", ""),
         ),

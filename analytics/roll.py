@@ -229,7 +229,7 @@ def _difference(after: Counters, before: Counters) -> Counters:
 @contextmanager
 def _lock(root: Path) -> Iterator[None]:
     """Be the only one to write the folder; Busy where another process is."""
-    fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

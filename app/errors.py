@@ -12,6 +12,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 
 from engine.errors import (
+    PASSING_ERRORS,
     Busy,
     Corrupt,
     EngineError,
@@ -19,6 +20,7 @@ from engine.errors import (
     Invalid,
     NotFound,
     OffsetGone,
+    OutOfFiles,
     Refused,
 )
 
@@ -107,6 +109,7 @@ def status_of(error: EngineError) -> int:
 
 def problem_of(error: Exception) -> Problem:
     """The body that tells a client about `error`; what is unexpected tells no details."""
+    error = _known(error)
     if isinstance(error, EngineError):
         wait_s = error.retry_after_s if isinstance(error, Busy) else None
         return _problem(
@@ -129,6 +132,13 @@ def problem_of(error: Exception) -> Problem:
         code = CODES.get(error.status_code, "http_error")
         return _problem(error.status_code, code, error.detail)
     return _problem(500, INTERNAL, "the server failed; its log says why")
+
+
+def _known(error: Exception) -> Exception:
+    """What passes by itself, also where the file was not one of the engine's."""
+    if isinstance(error, EngineError) or not isinstance(error, OSError):
+        return error
+    return OutOfFiles(error) if error.errno in PASSING_ERRORS else error
 
 
 def _problem(

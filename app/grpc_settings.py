@@ -31,8 +31,8 @@ class GrpcSettings:
     grpc_tls: bool = setting(True, "Serve TLS beside plain text on the gRPC port.")
     grpc_tls_certificate: str = setting(
         "",
-        "PEM file with the certificate chain of the gRPC port; empty makes a self-signed one in "
-        "the data directory (`grpc_tls.crt`).",
+        "PEM file with the certificate chain of the gRPC port; empty takes `tls_certificate`, and "
+        "without that makes a self-signed one in the data directory (`grpc_tls.crt`).",
     )
     grpc_tls_key: str = setting("", "PEM file with the key of `grpc_tls_certificate`.")
     grpc_check_automatic_topics: bool = setting(

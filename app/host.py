@@ -120,6 +120,14 @@ class EngineHost:
             raise
         self._pool = pool
         self._broker = broker
+        refusal = broker.start_refusal()
+        if refusal:
+            log.error(
+                "%s has no room: everything can be read, and what would be written is refused "
+                "until there is some (%s)",
+                self.config.data,
+                refusal,
+            )
         self._arm(0.0)
 
     def drain(self) -> None:

@@ -21,25 +21,33 @@ from app.db.worker import DatabaseWorker
 from app.errors import problem_answer
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.network.files import file_shares, files_max
+from app.network.places import Places, trusted_by
 from app.security.access_keys import AccessKeys
 from app.security.accounts import Accounts
+from app.security.byte_budget import ByteBudget, ByteLimits
+from app.security.client_names import ClientNames
 from app.security.doorman import Doorman
 from app.security.gate import Gate
 from app.security.load import Load
 from app.security.oidc.login import ProviderLogin
 from app.security.people import People
 from app.security.refusals import Refusals
+from app.security.trimming import Trimming
 from app.services.alerts.alerts import Alerts
 from app.services.audit import Audit
+from app.services.audit_keeping import AuditKeeping
 from app.services.client_figures import ClientFigures
 from app.services.clients import Clients
 from app.services.connections import Connections
 from app.services.dismissals import Dismissals
+from app.services.exposure import plain_ports, warn_of_plain
 from app.services.groups import Groups
 from app.services.journeys import Journeys
 from app.services.log_levels import LogLevels, LogRing
 from app.services.marks import TopicMarks
 from app.services.read_only import ReadOnlySwitch
+from app.services.remoting_figures import RemotingFigures
 from app.services.replay_copies import ReplayCopies
 from app.services.replays import Replays
 from app.services.reports.reports import Reports
@@ -52,6 +60,7 @@ from app.services.scheduled import ScheduledMessages
 from app.services.search import Search
 from app.services.self_checks import SelfChecks
 from app.services.sends import SendGate
+from app.services.targets import Targets
 from app.services.topic_imports import TopicImports
 from app.services.topics import Topics
 from app.services.transactions import Transactions
@@ -99,9 +108,9 @@ def create_app(
     """
     clock = clock or SystemClock()
     load = Load(
+        ByteBudget(byte_limits(settings)),
         client_requests_max=settings.client_requests_max,
         requests_max=settings.requests_max,
-        bytes_max=settings.inflight_bytes_max,
         request_bytes_max=settings.request_bytes_max,
     )
     app = Application(
@@ -120,6 +129,12 @@ def create_app(
     app.state.origins = origins
     app.state.log_ring = LogRing()
     app.state.load = load
+    app.state.places = Places(
+        settings,
+        file_shares(settings, settings.open_files_max, files_max()),
+        clock.monotonic_s,
+        is_trusted=trusted_by(getattr(settings, "trusted_proxies", ())),
+    )
     app.state.host = EngineHost(settings, clock=clock)
     document = describe(OPERATIONS)
     app.openapi = lambda: document  # type: ignore[method-assign]
@@ -133,6 +148,7 @@ def create_app(
     app.state.people = people
     app.state.access_keys = AccessKeys(settings.data)
     app.state.rpc_figures = RpcFigures()
+    app.state.remoting_figures = RemotingFigures()
     app.state.doorman = Doorman(people)
     app.state.refusals = Refusals(database, clock)
     app.state.accounts = Accounts(database, people, clock, settings, app.state.refusals)
@@ -148,6 +164,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = state.settings
     host: EngineHost = state.host
     state.log_ring.attach()
+    warn_of_plain(settings)
     try:
         await host.start()
     except EngineError as error:
@@ -157,13 +174,17 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         log.critical("KiteMQ cannot start", exc_info=True)
         raise
     try:
+        state.targets = Targets(settings)
         state.started_ms = host.clock.now_ms()
         state.sends = SendGate(host)
         state.heartbeat = Heartbeat()
+        state.trimming = Trimming()
         state.connections = Connections()
+        state.client_names = ClientNames(host.broker.members.is_alive)
         state.client_figures = ClientFigures(host.broker.members.count)
         host.broker.events.subscribe(state.client_figures.hear)
         state.audit = Audit(state.database, host.clock, state.refusals.flush)
+        state.audit_keeping = AuditKeeping(state.database, host.clock, settings)
         state.log_levels = LogLevels(state.audit)
         state.read_only = ReadOnlySwitch(
             settings.data,
@@ -179,6 +200,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             settings.data,
             loop_late_s=lambda: state.heartbeat.worst_s,
             is_exposed=lambda: state.people.is_open and not is_loopback(settings.host),
+            connections=state.places.state,
+            plain_ports=plain_ports(settings),
         )
         state.clients = Clients(host, state.connections, state.audit)
         state.reports = Reports(host, state.audit, state.database, settings)
@@ -189,6 +212,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.reports,
             urls=settings.alert_webhooks,
             secret=settings.alert_webhook_secret,
+            targets=state.targets,
             environment=settings.environment,
         )
         state.topics = Topics(host, state.audit)
@@ -206,7 +230,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.dismissals = Dismissals(host, state.audit)
         state.requests = Requests(host)
         state.scheduled = ScheduledMessages(host, state.audit)
-        state.transactions = Transactions(host, state.audit, document=check_document)
+        state.transactions = Transactions(host, state.audit, state.targets, document=check_document)
         state.console = Console(
             host,
             environment=settings.environment,
@@ -215,7 +239,9 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         )
         async with state.console.opened():
             state.heartbeat.start()
+            state.trimming.start()
             state.database.start()
+            state.audit_keeping.start()
             state.transactions.start()
             state.alerts.start()
             state.replay_copies.start()
@@ -226,6 +252,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
                 yield
             finally:
                 state.heartbeat.stop()
+                await state.trimming.stop()
                 state.accounts.close()
                 await state.provider_login.close()
                 await state.people.stop()
@@ -233,6 +260,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
                 await state.replay_copies.stop()
                 await state.alerts.stop()
                 await state.transactions.stop()
+                await state.audit_keeping.stop()
                 await state.self_checks.close()
                 await state.refusals.close()
                 state.log_levels.restore()
@@ -240,6 +268,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     finally:
         await host.stop(settings.stop_timeout_s)
         state.log_ring.detach()
+
+
+def byte_limits(settings: Settings) -> ByteLimits:
+    """The shares of the memory for requests; 0 stands for a half, yet room for one request."""
+    half = max(settings.inflight_bytes_max // 2, settings.request_bytes_max)
+    address_max = settings.inflight_address_bytes_max or half
+    return ByteLimits(
+        all_max=settings.inflight_bytes_max,
+        address_max=address_max,
+        caller_max=settings.inflight_caller_bytes_max or half,
+        connection_max=max(address_max // 2, settings.request_bytes_max),
+    )
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ because of what it was told.
 """
 
 import argparse
+import asyncio
 import errno
 import gc
 import logging
@@ -12,35 +13,48 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from app import grpc_settings, remoting_settings
 from app.db.glance import has_users
 from app.db.rows import DatabaseError
-from app.grpc_settings import listen_at
+from app.log_output import LimitedHandler
 from app.main import create_app
+from app.network.acceptor import Acceptor
+from app.network.bounded_socket import with_budget
+from app.network.files import files_max, log_files, queue_files, raise_file_limit
+from app.network.http_connection import HttpConnection
+from app.network.places import Place, Places
+from app.network.quiet import quieten
+from app.network.socket_connection import SocketConnection
+from app.network.watch import Watch
 from app.priority import go_first
+from app.private_data import keep_private, tighten
 from app.settings import Settings, SettingsError, is_loopback, load, origins, settings_fields
+from app.tls import Certificate, Pair, TlsError
 
 if TYPE_CHECKING:
     from app.grpc.port import GrpcPort
+    from app.remoting.port import RemotingPort
 
 log = logging.getLogger("kitemq")
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
+# The options that name the ports.
+HTTP, GRPC, REMOTING = "--port", "--grpc-listen", "--remoting-listen"
 BACKLOG = 2048
-KEEP_ALIVE_S = 75
 # How long another thread may hold Python's lock while the event loop waits for it. The default of
 # 5 ms would be paid anew after each system call that lets go of it.
 SWITCH_S = 0.0005
 COLLECT_AFTER = (10_000, 2, 1000)  # a look at all that is young takes some ms, never 20
 Address = tuple[str, int]
 NOWHERE: Mapping[str, str] = MappingProxyType({})
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 OPEN_NETWORK = (
     "KiteMQ refuses to listen on {host}: it has no users yet, so anyone who reaches that address "
     "could read and change everything. Make an admin first (kitemq users add NAME --role admin "
@@ -57,9 +71,16 @@ NO_DATABASE = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the settings and serve until stopped; the exit code."""
     parser = _parser()
-    given = vars(parser.parse_args(arguments))
+    options, unknown = parser.parse_known_args(arguments)
+    given = vars(options)
     config = given.pop("config")
     overrides = {name: value for name, value in given.items() if value is not None}
+    for word in unknown:
+        if not word.startswith("--"):
+            parser.error(f"unrecognized argument: {word}")
+        # `load` refuses the name and suggests the closest one.
+        overrides[word[2:].partition("=")[0].replace("-", "_")] = ""
+        break
     try:
         settings = load(overrides, config=config)
         given_at = origins(overrides, config=config)
@@ -79,28 +100,40 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
         if not (is_loopback(host) or settings.allow_open or _has_users(settings)):
             sys.stderr.write(f"{OPEN_NETWORK.format(host=host)}\n")
             return EXIT_REFUSED
+        certificate = _certificate(settings)
     except DatabaseError as error:
         sys.stderr.write(f"{NO_DATABASE.format(host=_open_host(settings), error=error)}\n")
         return EXIT_FAILED
-    listeners: list[socket.socket] = []
+    except TlsError as error:
+        sys.stderr.write(f"kitemq: {error}\n")
+        return EXIT_REFUSED
+    listeners: dict[str, socket.socket] = {}
     for address, option in _addresses(settings):
         try:
-            listeners.append(_listen(*address))
+            listeners[option] = _listen(*address)
         except OSError as error:
-            for each in listeners:
+            for each in listeners.values():
                 each.close()
             sys.stderr.write(f"kitemq: {_cannot_listen(address, option, error)}\n")
             return EXIT_FAILED
-    listener = listeners[0]
-    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT, force=True)
+    listener = listeners[HTTP]
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[LimitedHandler()], force=True)
+    quieten()
+    settings = replace(
+        settings,
+        open_files_max=queue_files(settings.open_files_max, raise_file_limit()),
+        log_files_max=log_files(settings.log_files_max, settings.reserved_files),
+    )
+    keep_private()
+    tighten(settings.data)
     if settings.goes_first:
         go_first()  # before there are threads, which have each a number of their own
     app = create_app(settings, origins=given_at)
     config = uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
-        ws="websockets-sansio",
+        http="httptools",  # connections are HttpConnection, of the same kind
+        ws=with_budget(SocketConnection, app.state.load.budget),
         ws_max_size=settings.request_bytes_max,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -110,10 +143,17 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=max(1, round(settings.stop_timeout_s)),
     )
-    server = Server(config, app.state, listener, *listeners[1:])
+    server = Server(
+        config,
+        app.state,
+        listener,
+        listeners.get(GRPC),
+        listeners.get(REMOTING),
+        certificate=certificate,
+    )
     # Whatever a start reads of ten thousand topics stays: no collector need look at it meanwhile.
     gc.disable()
     try:
@@ -125,7 +165,7 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
         return EXIT_FAILED if stop.code else 0
     finally:
         gc.enable()
-        for each in listeners:
+        for each in listeners.values():
             each.close()
     return 0 if server.started else EXIT_FAILED
 
@@ -159,39 +199,108 @@ class Server(uvicorn.Server):
         state: Any,
         listener: socket.socket,
         grpc_listener: socket.socket | None = None,
+        remoting_listener: socket.socket | None = None,
+        *,
+        certificate: Certificate | None = None,
     ) -> None:
-        """`state` is the application's; without a second listener there is no gRPC door."""
+        """`state` is the application's; without a second listener there is no gRPC door,
+        without a third one no port for classic clients.
+
+        With a `certificate` the HTTP port speaks https.
+        """
         super().__init__(config)
         self._state = state
         self._listener = listener
         self._grpc_listener = grpc_listener
         self._grpc_port: GrpcPort | None = None
+        self._remoting_listener = remoting_listener
+        self._remoting_port: RemotingPort | None = None
+        self._acceptor: Acceptor | None = None
+        self._watch = Watch(state.settings, state.places)
+        self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say so: whoever reads this line can send requests."""
         echo = logging.getLogger("uvicorn.error")
         echo.disabled = True  # the lifespan says itself why it failed, without a stack
         try:
-            await super().startup(sockets)
+            await super().startup([])  # we accept ourselves
         finally:
             echo.disabled = False
-        if self.started and self._grpc_listener is not None:
-            self.started = await self._open_grpc(self._grpc_listener)
+        if self.started:
+            self._accept()
+            self._state.targets.own_ports.add(self._listener.getsockname()[1])
+        if self.started:
+            self.started = await self._open_others()
             if not self.started:
                 self.should_exit = True
                 await self.shutdown(sockets)
         if self.started:
             sys.setswitchinterval(SWITCH_S)
             settle_memory()
-            log.info("KiteMQ is ready on %s", url_of(self._listener))
+            scheme = "https" if self._certificate else "http"
+            log.info("KiteMQ is ready on %s", url_of(self._listener, scheme))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what waits, finish what runs, then stop."""
         log.info("KiteMQ is stopping")
         self._state.host.drain()
+        if self._acceptor is not None:
+            await self._acceptor.stop()
         if self._grpc_port is not None:
             await self._grpc_port.stop()
+        if self._remoting_port is not None:
+            await self._remoting_port.stop()
         await super().shutdown(sockets)
+        await self._watch.stop()
+
+    def _accept(self) -> None:
+        """Begin to take HTTP connections, as many as the settings and the open files permit."""
+        places: Places = self._state.places
+        settings: Settings = self._state.settings
+
+        def made(place: Place) -> asyncio.Protocol:
+            return HttpConnection(
+                self.config, self.server_state, self.lifespan.state, place=place, watch=self._watch
+            )
+
+        self._acceptor = Acceptor(
+            self._listener,
+            places,
+            made,
+            certificate=self._certificate,
+            handshake_s=settings.header_timeout_s,
+        )
+        if places.count_max < settings.connections_max:
+            log.warning(
+                "%d files may be open: %d connections are taken at once, %d of one address; "
+                "connections_max is %d. A higher limit (ulimit -n) permits more.",
+                files_max(),
+                places.count_max,
+                places.address_count_max,
+                settings.connections_max,
+            )
+        self._acceptor.start()
+        self._watch.start()
+
+    async def _open_others(self) -> bool:
+        """Open the ports of RocketMQ's protocols; False where one cannot be."""
+        if self._grpc_listener is not None and not await self._open_grpc(self._grpc_listener):
+            return False
+        listener = self._remoting_listener
+        return listener is None or await self._open_remoting(listener)
+
+    async def _open_remoting(self, listener: socket.socket) -> bool:
+        """Serve classic clients; False, and the log says why, where that cannot be."""
+        from app.remoting.port import RemotingPort  # only where it is not off
+
+        self._remoting_port = RemotingPort(self._state, listener, self._watch)
+        try:
+            await self._remoting_port.start()
+        except (OSError, ValueError) as error:
+            log.critical("KiteMQ cannot serve classic RocketMQ clients: %s", error)
+            return False
+        return True
 
     async def _open_grpc(self, listener: socket.socket) -> bool:
         """Serve RocketMQ's clients; False, and the log says why, where that cannot be."""
@@ -218,17 +327,28 @@ def settle_memory() -> None:
     gc.enable()
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, scheme: str = "http") -> str:
     """The URL under which a listening socket is reached."""
     address, port = listener.getsockname()[:2]
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+    return f"{scheme}://[{address}]:{port}" if ":" in address else f"{scheme}://{address}:{port}"
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    """What the HTTP port serves TLS with; None where it is plain. Raises TlsError."""
+    if not settings.tls_certificate:
+        return None
+    pair = Pair(Path(settings.tls_certificate), Path(settings.tls_key))
+    return Certificate(pair, protocols=("http/1.1",))
 
 
 def _addresses(settings: Settings) -> list[tuple[Address, str]]:
     """Where to listen, HTTP first, each with the option that names it."""
     http = (settings.host, settings.port)
-    grpc = listen_at(settings, *http)
-    return [(http, "--port")] if grpc is None else [(http, "--port"), (grpc, "--grpc-listen")]
+    others = (
+        (grpc_settings.listen_at(settings, *http), GRPC),
+        (remoting_settings.listen_at(settings, *http), REMOTING),
+    )
+    return [(http, HTTP), *((address, option) for address, option in others if address)]
 
 
 def _open_host(settings: Settings) -> str:
@@ -260,7 +380,9 @@ def _cannot_listen(address: Address, option: str, error: OSError) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kitemq serve", description="Run the KiteMQ server.")
+    parser = argparse.ArgumentParser(
+        prog="kitemq serve", description="Run the KiteMQ server.", allow_abbrev=False
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings.")
     for item in settings_fields():
         text = item.metadata["help"].replace("%", "%%")

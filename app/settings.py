@@ -21,16 +21,27 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
-from app import grpc_settings, report_settings
-from app.grpc_settings import GrpcSettings
+from app import (
+    access_settings,
+    connection_settings,
+    grpc_settings,
+    network_settings,
+    remoting_settings,
+    report_settings,
+)
+from app.access_settings import AccessSettings
+from app.connection_settings import ConnectionSettings
+from app.grpc_settings import OFF, GrpcSettings
+from app.network_settings import NetworkSettings
 from app.oidc_settings import OidcSettings, complaint
+from app.remoting_settings import RemotingSettings
 from app.report_settings import ReportSettings
 from engine.config import MIB, EngineConfig, setting
 
 PREFIX = "KITEMQ_"
 CONFIG_NAME = "config"
 # Names of the SDK and the command line, which may share the server's environment.
-CLIENT_NAMES = frozenset({"server", "token"})
+CLIENT_NAMES = frozenset({"server", "token", "ca"})
 DATABASES = ("sqlite://", "postgresql://", "postgresql+psycopg://")
 ENVIRONMENT_COLORS = ("", "green", "blue", "violet", "amber", "red")
 TRUE = frozenset({"1", "true", "yes", "on"})
@@ -42,7 +53,16 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(EngineConfig, OidcSettings, GrpcSettings, ReportSettings):
+class Settings(
+    EngineConfig,
+    AccessSettings,
+    ConnectionSettings,
+    OidcSettings,
+    NetworkSettings,
+    GrpcSettings,
+    RemotingSettings,
+    ReportSettings,
+):
     """What the server can be told, the engine's settings included."""
 
     host: str = setting(
@@ -116,7 +136,18 @@ class Settings(EngineConfig, OidcSettings, GrpcSettings, ReportSettings):
     )
     request_bytes_max: int = setting(8 * MIB, "Largest body of one request; more is a 413.")
     inflight_bytes_max: int = setting(
-        64 * MIB, "Bodies of all requests held in memory at once; more is a 503."
+        64 * MIB,
+        "Bytes of requests held in memory at once, of REST, WebSocket and gRPC together, counted "
+        "as they arrive; more is a 503. Requests of up to 64 KiB may take an eighth more.",
+    )
+    inflight_address_bytes_max: int = setting(
+        0,
+        "The same of one client address; more is a 429. 0 is half of `inflight_bytes_max`.",
+    )
+    inflight_caller_bytes_max: int = setting(
+        0,
+        "The same of one token, or of one user without a token; more is a 429. 0 is half of "
+        "`inflight_bytes_max`.",
     )
     client_requests_max: int = setting(
         1024, "Requests of one client address under way at once, long polls too; more is a 429."
@@ -227,7 +258,17 @@ def _own_address(settings: Settings) -> str:
 def settings_fields() -> tuple[Field[Any], ...]:
     """Every setting in the order in which it is documented: the server's first."""
     found = {item.name: item for item in fields(Settings)}
-    parts = (Settings, GrpcSettings, OidcSettings, ReportSettings, EngineConfig)
+    parts = (
+        Settings,
+        AccessSettings,
+        NetworkSettings,
+        ConnectionSettings,
+        GrpcSettings,
+        RemotingSettings,
+        OidcSettings,
+        ReportSettings,
+        EngineConfig,
+    )
     return tuple(found[name] for part in parts for name in inspect.get_annotations(part))
 
 
@@ -318,10 +359,17 @@ def _checked(settings: Settings) -> Settings:
         value = getattr(settings, item.name)
         if isinstance(value, (int, float)) and value < 0:
             raise SettingsError(f"setting {item.name!r} is {value}; expected 0 or more")
-    if settings.inflight_bytes_max < settings.request_bytes_max:
-        raise SettingsError("setting 'inflight_bytes_max' is less than 'request_bytes_max'")
+    _check_sizes(settings)
     _check_parts(settings)
     return settings
+
+
+def _check_sizes(settings: Settings) -> None:
+    if settings.inflight_bytes_max < settings.request_bytes_max:
+        raise SettingsError("setting 'inflight_bytes_max' is less than 'request_bytes_max'")
+    for name in ("inflight_address_bytes_max", "inflight_caller_bytes_max"):
+        if 0 < getattr(settings, name) < settings.request_bytes_max:
+            raise SettingsError(f"setting {name!r} is less than 'request_bytes_max'")
 
 
 def _check_login(settings: Settings) -> None:
@@ -336,7 +384,15 @@ def _check_login(settings: Settings) -> None:
 
 
 def _check_parts(settings: Settings) -> None:
-    wrong = grpc_settings.complaint(settings) or report_settings.complaint(settings)
+    is_grpc_plain = not settings.grpc_tls and settings.grpc_listen != OFF
+    wrong = (
+        access_settings.complaint(settings)
+        or connection_settings.complaint(settings)
+        or grpc_settings.complaint(settings)
+        or remoting_settings.complaint(settings)
+        or report_settings.complaint(settings)
+        or network_settings.complaint(settings, is_grpc_plain=is_grpc_plain)
+    )
     if wrong:
         raise SettingsError(wrong)
 

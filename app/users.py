@@ -82,7 +82,7 @@ def add_user(options: argparse.Namespace, database: Any) -> None:
 def list_users(options: argparse.Namespace, database: Any) -> None:
     for user in database.people.load().users:
         state = " (switched off)" if user.disabled else ""
-        patterns = f" {' '.join(user.patterns)}" if user.role == Role.OPERATOR else ""
+        patterns = f" {' '.join(user.patterns)}" if user.role != Role.ADMIN else ""
         _say(f"{user.name} {user.role}{patterns}{state}")
 
 
@@ -193,7 +193,8 @@ def _parser() -> argparse.ArgumentParser:
             action="append",
             default=[],
             metavar="ACTION:KIND:GLOB",
-            help="how far an operator's rights reach; may be given again",
+            help="how far rights reach, as in produce:topic:orders-*, administer:report:* or, also "
+            "for a viewer, read_messages:topic:orders-*; may be given again",
         )
 
     adding = word(users, "add", "add a user; the password is asked for", add_user)

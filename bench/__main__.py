@@ -40,7 +40,7 @@ def main() -> int:
     print(f"{report.introduction(about)}\n\n{FIGURE_HEAD}", flush=True)
     began_s = time.perf_counter()
     scale = QUICK if asked.quick else FULL
-    with tempfile.TemporaryDirectory(prefix="kitemq-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="kitemq-bench-", ignore_cleanup_errors=True) as folder:
         measured, failures = run(lines, scale, Path(folder))
     verdicts = report.verdicts_of(measured)
     print(report.verdict_table(verdicts))
@@ -70,7 +70,10 @@ def run(
 
 def measure(line: Line, scale: Scale, folder: Path) -> list[Figure]:
     """Measure one line and print its rows; what it stored is gone afterwards."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=f"{line.name}-") as own:
+    # A child of a killed server may still write there.
+    with tempfile.TemporaryDirectory(
+        dir=folder, prefix=f"{line.name}-", ignore_cleanup_errors=True
+    ) as own:
         (Path(own) / COMPILED).symlink_to(folder / COMPILED)
         figures = line.measure(scale, Path(own))
     for figure in figures:

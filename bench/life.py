@@ -11,14 +11,20 @@ from pathlib import Path
 import uvloop
 
 from bench.figures import Check, Figure
-from bench.line import Scale
+from bench.line import FULL, Scale
 from bench.load import LoadError, SendDoor, send_count
 from bench.process import Process
 from bench.server import Server
+from engine.broker import Broker, TopicConfig
+from engine.clock import SystemClock
+from engine.config import EngineConfig
+from engine.message import Message
+from engine.store.pool import InlinePool
 
 LINK = re.compile(rb'(?:href|src)="(/[^"]*)"')
 SETTLE_S = 1.0  # after a load, until what it left behind is written and freed
 ASSETS_MAX = 20
+QUEUES = 8
 
 Start = Callable[[Path], Process | None]
 
@@ -104,6 +110,54 @@ class BacklogLine:
     def _look_for_loss(self, process: Process, sent: int) -> None:
         if isinstance(process, Server) and process.count(self.name) != sent:
             raise LoadError(f"{process.count(self.name)} messages of {sent} are left")
+
+
+@dataclass(frozen=True)
+class QueuesLine:
+    """SIGKILL with so many topics of 8 queues, and the time until it is ready with all of them."""
+
+    name: str
+    title: str
+    topics: Sequence[int]
+    checks: Sequence[Check] = ()
+
+    def measure(self, scale: Scale, folder: Path) -> list[Figure]:
+        return [self._one(count, scale, folder) for count in self.topics]
+
+    def _one(self, topics: int, scale: Scale, folder: Path) -> Figure:
+        data = folder / f"{self.name}-{topics}"
+        fill_queues(data, topics * scale.kept // FULL.kept)
+        ready_s, memory_mib = [], []
+        server = Server(data)
+        for _ in range(scale.rounds + 1):
+            ready_s.append(server.start())
+            memory_mib.append(server.memory_mib())
+            server.kill()
+        return Figure(
+            queues_title(topics),
+            ready_s=statistics.median(ready_s),
+            memory_mib=statistics.median(memory_mib),
+        )
+
+
+def queues_title(topics: int) -> str:
+    return f"{topics:,} topics"
+
+
+def fill_queues(data: Path, topics: int) -> None:
+    """Three messages in each of eight queues of so many topics, left as a kill leaves them."""
+    config = EngineConfig(data=data, disk_free_min_bytes=0)
+    broker = Broker(config, clock=SystemClock(), pool=InlinePool())
+    broker.start()
+    for number in range(topics):
+        name = f"stream-{number:05d}"
+        broker.create_topic(TopicConfig(name, read_queues=QUEUES, write_queues=QUEUES))
+        broker.send([Message(name, b"x" * 100, queue=at % QUEUES) for at in range(3 * QUEUES)])
+    time.sleep(config.checkpoint_interval_s)
+    broker.tick()
+    broker.stop()
+    (data / "clean").unlink()
+    (data / "abort").touch()
 
 
 async def _send(port: int, door: SendDoor, window: int, messages: int) -> int:

@@ -12,7 +12,7 @@ from bench.doors.rest import RestSend
 from bench.doors.sdk import sending_by_sdk, taking_by_sdk
 from bench.doors.websocket import SocketSend, SocketTake
 from bench.figures import Check
-from bench.life import BacklogLine, Keeper, StartLine
+from bench.life import BacklogLine, Keeper, QueuesLine, StartLine, queues_title
 from bench.line import Contestant, Line, MakeSend, RateLine, sending, taking, travelling
 from bench.part_lines import PART_LINES
 from bench.peers import nats, redis
@@ -347,6 +347,15 @@ LIFE = (
             NATS: Keeper(start_nats, lambda _, topic: nats.NatsSend(topic, BODY), 1024),
         },
         (Check("KiteMQ", "memory_mib", 120), Check("KiteMQ", "ready_s", 1.5)),
+    ),
+    QueuesLine(
+        "start-queues",
+        "Ready again after SIGKILL with 1,000 and 10,000 topics of 8 queues",
+        (1_000, 10_000),
+        (
+            Check(queues_title(1_000), "ready_s", 3.0),
+            Check(queues_title(10_000), "ready_s", 15.0),
+        ),
     ),
     BacklogLine(
         "delayed-backlog",

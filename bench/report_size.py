@@ -264,6 +264,7 @@ def _lag(chance: random.Random, at_ms: int, hours: int) -> dict[str, Any]:
         "time_lag_max_ms": chance.randrange(99_999), "idle_members": 0, "lost": 0,
         "completeness": 1.0, "evaluations": 12 * hours,
         "state_ms": json.dumps({"OK": 28_000_000 * hours, "STEADY": chance.randrange(10**6)}),
+        "evaluated": json.dumps([[at_ms, at_ms + hours * 3_600_000]]),
     }  # fmt: skip
 
 

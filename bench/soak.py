@@ -1,168 +1,84 @@
-"""`make soak`: send and receive for a while, kill the server again and again, count the harm.
+"""`make soak`: load through all doors, kill the server again and again, count the harm.
 
-Every message has a body of its own and is sent once. A message is *accepted* when its answer came,
-*acknowledged* when the answer to its acknowledgement said done, *unsure* when that answer was lost
-with the server. At the end no accepted message may be missing (neither acknowledged nor unsure),
-and none may have been delivered by a request that was made after it was acknowledged. Exit
-status 1 otherwise.
+At the end no accepted message may be missing (neither acknowledged, nor unsure, nor a dead letter
+where it was poison), none may have been delivered by a request that was made after it was
+acknowledged, none before its time, none that was rolled back, and none of a message group before an
+earlier one was settled. Exit status 1 otherwise. `soak_doors` has the clients.
 """
 
 import argparse
 import asyncio
-import itertools
-import json
 import random
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from bench.client import Connection, request
 from bench.server import Server
+from bench.soak_doors import Clients, GrpcClients, prepare
+from bench.soak_ledger import Ledger
 
-TOPIC = "soak"
-GROUP = "soak"
-BATCH = 20
-PRODUCERS = 2
-CONSUMERS = 3
-INVISIBLE_MS = 3_000
 UP_S = (1.0, 8.0)  # between two kills
-DRAIN_S = 60.0
-RETRY_S = 0.05
-LOST = (OSError, asyncio.IncompleteReadError, RuntimeError, ValueError)
-
-
-@dataclass
-class Ledger:
-    """What the clients know for sure."""
-
-    accepted: set[str] = field(default_factory=set)
-    acknowledged_s: dict[str, float] = field(default_factory=dict)
-    unsure: set[str] = field(default_factory=set)
-    came_back: list[str] = field(default_factory=list)
-    kills: int = 0
-    memory_mib_max: float = 0.0
-    is_sending: bool = True
-    drained_by_s: float = 0.0
-
-    @property
-    def missing(self) -> set[str]:
-        return self.accepted - self.acknowledged_s.keys() - self.unsure
-
-    def is_draining(self) -> bool:
-        """Whether a consumer still has something to do."""
-        return self.is_sending or (time.monotonic() < self.drained_by_s and bool(self.missing))
-
-
-async def produce(port: int, ledger: Ledger, numbers: "itertools.count[int]") -> None:
-    """Send batches until told to end; an answer that did not come counts for nothing."""
-
-    async def turn(connection: Connection) -> None:
-        bodies = [f"message {next(numbers)}" for _ in range(BATCH)]
-        wanted = {"messages": [{"body": body} for body in bodies]}
-        await connection.ask(post(f"topics/{TOPIC}/messages", wanted))
-        ledger.accepted.update(bodies)
-        await asyncio.sleep(0.01)
-
-    await over_connections(port, turn, lambda: ledger.is_sending)
-
-
-async def consume(port: int, ledger: Ledger, numbers: random.Random) -> None:
-    """Receive and acknowledge; now and then forget what was received, so that it returns."""
-
-    async def turn(connection: Connection) -> None:
-        wanted = {"topic": TOPIC, "max": 64, "invisible_ms": INVISIBLE_MS, "wait_ms": 500}
-        asked_s = time.monotonic()
-        answer = json.loads(await connection.ask(post(f"groups/{GROUP}/receive", wanted)))
-        deliveries: list[dict[str, Any]] = answer["deliveries"]
-        for item in deliveries:
-            if ledger.acknowledged_s.get(item["body"], asked_s) < asked_s:
-                ledger.came_back.append(item["body"])
-        if deliveries and numbers.random() > 0.02:
-            await acknowledge(connection, ledger, deliveries)
-
-    await over_connections(port, turn, ledger.is_draining)
-
-
-async def acknowledge(
-    connection: Connection, ledger: Ledger, deliveries: list[dict[str, Any]]
-) -> None:
-    bodies = {item["receipt"]: item["body"] for item in deliveries}
-    try:
-        answer = await connection.ask(post(f"groups/{GROUP}/ack", {"receipts": list(bodies)}))
-    except LOST:
-        ledger.unsure.update(bodies.values())
-        raise
-    now_s = time.monotonic()
-    for item in json.loads(answer)["results"]:
-        if item["result"] == "done":
-            ledger.acknowledged_s.setdefault(bodies[item["receipt"]], now_s)
-
-
-async def over_connections(
-    port: int, turn: Callable[[Connection], Awaitable[None]], goes_on: Callable[[], bool]
-) -> None:
-    """Take turns on a connection; open a new one whenever the server took the last with it."""
-    while goes_on():
-        try:
-            async with await Connection.open(port) as connection:
-                while goes_on():
-                    await turn(connection)
-        except LOST:
-            await asyncio.sleep(RETRY_S)
+OFTEN_S = (0.2, 3.0)  # the same where a number of kills is asked for
+TOLD_EVERY = 25
 
 
 async def kill_now_and_then(
-    server: Server, ledger: Ledger, numbers: random.Random, until_s: float
+    server: Server, ledger: Ledger, numbers: random.Random, until_s: float, kills: int
 ) -> None:
-    while time.monotonic() < until_s:
-        await asyncio.sleep(min(numbers.uniform(*UP_S), max(0.0, until_s - time.monotonic())))
+    """Kill and start again until the time is over, or as often as `kills` says, where it does."""
+    up_s = OFTEN_S if kills else UP_S
+    while ledger.kills < kills if kills else time.monotonic() < until_s:
+        left_s = numbers.uniform(*up_s)
+        await asyncio.sleep(left_s if kills else min(left_s, max(0.0, until_s - time.monotonic())))
         ledger.memory_mib_max = max(ledger.memory_mib_max, server.memory_mib())
         await asyncio.to_thread(server.kill)
         ledger.kills += 1
-        await asyncio.to_thread(server.start)
+        ready_s = await asyncio.to_thread(server.start)
+        ledger.ready_s_max = max(ledger.ready_s_max, ready_s)
+        if ledger.kills % TOLD_EVERY == 0:
+            sys.stderr.write(f"{ledger.report()}\n")
 
 
-async def soak(server: Server, seconds: float, seed: int) -> Ledger:
-    """Load and kill for `seconds`, then let the consumers drain what is left."""
-    numbers, ledger, counter = random.Random(seed), Ledger(), itertools.count()
-    clients = [produce(server.port, ledger, counter) for _ in range(PRODUCERS)]
-    clients += [
-        consume(server.port, ledger, random.Random(seed + number)) for number in range(CONSUMERS)
-    ]
+async def soak(
+    server: Server, seconds: float, seed: int, *, kills: int = 0, with_grpc: bool = False
+) -> Ledger:
+    """Load and kill for `seconds`, or `kills` times; then let the consumers drain what is left."""
+    ledger = Ledger()
+    await prepare(server.port)
+    clients = Clients(server, ledger, seed).all()
+    if with_grpc:
+        clients.append(GrpcClients(server, ledger, server.data.parent).run())
     tasks = [asyncio.ensure_future(client) for client in clients]
-    await kill_now_and_then(server, ledger, numbers, time.monotonic() + seconds)
-    ledger.is_sending, ledger.drained_by_s = False, time.monotonic() + DRAIN_S
+    until_s = time.monotonic() + seconds
+    await kill_now_and_then(server, ledger, random.Random(seed), until_s, kills)
+    ledger.end_sending()
     await asyncio.gather(*tasks)
     return ledger
-
-
-def post(path: str, body: dict[str, Any]) -> bytes:
-    return request("POST", f"/api/v1/{path}", json.dumps(body).encode())
 
 
 def main() -> int:
     """Run the soak and print what it counted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--kills", type=int, default=0, help="so many kills, instead of a time")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     asked = parser.parse_args()
-    print(f"seed {asked.seed}, {asked.seconds:g} s", flush=True)
+    with_grpc = GrpcClients.is_there()
+    doors = "REST, WebSocket and gRPC" if with_grpc else "REST and WebSocket (no gRPC client here)"
+    how_long = f"{asked.kills} kills" if asked.kills else f"{asked.seconds:g} s"
+    print(f"seed {asked.seed}, {how_long}, {doors}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="kitemq-soak-") as folder,
         Server(Path(folder) / "data") as server,
     ):
-        ledger = asyncio.run(soak(server, asked.seconds, asked.seed))
-    print(
-        f"{ledger.kills} kills, {len(ledger.accepted):,} accepted, "
-        f"{len(ledger.acknowledged_s):,} acknowledged, {len(ledger.unsure):,} unsure, "
-        f"{len(ledger.missing):,} missing, "
-        f"{len(ledger.came_back):,} back after their acknowledgement, "
-        f"{ledger.memory_mib_max:.0f} MiB at most"
-    )
-    return 1 if ledger.missing or ledger.came_back else 0
+        ledger = asyncio.run(
+            soak(server, asked.seconds, asked.seed, kills=asked.kills, with_grpc=with_grpc)
+        )
+    print(ledger.report())
+    for each in [*sorted(ledger.missing), *ledger.came_back, *ledger.wrong][:20]:
+        print(f"wrong: {each}")
+    return 0 if ledger.is_clean else 1
 
 
 if __name__ == "__main__":

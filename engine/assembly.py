@@ -15,9 +15,12 @@ from engine.delivery.group import GroupCatalog
 from engine.delivery.locks import Locks
 from engine.delivery.retry import RetryRule
 from engine.delivery.standing import standing_of
+from engine.errors import EngineError
 from engine.events import Events
+from engine.handover.adopt import Adoption
+from engine.handover.export import Exporter
 from engine.intake import AdmissionRule, Intake
-from engine.message import StoredMessage
+from engine.message import SOURCE, StoredMessage
 from engine.replay.desk import ReplayDesk
 from engine.reply.requests import Requests
 from engine.retention.keeper import Keeper
@@ -32,6 +35,8 @@ from engine.schedule.timers import Timers
 from engine.search.search import Search, oldest_first
 from engine.service import Service
 from engine.statistics.statistics import Statistics
+from engine.store.damage import Damage
+from engine.store.entry_codes import CodeCheck, TagCode
 from engine.store.files import Files
 from engine.store.pool import Pool
 from engine.store.store import Store
@@ -42,6 +47,17 @@ from engine.trace.traces import Traces
 from engine.txn.board import Board
 from engine.txn.half import FirstCheck, HalfRule
 from engine.txn.transactions import Transactions
+
+CODE_CHECKS: dict[str, CodeCheck] = {HALF_TOPIC: FirstCheck.may_be}
+
+
+def tag_codes(config: EngineConfig, levels: Levels) -> dict[str, TagCode]:
+    """By topic: the third field of its queue entries, where that is not the hash of the tag."""
+    return {
+        SCHEDULE_TOPIC: levels.due_ms_of,
+        TIMER_TOPIC: due_ms_of,
+        HALF_TOPIC: FirstCheck(config.transaction_timeout_s).due_ms,
+    }
 
 
 class Assembly:
@@ -108,6 +124,13 @@ class Assembly:
         self.deliverer = Deliverer(*put, levels, clock, self.events)
         self.timer_deliverer = TimerDeliverer(*put, clock, self.events)
         self.timers = Timers(self.store, self.timer_deliverer, clock, self.events)
+        self.board = Board(
+            self.store,
+            clock,
+            agenda=Agenda(),
+            pending=Pending,
+            interval_s=config.transaction_check_interval_s,
+        )
         self.transactions = self._build_transactions()
         self.requests = self._build_requests()
         self.replay_desk = ReplayDesk(
@@ -120,6 +143,19 @@ class Assembly:
         self.retention = self._build_retention()
         self.statistics = self._build_statistics()
         self.traces = self._build_traces()
+        self.exporter = Exporter(
+            files,
+            config.data,
+            store=self.store,
+            catalog=self.catalog,
+            desk=self.desk,
+            deliverer=self.deliverer,
+            timers=self.timer_deliverer,
+            board=self.board,
+            pool=pool,
+            clock=clock,
+            timer_log_bytes=config.timer_log_bytes,
+        )
 
     def services(self) -> list[Service]:
         """Time first, so that what falls due is there for the receives woken in the same round.
@@ -137,25 +173,38 @@ class Assembly:
             *self.store.services(),
             *self.retention.services(),
             *self.statistics.services(),
+            self.exporter,
         ]
 
     def start(self) -> None:
         """Open the data directory and recover what a crash left; see `Broker.start`."""
         self.store.open()
-        self.store.journal.load()
+        try:
+            self.store.journal.load()
+        except EngineError:
+            self.store.close()  # so that what it refuses may be repaired
+            raise
+        adoption = Adoption(self._files, self._config.data, self.store, self.catalog)
+        adoption.topics()
         self.store.recover(
             begin_of=self.catalog.begin_of,
             is_wanted=self.catalog.owns,
             on_replayed=self._replayed,
+            on_foreign=adoption.note,
+            is_deleted=self.catalog.is_deleted,
         )
         self.catalog.settle()
         self.catalog.ensure_system(SCHEDULE_TOPIC)
         self.catalog.ensure_system(TIMER_TOPIC)
         self.retention.start()  # before anybody asks where queues begin
+        adoption.progress(self.deliverer, self.timer_deliverer)
         self.deliverer.start()
         self.timer_deliverer.start()
         self.transactions.start()
+        adoption.transactions(self.board)
         self.desk.start()
+        adoption.groups(self.desk)
+        self.exporter.start()
         self.replay_desk.start()
         # What was corrected for a power loss must not be lost in the next one, when others have
         # got the offsets that were taken back.
@@ -168,7 +217,7 @@ class Assembly:
         """Write what waits and leave the clean mark; the pool must be idle by now."""
         self.statistics.close()
         self.traces.settle()
-        self.store.export("topics.json", self.catalog.rocketmq_table())
+        self.exporter.stop()
         self.store.stop()
 
     # -- building --------------------------------------------------------------------------------
@@ -180,11 +229,8 @@ class Assembly:
             pool=self._pool,
             files=self._files,
             events=self.events,
-            tag_codes={
-                SCHEDULE_TOPIC: levels.due_ms_of,
-                TIMER_TOPIC: due_ms_of,
-                HALF_TOPIC: FirstCheck(self._config.transaction_timeout_s).due_ms,
-            },
+            tag_codes=tag_codes(self._config, levels),
+            code_checks=CODE_CHECKS,
         )
 
     def _rules(self, levels: Levels) -> tuple[AdmissionRule, ...]:
@@ -207,16 +253,9 @@ class Assembly:
         )
 
     def _build_transactions(self) -> Transactions:
-        board = Board(
-            self.store,
-            self._clock,
-            agenda=Agenda(),
-            pending=Pending,
-            interval_s=self._config.transaction_check_interval_s,
-        )
         return Transactions(
             self._config,
-            board=board,
+            board=self.board,
             store=self.store,
             intake=self.intake,
             catalog=self.catalog,
@@ -263,6 +302,7 @@ class Assembly:
             pool=self._pool,
             files=self._files,
             directory=config.data / "lag",
+            damage_log=self.store.damage_log,
             lag_sample_s=config.lag_sample_s,
             lag_days=config.lag_history_days,
             lag_bytes_max=config.lag_history_bytes_max,
@@ -289,9 +329,17 @@ class Assembly:
         )
 
     def _replayed(self, message: StoredMessage) -> None:
-        """Recovery found a record that names where it comes from."""
-        self.deliverer.replayed(message)
-        self.timer_deliverer.replayed(message)
-        self.transactions.replayed(message)
-        self.desk.replayed(message)
-        self.replay_desk.replayed(message)
+        """Recovery found a record that names where it comes from.
+
+        No checksum lies over that: where it is damaged the record proves nothing.
+        """
+        try:
+            self.deliverer.replayed(message)
+            self.timer_deliverer.replayed(message)
+            self.transactions.replayed(message)
+            self.desk.replayed(message)
+            self.replay_desk.replayed(message)
+        except ValueError:
+            end = message.position + message.size_bytes
+            detail = f"the record does not say where it came from: {message.properties[SOURCE]!r}"
+            self.store.damage_log.add(Damage(message.position, end, detail[:500]))

@@ -14,6 +14,7 @@ from engine.assembly import Assembly
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.delivery.changes import Reset
+from engine.delivery.filter import parse_filter
 from engine.delivery.group import GroupConfig, Mode
 from engine.delivery.hold import Parked
 from engine.delivery.locks import LockAnswer, QueueId, QueueLock
@@ -44,7 +45,7 @@ from engine.delivery.values import (
     QueueLag,
     Receipt,
 )
-from engine.errors import MessageNotFound, QueueNotFound, Stopping
+from engine.errors import EngineError, MessageNotFound, QueueNotFound, Stopping, unusable
 from engine.message import Message, Promise, Sent, StoredMessage
 from engine.replay.dead_letters import Arrived, DeadLetter, DeadLetterPage, Tally
 from engine.replay.dismissals import Draft
@@ -69,7 +70,7 @@ from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, Scan, ScanPage, ScanQuery
-from engine.search.search import oldest_first
+from engine.search.search import ANYWHERE, oldest_first
 from engine.service import ServiceRunner
 from engine.statistics.accounts import Account, Metric
 from engine.statistics.histogram import ROCKETMQ_LABELS, Latency, Spread
@@ -87,10 +88,10 @@ from engine.statistics.values import (
     Traffic,
 )
 from engine.statistics.windows import Rates
+from engine.store.damage import Damage
 from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
-from engine.store.recovery import Damage
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import GROUP_QUEUE, retry_topic
 from engine.trace.journey import (
@@ -116,6 +117,7 @@ from engine.txn.transactions import (
 )
 
 __all__ = [
+    "ANYWHERE",
     "FOREVER_MS",
     "GROUP_QUEUE",
     "ROCKETMQ_LABELS",
@@ -234,6 +236,9 @@ __all__ = [
 ]
 
 
+NOTES_SHOWN = 10
+
+
 class QueueStats(msgspec.Struct, frozen=True):
     """One queue: offsets `min_offset` up to `max_offset` - 1 can be read."""
 
@@ -324,10 +329,21 @@ class Broker:
     def start(self) -> None:
         """Open the data directory and recover what a crash left.
 
-        Raises Busy when another process uses it, Corrupt when it does not fit the settings.
+        Raises Busy when another process uses it, Corrupt when it does not fit the settings, and
+        what `unusable` makes of an error of the operating system. A full disk is none of these
+        where there is something to read: then writes are refused until there is room.
         """
-        self._parts.start()
+        try:
+            self._parts.start()
+        except EngineError:
+            raise
+        except OSError as error:
+            raise unusable(self._config.data, error) from error
         self._is_running = True
+
+    def start_refusal(self) -> str:
+        """Why this start found no room to write: then only reading goes on. "" where it did."""
+        return self._store.refusal() or self._store.start_refusal
 
     def tick(self) -> float:
         """Do what is due; returns seconds until the next call is useful, at most 5."""
@@ -344,7 +360,11 @@ class Broker:
         refusal = self._store.refusal()
         if refusal:
             failures["store"] = refusal
-        warning = self.retention.warning()
+        warnings = {
+            "retention": self.retention.warning(),
+            "damage": self._store.damage_warning(),
+            "rocketmq": "; ".join(self._store.notes[:NOTES_SHOWN]),
+        }
         return Health(
             is_ready=self._is_running and not failures,
             failures=failures,
@@ -354,7 +374,7 @@ class Broker:
             disk_free_bytes=self._store.free_bytes,
             disk_free_min_bytes=self._config.disk_free_min_bytes,
             damages=self._store.damages,
-            warnings={"retention": warning} if warning else {},
+            warnings={name: text for name, text in warnings.items() if text},
         )
 
     # -- producing ----------------------------------------------------------------------------
@@ -446,6 +466,10 @@ class Broker:
         ]
         return TopicStats(queues, sum(queue.max_offset - queue.min_offset for queue in queues))
 
+    def queue_bounds(self, topic: str, queue: int) -> tuple[int, int]:
+        """The first offset of a topic's queue that is kept, and the next one to be stored."""
+        return self._store.bounds(topic, queue)
+
     def queue_content(self, topic: str, queue: int, *, count_max: int) -> QueueContent:
         """The age of a queue's oldest message and the size of its newest, at most `count_max`.
 
@@ -510,6 +534,15 @@ class Broker:
         """
         return self._desk.offsets.commit(group, topic, queue, offset, client)
 
+    def advance_offset(
+        self, group: str, topic: str, queue: int, offset: int, client: str = ""
+    ) -> bool:
+        """A pulling client is done with all before `offset`; False where a reset forbids it.
+
+        Unlike `commit_offset`, what other clients were handed out from there on stays theirs.
+        """
+        return self._desk.offsets.advance(group, topic, queue, offset, client)
+
     def committed_offset(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
         """The offset before which everything is done; None where the group never consumed."""
         return self._desk.offsets.committed(group, topic, queue, client)
@@ -517,6 +550,10 @@ class Broker:
     def start_offset(self, group: str, topic: str, queue: int) -> int:
         """Where a pulling client begins without a committed offset, as its group is set up."""
         return self._desk.offsets.start(group, topic, queue)
+
+    def is_young_queue(self, topic: str, queue: int) -> bool:
+        """Whether a new group gets the whole queue by RocketMQ's rule; see `StartAt.ROCKETMQ`."""
+        return self._desk.offsets.is_young(topic, queue)
 
     def send_back(
         self,
@@ -542,6 +579,10 @@ class Broker:
             error=error,
             client=client,
         )
+
+    def check_filter(self, filter: str) -> None:
+        """Raise Invalid for a filter that cannot be read."""
+        parse_filter(filter)
 
     # -- receiving ----------------------------------------------------------------------------
 
@@ -697,7 +738,7 @@ class Broker:
         """One message by its place; MessageNotFound where there is none, or no longer."""
         self._catalog.get(topic)
         entries = self._store.entries(topic, queue, offset, 1) if offset >= 0 else []
-        found = self._store.read_entries(entries[:1])
+        found = self._store.read_entries(entries[:1], (topic, queue))
         if not found or found[0] is None or found[0].offset != offset:
             raise MessageNotFound(
                 f"queue {queue} of {topic!r} has no message at offset {offset}",
@@ -712,6 +753,13 @@ class Broker:
         found = None if position is None else self._find_at(position)
         if found is None or found.offset_id != offset_id.upper():
             raise MessageNotFound(f"no message has the offset id {offset_id!r}", field="id")
+        return found
+
+    def message_at(self, position: int) -> StoredMessage:
+        """The record at a position of the log, while it is kept; MessageNotFound."""
+        found = self._find_at(position) if position >= 0 else None
+        if found is None:
+            raise MessageNotFound(f"no message lies at position {position}", field="position")
         return found
 
     def messages_by_id(self, message_id: str) -> list[StoredMessage]:

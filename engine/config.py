@@ -23,6 +23,11 @@ class EngineConfig:
     queue_file_entries: int = setting(300_000, "Entries of 20 bytes in one consume queue file.")
     index_slots: int = setting(500_000, "Hash slots of one key index file (4 bytes each).")
     index_items: int = setting(1_000_000, "Keys that one key index file holds (20 bytes each).")
+    timer_log_bytes: int = setting(
+        100 * MIB,
+        "Size of the file in which waiting exact times are written for Apache RocketMQ: its "
+        "mappedFileSizeTimerLog. Sparse; each takes 52 bytes of it.",
+    )
     promise: Promise = setting(
         Promise.STORED,
         "What accepted means unless a topic or a send asks for more: stored (page cache, "
@@ -30,7 +35,16 @@ class EngineConfig:
     )
     flush_interval_s: float = setting(0.5, "How often what is only stored is brought to disk.")
     checkpoint_interval_s: float = setting(1.0, "How often recovery's starting point moves on.")
-    open_files_max: int = setting(512, "Consume queue files kept open at once.")
+    open_files_max: int = setting(
+        512,
+        "Consume queue files kept open at once. At rest the engine holds these, `log_files_max`, "
+        "and about ten more, however large the log is.",
+    )
+    log_files_max: int = setting(
+        64,
+        "Full log files and full key index files kept open at once; the others are opened when "
+        "they are read. At most half of `reserved_files`.",
+    )
     disk_free_min_bytes: int = setting(
         256 * MIB, "Writes are refused while the disk has less room than this; reads go on."
     )

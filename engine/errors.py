@@ -10,11 +10,29 @@
     │   └── Conflict    it exists already, or it changed meanwhile
     ├── Busy            try again after `retry_after_s`
     │   ├── DiskFull    writes are refused until there is room; reads go on
+    │   ├── OutOfFiles  no file can be opened just now; an OSError as well
     │   └── Stopping    the broker is shutting down
-    └── Corrupt         disk and code disagree: stop, tell the operator
+    ├── Corrupt         disk and code disagree: stop, tell the operator
+    └── Illegal         our own mistake: the state does not allow a change; nothing has changed
 
 `code` is API and never changes. Doors map branches to their protocol in one table each.
 """
+
+import errno
+from pathlib import Path
+
+PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_OWNER = "give the server's user the right to read and write there, or choose another (--data)"
+REMEDIES = {
+    errno.EACCES: _OWNER,
+    errno.EPERM: _OWNER,
+    errno.EROFS: "mount the disk for writing, or choose another directory (--data)",
+    errno.ENOTDIR: "choose a directory, not a file (--data)",
+    errno.EEXIST: "choose a directory, not a file (--data)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n), then start again",
+    errno.ENFILE: "close other programs, or raise the system's limit of open files",
+    errno.EIO: "check the disk; restore a backup if it is broken",
+}
 
 
 class EngineError(Exception):
@@ -93,9 +111,48 @@ class DiskFull(Busy):
     code = "disk_full"
 
 
+class OutOfFiles(Busy, OSError):
+    """The process or the system has too many files open, or no memory to open one: it passes.
+
+    Nothing on the disk has failed or is damaged. What opens files raises it instead of the
+    system's own error, so that those who handle an OSError go on doing so.
+    """
+
+    code = "out_of_files"
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(
+            f"no file can be opened just now: {cause.strerror or cause}",
+            retry_after_s=1.0,
+            remedy="try again after the given wait; where it lasts, permit the server more open "
+            "files (ulimit -n)",
+        )
+        self.errno = cause.errno
+        self.filename = cause.filename
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+def unusable(data: Path, error: OSError) -> EngineError:
+    """Why a data directory cannot be used, from what the operating system says."""
+    reason = error.strerror or str(error)
+    place = error.filename if isinstance(error.filename, str) else str(data)
+    detail = f"the data directory {data} cannot be used: {reason}"
+    detail += f" ({place})" if place != str(data) else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(detail, field="data", remedy="free some disk, then start again")
+    remedy = REMEDIES.get(error.errno or 0, "see to the disk, or choose another directory (--data)")
+    return Refused(detail, field="data", remedy=remedy)
+
+
 class Stopping(Busy):
     code = "stopping"
 
 
 class Corrupt(EngineError):
     code = "corrupt"
+
+
+class Illegal(EngineError):
+    code = "illegal_change"

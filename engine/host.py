@@ -10,6 +10,11 @@ IPV6_BYTES = 20
 UNKNOWN = "127.0.0.1:0"
 
 
+def host_text(host: str, port: int) -> str:
+    """ "1.2.3.4:5", "[::1]:5": an address of a socket as messages keep it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @lru_cache(maxsize=4096)
 def pack_host(host: str) -> bytes:
     """ "1.2.3.4:5" in 8 bytes, "[::1]:5" in 20; what is no numeric address packs as 127.0.0.1:0."""

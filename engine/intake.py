@@ -18,11 +18,13 @@ from engine.message import (
     NAME_SEPARATOR,
     PROPERTY_SEPARATOR,
     RESERVED,
+    SENT_PROPERTIES_BYTES_MAX,
     WAIT,
     Message,
     Promise,
     Sent,
 )
+from engine.store.record import encode_properties
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
 from engine.topic.names import CLOSED_TOPICS, is_group_topic
@@ -33,6 +35,7 @@ MESSAGE_GROUP_LENGTH_MAX = 64
 KEYS_MAX = 64
 PROPERTIES_MAX = 128
 FLAG_LIMIT = 1 << 31
+LENGTH_PLAIN = 4096  # of all properties: they fit, in whatever encoding
 REFUSED_IDS_MAX = 64
 
 
@@ -86,6 +89,7 @@ class Intake:
         """
         check = self._check_sent if own is None else partial(self._check_and_add, own)
         try:
+            _check_batch(messages)
             if self._store.crowding:
                 self._store.check_room()
             waits = any(message.properties.get(WAIT) != "false" for message in messages)
@@ -96,8 +100,9 @@ class Intake:
             raise
 
     def put(self, messages: Sequence[Message]) -> Sent:
-        """Accept the engine's own messages, which may go to system topics.
+        """Accept the engine's own messages, which may go to system topics; no limit of producers.
 
+        At least one; callers bound how many they move at once by `BATCH_BYTES_MAX` of bodies.
         Where the broker's promise is FLUSHED the flush begins, so that they are soon readable, but
         nobody waits for it.
         """
@@ -111,7 +116,6 @@ class Intake:
         *,
         waits: bool,
     ) -> Sent:
-        _check_batch(messages)
         now_ms = self._clock.now_ms()
         topics, special = self._look_over(messages, check, now_ms)
         if special:
@@ -234,12 +238,12 @@ def check_message(message: Message, topic: TopicConfig) -> None:
         raise _wrong_size(len(message.body))
     if message.tag and not _is_good_tag(message.tag):
         raise _unprintable(
-            "tag", "the tag is '*', holds '|' or a control character, or has a space at an end"
+            "tag", "the tag holds '|' or a control character, or has a space at an end"
         )
-    if message.keys:
+    if message.keys or message.properties or len(message.tag) > LENGTH_PLAIN:
         _check_keys(message.keys)
-    if message.properties:
         check_properties(message.properties)
+        _check_size_of_properties(message)
     if message.message_group or topic.type is TopicType.FIFO:
         _check_message_group(message.message_group)
     if message.message_id:
@@ -279,6 +283,21 @@ def check_properties(properties: dict[str, str]) -> None:
                 field=f"properties.{name}",
                 remedy="give both a text without those characters",
             )
+
+
+def _check_size_of_properties(message: Message) -> None:
+    """Raise Invalid where they leave no room for what the engine notes on a message later."""
+    length = len(message.tag) + len("".join(message.keys))
+    length += len("".join(message.properties)) + len("".join(message.properties.values()))
+    if length < LENGTH_PLAIN:
+        return
+    size_bytes = len(encode_properties(message))
+    if size_bytes > SENT_PROPERTIES_BYTES_MAX:
+        raise Invalid(
+            f"the properties take {size_bytes} bytes, {SENT_PROPERTIES_BYTES_MAX} is the most",
+            field="properties",
+            remedy="send fewer or shorter properties, or move them into the body",
+        )
 
 
 def _wrong_size(size_bytes: int) -> Invalid:
@@ -327,7 +346,7 @@ def _is_storable(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_good_tag(tag: str) -> bool:
-    return tag.isprintable() and "|" not in tag and tag == tag.strip() and tag != "*"
+    return tag.isprintable() and "|" not in tag and tag == tag.strip()
 
 
 @lru_cache(maxsize=4096)

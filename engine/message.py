@@ -9,10 +9,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from engine.compression import (
+    COMPRESSED_FLAG,
+    COMPRESSION_BITS,
+    PlainBody,
+    plain_body,
+    raw_body,
+)
 from engine.host import pack_host
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
-PROPERTIES_BYTES_MAX = 32767
+PROPERTIES_BYTES_MAX = 32767  # of a record's property string
+# A producer's share of it. The rest is room for what is noted on a message on its way: delays,
+# failures, replays, transactions. So whatever was accepted can be moved on.
+SENT_PROPERTIES_BYTES_MAX = 28 * 1024
 BATCH_COUNT_MAX = 4096
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 
@@ -108,6 +118,7 @@ class StoredMessage(msgspec.Struct, gc=False):
     `origin_topic` is where it was first sent to. `offset` counts messages in the queue,
     `position` bytes in the log. Times are ms since 1970 UTC. Hosts are "ip:port".
     `property_block` is the stored property string, name 0x01 value 0x02 …, parsed when asked for.
+    `body` is as stored, which may be compressed: what leaves the server is `plain`.
     """
 
     topic: str
@@ -126,6 +137,36 @@ class StoredMessage(msgspec.Struct, gc=False):
     store_host: str
     prepared_position: int = 0
     parsed: dict[str, str] | None = None
+    decompressed: PlainBody | None = None
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its producer compressed the body."""
+        return bool(self.sys_flag & COMPRESSED_FLAG)
+
+    @property
+    def plain(self) -> PlainBody:
+        """The body that the producer sent, at most BODY_BYTES_MAX; decompressed once, when asked.
+
+        That takes up to some 10 ms: the app does it on a thread first (`services/bodies.py`).
+        """
+        if not self.sys_flag & COMPRESSED_FLAG:
+            return PlainBody(self.body, "", len(self.body), "")
+        if self.decompressed is None:
+            found = plain_body(self.body, self.sys_flag, bytes_max=BODY_BYTES_MAX)
+            self.decompressed = found
+        return self.decompressed
+
+    @property
+    def plain_flag(self) -> int:
+        """The system flag that goes with `plain`: without compression unless it stayed raw."""
+        if not self.sys_flag & COMPRESSED_FLAG or self.plain.why_raw:
+            return self.sys_flag
+        return self.sys_flag & ~COMPRESSION_BITS
+
+    def keep_raw(self, why: str) -> None:
+        """Let `plain` be the body as stored, for the reason given."""
+        self.decompressed = raw_body(self.body, self.sys_flag, why)
 
     @property
     def properties(self) -> dict[str, str]:

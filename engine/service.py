@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from engine.clock import Clock
+from engine.errors import Busy
 
 log = logging.getLogger("kitemq.service")
 
@@ -51,7 +52,10 @@ class Service:
             self._failures += 1
             wait_s = min(FAILURE_WAIT_FIRST_S * 2.0**self._failures, FAILURE_WAIT_MAX_S)
             self.failure = f"{type(error).__name__}: {error}"
-            log.exception("service %s failed, next try in %.1f s", self.name, wait_s)
+            # A disk that refuses is told in a sentence: where it happened says nothing more.
+            is_known = isinstance(error, (OSError, Busy))
+            told = "service %s failed, next try in %.1f s: %s"
+            log.error(told, self.name, wait_s, error, exc_info=not is_known)
         else:
             self._failures = 0
             self.failure = ""

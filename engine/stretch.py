@@ -1,5 +1,8 @@
 """Which messages of a queue are finished: a floor, and a mark of one byte for each above it."""
 
+from engine.errors import Illegal
+from engine.legality import unpacked
+
 FINISHED = b"\1"
 
 
@@ -64,3 +67,9 @@ class Stretch:
         """The queue ends at `end`: marks past it are of messages that are no more."""
         del self._marks[max(0, end - self.floor) :]
         self.floor = min(self.floor, end)
+
+
+def check_marks(packed: bytes, most: int) -> None:
+    """Raises Illegal for what is not the marks of at most `most` offsets, compressed."""
+    if unpacked("marks", packed, most).strip(b"\0\1"):
+        raise Illegal("a mark is neither set nor not")

@@ -8,8 +8,9 @@ Publishes the 336,776 flights that left New York in 2013 (PyPI package `nycfligh
 its time and refuses cancelled flights, so that lag, retries and dead letters can be looked at.
 What else a console shows is set up around them (`flights_scene.py`).
 
-It goes on where it stopped: the topic itself tells how far it came. Ctrl-C ends it cleanly. Exit
-codes are those of `kitemq`.
+When all are published, 20 flights a second follow until it is stopped, so that the console's
+charts move; `--once` ends it instead. It goes on where it stopped: the topic itself tells how far
+it came. Ctrl-C ends it cleanly. Exit codes are those of `kitemq`.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from examples.flights_table import (
     TOPIC,
     Flight,
     is_cancelled,
+    iter_again,
     iter_flights,
     load_flights,
     rows_published,
@@ -45,7 +47,9 @@ AUDIT_RETRY_S = 1.0
 AUDIT_WORK_S = 0.002  # an auditor looks at 500 flights a second
 AUDITORS = 8
 RATE_DEFAULT = 5000.0
-PIECE = 500  # rows between two looks at the rate
+PIECE = 500  # at most so many rows between two looks at the rate
+PIECE_S = 0.5  # and those of half a second
+LIVE_RATE = 20.0  # flights a second once all are published, so that the pictures move
 START_TIMEOUT_S = 15.0
 STOP_TIMEOUT_S = 15.0
 BAR_CELLS = 30
@@ -77,15 +81,30 @@ async def _main(options: argparse.Namespace) -> int:
         with contextlib.suppress(asyncio.CancelledError):
             url, server = await stack.enter_async_context(_server(options))
             _tell(f"Console: {url}/   topic: {url}/topics/{TOPIC}")
-            await _demonstrate(options, url)
-            if server is not None and not options.once:
-                _tell(f"All flights are published. Look around at {url}/, Ctrl-C ends the server.")
-                code = await server.wait()
-                raise Unreachable(
-                    f"the server at {url} ended with code {code}",
-                    remedy="its own words are above; start the demonstration again, it goes on",
-                )
+            await _until_it_ends(_demonstrate(options, url), url, server)
     return Exit.OK
+
+
+async def _until_it_ends(
+    work: Coroutine[Any, Any, None], url: str, server: asyncio.subprocess.Process | None
+) -> None:
+    """Do the work; Unreachable when the server ends before it."""
+    demonstration = asyncio.create_task(work)
+    tasks: set[asyncio.Task[Any]] = {demonstration}
+    if server is not None:
+        tasks.add(asyncio.create_task(server.wait()))
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if server is not None and server.returncode is not None:
+            raise Unreachable(
+                f"the server at {url} ended with code {server.returncode}",
+                remedy="its own words are above; start the demonstration again, it goes on",
+            )
+        await demonstration
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _demonstrate(options: argparse.Namespace, url: str) -> None:
@@ -99,10 +118,19 @@ async def _demonstrate(options: argparse.Namespace, url: str) -> None:
         done: Counter[str] = Counter()
         async with _consumers(url, done):
             behind = asyncio.create_task(asyncio.to_thread(_fall_behind, url))
-            await _publish(url, table, start, end, options.rate, done)
+            bar = _Bar(start, end, done)
+            await _publish(url, iter_flights(table, start, end), options.rate, bar)
+            bar.draw(is_last=True)
             await behind
             if options.once:
                 await _drained(client)
+            else:
+                _tell(
+                    f"All flights are published; {LIVE_RATE:g} a second follow, from the first one "
+                    f"on. Look around at {url}/, Ctrl-C ends it."
+                )
+                again = iter_again(table, max(start, end), round_length=end)
+                await _publish(url, again, LIVE_RATE, None)
     _tell(f"board: {done[BOARD]:,} flights   audit: {done[AUDIT]:,} approved, "
           f"{done['refused']:,} times refused")  # fmt: skip
 
@@ -126,24 +154,22 @@ def _prepare(client: Client) -> None:
 # -- publishing -----------------------------------------------------------------------------------
 
 
-async def _publish(
-    url: str, table: Any, start: int, end: int, rate: float, done: Counter[str]
-) -> None:
-    bar = _Bar(start, end, done)
-    began_s = time.monotonic()
-    flights = iter_flights(table, start, end)
+async def _publish(url: str, flights: Iterator[Flight], rate: float, bar: "_Bar | None") -> None:
+    """Send the flights, at most `rate` a second; 0 for as fast as they are taken."""
+    piece_rows = min(PIECE, max(1, round(rate * PIECE_S))) if rate else PIECE
+    began_s, count = time.monotonic(), 0
     async with AsyncProducer(url) as producer:
         # Fetching rows is work for a thread: consumers share this event loop.
-        while piece := await asyncio.to_thread(list, islice(flights, PIECE)):
+        while piece := await asyncio.to_thread(list, islice(flights, piece_rows)):
             for flight in piece:
                 await _submit(producer, flight, bar)
-            due_s = (bar.submitted - start) / rate if rate else 0.0
+            count += len(piece)
+            due_s = count / rate if rate else 0.0
             await asyncio.sleep(max(0.0, began_s + due_s - time.monotonic()))
         await producer.flush()
-    bar.draw(is_last=True)
 
 
-async def _submit(producer: AsyncProducer, flight: Flight, bar: "_Bar") -> None:
+async def _submit(producer: AsyncProducer, flight: Flight, bar: "_Bar | None") -> None:
     future = await producer.submit(
         TOPIC,
         flight.body,
@@ -153,8 +179,8 @@ async def _submit(producer: AsyncProducer, flight: Flight, bar: "_Bar") -> None:
         properties={ROW: str(flight.row)},
         event_ms=flight.event_ms,
     )
-    bar.submitted = flight.row + 1
-    future.add_done_callback(bar.answered)
+    if bar is not None:
+        future.add_done_callback(bar.answered)
 
 
 class _Bar:
@@ -168,7 +194,6 @@ class _Bar:
         self._drawn_s = 0.0
         self._began_s = time.monotonic()
         self._start = start
-        self.submitted = start
 
     def answered(self, future: "asyncio.Future[Any]") -> None:
         future.result()

@@ -48,6 +48,15 @@ def iter_flights(table: Any, start: int, end: int) -> Iterator[Flight]:
             yield flight_of(first + index, dict(zip(COLUMNS, values, strict=True)))
 
 
+def iter_again(table: Any, start: int, *, round_length: int) -> Iterator[Flight]:
+    """The first `round_length` rows again and again, without end, numbered from `start` on."""
+    while True:
+        row_of_first = start - start % round_length
+        for flight in iter_flights(table, start % round_length, round_length):
+            yield flight._replace(row=row_of_first + flight.row)
+        start = row_of_first + round_length
+
+
 def flight_of(row: int, values: Mapping[str, Any]) -> Flight:
     """One row of the table as a message: numbers whole where they are, missing ones null."""
     document = {name: _plain(value) for name, value in values.items()}

@@ -1,4 +1,5 @@
-"""Messages that must stay in order: a FIFO topic, and a message group for each account.
+"""Messages that must stay in order: a FIFO topic, a message group for each account, and a consumer
+group that is ordered.
 
     python -m examples.ordered
 
@@ -11,7 +12,7 @@ from collections import defaultdict
 
 from kitemq import Client, Consumer, Producer, Received, Refused
 
-TOPIC = "ledger"
+TOPIC, GROUP = "ledger", "bookkeepers"
 ACCOUNTS = ("alice", "bob", "carol")
 ENTRIES = 5
 
@@ -22,6 +23,10 @@ def main() -> None:
             client.create_topic(TOPIC, type="FIFO")
         except Refused:
             print("the topic is there already")
+        try:
+            client.create_group(GROUP, ordered=True)
+        except Refused:
+            client.change_group(GROUP, ordered=True)
 
     with Producer() as producer:
         for entry in range(ENTRIES):
@@ -41,7 +46,7 @@ def main() -> None:
         if sum(map(len, booked.values())) == len(ACCOUNTS) * ENTRIES:
             done.set()
 
-    with Consumer("bookkeepers", TOPIC) as consumer:
+    with Consumer(GROUP, TOPIC) as consumer:
         worker = threading.Thread(target=consumer.run, args=(book,), kwargs={"concurrency": 3})
         worker.start()
         done.wait(30)

@@ -1,12 +1,14 @@
 """Where the server is: one text for everything, from an argument or `KITEMQ_SERVER`."""
 
 import os
+import ssl
 from urllib.parse import urlsplit
 
 from kitemq.errors import Invalid
 
 VARIABLE = "KITEMQ_SERVER"
 TOKEN_VARIABLE = "KITEMQ_TOKEN"
+CA_VARIABLE = "KITEMQ_CA"
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 SOCKET_PATH = "/ws/v1"
 SECURE = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
@@ -43,6 +45,28 @@ def token_headers() -> dict[str, str]:
     if not token.isascii() or not token.isprintable():
         raise Invalid(f"{TOKEN_VARIABLE} holds no token", field="token", remedy="make another one")
     return {"Authorization": f"Bearer {token}"}
+
+
+def tls_context(url: str, ca: str = "") -> ssl.SSLContext | None:
+    """What verifies the server of an `https://…` or `wss://…`; None for a plain address.
+
+    `ca`, else KITEMQ_CA, is a PEM file: only certificates of the authorities in it are trusted, or
+    the server's own self-signed one. Without either, those of the system are. TLS 1.2 or newer.
+    Raises Invalid where the file cannot be used. Reads files.
+    """
+    if not url.startswith(("https:", "wss:")):
+        return None
+    path = ca or os.environ.get(CA_VARIABLE, "")
+    try:
+        context = ssl.create_default_context(cafile=path or None)
+    except (OSError, ssl.SSLError) as error:
+        raise Invalid(
+            f"the authorities in {path!r} cannot be used: {error}",
+            field="ca",
+            remedy=f"give a PEM file as ca, --ca or {CA_VARIABLE}",
+        ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def parts_of_path(url: str) -> str:

@@ -98,6 +98,7 @@ class AsyncConsumer:
         invisible_s: float = 60.0,
         extend_max_s: float = 3600.0,
         client: str = "",
+        ca: str = "",
     ) -> None:
         rules = consumer_rules(
             group, topics, prefetch=prefetch, invisible_s=invisible_s, extend_max_s=extend_max_s
@@ -108,6 +109,7 @@ class AsyncConsumer:
             rules,
             self._shelf,
             client=client,
+            ca=ca,
             schedule=lambda work: asyncio.get_running_loop().call_soon(work),
         )
 

@@ -50,6 +50,7 @@ class AsyncProducer:
         buffer_bytes_max: int = 32 * KIB * KIB,
         timeout_s: float = 30.0,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        ca: str = "",
     ) -> None:
         _check(1 <= batch_count_max <= COUNT_MAX, "batch_count_max", f"1 to {COUNT_MAX}")
         _check(1 <= batch_bytes_max <= BATCH_BYTES_LIMIT, "batch_bytes_max", "1 to 4 MiB")
@@ -79,8 +80,8 @@ class AsyncProducer:
             f"producer-{self.id_prefix}",
             on_up=self._on_up,
             on_down=self._on_down,
-            on_end=self._fail_all,
             connect_timeout_s=connect_timeout_s,
+            ca=ca,
         )
 
     async def start(self) -> None:

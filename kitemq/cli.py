@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kitemq.address import TOKEN_VARIABLE, VARIABLE
+from kitemq.address import CA_VARIABLE, TOKEN_VARIABLE, VARIABLE
 from kitemq.commands import (
     bench,
     consume,
@@ -56,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     options = _options(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if getattr(options, "ca", ""):
+        os.environ[CA_VARIABLE] = options.ca  # where every client that a command makes looks
     output = Output(json_wanted=options.json, table_wanted=options.table)
     try:
         return int(options.run(options, output))
@@ -75,7 +77,7 @@ def serve(options: argparse.Namespace, output: Output) -> int:
     from app.serve import main as serve_app  # a client never loads the server
 
     # The client's own variable; the server refuses settings that it does not know.
-    for name in (VARIABLE, TOKEN_VARIABLE):
+    for name in (VARIABLE, TOKEN_VARIABLE, CA_VARIABLE):
         os.environ.pop(name, None)
     arguments = ["--data", str(options.data)] if options.data is not None else []
     if options.config is not None:
@@ -92,36 +94,38 @@ def serve(options: argparse.Namespace, output: Output) -> int:
                 f"{pair!r} is no NAME=VALUE", field="--set", remedy="see docs/settings.md"
             )
         arguments += [f"--{name.strip().replace('_', '-')}={value}"]
-    return serve_app(arguments)
+    return serve_app(arguments + options.rest)
 
 
 def people(options: argparse.Namespace, output: Output) -> int:
     """Users and tokens, straight in the server's database."""
     from app.users import main as change_people  # a client never loads the server
 
-    for name in (VARIABLE, TOKEN_VARIABLE):
+    for name in (VARIABLE, TOKEN_VARIABLE, CA_VARIABLE):
         os.environ.pop(name, None)
     return change_people(options.words)
 
 
 def verify(options: argparse.Namespace, output: Output) -> int:
-    """Check every record and queue entry of a store; exit code 1 where something does not agree."""
+    """Check every file of a store; exit code 1 where something does not agree."""
     from engine.errors import EngineError  # only here, as above
+    from engine.inspection import inspect
     from engine.store.files import OsFiles
-    from engine.store.verify import verify_store
 
     def progress(size_bytes: int) -> None:
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{size_bytes / 2**20:,.0f} MiB checked ")
 
     try:
-        report = verify_store(OsFiles(), options.dir, progress=progress)
+        report = inspect(OsFiles(), options.dir, progress=progress)
     except EngineError as error:
         raise rejected(error.code, error.detail, field=error.field, remedy=error.remedy) from None
     if sys.stderr.isatty():
         note("")
     for fault in report.faults:
         note(f"{fault.where}: {fault.detail}")
+    for text in report.notes:
+        note(text)
     output.row(
         {
             "sound": report.is_sound,
@@ -129,10 +133,32 @@ def verify(options: argparse.Namespace, output: Output) -> int:
             "bytes": report.bytes,
             "queues": report.queues,
             "entries": report.entries,
+            "files": report.files,
+            "set_aside": report.set_aside,
             "faults": report.fault_count,
         }
     )
     return Exit.OK if report.is_sound else Exit.FAILED
+
+
+def repair(options: argparse.Namespace, output: Output) -> int:
+    """Make a damaged store one that starts; what is removed is kept in its folder set-aside."""
+    from engine.errors import EngineError  # only here, as above
+    from engine.inspection import repair as repair_store
+    from engine.store.files import OsFiles
+
+    try:
+        done = repair_store(OsFiles(), options.data)
+    except EngineError as error:
+        raise rejected(error.code, error.detail, field=error.field, remedy=error.remedy) from None
+    for line in done.done:
+        note(line)
+    for name in done.kept:
+        note(f"kept: {name}")
+    for line in done.missing:
+        note(f"missing: {line}")
+    output.row({"repaired": len(done.done), "kept": len(done.kept), "missing": len(done.missing)})
+    return Exit.OK
 
 
 def _listen_arguments(listen: str) -> list[str]:
@@ -151,8 +177,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         return argparse.Namespace(run=people, words=words, json=False, table=False)
     everywhere = argparse.ArgumentParser(prog="kitemq", add_help=False, allow_abbrev=False)
     _add_common(everywhere)
-    common, rest = everywhere.parse_known_args(arguments)
-    return _parser().parse_args(rest, namespace=common)
+    common, words = everywhere.parse_known_args(arguments)
+    parser = _parser()
+    options, rest = parser.parse_known_args(words, namespace=common)
+    if rest and options.run is not serve:  # the server knows its settings, and tells what is wrong
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.rest = rest
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -180,13 +211,26 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help=f"the server; else {VARIABLE}, else http://127.0.0.1:8080",
     )
+    parser.add_argument(
+        "--ca",
+        default="",
+        metavar="FILE",
+        help=f"PEM file of the authorities to trust for https; else {CA_VARIABLE}, else the "
+        "system's",
+    )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="JSON lines, also on a terminal")
     shape.add_argument("--table", action="store_true", help="tables, also without a terminal")
 
 
 def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser("serve", help="run the server")
+    parser = commands.add_parser(
+        "serve",
+        help="run the server",
+        allow_abbrev=False,
+        epilog="Every setting of docs/settings.md is an option too: --name value, with dashes for "
+        "underscores.",
+    )
     parser.add_argument("--data", type=Path, default=None, metavar="DIR", help="where it keeps all")
     parser.add_argument(
         "--listen", default=None, metavar="HOST:PORT", help="port 0 takes a free one"
@@ -195,7 +239,7 @@ def _add_serve(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--port", default=None, help="and the port")
     parser.add_argument("--config", type=Path, default=None, metavar="FILE", help="TOML settings")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting"
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting in one word"
     )
     parser.set_defaults(run=serve)
 
@@ -204,10 +248,15 @@ def _add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser("store", help="look after a data directory")
     words = parser.add_subparsers(metavar="WORD", required=True)
     verifying = words.add_parser(
-        "verify", help="check every record; the server may be running or not"
+        "verify", help="check every file; the server may be running or not"
     )
     verifying.add_argument("dir", type=Path, metavar="DIR")
     verifying.set_defaults(run=verify)
+    repairing = words.add_parser(
+        "repair", help="make a damaged store one that starts; the server must be stopped"
+    )
+    repairing.add_argument("--data", type=Path, required=True, metavar="DIR")
+    repairing.set_defaults(run=repair)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import httpx
 
-from kitemq.address import server_url, token_headers
+from kitemq.address import server_url, tls_context, token_headers
 from kitemq.controlling import Controlling
 from kitemq.errors import KiteError, ProtocolViolation, TimedOut, Unreachable, rejected
 from kitemq.membership import Membership
@@ -28,6 +28,7 @@ API = "/api/v1"
 TIMEOUT_S = 10.0
 WAIT_EXTRA_S = 10.0  # beyond a long poll, before its answer counts as lost
 PAGE = 200
+KEY_PAGE = 64
 
 Json = dict[str, Any]
 
@@ -52,17 +53,17 @@ class Client(
     for).
     """
 
-    def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S, ca: str = "") -> None:
+        """`ca` is a PEM file of the authorities to trust, else KITEMQ_CA, else the system's."""
         self.url = server_url(server)
         self._timeout_s = timeout_s
-        # Loading certificates takes longer than a request: only where they are looked at.
-        is_secure = self.url.startswith("https:")
         self._http = httpx.Client(
             base_url=self.url + API,
             headers=token_headers(),
             timeout=timeout_s,
             trust_env=False,
-            verify=is_secure,
+            # Loading certificates takes longer than a request: only where they are looked at.
+            verify=tls_context(self.url, ca) or False,
         )
 
     def close(self) -> None:
@@ -123,7 +124,7 @@ class Client(
 
     def create_group(self, name: str, **settings: Any) -> Json:
         """Create a group; settings: retry_max, start, start_at_ms, consume_enabled, dead_letters,
-        mode, retry_policy, strategy, rooms.
+        mode, retry_policy, strategy, rooms, ordered.
         """
         return self._call("POST", "/groups", json={"name": name, **settings})
 
@@ -190,10 +191,19 @@ class Client(
     def find_by_key(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
     ) -> list[Json]:
-        """Messages of a topic that carry `key`, newest first; `end_ms` 0 means no end."""
-        params = {"key": key, "limit": limit, "begin_ms": begin_ms, "end_ms": end_ms}
+        """At most `limit` messages of a topic that carry `key`, newest first.
+
+        Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end).
+        """
         path = f"/topics/{_part(topic)}/messages/by-key"
-        found: list[Json] = self._call("GET", path, params=params)["items"]
+        found: list[Json] = []
+        cursor: str | None = ""
+        while cursor is not None and len(found) < limit:
+            count = min(KEY_PAGE, limit - len(found))
+            params: Json = {"key": key, "limit": count, "begin_ms": begin_ms, "end_ms": end_ms}
+            page = self._call("GET", path, params=params | {"cursor": cursor})
+            found += page["items"]
+            cursor = page["next_cursor"]
         return found
 
     # -- transactions ---------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Frames over one WebSocket: requests that become futures, deliveries that become calls."""
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -42,10 +43,14 @@ class Connection:
         self.welcome: Welcome | None = None
 
     @classmethod
-    async def open(cls, url: str, client: str, *, timeout_s: float) -> "Connection":
+    async def open(
+        cls, url: str, client: str, *, timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> "Connection":
         """Connect and say hello; raises Unreachable, ProtocolViolation or what the server says."""
         connection = cls()
-        connection._wire = await Wire.open(url, connection._on_message, timeout_s=timeout_s)
+        connection._wire = await Wire.open(
+            url, connection._on_message, timeout_s=timeout_s, tls=tls
+        )
         connection._wire.lost.add_done_callback(connection._on_lost)
         try:
             async with asyncio.timeout(timeout_s):

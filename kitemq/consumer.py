@@ -74,6 +74,7 @@ class Consumer:
         invisible_s: float = 60.0,
         extend_max_s: float = 3600.0,
         client: str = "",
+        ca: str = "",
     ) -> None:
         rules = consumer_rules(
             group, topics, prefetch=prefetch, invisible_s=invisible_s, extend_max_s=extend_max_s
@@ -81,7 +82,7 @@ class Consumer:
         self._shelf = _Shelf()
         self._background = Background("kitemq-consumer")
         try:
-            self._core = self._background.call(self._make(server, rules, client))
+            self._core = self._background.call(self._make(server, rules, client, ca))
         except BaseException:
             self._background.close()
             raise
@@ -169,9 +170,9 @@ class Consumer:
         except KiteError:
             return  # `run` itself raises it, on the thread of its caller
 
-    async def _make(self, server: str, rules: ConsumerRules, client: str) -> ConsumerCore:
+    async def _make(self, server: str, rules: ConsumerRules, client: str, ca: str) -> ConsumerCore:
         def schedule(work: Callable[[], None]) -> None:
             if self._background.is_alive:
                 self._background.loop.call_soon_threadsafe(work)
 
-        return ConsumerCore(server, rules, self._shelf, client=client, schedule=schedule)
+        return ConsumerCore(server, rules, self._shelf, client=client, schedule=schedule, ca=ca)

@@ -70,6 +70,7 @@ class ConsumerCore:
         client: str,
         schedule: Callable[[Callable[[], None]], object],
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        ca: str = "",
     ) -> None:
         """`schedule` runs something on the loop's thread soon; called from any thread."""
         self._rules = rules
@@ -93,8 +94,8 @@ class ConsumerCore:
             self.client,
             on_up=self._on_up,
             on_down=self._on_down,
-            on_end=self._on_end,
             connect_timeout_s=connect_timeout_s,
+            ca=ca,
         )
         self._replies = Replies(self._link, schedule)
         self._first: asyncio.Future[None] | None = None
@@ -265,9 +266,6 @@ class ConsumerCore:
             )
         else:
             self._fail(error)
-
-    def _on_end(self, error: KiteError) -> None:
-        self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         """The subscription cannot go on: whoever waits for messages gets the error."""

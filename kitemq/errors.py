@@ -115,6 +115,7 @@ NOT_FOUND_CODES = frozenset(
 REFUSED_CODES = frozenset(
     {
         "ambiguous_transaction",
+        "client_name_taken",
         "conflict",
         "forbidden",
         "last_admin",

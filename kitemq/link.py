@@ -4,23 +4,30 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from kitemq.address import server_url, socket_url
+from kitemq.address import server_url, socket_url, tls_context
 from kitemq.backoff import Backoff
 from kitemq.connection import Connection
-from kitemq.errors import KiteError, Stopped, Unreachable
+from kitemq.errors import KiteError, Unreachable
 
 log = logging.getLogger("kitemq")
 
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_REPLACED = 4001
+REPLACED_FIRST_S = 1.0  # how long a client stays away that was replaced, at first
+REPLACED_MAX_S = 60.0  # and at most
+# Whoever holds a connection for longer than any other stays away is not being fought over.
+UNDISTURBED_S = 2 * REPLACED_MAX_S
 
 
 class Link:
     """Keeps one connection to a server until stopped.
 
     `on_up` is called with each new connection, `on_down` when it is lost; both on the loop's
-    thread, and never while the other is missing. `on_end` says that another connection took over
-    this client's name: then nothing is tried any more, or the two would fight for ever.
+    thread, and never while the other is missing.
+
+    Where another connection took over this client's name, it comes back as well: an earlier
+    process may have been replaced by mistake, or the later one may be gone. Two processes of one
+    name replace each other ever more slowly, at last once a minute, with a warning each time.
     """
 
     def __init__(
@@ -30,15 +37,15 @@ class Link:
         *,
         on_up: Callable[[Connection], None],
         on_down: Callable[[], None],
-        on_end: Callable[[KiteError], None],
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        ca: str = "",
     ) -> None:
         self.url = server_url(server)
+        self._tls = tls_context(self.url, ca)
         self.client = client
         self.connection: Connection | None = None
         self._on_up = on_up
         self._on_down = on_down
-        self._on_end = on_end
         self._connect_timeout_s = connect_timeout_s
         self._task: asyncio.Task[None] | None = None
 
@@ -60,7 +67,7 @@ class Link:
 
     async def _connect(self) -> Connection:
         return await Connection.open(
-            socket_url(self.url), self.client, timeout_s=self._connect_timeout_s
+            socket_url(self.url), self.client, timeout_s=self._connect_timeout_s, tls=self._tls
         )
 
     def _up(self, connection: Connection) -> None:
@@ -68,19 +75,32 @@ class Link:
         self._on_up(connection)
 
     async def _keep(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
         backoff = Backoff()
+        replaced = Backoff(REPLACED_FIRST_S, REPLACED_MAX_S)
         while True:
+            began_s = loop.time()
             reason = await asyncio.shield(connection.wire.lost)
             log.info("connection to %s lost: %s", self.url, reason)
             self.connection = None
             self._on_down()
+            if loop.time() - began_s > UNDISTURBED_S:
+                replaced.reset()
             if connection.wire.close_code == CLOSE_REPLACED:
-                detail = f"another connection took over the client name {self.client!r}"
-                self._on_end(Stopped(detail, remedy="give each client a name of its own"))
-                return
+                await self._stay_away(replaced.next_s())
             connection = await self._reconnect(backoff)
             backoff.reset()
             self._up(connection)
+
+    async def _stay_away(self, wait_s: float) -> None:
+        log.warning(
+            "another connection took over the client name %r at %s; connecting again in %.1f s. "
+            "Give each process a client name of its own, or stop one of the two",
+            self.client,
+            self.url,
+            wait_s,
+        )
+        await asyncio.sleep(wait_s)
 
     async def _reconnect(self, backoff: Backoff) -> Connection:
         while True:

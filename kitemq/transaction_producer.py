@@ -58,12 +58,14 @@ class TransactionProducer:
         checker: Callable[[Check], Decision] | None = None,
         client: str = "",
         timeout_s: float = TIMEOUT_S,
+        ca: str = "",
     ) -> None:
         self._given = (group, server)
         self._options: dict[str, Any] = {
             "checker": checker,
             "client": client,
             "timeout_s": timeout_s,
+            "ca": ca,
         }
         self._background: Background | None = None
         self._producer: AsyncTransactionProducer | None = None

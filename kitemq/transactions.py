@@ -134,6 +134,7 @@ class AsyncTransactionProducer:
         checker: Checker | None = None,
         client: str = "",
         timeout_s: float = TIMEOUT_S,
+        ca: str = "",
     ) -> None:
         self.group = group
         self._checker = checker
@@ -143,7 +144,7 @@ class AsyncTransactionProducer:
             client or f"txn-{uuid4().hex[:12]}",
             on_up=self._on_up,
             on_down=lambda: None,
-            on_end=self._on_end,
+            ca=ca,
         )
         self._error: KiteError | None = None
         self._turns = asyncio.Semaphore(CHECKS_MAX)
@@ -282,9 +283,6 @@ class AsyncTransactionProducer:
                 log.warning("no checks of %s: %s", self.group, answer.exception())
 
         connection.want_checks(self.group, self._on_check).add_done_callback(answered)
-
-    def _on_end(self, error: KiteError) -> None:
-        self._error = error
 
     def _on_check(self, frame: CheckFrame) -> None:
         if self._error is not None or len(self._checks) >= CHECKS_MAX + CHECKS_WAITING_MAX:

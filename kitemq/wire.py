@@ -6,7 +6,7 @@ the event loop that read them, and writing needs no task. That is worth half of 
 
 import asyncio
 import os
-import ssl as ssl_module
+import ssl
 from collections.abc import Callable
 from typing import cast
 
@@ -17,7 +17,7 @@ from websockets.http11 import Response
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from kitemq.address import token_headers
+from kitemq.address import tls_context, token_headers
 from kitemq.errors import Unreachable
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
@@ -47,12 +47,12 @@ class Wire(asyncio.Protocol):
         on_message: Callable[[bytes], None],
         *,
         timeout_s: float,
-        ssl: ssl_module.SSLContext | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> "Wire":
         """Connect and shake hands; raises Unreachable when that fails or takes too long."""
         address = parse_uri(url)
         loop = asyncio.get_running_loop()
-        context = ssl or ssl_module.create_default_context() if address.secure else None
+        context = (tls or tls_context(url)) if address.secure else None
         wire = cls(url, on_message)
         try:
             async with asyncio.timeout(timeout_s):

@@ -207,6 +207,10 @@ class Deliver(Frame, frozen=True):
     A message's properties are as the log keeps them: name, byte 1, value, byte 2, for each. Besides
     the producer's there are TAGS, KEYS, UNIQ_KEY (message id), __SHARDINGKEY (message group) and
     RETRY_TOPIC (where a retried message came from).
+
+    A body that its producer compressed comes decompressed, and its system flag without the bits
+    that say so. Where they are set (bit 0, and the codec in bits 8 to 10: 0 and 3 zlib, 1 lz4,
+    2 zstd) the body could not be decompressed and is as the log keeps it.
     """
 
     TYPE = 68

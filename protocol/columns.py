@@ -21,9 +21,12 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
+from protocol.json_values import has_too_many_values
+
 NOTHING = 0
 SAME = 1
 EACH = 2
+ENTRIES_MAX = 200_000  # of all maps of a column: 48 for each of 4,096 messages
 
 U8 = struct.Struct(">B")
 U16 = struct.Struct(">H")
@@ -184,9 +187,13 @@ def take_maps(data: bytes, at: int, count: int) -> tuple[list[dict[str, str]], i
 
 
 def _decode_maps(form: int, packed: bytes, count: int) -> list[dict[str, str]]:
+    if has_too_many_values(packed, ENTRIES_MAX):
+        raise ProtocolError(f"a maps column holds at most {ENTRIES_MAX} entries")
     try:
         if form == SAME:
             shared = _MAP_DECODER.decode(packed)
+            if len(shared) * count > ENTRIES_MAX:  # a small frame must not become gigabytes
+                raise ProtocolError(f"a maps column holds at most {ENTRIES_MAX} entries")
             return [shared.copy() for _ in range(count)]
         if form == EACH:
             maps = _MAPS_DECODER.decode(packed)

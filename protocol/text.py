@@ -7,9 +7,11 @@ wants speed speaks the binary frames, which carry the same things.
 
 import base64
 import binascii
-from typing import Any
+import re
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from protocol.batches import (
     NOT_GIVEN,
@@ -30,6 +32,7 @@ from protocol.batches import (
 from protocol.calls import Answer, Call
 from protocol.columns import ProtocolError
 from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe, Welcome
+from protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
 from protocol.properties import split_properties
 from protocol.stream import Unreadable
 from protocol.transactions import (
@@ -41,11 +44,15 @@ from protocol.transactions import (
     Decided,
 )
 
-RECEIPT_PARTS = 4
+RECEIPT = re.compile(r"(.*):([0-9]+):([0-9]+):([0-9a-f]+)", re.DOTALL)
+COMPRESSED_FLAG = 1  # of the system flag: the body could not be decompressed
 CREDIT_DEFAULT = 16
 INVISIBLE_MS_DEFAULT = 60_000
 JSON = "application/json"
 JSON_TYPES = frozenset({JSON, "application/problem+json"})
+
+# What the binary frames have room for: no number here can be one that they could not carry.
+Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class TextMessage(msgspec.Struct):
@@ -57,15 +64,15 @@ class TextMessage(msgspec.Struct):
     keys: list[str] = []
     message_group: str = ""
     properties: dict[str, str] = {}
-    delay_level: int = 0
-    delay_ms: int = 0
-    deliver_at_ms: int = 0
-    flag: int = 0
-    born_ms: int = 0
+    delay_level: Number = 0
+    delay_ms: Number = 0
+    deliver_at_ms: Number = 0
+    flag: Number = 0
+    born_ms: Number = 0
 
 
 class _Op(msgspec.Struct, tag_field="op"):
-    id: int = 0
+    id: Number = 0
 
     def frame(self) -> Frame:
         raise NotImplementedError
@@ -81,7 +88,7 @@ class _HelloOp(_Op, tag="hello"):
 class _SendOp(_Op, tag="send", kw_only=True):
     topic: str
     messages: list[TextMessage]
-    queue: int = -1
+    queue: Number = -1
     promise: str = ""
 
     def frame(self) -> Frame:
@@ -106,23 +113,23 @@ class _SendOp(_Op, tag="send", kw_only=True):
 class _SubscribeOp(_Op, tag="subscribe", kw_only=True):
     group: str
     topics: dict[str, str]
-    credit: int = CREDIT_DEFAULT
-    invisible_ms: int = INVISIBLE_MS_DEFAULT
+    credit: Number = CREDIT_DEFAULT
+    invisible_ms: Number = INVISIBLE_MS_DEFAULT
 
     def frame(self) -> Frame:
         return Subscribe(self.group, self.topics, self.credit, self.invisible_ms)
 
 
 class _CreditOp(_Op, tag="credit", kw_only=True):
-    subscription: int
-    count: int
+    subscription: Number
+    count: Number
 
     def frame(self) -> Frame:
         return Credit(self.subscription, self.count)
 
 
 class _UnsubscribeOp(_Op, tag="unsubscribe", kw_only=True):
-    subscription: int
+    subscription: Number
 
     def frame(self) -> Frame:
         return Unsubscribe(self.subscription)
@@ -146,7 +153,7 @@ class _ChecksWantedOp(_Op, tag="checks_wanted", kw_only=True):
 
 
 class _ChecksUnwantedOp(_Op, tag="checks_unwanted", kw_only=True):
-    wanted: int
+    wanted: Number
 
     def frame(self) -> Frame:
         return ChecksUnwanted(self.wanted)
@@ -184,8 +191,8 @@ class _ReleaseOp(_SettleOp, tag="release"):
 
 
 class _NackOp(_SettleOp, tag="nack", kw_only=True):
-    delay_ms: int = NOT_GIVEN
-    delay_level: int = NOT_GIVEN
+    delay_ms: Number = NOT_GIVEN
+    delay_level: Number = NOT_GIVEN
     to_dead_letters: bool = False
     error: str = ""
 
@@ -201,7 +208,7 @@ class _NackOp(_SettleOp, tag="nack", kw_only=True):
 
 
 class _ExtendOp(_SettleOp, tag="extend", kw_only=True):
-    invisible_ms: int = INVISIBLE_MS_DEFAULT
+    invisible_ms: Number = INVISIBLE_MS_DEFAULT
 
     def frame(self) -> Frame:
         return Extend(self.group, self.parsed(), self.invisible_ms)
@@ -226,10 +233,12 @@ _DECODER = msgspec.json.Decoder(
 
 def parse(text: str) -> tuple[int, Frame | Unreadable]:
     """Request number and frame of one text message; what cannot be read comes as `Unreadable`."""
+    if len(text) > SMALL_BYTES // 4 and has_too_many_values(text.encode("utf-8", "replace")):
+        return 0, Unreadable(0, f"a text frame holds at most {VALUES_MAX} values")
     try:
         op = _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return 0, Unreadable(0, f"no request of this interface: {error}")
+        return 0, Unreadable(0, f"no request of this interface: {str(error)[:500]}")
     try:
         return op.id, op.frame()
     except (ProtocolError, UnicodeEncodeError) as error:
@@ -263,10 +272,16 @@ def _fields(request: int, frame: Frame) -> dict[str, Any]:
 
 
 def parse_receipt(text: str) -> Receipt:
-    """`topic:queue:offset:serial`, the serial in hex; raises ProtocolError."""
-    parts = text.rsplit(":", RECEIPT_PARTS - 1)
+    """`topic:queue:offset:serial`, the serial in hex; raises ProtocolError.
+
+    The numbers are plain ASCII digits without a sign, as `receipt_text` writes them. They may be
+    of any size: whether a receipt names anything is for the engine to say.
+    """
+    match = RECEIPT.fullmatch(text)
     try:
-        topic, queue, offset, serial = parts
+        if match is None:
+            raise ValueError("not the form of a receipt")
+        topic, queue, offset, serial = match.groups()
         return topic, int(queue), int(offset), int(serial, 16)
     except ValueError:
         raise ProtocolError(f"{text[:100]!r} is no receipt; send it back as it came") from None
@@ -337,6 +352,7 @@ def _messages(frame: Deliver) -> list[dict[str, Any]]:
                 "properties": split_properties(frame.properties[index]),
                 "body": body,
                 "encoding": encoding,
+                **({"is_compressed": True} if frame.sys_flags[index] & COMPRESSED_FLAG else {}),
             }
         )
     return shown

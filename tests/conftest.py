@@ -10,10 +10,29 @@ share what was made ready for them.
 import os
 from collections import Counter
 from collections.abc import Generator
+from fnmatch import fnmatch
 
 import pytest
 
 LATE = ("spark", "browser")
+# What tries one claim on many inputs, orders or lives: not in `make quick`.
+WIDE = (
+    "tests/app/test_schemathesis.py",
+    "tests/app/test_unread_bodies.py",
+    "tests/clients/",
+    "tests/console/test_hostile_pages.py",
+    "tests/console/test_rights.py",
+    "tests/engine/*/test_restart.py",
+    "tests/engine/delivery/test_policy.py",
+    "tests/engine/replay/test_dismissals.py",
+    "tests/engine/retention/test_retention*.py",
+    "tests/engine/store/test_many_queues.py",
+    "tests/examples/",
+    "tests/fuzz/",
+    "tests/remoting/test_java.py",
+    "tests/rocketmq/",
+    "tests/simulation/",
+)
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
 
 
@@ -21,11 +40,14 @@ FORBIDDEN = "skipped, and in CI nothing may be skipped"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Browser tests after all others, and before them those that share one Spark session.
 
-    Whatever asks for the browser is a browser test, marked as such or not.
+    Whatever asks for the browser is a browser test, marked as such or not. What lies in WIDE is
+    marked `wide`.
     """
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+        if any(fnmatch(item.nodeid, f"{wide}*") for wide in WIDE):
+            item.add_marker("wide")
     items.sort(key=_lateness)
     repeated = [name for name, count in Counter(item.nodeid for item in items).items() if count > 1]
     if repeated:

@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.main import create_app
+from app.network.bounded_socket import BoundedSocket, with_budget
 from app.settings import Settings
 from bench.process import free_port
 
@@ -48,7 +49,7 @@ class LiveServer:
         app = self.app = create_app(self._settings)
         config = uvicorn.Config(
             app,
-            ws="websockets-sansio",
+            ws=with_budget(BoundedSocket, app.state.load.budget),
             ws_max_size=self._settings.request_bytes_max,
             ws_per_message_deflate=False,
             lifespan="on",

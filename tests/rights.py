@@ -51,11 +51,11 @@ def _role_may(role: str, patterns: tuple[str, ...], right: str) -> bool:
         return False
     if action == "read":
         return True
-    if kind == "report":
-        return role == "operator"
-    if role == "viewer" or kind not in ("topic", "group"):
+    if role == "viewer" and action != "read_messages":
         return False
-    (name,) = names
+    if kind not in ("topic", "group", "report"):
+        return False
+    (name,) = names or ("*",)
     if name.startswith(GROUP_TOPICS):
         kind, name = "group", name.split("%")[2]
     return any(_matches(pattern, action, kind, name) for pattern in patterns)
@@ -69,14 +69,17 @@ def _matches(pattern: str, action: str, kind: str, name: str) -> bool:
 
 NOBODY = Person("nobody", "")
 ADMIN = Person("ann", "admin")
-VIEWER = Person("vera", "viewer")
+VIEWER = Person("vera", "viewer", ("read_messages:*:*",))
+WATCHER = Person("walt", "viewer")
+READER = Person("rita", "viewer", ("read_messages:topic:orders-*",))
 OPERATOR = Person("otto", "operator", ("*:*:*",))
 LIMITED = Person("petra", "operator", PATTERNS)
 SENDER = Person("pia", "operator", ("produce:topic:orders-*",))
-USERS = (ADMIN, VIEWER, OPERATOR, LIMITED, SENDER)
+USERS = (ADMIN, VIEWER, WATCHER, READER, OPERATOR, LIMITED, SENDER)
 # A token may do what both its own rights and its owner's allow.
 TOKENS = (
-    Person("reader", "admin", (), "viewer", (), True, "ann"),
+    Person("reader", "admin", (), "viewer", ("read_messages:*:*",), True, "ann"),
+    Person("producer", "admin", (), "operator", ("produce:topic:*",), True, "ann"),
     Person("orders", "admin", (), "operator", PATTERNS, True, "ann"),
     Person("greedy", "operator", PATTERNS, "admin", (), True, "petra"),
     Person("all", "admin", (), "admin", (), True, "ann"),

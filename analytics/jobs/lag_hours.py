@@ -24,7 +24,12 @@ def build(frames: Frames, params: Params) -> "DataFrame":
     rows = base.withColumn("severity", severity("state"))
     last = F.max("t").over(Window.partitionBy(*CELL))
     ends = _ends(rows.withColumn("last_t", last).where(F.col("t") == F.col("last_t")))
-    joined = ends.join(_hours(rows, params), CELL).join(_states(rows, params), CELL)
+    joined = (
+        ends.join(_hours(rows, params), CELL)
+        .join(_states(rows, params), CELL)
+        .join(_evaluated(rows), CELL, "left")
+        .withColumn("evaluated", F.coalesce("evaluated", F.lit("[]")))
+    )
     code, given = advice(has_hot_queue=True)
     return (
         joined.withColumn("advice", code)
@@ -99,3 +104,21 @@ def _states(rows: "DataFrame", params: Params) -> "DataFrame":
     )
     entries = F.sort_array(F.collect_list(F.struct("state", "state_ms")))
     return per_state.groupBy(*CELL).agg(F.to_json(F.map_from_entries(entries)).alias("state_ms"))
+
+
+def _evaluated(rows: "DataFrame") -> "DataFrame":
+    """The stretches of the hour in which any queue was evaluated and sampled, in order."""
+    begin, end = F.col("known_ms"), F.col("known_end_ms")
+    before = Window.partitionBy(*CELL).orderBy("begin", "end")
+    reached = F.max("end").over(before.rowsBetween(Window.unboundedPreceding, -1))
+    begins = F.when(F.col("begin") <= reached, 0).otherwise(1)
+    parts = (
+        rows.where(begin < end)
+        .select(*CELL, begin.alias("begin"), end.alias("end"))
+        .distinct()
+        .withColumn("begins", begins)
+        .withColumn("stretch", F.sum("begins").over(before))
+    )
+    whole = parts.groupBy(*CELL, "stretch").agg(F.array(F.min("begin"), F.max("end")).alias("pair"))
+    pairs = F.sort_array(F.collect_list("pair"))
+    return whole.groupBy(*CELL).agg(F.to_json(pairs).alias("evaluated"))

@@ -37,9 +37,12 @@ FIRST = ("min_offset", "max_offset", "committed", "lag")
 def build(frames: Frames, params: Params) -> "DataFrame":
     """Rows by target, group, topic, queue and `t` (ms, of the evaluation), only of the target hour.
 
-    `raw_state` is what the rules say, `state` what is published, the rest figures.
+    `raw_state` is what the rules say, `state` what is published, the rest figures. From `known_ms`
+    to `known_end_ms` samples bear the state out; NULL where the step from `t` on has none.
     """
-    figures = _figures(_windows(_steps(frames, params), params), params)
+    samples = _steps(frames, params)
+    windows = _windows(samples, params).join(_known(samples, params), [*SERIES, "t"], "left")
+    figures = _figures(windows, params)
     series = Window.partitionBy(*SERIES).orderBy("t")
     found = figures.withColumn("grew_before", F.lag("is_growing").over(series)).withColumn(
         "raw_state", raw_state(params)
@@ -103,6 +106,23 @@ def _windows(samples: "DataFrame", params: Params) -> "DataFrame":
         F.regr_slope(F.col("lag").cast("double"), (F.col("at_ms") - F.col("t")) / 1000).alias(
             "slope_per_s"
         ),
+    )
+
+
+def _known(samples: "DataFrame", params: Params) -> "DataFrame":
+    """Of each step, the time around its samples: nothing is known of the rest of it.
+
+    A sample speaks for the time to its neighbours: twice their distance, so that one may be late.
+    """
+    step_ms, near_ms = params.step_s * 1000, int(GRACE_SAMPLES * params.sample_s * 1000)
+    step = F.floor(F.col("at_ms") / step_ms) * step_ms
+    found = samples.withColumn("t", step.cast("bigint")).groupBy(*SERIES, "t")
+    first, last, end = F.min("at_ms") - near_ms, F.max("at_ms") + near_ms, F.col("t") + step_ms
+    return found.agg(first.alias("first"), last.alias("last")).select(
+        *SERIES,
+        "t",
+        F.greatest("t", "first").alias("known_ms"),
+        F.least(end, "last", F.lit(params.at_ms).cast("bigint")).alias("known_end_ms"),
     )
 
 

@@ -34,8 +34,9 @@ Patterns = Annotated[
     list[str],
     Meta(
         max_length=100,
-        description="How far an operator's rights reach: ACTION:KIND:GLOB, where `*` stands for "
-        "any action or kind, as in `produce:topic:orders-*`. Left out: everywhere.",
+        description="How far rights reach: ACTION:KIND:GLOB, where `*` stands for any action or "
+        "kind, as in `produce:topic:orders-*` and `administer:report:*`; a viewer's in "
+        "`read_messages:topic:orders-*`. Left out: everywhere; a viewer then reads all messages.",
     ),
 ]
 Password = Annotated[str, Meta(description="8 to 256 characters.")]

@@ -19,9 +19,9 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
     user: str = ""
     token: Annotated[str, Meta(description="A token's id.")] = ""
     role: Annotated[str, Meta(description="Of whoever has it, with `patterns`.")] = ""
-    patterns: Annotated[
-        str, Meta(description="Separated by commas, as in `*:topic:orders-*`; for an operator.")
-    ] = ""
+    patterns: Annotated[str, Meta(description="Separated by commas, as in `*:topic:orders-*`.")] = (
+        ""
+    )
     action: Annotated[Action | None, Meta(description="Left out: all of them.")] = None
     kind: Annotated[Kind | None, Meta(description="Left out: all of them.")] = None
     name: Annotated[str, Meta(description="A topic's or group's; left out: any that there is.")] = (

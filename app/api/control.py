@@ -204,8 +204,11 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
 
 
 async def _bundle(call: Call[None, None]) -> bytes:
-    parts = [*await _figures(call), *_names(call)]
-    # Beside the loop: sources and the files of every package are read for it.
+    parts = await _figures(call)
+    broker = call.host.broker
+    topics, groups = broker.topics(system=True), broker.groups()
+    # Beside the loop: a thousand names become text, sources and every package's files are read.
+    parts += await asyncio.to_thread(_names, topics, groups)
     parts += await asyncio.to_thread(_process, call.state.log_ring)
     clock, settings = call.host.clock, call.settings
     return await asyncio.to_thread(
@@ -241,9 +244,7 @@ async def _figures(call: Call[None, None]) -> list[Part]:
     ]
 
 
-def _names(call: Call[None, None]) -> list[Part]:
-    broker = call.host.broker
-    topics, groups = broker.topics(system=True), broker.groups()
+def _names(topics: list[Any], groups: list[Any]) -> list[Part]:
     return [
         Part("topics.json", "the first topics by name", _text(_first(topics))),
         Part("groups.json", "the first groups by name", _text(_first(groups))),

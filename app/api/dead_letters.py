@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.messages import OFFSET_MAX, Encoding, Filter, Stored, fields_of, number_in_path
+from app.api.messages import OFFSET_MAX, Encoding, Filter, Seen, number_in_path, seen
 from app.api.operation import API, Call, operation
 from app.api.replay_shapes import (
     DryRun,
@@ -22,12 +22,15 @@ from app.api.replay_shapes import (
     replay_out,
 )
 from app.api.topics import actor_of
-from app.security.access import Action, Kind, Needs, require_replay
+from app.security.access import Action, Kind, Needs, Principal, require_replay
+from app.security.message_rights import looks_inside, visible
+from app.services import bodies
 from app.services.replays import Counts, Replays
 from engine.broker import GROUP_QUEUE, DeadLetter, DismissNote, NewReplay, ReplayTo
 from engine.errors import NotFound, TopicNotFound
 
 TAG = "dead letters"
+DEAD_LETTER_PREFIX = "%DLQ%"
 PREFIX = "%DLQ%"
 NEWEST_MAX = 10_000
 
@@ -35,7 +38,7 @@ NEWEST_MAX = 10_000
 class Dead(msgspec.Struct):
     """A dead letter with its cause, and what was done about it."""
 
-    message: Stored
+    message: Seen
     reason: Annotated[str, Meta(description="attempts_exhausted, rejected …")]
     error: Annotated[str, Meta(description="What its consumer said last.")]
     client: Annotated[str, Meta(description="Which client had it last.")]
@@ -120,10 +123,10 @@ class Redrive(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: DryRun = False
 
 
-def dead_out(letter: DeadLetter, encoding: Encoding = Encoding.AUTO) -> Dead:
+def dead_out(who: Principal, letter: DeadLetter, encoding: Encoding = Encoding.AUTO) -> Dead:
     """A dead letter as the API shows it."""
     return Dead(
-        Stored(*fields_of(letter.message, encoding)),
+        seen(visible(who, letter.message), encoding),
         letter.reason,
         letter.error,
         letter.client,
@@ -152,11 +155,14 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadPage:
     """List a group's dead letters with their cause, the newest first.
 
     At most 500 are looked at for one page: with conditions it may be short, or empty, although
-    `next_cursor` says that there is more.
+    `next_cursor` says that there is more. Without the right to read the group's messages they come
+    without what they say, and an SQL92 filter is refused.
     """
-    query = call.query
+    query, group = call.query, call.path("group")
+    if looks_inside(query.filter):
+        call.require_messages(DEAD_LETTER_PREFIX + group)
     page = call.host.broker.dead_letters.page(
-        call.path("group"),
+        group,
         after=offset_of(query.after, "after") if query.after else None,
         count_max=query.limit,
         reason=query.reason,
@@ -164,8 +170,9 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadPage:
         filter=query.filter,
         dismissed=query.dismissed,
     )
+    await bodies.decompress([item.message for item in page.items])
     return DeadPage(
-        [dead_out(item, query.encoding) for item in page.items],
+        [dead_out(call.who, item, query.encoding) for item in page.items],
         None if page.next is None else str(page.next),
         page.count,
     )
@@ -207,9 +214,11 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadCounts:
     example="curl $URL/api/v1/groups/billing/dead-letters/0",
 )
 async def get_dead_letter(call: Call[None, None]) -> Dead:
-    """Look at one dead letter."""
+    """Look at one dead letter; without the right to read it, not at what it says."""
     offset = number_in_path(call, "offset", OFFSET_MAX)
-    return dead_out(call.host.broker.dead_letters.get(call.path("group"), offset))
+    letter = call.host.broker.dead_letters.get(call.path("group"), offset)
+    await bodies.decompress([letter.message])
+    return dead_out(call.who, letter)
 
 
 @operation(

@@ -38,6 +38,13 @@ Rooms = Annotated[
     tuple[str, ...],
     Meta(max_length=64, description='For machine_room: rooms of brokers named "room@broker".'),
 ]
+Ordered = Annotated[
+    bool,
+    Meta(
+        description="Messages of one message group of a FIFO topic come one after the other; "
+        "without it, and in other topics, side by side."
+    ),
+]
 
 
 class Group(msgspec.Struct):
@@ -56,6 +63,7 @@ class Group(msgspec.Struct):
     paused: Annotated[bool, Meta(description="The whole group is; see pause and resume.")]
     paused_topics: tuple[str, ...]
     members: Annotated[int, Meta(description="Consumers that are alive.")]
+    ordered: Ordered
 
 
 class GroupPage(msgspec.Struct):
@@ -89,6 +97,7 @@ class NewGroup(msgspec.Struct, forbid_unknown_fields=True):
     retry_policy: Policy = Ladder()
     strategy: Sharing = Strategy.AVERAGE
     rooms: Rooms = ()
+    ordered: Ordered = False
 
 
 class GroupPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -103,6 +112,7 @@ class GroupPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     retry_policy: Policy | UnsetType = UNSET
     strategy: Sharing | UnsetType = UNSET
     rooms: Rooms | UnsetType = UNSET
+    ordered: Ordered | UnsetType = UNSET
 
 
 class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,6 +137,7 @@ def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
         not config.consume_enabled,
         config.paused_topics,
         call.host.broker.members.count(config.name),
+        config.ordered,
     )
 
 
@@ -187,6 +198,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
         retry_policy=new.retry_policy,
         strategy=new.strategy,
         rooms=new.rooms,
+        ordered=new.ordered,
     )
     groups: Groups = call.state.groups
     return group_out(call, await groups.create(actor_of(call), config))

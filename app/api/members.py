@@ -195,6 +195,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> Heartbeat:
     without it, but gets no share of queues.
     """
     new, group = call.body, call.path("group")
+    call.claim_client(group, new.client)
     members = call.host.broker.members
     member = members.heartbeat(
         group,
@@ -254,7 +255,9 @@ async def leave(call: Call[LeaveQuery, None]) -> None:
 
     A client that subscribes on an open WebSocket stays a member. Who is no member changes nothing.
     """
-    call.host.broker.members.leave(call.path("group"), call.query.client)
+    group, client = call.path("group"), call.query.client
+    call.check_client(group, client)
+    call.host.broker.members.leave(group, client)
 
 
 @operation(
@@ -310,6 +313,7 @@ async def lock_queues(call: Call[None, Queues]) -> Locked:
     While anybody of a group holds a lock, what is sent to its retry topic is a dead letter.
     """
     wanted, group = call.body, call.path("group")
+    call.claim_client(group, wanted.client)
     broker = call.host.broker
     answer = broker.locks.lock(group, wanted.client, _ids(wanted))
     broker.members.seen(group, wanted.client, address=call.client)
@@ -329,8 +333,9 @@ async def lock_queues(call: Call[None, Queues]) -> Locked:
 )
 async def unlock_queues(call: Call[None, Queues]) -> Unlocked:
     """Give locked queues up. Those that are not the client's stay as they are."""
-    wanted = call.body
-    freed = call.host.broker.locks.unlock(call.path("group"), wanted.client, _ids(wanted))
+    wanted, group = call.body, call.path("group")
+    call.check_client(group, wanted.client)
+    freed = call.host.broker.locks.unlock(group, wanted.client, _ids(wanted))
     return Unlocked(_queues(freed))
 
 

@@ -11,8 +11,11 @@ from msgspec import Meta
 
 from app.api.operation import API, Call, ClientGone, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.message_rights import all_visible, missing_right, require_message
+from app.services import bodies
 from app.services.search import Search
 from engine.broker import PullResult
+from engine.compression import PlainBody
 from engine.errors import Invalid, MessageNotFound
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, StoredMessage
 
@@ -43,8 +46,22 @@ class Encoding(StrEnum):
     BASE64 = "base64"
 
 
+class Compressed(msgspec.Struct, gc=False):
+    """A body that its producer compressed: it is handed out decompressed unless `error` says why
+    not; then it is as the log keeps it.
+    """
+
+    codec: Annotated[str, Meta(description="zlib, lz4 or zstd.")]
+    stored_bytes: Annotated[int, Meta(description="The size of the body in the log.")]
+    body_bytes: Annotated[int, Meta(description="The size of the body that is handed out.")]
+    error: Annotated[str, Meta(description="Why the body is handed out compressed; else empty.")]
+
+
 class Stored(msgspec.Struct, gc=False):
-    """A stored message. `topic` is where it lies, `origin_topic` where it was first sent to."""
+    """A stored message. `topic` is where it lies, `origin_topic` where it was first sent to.
+
+    `compressed` is null for a body that its producer did not compress.
+    """
 
     message_id: str
     offset_id: str
@@ -64,6 +81,17 @@ class Stored(msgspec.Struct, gc=False):
     size_bytes: int
     body: str
     encoding: str
+    compressed: Compressed | None
+
+
+class Seen(Stored, omit_defaults=True):
+    """A stored message as the one who asks may see it.
+
+    Without the right to read it, `body`, `keys` and the producer's properties are empty, and
+    `missing_right` names what is missing.
+    """
+
+    missing_right: str = ""
 
 
 class Pulled(msgspec.Struct):
@@ -79,7 +107,16 @@ class Pulled(msgspec.Struct):
 class Found(msgspec.Struct):
     """Messages that were looked for."""
 
-    items: list[Stored]
+    items: list[Seen]
+
+
+class KeyFound(msgspec.Struct):
+    """Messages with a key, the newest first."""
+
+    items: list[Seen]
+    next_cursor: Annotated[
+        str | None, Meta(description="Goes on with older ones; null where there are no more.")
+    ]
 
 
 class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,7 +127,9 @@ class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=PULL_MAX)] = 32
     filter: Filter = "*"
     wait_ms: Wait = 0
-    group: Annotated[str, Meta(description="The group on whose behalf; for statistics.")] = ""
+    group: Annotated[
+        str, Meta(description="The group on whose behalf: needs the right to consume.")
+    ] = ""
     encoding: Encoding = Encoding.AUTO
 
 
@@ -107,12 +146,16 @@ class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=KEY_MAX)] = 32
     begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
     end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
+    cursor: Annotated[
+        str, Meta(description="`next_cursor` of the answer before; all else as it was then.")
+    ] = ""
     encoding: Encoding = Encoding.AUTO
 
 
 def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tuple[Any, ...]:
     """The values of `Stored`, in the order of its fields."""
-    body, shown_as = _shown(message.body, encoding)
+    plain = message.plain
+    body, shown_as = _shown(plain.body, encoding)
     properties = message.properties
     return (
         message.message_id,
@@ -133,7 +176,13 @@ def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tup
         message.size_bytes,
         body,
         shown_as,
+        compressed_of(plain) if plain.codec else None,
     )
+
+
+def compressed_of(plain: PlainBody) -> Compressed:
+    """How a body was compressed, and whether it still is."""
+    return Compressed(plain.codec, plain.stored_bytes, len(plain.body), plain.why_raw)
 
 
 def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
@@ -161,10 +210,20 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
 
     Nothing is handed out: the caller keeps its place, and may commit it for a group with
     PUT /groups/{group}/offsets. With `wait_ms` it waits for a message that matches.
+
+    On behalf of a `group` it is consuming: it may make the group, and takes the notice of a reset.
+    It needs the rights `consume` of group and topic instead of `read_messages`, and is refused
+    while the server is read-only, and to pages of other sites.
     """
-    query = call.query
+    query, topic = call.query, call.path("topic")
+    if query.group:
+        call.require_own_page()
+        call.require(Action.CONSUME, Kind.GROUP, query.group)
+        call.require(Action.CONSUME, Kind.TOPIC, topic)
+    else:
+        call.require_messages(topic)
     pulling = call.host.pull(
-        call.path("topic"),
+        topic,
         query.queue,
         query.offset,
         count_max=query.limit,
@@ -173,10 +232,16 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
         wait_s=query.wait_ms / 1000,
     )
     result: PullResult = await (while_connected(call, pulling) if query.wait_ms else pulling)
+    if not query.group:
+        require_message(call.who, *result.messages)
+    messages, next_offset = result.messages, result.next_offset
+    count = await bodies.delivered_count(messages)
+    if count < len(messages):
+        messages, next_offset = messages[:count], messages[count].offset
     return Pulled(
         result.status.lower(),
-        [Stored(*fields_of(message, query.encoding)) for message in result.messages],
-        str(result.next_offset),
+        [Stored(*fields_of(message, query.encoding)) for message in messages],
+        str(next_offset),
         str(result.min_offset),
         str(result.max_offset),
     )
@@ -188,24 +253,32 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     tag=TAG,
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=KeyQuery,
-    answer=Found,
+    answer=KeyFound,
     errors=(404,),
     example="curl '$URL/api/v1/topics/orders/messages/by-key?key=1'",
 )
-async def find_by_key(call: Call[KeyQuery, None]) -> Found:
-    """Find messages of a topic by key, the newest first; a time bounds when they were stored."""
+async def find_by_key(call: Call[KeyQuery, None]) -> KeyFound:
+    """Find messages of a topic by key, the newest first; a time bounds when they were stored.
+
+    What there is beyond `limit` comes with `next_cursor`.
+    """
     query = call.query
     topic = call.path("topic")
+    call.require_messages(topic)
     call.host.broker.topic(topic)
     search: Search = call.state.search
-    messages = await search.by_key(
+    page = await search.by_key(
         topic,
         query.key,
         count_max=query.limit,
         begin_ms=query.begin_ms,
-        end_ms=query.end_ms or None,
+        end_ms=query.end_ms,
+        cursor=query.cursor,
     )
-    return _found(messages, query.encoding)
+    require_message(call.who, *page.messages)
+    await bodies.decompress(page.messages)
+    items = _found(page.messages, query.encoding).items
+    return KeyFound(items, page.next_cursor or None)
 
 
 @operation(
@@ -222,7 +295,11 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     """Read one message by its queue and offset."""
     queue = number_in_path(call, "queue", 65535)
     offset = number_in_path(call, "offset", OFFSET_MAX)
-    message = call.host.broker.message(call.path("topic"), queue, offset)
+    topic = call.path("topic")
+    call.require_messages(topic)
+    message = call.host.broker.message(topic, queue, offset)
+    require_message(call.who, message)
+    await bodies.decompress([message])
     return Stored(*fields_of(message, call.query.encoding))
 
 
@@ -240,6 +317,7 @@ async def find_by_id(call: Call[ShowQuery, None]) -> Found:
     """Find every record of a message by its id, the oldest first.
 
     Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
+    Those that the one who asks may not read come without what they say.
     """
     wanted = call.path("id")
     search: Search = call.state.search
@@ -248,11 +326,19 @@ async def find_by_id(call: Call[ShowQuery, None]) -> Found:
         raise MessageNotFound(
             f"no message has the id {wanted[:100]!r}", field="id", remedy="check the id"
         )
-    return _found(messages, call.query.encoding)
+    shown = all_visible(call.who, messages)
+    await bodies.decompress(shown)
+    return _found(shown, call.query.encoding)
 
 
 def _found(messages: list[StoredMessage], encoding: Encoding) -> Found:
-    return Found([Stored(*fields_of(message, encoding)) for message in messages])
+    return Found([seen(message, encoding) for message in messages])
+
+
+def seen(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
+    """A message that `message_rights` has looked at."""
+    values = (*fields_of(message, encoding), missing_right(message))
+    return Seen(*values)
 
 
 def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:

@@ -14,9 +14,12 @@ from app.api.metric_families import FAMILIES, Family, Labels, document
 from app.api.operation import Call, Raw, operation
 from app.heartbeat import Heartbeat
 from app.host import EngineHost
+from app.network.places import Places
 from app.pause import Pause
 from app.security.access import READ_SERVER
+from app.security.byte_budget import Reason
 from app.security.load import Load
+from app.services.remoting_figures import RemotingFigures
 from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.settings import Settings
@@ -78,7 +81,9 @@ async def metrics(call: Call[None, None]) -> Raw:
     host, settings = call.host, call.settings
     _add_totals(page, host.broker)
     _add_server(page, call)
+    _add_connections(page, call.state.places)
     _add_grpc(page, call.state.rpc_figures)
+    _add_remoting(page, call.state.remoting_figures)
     _add_reports(page, call.state.reports, host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, host, settings)
@@ -123,6 +128,9 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
     heartbeat: Heartbeat = call.state.heartbeat
     page.add("kitemq_requests_under_way", load.requests)
     page.add("kitemq_request_bytes_held", load.held_bytes)
+    page.add("kitemq_request_bytes_held_by_one_address", load.budget.most_of_one_address)
+    for reason in Reason:
+        page.add("kitemq_request_bytes_refused_total", load.budget.refused[reason], (reason,))
     page.add("kitemq_requests_refused_total", load.refused)
     page.add("kitemq_event_loop_delay_worst_seconds", heartbeat.worst_s)
     page.add("kitemq_event_loop_delay_worst_ever_seconds", heartbeat.worst_ever_s)
@@ -136,6 +144,13 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
     page.add("kitemq_build_info", 1, (VERSION,))
 
 
+def _add_connections(page: Page, places: Places) -> None:
+    page.add("kitemq_connections", places.count)
+    page.add("kitemq_connections_max", places.count_max)
+    for reason, count in places.refusals.counts.items():
+        page.add("kitemq_connections_refused_total", count, (reason,))
+
+
 def _add_grpc(page: Page, figures: RpcFigures) -> None:
     for labels, count in figures.calls.items():
         page.add("kitemq_grpc_calls_total", count, labels)
@@ -145,6 +160,14 @@ def _add_grpc(page: Page, figures: RpcFigures) -> None:
     page.add("kitemq_grpc_streams", figures.streams)
     page.add("kitemq_grpc_polls", figures.polls)
     page.add("kitemq_grpc_leases", figures.leases)
+
+
+def _add_remoting(page: Page, figures: RemotingFigures) -> None:
+    for (request, answer), count in figures.requests.items():
+        page.add("kitemq_remoting_requests_total", count, (str(request), str(answer)))
+    page.add("kitemq_remoting_connections", figures.connections)
+    page.add("kitemq_remoting_clients", figures.clients)
+    page.add("kitemq_remoting_polls", figures.polls)
 
 
 def _add_reports(page: Page, reports: Reports, now_ms: int) -> None:

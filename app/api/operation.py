@@ -18,8 +18,12 @@ from starlette.types import Receive, Scope, Send
 from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
+from app.security.client_names import ClientNames, holder_of
+from app.security.message_rights import require_messages
+from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
+from protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
 JSON = b"application/json"
@@ -29,6 +33,7 @@ B = TypeVar("B")
 
 encode = msgspec.json.Encoder().encode
 
+DETAIL_CHARS_MAX = 1000
 _PLACE = re.compile(r"^(?P<detail>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"(?P<kind>unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
 
@@ -88,8 +93,28 @@ class Call(Generic[Q, B]):
     def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing unless the one who asks may do this to what the body names."""
         who = self.who
-        if not who.is_open:
+        if not who.is_open or who.is_read_only:
             require(who, action, kind, name)
+
+    def require_messages(self, topic: str) -> None:
+        """Raise RightMissing unless the one who asks may read the messages of a topic."""
+        require_messages(self.who, topic)
+
+    def require_own_page(self) -> None:
+        """Raise a 403 where a page of another site asks, for a GET that changes something."""
+        check_own_page(self.scope["headers"], self.settings.allowed_origins)
+
+    def claim_client(self, group: str, client: str) -> None:
+        """Take a client's name in a group for the one who asks; ClientNameTaken if another's."""
+        if client and not self.who.is_open:
+            names: ClientNames = self.state.client_names
+            names.claim(group, client, holder_of(self.who))
+
+    def check_client(self, group: str, client: str) -> None:
+        """Raise ClientNameTaken where the name is that of another's live member of the group."""
+        if client and not self.who.is_open:
+            names: ClientNames = self.state.client_names
+            names.check(group, client, holder_of(self.who))
 
     def path(self, name: str) -> str:
         """A parameter of the path."""
@@ -255,13 +280,24 @@ def require_json(scope: Scope) -> None:
 
 
 def decode_body(content: bytes, decoder: msgspec.json.Decoder[B]) -> B:
-    """The body as its type. Raises a 400 for what is no JSON, Invalid for what does not fit."""
+    """The body as its type. Raises a 400 for what is no JSON, Invalid for what does not fit.
+
+    A DoorError (413) for one that holds more than VALUES_MAX values.
+    """
+    if has_too_many_values(content):
+        raise DoorError(
+            413,
+            "too_many_values",
+            f"the body holds more than {VALUES_MAX} values",
+            field="body",
+            remedy="send fewer in one request",
+        )
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as error:
         raise _invalid(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        detail = str(error) or type(error).__name__
+        detail = _short(str(error)) or type(error).__name__
         raise DoorError(
             400, "malformed_json", f"the body is not valid JSON: {detail}", remedy="send valid JSON"
         ) from None
@@ -280,7 +316,7 @@ def decode_query(query: bytes, kind: type[Q]) -> Q:
 
 def _invalid(error: msgspec.ValidationError) -> Invalid:
     """msgspec's sentence with its `$.path` turned into our field name."""
-    place = _PLACE.match(str(error))
+    place = _PLACE.match(_short(str(error)))
     assert place is not None, "the pattern matches every text"
     detail = place["detail"]
     field = (place["path"] or "$").removeprefix("$").removeprefix(".")
@@ -290,6 +326,14 @@ def _invalid(error: msgspec.ValidationError) -> Invalid:
     inner = named["name"]
     remedy = "remove it, or mend its spelling" if named["kind"] == "unknown" else "add it"
     return Invalid(detail, field=f"{field}.{inner}" if field else inner, remedy=remedy)
+
+
+def _short(text: str) -> str:
+    """An error's text, which may quote names of any length that were sent."""
+    if len(text) <= DETAIL_CHARS_MAX:
+        return text
+    half = DETAIL_CHARS_MAX // 2
+    return f"{text[:half]}…{text[-half:]}"
 
 
 def text_of(value: bytes) -> str:

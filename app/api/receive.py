@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from app.api.messages import Filter, Stored, Wait, fields_of, while_connected
 from app.api.operation import API, Call, ClientGone, operation
 from app.security.access import Action, Kind, Needs
+from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
 from protocol.columns import ProtocolError
@@ -145,6 +146,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     topics = _topics(wanted)
     for topic in topics:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
+    call.claim_client(group, wanted.client)
     receiving = call.host.receive(
         group,
         topics,
@@ -157,7 +159,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
         got = await (while_connected(call, receiving) if wanted.wait_ms else receiving)
         if wanted.client:
             _seen(call, wanted.client, topics)
-        return _handed_out(got)
+        return _handed_out(await _fitting(call, group, got))
     except ClientGone as gone:
         deliveries: list[Delivery] = gone.args[0] or []
         if deliveries:
@@ -179,6 +181,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
 async def ack(call: Call[None, ReceiptList]) -> SettledList:
     """Acknowledge messages: the group is done with them."""
     receipts = call.body.receipts
+    call.claim_client(call.path("group"), call.body.client)
     results = call.host.broker.ack(call.path("group"), _parsed(receipts))
     if call.body.client:
         _seen(call, call.body.client)
@@ -203,6 +206,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     once all attempts are used up. Without a delay each retry waits longer than the one before.
     """
     nacks = [_nack_of(index, new) for index, new in enumerate(call.body.nacks)]
+    call.claim_client(call.path("group"), call.body.client)
     results = call.host.broker.nack(call.path("group"), nacks, call.body.client or call.client)
     if call.body.client:
         _seen(call, call.body.client)
@@ -223,6 +227,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
 async def extend(call: Call[None, Extend]) -> ExtendedList:
     """Keep messages invisible for longer."""
     receipts = call.body.receipts
+    call.claim_client(call.path("group"), call.body.client)
     results = call.host.broker.extend(
         call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
     )
@@ -253,6 +258,7 @@ async def release(call: Call[None, ReceiptList]) -> SettledList:
     They are delivered again at once, and the attempt does not count.
     """
     receipts = call.body.receipts
+    call.claim_client(call.path("group"), call.body.client)
     results = call.host.broker.release(call.path("group"), _parsed(receipts))
     if call.body.client:
         _seen(call, call.body.client)
@@ -282,6 +288,20 @@ def _topics(wanted: Receive) -> dict[str, str]:
             remedy="name one `topic`, or `topics` with their filters",
         )
     return wanted.topics
+
+
+async def _fitting(
+    call: Call[None, Receive], group: str, deliveries: list[Delivery]
+) -> list[Delivery]:
+    """Those whose bodies fit into one answer once decompressed; the others are put back."""
+    count = 0
+    try:
+        count = await bodies.delivered_count([each.message for each in deliveries])
+    finally:  # also where the client is gone
+        if count < len(deliveries):
+            receipts = [each.receipt for each in deliveries[count:]]
+            call.host.broker.release(group, receipts)
+    return deliveries[:count]
 
 
 def _handed_out(deliveries: list[Delivery]) -> Deliveries:

@@ -20,6 +20,7 @@ from app.api.replay_shapes import (
 )
 from app.api.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
+from app.security.message_rights import lacks_messages
 from app.services.replays import Replays
 from engine.broker import NewReplay, Retry
 
@@ -227,10 +228,15 @@ async def stop_replay(call: Call[None, None]) -> Replay:
     example="curl '$URL/api/v1/replays/018bcfe56800/outcomes?outcome=topic_gone'",
 )
 async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
-    """See what became of each message of a replay job, or of those with one outcome."""
-    query = call.query
-    page = call.host.broker.replays.outcomes(
-        call.path("id"),
+    """See what became of each message of a replay job, or of those with one outcome.
+
+    `keys` are empty without the right to read the source's messages.
+    """
+    query, replays = call.query, call.host.broker.replays
+    job = replays.get(call.path("id"))
+    may_read = not lacks_messages(call.who, job.source)
+    page = replays.outcomes(
+        job.id,
         outcome=query.outcome,
         after=offset_of(query.cursor, "cursor") if query.cursor else -1,
         count_max=query.limit,
@@ -243,7 +249,7 @@ async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
                 row.outcome,
                 row.message_id,
                 row.tag,
-                row.keys,
+                row.keys if may_read else (),
                 row.to_topic,
             )
             for row in page.items

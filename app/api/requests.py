@@ -9,6 +9,7 @@ from app.api.messages import ShowQuery, Stored, fields_of, while_connected
 from app.api.operation import API, Call, operation
 from app.api.produce import NewMessage, bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
 from engine.broker import NewReply as EngineReply
 from engine.broker import RequestCounts
@@ -116,6 +117,7 @@ async def request(call: Call[None, NewRequest]) -> Answer:
         error.field = field.replace(".message_id", ".id")
         raise
     asked = answered.request
+    await bodies.decompress([answered.reply])
     return Answer(asked.correlation_id, asked.message_id, Stored(*fields_of(answered.reply)))
 
 
@@ -155,9 +157,14 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     example="curl $URL/api/v1/replies/0f6b5a1c",
 )
 async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
-    """Fetch the reply to a request, late or not, for as long as reply_keep_s says."""
+    """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
+
+    Asks for the right to read the topic of replies; the answer to one's own request needs none.
+    """
+    call.require_messages(REPLY_TOPIC)
     correlation_id = call.path("correlation_id")
     found = call.host.broker.requests.find(correlation_id)
+    await bodies.decompress([found.message])
     shown = Stored(*fields_of(found.message, call.query.encoding))
     return KeptReply(correlation_id, found.is_late, shown)
 

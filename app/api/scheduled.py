@@ -5,11 +5,13 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.messages import Encoding, Stored, fields_of
+from app.api.messages import Encoding, Seen, seen
 from app.api.operation import API, Call, operation
 from app.api.produce import DelayMs, Time
 from app.api.topics import actor_of
-from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs
+from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
+from app.security.message_rights import visible
+from app.services import bodies
 from app.services.scheduled import ScheduledMessages
 from engine.broker import Scheduled
 from engine.errors import Invalid
@@ -36,7 +38,7 @@ class Waiting(msgspec.Struct):
     due_ms: int
     topic: str
     queue: int | None
-    message: Stored
+    message: Seen
 
 
 class WaitingPage(msgspec.Struct):
@@ -80,13 +82,15 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     """List messages that wait for their time.
 
     By time, the earliest first. Only those with `delay_ms` or `deliver_at_ms`: what waits for a
-    delay level cannot be listed.
+    delay level cannot be listed. Those that the one who asks may not read come without what they
+    say.
     """
     query = call.query
     page = call.host.broker.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )
-    items = [_shown(item, query.encoding) for item in page.items]
+    await bodies.decompress([item.message for item in page.items])
+    items = [_shown(call.who, item, query.encoding) for item in page.items]
     return WaitingPage(items, page.next, page.count)
 
 
@@ -162,10 +166,10 @@ def _time_of(new: NewTime, now_ms: int) -> int:
     )
 
 
-def _shown(item: Scheduled, encoding: Encoding) -> Waiting:
-    message = item.message
+def _shown(who: Principal, item: Scheduled, encoding: Encoding) -> Waiting:
+    message = visible(who, item.message)
     queue = item.queue if item.queue >= 0 else None
-    shown = Stored(*fields_of(message, encoding))
+    shown = seen(message, encoding)
     return Waiting(message.message_id, item.due_ms, item.topic, queue, shown)
 
 

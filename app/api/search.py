@@ -5,9 +5,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.messages import FILTER, Encoding, Stored, fields_of
+from app.api.messages import FILTER, Encoding, Seen, Stored, fields_of, seen
 from app.api.operation import API, Call, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.message_rights import found_for, require_message
+from app.services import bodies
 from app.services.search import Search
 from engine.broker import FOREVER_MS, ScanQuery
 from engine.errors import Invalid
@@ -74,7 +76,7 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
 class Anything(msgspec.Struct):
     """What the text may mean; the name itself stands first among names, of which 50 are shown."""
 
-    messages: list[Stored]
+    messages: list[Seen]
     messages_cut: Annotated[
         bool, Meta(description="More may have it as key: the time or the number (64) was up.")
     ]
@@ -104,6 +106,7 @@ async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
     query = call.query
     if 0 < query.end_ms <= query.begin_ms:
         raise Invalid("the time ends before it begins", field="end_ms", remedy="after begin_ms")
+    call.require_messages(call.path("topic"))
     search: Search = call.state.search
     page = await search.scan(
         ScanQuery(
@@ -117,6 +120,8 @@ async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
         cursor=query.cursor,
         budget_s=query.budget_ms / 1000,
     )
+    require_message(call.who, *page.items)
+    await bodies.decompress(page.items)
     return TopicFound(
         [Stored(*fields_of(message, query.encoding)) for message in page.items],
         page.scanned,
@@ -141,11 +146,15 @@ async def search_anything(call: Call[TextSearch, None]) -> Anything:
     """Find whatever a text may mean.
 
     Messages with this id, or else with this key in any topic, and topics and groups of such names.
+    A key finds only messages that the one who asks may read.
     """
     search: Search = call.state.search
-    found = await search.anything(call.query.q.strip())
+    text = call.query.q.strip()
+    found = await search.anything(text)
+    shown = found_for(call.who, text, found.messages)
+    await bodies.decompress(shown)
     return Anything(
-        [Stored(*fields_of(message, call.query.encoding)) for message in found.messages],
+        [seen(message, call.query.encoding) for message in shown],
         found.is_cut,
         found.topics,
         found.topics_total,

@@ -13,6 +13,7 @@ from app.api.socket_connection import Hub
 from app.api.socket_limits import SocketLimits
 from app.api.socket_session import Session
 from app.host import EngineHost
+from engine.host import host_text
 
 PATH = "/ws/v1"
 PROTOCOL = "kitemq.v1"  # what a browser's script asks for beside the token
@@ -53,8 +54,7 @@ def _address(scope: Scope) -> str:
     client = scope.get("client")
     if not client:
         return ""
-    host, port = client[0], client[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_text(client[0], client[1])
 
 
 routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketDoor())]

@@ -21,7 +21,10 @@ from app.api.socket_producers import Producers
 from app.api.socket_push import Subscription
 from app.api.socket_shapes import error_frame
 from app.host import EngineHost
-from app.security.access import Action, Kind, Principal, require
+from app.network.bounded_socket import HOLD
+from app.security.access import Action, Kind, Principal, require, who_of
+from app.security.byte_budget import Hold
+from app.security.client_names import check_name, holder_of
 from app.security.doorman import Doorman
 from app.services.sends import SendGate
 from engine.errors import EngineError, Invalid
@@ -32,6 +35,7 @@ from protocol.stream import CLIENT_FRAMES, Unreadable, iter_frames
 log = logging.getLogger("kitemq.socket")
 
 CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or leaving its page
+TURN_FRAMES = 128  # of one message that are worked on without a break
 CLOSE_UNREADABLE = 1002
 CLOSE_TOO_BIG = 1009
 CLOSE_REPLACED = 4001
@@ -50,9 +54,13 @@ class Hub:
         self._sessions: dict[str, Connection] = {}
 
     def enter(self, client: str, session: "Connection") -> None:
-        """Make `session` the one of `client`; an older one of that name is closed."""
+        """Make `session` the one of `client`; an older one of that name is closed.
+
+        Raises ClientNameTaken, and changes nothing, where the older one is another principal's.
+        """
         older = self._sessions.get(client)
         if older is not None and older is not session:
+            check_name(client, older.holder, session.holder)
             older.replace()
         self._sessions[client] = session
 
@@ -77,10 +85,12 @@ class Connection:
         self._subscriptions: dict[int, Subscription] = {}
         self._groups: set[str] = set()
         self._inflight_bytes = 0
+        self._hold = _hold_of(scope)
         self._is_closing = False
         self._scope = scope
         self._looking: asyncio.TimerHandle | None = None
         self._doorman: Doorman = scope["app"].state.doorman
+        self.holder = holder_of(who_of(scope))
         self.client = f"ws-{secrets.token_hex(6)}"
         self._calls = Calls(
             scope,
@@ -111,10 +121,8 @@ class Connection:
                     code = event.get("code", 1006)
                     return
                 if not self._is_closing:
-                    self._on_event(event)
-                while self._is_overfull and not writer.done():
-                    self._room.clear()
-                    await self._room.wait()
+                    await self._on_event(event, writer)
+                await self._until_room(writer)
         finally:
             if self._looking is not None:
                 self._looking.cancel()
@@ -123,6 +131,8 @@ class Connection:
             await self._producers.close()
             writer.cancel()
             await asyncio.gather(writer, return_exceptions=True)
+            self._outbox.forget_owner()
+            self._hold.close()
 
     # -- what subscriptions ask (Pusher) --------------------------------------------------------
 
@@ -150,10 +160,17 @@ class Connection:
         limits = self._limits
         return not self._is_closing and (
             self._inflight_bytes > limits.inflight_bytes_max
+            or (self._inflight_bytes > 0 and self._hold.is_tight)
             or self._outbox.size_bytes > limits.outbox_bytes_max
         )
 
-    def _on_event(self, event: dict[str, Any] | Any) -> None:
+    async def _until_room(self, writer: "asyncio.Future[None]") -> None:
+        """Wait while the connection holds more than it may."""
+        while self._is_overfull and not writer.done():
+            self._room.clear()
+            await self._room.wait()
+
+    async def _on_event(self, event: dict[str, Any] | Any, writer: "asyncio.Future[None]") -> None:
         text_data: str | None = event.get("text")
         data: bytes | str = event["bytes"] if text_data is None else text_data
         if len(data) > self._limits.frame_bytes_max:
@@ -163,8 +180,13 @@ class Connection:
             self._on_frame(*text.parse(data), is_text=True)
         else:
             try:
-                for request, frame in iter_frames(data, CLIENT_FRAMES):
+                for number, (request, frame) in enumerate(iter_frames(data, CLIENT_FRAMES), 1):
                     self._on_frame(request, frame, is_text=False)
+                    if number % TURN_FRAMES == 0:  # others have their turn, answers leave
+                        await asyncio.sleep(0)
+                        await self._until_room(writer)
+                        if self._is_closing:
+                            return
             except ProtocolError as error:
                 self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
 
@@ -206,8 +228,13 @@ class Connection:
                 subscription.resume()
 
     def _on_call_done(self, size_bytes: int) -> None:
-        self._inflight_bytes -= size_bytes
+        self._count(-size_bytes)
         self._on_room()
+
+    def _count(self, size_bytes: int) -> None:
+        """So many bytes more, or fewer, wait for their answer."""
+        self._inflight_bytes += size_bytes
+        self._hold.add(size_bytes)
 
     # -- rights ---------------------------------------------------------------------------------
 
@@ -274,3 +301,17 @@ class Connection:
             held = broker.held(group, self.client)
             for start in range(0, len(held), self._limits.count_max):
                 broker.release(group, held[start : start + self._limits.count_max])
+
+
+def _hold_of(scope: Scope) -> Hold:
+    """What the connection holds of the server's memory, in the name of who opened it."""
+    client = scope.get("client")
+    hold: Hold = scope.get(HOLD) or scope["app"].state.load.budget.hold(
+        client[0] if client else "", "", _nothing
+    )
+    hold.name(who_of(scope).caller)
+    return hold
+
+
+def _nothing() -> None:
+    """Without a connection of its own there is nothing unfinished."""

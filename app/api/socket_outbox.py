@@ -51,6 +51,10 @@ class Outbox:
         self._leaving.clear()
         self._waiting.clear()
 
+    def forget_owner(self) -> None:
+        """Let go of who is told of room, who knows this outbox: nothing is written any more."""
+        self._on_room = _nothing
+
     async def run(self, send: Send) -> None:
         """Write until closed; ends by itself after `close`, else with the task's cancellation."""
         while True:
@@ -85,3 +89,7 @@ class Outbox:
             joined.append(data)
             leaving.append(waiting.popleft())
         return b"".join(joined)
+
+
+def _nothing() -> None:
+    """Nobody wants to know of room any more."""

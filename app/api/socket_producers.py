@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from app.api.socket_shapes import error_frame
 from app.host import EngineHost
+from app.services import bodies
 from app.services.transactions import Ask, Transactions
 from engine.broker import Check, Decider, Decision
 from engine.errors import Busy, Conflict, EngineError, Invalid
@@ -63,7 +64,10 @@ class Producers:
         self._service.producers.enter(group, ask)
         self._on_answer(request, batches.Result([], []), is_text)
         for check in waiting:
-            self._on_answer(request, check_frame(check), is_text)
+            if bodies.is_small([check.message]):
+                self._on_answer(request, check_frame(check), is_text)
+            else:
+                self._service.producers.ask(check)
 
     def unwant(self, request: int) -> None:
         """No more checks for that wish; nothing where it is over."""
@@ -81,6 +85,8 @@ class Producers:
         for task in self._flushes:
             task.cancel()
         await asyncio.gather(*self._flushes, return_exceptions=True)
+        # Their owner knows these producers: without a cycle it leaves nothing to the collector.
+        del self._on_answer, self._has_room
 
     def decide(self, request: int, frame: transactions.Decide, *, is_text: bool) -> None:
         """Do what a DECIDE says; its answer comes when what was promised is kept."""
@@ -122,5 +128,5 @@ def check_frame(check: Check) -> transactions.Check:
         message.born_ms,
         message.stored_ms,
         message.property_block,
-        message.body,
+        message.plain.body,
     )

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from app.api.socket_limits import SocketLimits
 from app.host import EngineHost, Parked
+from app.services import bodies
 from engine.broker import Connection, Delivery, Receipt
 from engine.errors import Busy, EngineError, Paused
 from protocol.batches import Deliver
@@ -67,6 +68,9 @@ class Subscription:
         self._credit = 0
         self._parked: Parked | None = None
         self._next: asyncio.Handle | None = None
+        # Handed out, while a thread decompresses their bodies; nothing else is handed out then.
+        self._held: list[Delivery] = []
+        self._decompressing: asyncio.Task[None] | None = None
         self._is_open = True
 
     def add_credit(self, count: int) -> None:
@@ -87,9 +91,12 @@ class Subscription:
         if self._next is not None:
             self._next.cancel()
             self._next = None
+        held, self._held = self._held, []
+        self._release(held)
 
     def _may_pump(self) -> bool:
-        return self._is_open and self._credit > 0 and self._pusher.has_push_room
+        is_free = self._is_open and not self._held
+        return is_free and self._credit > 0 and self._pusher.has_push_room
 
     def _unpark(self) -> None:
         if self._parked is not None:
@@ -114,13 +121,35 @@ class Subscription:
     def _hand_out(self) -> None:
         deliveries = self._receive()
         self._unpark()  # after a wake: if more is left, the next waiter is woken
-        if deliveries:
-            self._write(deliveries)
+        messages = list(map(_message, deliveries))
+        if not bodies.is_small(messages):
+            self._held = deliveries
+            decompress = self._decompress(deliveries)
+            self._decompressing = asyncio.get_running_loop().create_task(decompress)
+        elif deliveries:
+            count = bodies.fitting_count(messages)
+            self._release(deliveries[count:])
+            self._write(deliveries[:count])
             self.resume()
         else:
             self._parked = self._host.broker.park_receive(
                 self.group, self._topics, self._woken, self._pusher.client
             )
+
+    async def _decompress(self, deliveries: list[Delivery]) -> None:
+        """Write what fits into one frame once a thread has decompressed it; put the rest back."""
+        count = await bodies.delivered_count([delivery.message for delivery in deliveries])
+        if not self._is_open:
+            return  # `close` has put them back
+        self._held = []
+        self._release(deliveries[count:])
+        self._write(deliveries[:count])
+        self.resume()
+
+    def _release(self, deliveries: list[Delivery]) -> None:
+        if deliveries:
+            receipts = [delivery.receipt for delivery in deliveries]
+            self._host.broker.release(self.group, receipts)
 
     def _receive(self) -> list[Delivery]:
         """The next deliveries; none while the group is paused, whose end wakes us as well."""
@@ -163,7 +192,7 @@ def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> Delive
         [message.stored_ms for message in messages],
         [message.position for message in messages],
         [message.flag for message in messages],
-        [message.sys_flag for message in messages],
+        [message.plain_flag for message in messages],
         [message.property_block for message in messages],
-        [message.body for message in messages],
+        [message.plain.body for message in messages],
     )

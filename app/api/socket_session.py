@@ -16,6 +16,7 @@ from app.api.socket_shapes import (
     sent_frame,
 )
 from app.security.access import Action, Kind
+from app.security.client_names import ClientNames
 from app.services.sends import Part
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from protocol import batches, calls, frames, transactions
@@ -41,9 +42,10 @@ class Session(Connection):
         if self._subscriptions:
             raise Conflict("say hello before the first subscription", field="client")
         if frame.client:
-            self._hub.leave(self.client, self)
+            self._hub.enter(frame.client, self)
+            if self.client != frame.client:
+                self._hub.leave(self.client, self)
             self.client = frame.client
-            self._hub.enter(self.client, self)
         limits = self._limits
         return frames.Welcome(
             self.client,
@@ -62,10 +64,10 @@ class Session(Connection):
         if frame.promise not in PROMISES:
             raise Invalid("the promise is unknown", field="promise", remedy="0, 1 or 2")
         size_bytes = sum(map(len, frame.bodies))
-        self._inflight_bytes += size_bytes
+        self._count(size_bytes)
 
         def done(part: Part | None, error: EngineError | None) -> None:
-            self._inflight_bytes -= size_bytes
+            self._count(-size_bytes)
             self._on_room()
             if self._is_closing:
                 return
@@ -83,7 +85,7 @@ class Session(Connection):
 
     def _on_call(self, request: int, frame: calls.Call, is_text: bool) -> None:
         self._calls.begin(request, frame, is_text=is_text)
-        self._inflight_bytes += len(frame.body)
+        self._count(len(frame.body))
 
     def _on_checks_wanted(
         self, request: int, frame: transactions.ChecksWanted, is_text: bool
@@ -119,6 +121,8 @@ class Session(Connection):
         self.check_push(frame.group, frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
         broker, client = self._host.broker, self.client
+        names: ClientNames = self._scope["app"].state.client_names
+        names.claim(frame.group, client, self.holder)
         broker.park_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Asked for before the first hand-out, so that all of it is from an earlier connection.
         held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]

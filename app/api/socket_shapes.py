@@ -69,7 +69,8 @@ def _times(frame: batches.Send, now_ms: int) -> Iterable[int]:
     if not any(frame.delay_ms) and not any(frame.deliver_at_ms):
         return repeat(0)
     times = []
-    rows = zip(frame.delay_levels, frame.delay_ms, frame.deliver_at_ms, strict=True)
+    none = [0] * len(frame.delay_levels)  # a column without numbers may be left out
+    rows = zip(frame.delay_levels, frame.delay_ms or none, frame.deliver_at_ms or none, strict=True)
     for index, (level, delay_ms, deliver_at_ms) in enumerate(rows):
         for field, value in (("delay_ms", delay_ms), ("deliver_at_ms", deliver_at_ms)):
             if value < 0:

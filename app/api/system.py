@@ -104,7 +104,14 @@ def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
     if not health.is_ready:
         problems.setdefault("engine", "writes are refused; the log says why")
     status = "ready" if health.is_ready else "degraded"
-    return Readiness(status, problems, health.warnings)
+    warnings = dict(health.warnings)
+    if health.damages:
+        first = health.damages[0]
+        warnings["damage"] = (
+            f"the start found {len(health.damages)} damages, the first in {first.file} from byte"
+            f" {first.start} on; the engine's page and `kitemq store verify` name all"
+        )
+    return Readiness(status, problems, warnings)
 
 
 @operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")

@@ -5,10 +5,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.messages import Encoding, Stored, fields_of
+from app.addresses import shown_url
+from app.api.messages import Encoding, Seen, Stored, fields_of, seen
 from app.api.operation import API, Call, encode, operation
 from app.api.topics import actor_of
-from app.security.access import READ_SERVER, Action, Kind, Needs, require_decision
+from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, require_decision
+from app.security.message_rights import visible
+from app.services import bodies
 from app.services.transactions import Transactions
 from engine.broker import Callback, Check, Decider, Decision, Transaction, TransactionState
 
@@ -37,7 +40,7 @@ class TransactionOut(msgspec.Struct):
     next_check_ms: int | None
     offset: str | None
     half_offset_id: str
-    message: Stored
+    message: Seen
 
 
 class TransactionList(msgspec.Struct):
@@ -127,7 +130,10 @@ class NewCallback(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CallbackOut(msgspec.Struct):
-    """Where a producer group is asked, and how many connections of it are asked before."""
+    """Where a producer group is asked, and how many connections of it are asked before.
+
+    `url` has `***` for what could be a secret; sent back as it is, it stays what it was.
+    """
 
     group: str
     url: str
@@ -151,7 +157,7 @@ def _check_out(check: Check) -> CheckOut:
     return CheckOut(check.transaction_id, check.producer_group, check.number, message)
 
 
-def _shown(transaction: Transaction, encoding: Encoding) -> TransactionOut:
+def _shown(who: Principal, transaction: Transaction, encoding: Encoding) -> TransactionOut:
     offset = transaction.offset
     return TransactionOut(
         transaction.transaction_id,
@@ -163,7 +169,7 @@ def _shown(transaction: Transaction, encoding: Encoding) -> TransactionOut:
         transaction.next_check_ms,
         None if offset is None else str(offset),
         transaction.message.offset_id,
-        Stored(*fields_of(transaction.message, encoding)),
+        seen(visible(who, transaction.message), encoding),
     )
 
 
@@ -212,7 +218,8 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionLi
     query, transactions = call.query, call.host.broker.transactions
     listed = transactions.given_up if query.given_up else transactions.pending
     page = listed(group=query.group, after=query.after, count_max=query.limit)
-    items = [_shown(item, query.encoding) for item in page.items]
+    await bodies.decompress([item.message for item in page.items])
+    items = [_shown(call.who, item, query.encoding) for item in page.items]
     return TransactionList(items, page.next, page.count)
 
 
@@ -281,9 +288,13 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
     """Register where a producer group is asked.
 
     Each check is POSTed there as JSON; the answer is 200 with
-    `{"decision": "commit" | "rollback" | "unknown"}`. Redirects are not followed. The server calls
-    this address from where it stands: let only those register one who may reach it themselves.
+    `{"decision": "commit" | "rollback" | "unknown"}`. Redirects are not followed. Link-local
+    addresses, loopback and this machine's own are refused, unless `callback_allow` names them.
+    Answers show the address with `***` for what could be a secret, which stays when it is sent
+    back so.
     """
+    # The address gets the group's half messages, bodies included.
+    call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
     service: Transactions = call.state.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
     return _callback_out(call, await service.set_callback(actor_of(call), callback))
@@ -321,7 +332,8 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionOut:
     """
     query = call.query
     found = call.host.broker.transactions.get(call.path("id"), group=query.group)
-    return _shown(found, query.encoding)
+    await bodies.decompress([found.message])
+    return _shown(call.who, found, query.encoding)
 
 
 @operation(
@@ -401,7 +413,7 @@ async def resume_transaction(call: Call[GroupQuery, None]) -> Decided:
 def _callback_out(call: Call[None, None] | Call[None, NewCallback], kept: Callback) -> CallbackOut:
     service: Transactions = call.state.transactions
     live = service.producers.count(kept.group)
-    return CallbackOut(kept.group, kept.url, kept.timeout_ms, live)
+    return CallbackOut(kept.group, shown_url(kept.url), kept.timeout_ms, live)
 
 
 OPERATIONS = (

@@ -5,10 +5,10 @@ connections are tried before each use, so that a server which was started again 
 `worker.py` keeps these calls off the event loop.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -23,16 +23,11 @@ from app.db.replay_store import ReplayStore
 from app.db.report_results import ResultStore
 from app.db.report_store import ReportStore
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
+from app.db.sqlite import connect_sqlite, leave_stopgap
 from app.db.tables import HEAD
 from app.db.view_store import ViewStore
+from app.private_data import DIRECTORY_MODE, FILE_MODE
 
-BUSY_TIMEOUT_MS = 5000
-SQLITE_PRAGMAS = (
-    "PRAGMA journal_mode=WAL",
-    "PRAGMA synchronous=NORMAL",
-    "PRAGMA foreign_keys=ON",
-    f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}",
-)
 # Nobody waits for long: what hangs (a lost network, a lock) becomes an error with its reason. What
 # the URL says itself goes first.
 POSTGRES = {
@@ -80,6 +75,16 @@ class Database:
         with self._transaction() as connection:
             return queries.tally_audit(connection)
 
+    def delete_old_audit(self, before_ms: int) -> int:
+        """Delete a few entries that are too old; see `queries.delete_old_audit`."""
+        with self._transaction() as connection:
+            return queries.delete_old_audit(connection, before_ms)
+
+    def delete_surplus_audit(self, entries_max: int) -> int:
+        """Delete a few entries that are too many; see `queries.delete_surplus_audit`."""
+        with self._transaction() as connection:
+            return queries.delete_surplus_audit(connection, entries_max)
+
     def revision(self) -> tuple[str | None, str]:
         """The revision that the schema is marked with, and the one that it should have."""
         with self._transaction() as connection:
@@ -125,20 +130,21 @@ def _engine(url: str) -> Engine:
         engine = create_engine(address, hide_parameters=True)
         database = address.database
         if database and database != ":memory:":
-            Path(database).parent.mkdir(parents=True, exist_ok=True)
-        event.listen(engine, "connect", _set_pragmas)
+            _make_private(Path(database))
+        event.listen(engine, "do_connect", connect_sqlite)
+        event.listen(engine, "checkin", leave_stopgap)
         return engine
     return create_engine(_with_limits(address), hide_parameters=True, pool_pre_ping=True)
+
+
+def _make_private(path: Path) -> None:
+    """An empty database that is its owner's alone: SQLite gives its other files the same mode."""
+    path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+    if not path.exists() and not path.name.startswith("file:"):  # a URI names what exists
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
 def _with_limits(address: URL) -> URL:
     return address.set(drivername="postgresql+psycopg").update_query_dict(
         {name: value for name, value in POSTGRES.items() if name not in address.query}
     )
-
-
-def _set_pragmas(connection: Any, _record: object) -> None:
-    cursor = connection.cursor()
-    for pragma in SQLITE_PRAGMAS:
-        cursor.execute(pragma)
-    cursor.close()

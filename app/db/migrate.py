@@ -47,8 +47,20 @@ def migrate(engine: Engine, revision: str) -> None:
     config.set_main_option("script_location", str(files("migrations")).replace("%", "%%"))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        is_down = revision == "base" or revision.startswith("-")
+        is_down = revision == "base" or revision.startswith("-") or revision in _older(connection)
         (command.downgrade if is_down else command.upgrade)(config, revision)
+
+
+def _older(connection: Connection) -> set[str]:
+    """The revisions before the one that the database has."""
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    now = MigrationContext.configure(connection).get_current_revision()
+    if now is None:
+        return set()
+    script = ScriptDirectory(str(files("migrations")))
+    return {each.revision for each in script.walk_revisions(head=now)} - {now}
 
 
 def _create(connection: Connection) -> None:

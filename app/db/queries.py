@@ -1,14 +1,17 @@
 """Every statement of the application, each on a connection whose transaction the caller owns."""
 
 from collections import Counter
+from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from app.db.rows import AuditEntry, AuditFilter, AuditTally
 from app.db.tables import audit
 
 PAGE_MAX = 200
 TALLY_MAX = 100_000
+PRUNE_MAX = 500  # entries of one step
+FAILED_LOGINS = ("login_failed", "login_limited")
 
 
 def insert_audit(connection: Connection, entry: AuditEntry) -> int:
@@ -68,6 +71,38 @@ def tally_audit(connection: Connection) -> AuditTally:
         kinds[kind] += count
         results[result] += count
     return AuditTally(examined=actions.total(), actions=actions, kinds=kinds, results=results)
+
+
+def delete_old_audit(connection: Connection, before_ms: int) -> int:
+    """Delete the oldest entries from before `before_ms`, at most PRUNE_MAX; how many they were."""
+    old = select(audit.c.id).where(audit.c.at_ms < before_ms).order_by(audit.c.at_ms)
+    return _delete(connection, connection.execute(old.limit(PRUNE_MAX)).scalars().all())
+
+
+def delete_surplus_audit(connection: Connection, entries_max: int) -> int:
+    """Delete what is beyond `entries_max`, at most PRUNE_MAX entries; how many they were.
+
+    Refused attempts go before changes that were made, so that nobody can push those out.
+    """
+    count = connection.execute(select(func.count()).select_from(audit)).scalar_one()
+    surplus = min(count - entries_max, PRUNE_MAX)
+    if surplus <= 0:
+        return 0
+    is_refused = or_(
+        audit.c.object_kind == "request",
+        and_(audit.c.action == "login", audit.c.result.in_(FAILED_LOGINS)),
+    )
+    for chosen in (select(audit.c.id).where(is_refused), select(audit.c.id)):
+        found = connection.execute(chosen.order_by(audit.c.id).limit(surplus)).scalars().all()
+        if found:
+            return _delete(connection, found)
+    return 0
+
+
+def _delete(connection: Connection, ids: Sequence[int]) -> int:
+    if ids:
+        connection.execute(delete(audit).where(audit.c.id.in_(ids)))
+    return len(ids)
 
 
 def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from app.db import report_evaluated
 from app.db.report_periods import DAY, HOUR, WEEKS
 from app.db.report_rows import RESULTS_BY_NAME, ResultTable, Row
 from engine.histogram import merge, pack, percentile, unpack
@@ -172,6 +173,7 @@ def _lags(table: ResultTable, rows: Rows) -> list[Row]:
                 "evaluations": evaluations,
                 "completeness": sum(a * b for a, b in known) / weight if weight else None,
                 "state_ms": _state_ms(each),
+                "evaluated": report_evaluated.together(each),
             }
         )
     return found

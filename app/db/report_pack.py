@@ -8,11 +8,12 @@ many times is what zlib is for. Moments are kept as ms since the period began.
 """
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from app.db.report_evaluated import UNTOLD
 from app.db.report_merge import completed, derived_columns
 from app.db.report_periods import HOUR, HOUR_S, name_of
 from app.db.report_rows import ResultTable, Row
@@ -24,6 +25,8 @@ MOMENTS = frozenset(
     "born_ms stored_ms delivered_ms acked_ms at_ms begin_ms end_ms".split()
 )  # since 1970
 TOLD = ("hour", "topic")
+# The last columns of tables that blocks of earlier versions lack, with what stands for them.
+ADDED: Mapping[str, tuple[Any, ...]] = {"lag_hours": (UNTOLD,)}
 
 
 def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
@@ -45,6 +48,9 @@ def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: 
     """
     names = _names(table)
     form, columns = msgspec.msgpack.decode(_inflated(data), type=tuple[int, list[list[Any]]])
+    added = ADDED.get(table.name, ())
+    if added and len(columns) == len(names) - len(added):
+        columns += [[value] * len(columns[0]) for value in added]
     if form != FORMAT or len(columns) != len(names) or len({len(each) for each in columns}) > 1:
         raise ValueError(f"a block of {table.name} has another form than is known here")
     told: Row = {"hour": name_of(begin), "topic": topic}

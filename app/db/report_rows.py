@@ -263,7 +263,7 @@ RESULTS = (
         "hour group topic",
         "hour:s group:s topic:s at_ms:b state:s worst_state:s worst_queue:i queues:i "
         f"{STATE_COLUMNS} lag_max:b time_lag_max_ms:b hot_queue:i idle_members:i lost:b "
-        "completeness:d evaluations:i state_ms:j",
+        "completeness:d evaluations:i state_ms:j evaluated:j",
         "lost",
     ),
     _table(

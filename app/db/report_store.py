@@ -26,15 +26,21 @@ class ReportStore:
 
     # -- schedules --------------------------------------------------------------------------------
 
-    def schedules(self, defaults: Iterable[ScheduleRow]) -> list[ScheduleRow]:
-        """All schedules by job; those of `defaults` whose job has none are kept as they are."""
+    def schedules(
+        self, defaults: Iterable[ScheduleRow], *, keeps: bool = False
+    ) -> list[ScheduleRow]:
+        """All schedules by job, with those of `defaults` whose job has none.
+
+        Those are written only with `keeps`: who merely looks writes nothing.
+        """
         table = report_schedules
         with self._transaction() as connection:
             rows = connection.execute(select(table)).mappings()
             found = {row["job"]: ScheduleRow(**row) for row in rows}
             for schedule in defaults:
                 if schedule.job not in found:
-                    connection.execute(insert(table).values(**asdict(schedule)))
+                    if keeps:
+                        connection.execute(insert(table).values(**asdict(schedule)))
                     found[schedule.job] = schedule
         return sorted(found.values(), key=lambda schedule: schedule.job)
 

@@ -139,12 +139,17 @@ def _type(name: str, kind: str) -> TypeEngine[Any]:
     return String(HOUR_CHARS) if name == "hour" else TYPES[kind]
 
 
+# Texts that rows of earlier versions lack.
+ADDED = frozenset({"evaluated"})
+
+
 def _result(table: ResultTable) -> Table:
     columns = [
         Column(
             name,
             _type(name, kind),
             nullable=name not in table.key and kind in ("INT", "BIGINT", "DOUBLE"),
+            server_default=text("''") if name in ADDED else None,
         )
         for name, kind in table.columns
     ]

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import Column as C
 
-HEAD = "20261122_alert_acks"
+HEAD = "20261123_lag_evaluated"
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

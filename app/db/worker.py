@@ -75,8 +75,10 @@ class DatabaseWorker:
             return  # opened by a call, which alone knows how that went
         try:
             self._run(lambda _: None)
-        except DatabaseError:
-            log.exception("the database cannot be opened: nothing can be changed until it can")
+        except DatabaseError as error:
+            log.error(
+                "the database cannot be opened, and nothing can be changed until it can: %s", error
+            )
 
     def _close(self) -> None:
         if self._database is not None:

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.db.rows import ASKED_FROM
+from app.grpc import quirks
 from app.grpc.codes import Refusal
 from app.grpc.names import check_namespace, inner
 from app.grpc.origin import Origin
 from app.security.access import Action, Kind, Principal, require
 from app.services.audit import Actor, actor_at
-from protocol.rocketmq.numbers import Code
+from protocol.rocketmq.numbers import Code, Language
 
 CLIENT_CHARS_MAX = 255
 TEXT_CHARS_MAX = 64
@@ -42,7 +43,12 @@ class Call:
         return self.header("x-mq-language")
 
     @property
+    def speaks(self) -> Language:
+        return quirks.language_of(self.language)
+
+    @property
     def version(self) -> str:
+        """Of the client's library, such as "5.2.0"; "" where it does not say."""
         return self.header("x-mq-client-version")
 
     def header(self, name: str) -> str:

@@ -1,50 +1,95 @@
-"""The certificate of the gRPC port: one's own by settings, else a self-signed one in the data
+"""The certificate of the gRPC port: the operator's by settings, else a self-signed one in the data
 directory, made at the first start. RocketMQ's clients turn TLS on by default and do not verify it.
 
-It is made by a process of its own, `python -m app.grpc.certificate FOLDER HOST`: the libraries for
-it would stay in the server's memory, some 10 MiB, for as long as it runs.
+It is a leaf and no authority, as some clients refuse an authority in a leaf's place, and it is
+trusted by itself. One that an earlier version made, which was an authority, is replaced.
+
+It is made by a process of its own, `python -m app.grpc.certificate FOLDER HOST...`: the libraries
+for it would stay in the server's memory, some 10 MiB, for as long as it runs.
 """
 
 import datetime
 import ipaddress
+import itertools
+import logging
 import os
 import socket
 import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from app.grpc_settings import ADDRESS
+from app.private_data import DIRECTORY_MODE, SET_ASIDE
 from app.security.private_files import write_private
+from app.settings import Settings
+from app.tls import Certificate, Pair, TlsError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+log = logging.getLogger("kitemq.grpc")
 
 CERTIFICATE_FILE = "grpc_tls.crt"
 KEY_FILE = "grpc_tls.key"
 DAYS = 3650
 RENEW_DAYS = 30
 MAKING_LIMIT_S = 60
+PROTOCOLS = ("h2",)
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+# What the certificates of earlier versions have in them, in DER: the extension that makes them an
+# authority (2.5.29.19, critical, cA, pathLen 0), and the name that is both issuer and subject.
+AUTHORITY = bytes.fromhex("0603551d13 0101ff 0408 3006 0101ff 020100")
+OWN_NAME = bytes.fromhex("310f 300d 0603550403 0c06") + b"KiteMQ"
+NAMES = 2
 
 
-def context_of(folder: Path, certificate: str, key: str, host: str) -> ssl.SSLContext:
-    """What encrypts connections: with the given files, else with those in `folder`.
+def certificate_of(settings: Settings) -> Certificate:
+    """What encrypts connections: the gRPC port's files, else those of `tls_certificate`, else its
+    own, made in the data directory.
 
-    Reads and perhaps writes files. OSError or ssl.SSLError where they cannot be used.
+    Reads and perhaps writes files. OSError where none can be made, TlsError where an operator's
+    cannot be used; its own ones that cannot be used are made again.
     """
-    paths = (Path(certificate), Path(key)) if certificate else ensure_own(folder, host)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["h2"])
-    context.load_cert_chain(*paths)
-    return context
+    if settings.grpc_tls_certificate:
+        given = (settings.grpc_tls_certificate, settings.grpc_tls_key)
+        settings_named = ("grpc_tls_certificate", "grpc_tls_key")
+    elif settings.tls_certificate:
+        given = (settings.tls_certificate, settings.tls_key)
+        settings_named = ("tls_certificate", "tls_key")
+    else:
+        return own_certificate(settings.data, *_hosts(settings))
+    return Certificate(Pair(Path(given[0]), Path(given[1]), *settings_named), protocols=PROTOCOLS)
 
 
-def ensure_own(folder: Path, host: str) -> tuple[Path, Path]:
+def own_certificate(folder: Path, *hosts: str) -> Certificate:
+    """The self-signed one in `folder`, made for `hosts`.
+
+    One that cannot be used, or is an authority of an earlier version, is put aside and made again.
+    """
+    if _is_own_authority(folder / CERTIFICATE_FILE):
+        _give_up(folder, "is an authority, which some clients refuse in a server's place")
+    try:
+        return Certificate(_pair(*ensure_own(folder, *hosts)), protocols=PROTOCOLS)
+    except TlsError as error:
+        _give_up(folder, f"cannot be used ({error})")
+    return Certificate(_pair(*ensure_own(folder, *hosts)), protocols=PROTOCOLS)
+
+
+def ensure_own(folder: Path, *hosts: str) -> tuple[Path, Path]:
     """The self-signed certificate and its key, made where there is none or it has expired."""
     paths = folder / CERTIFICATE_FILE, folder / KEY_FILE
-    if all(path.exists() for path in paths) and _is_fresh(paths[0]):
+    if all(path.is_file() for path in paths) and _is_fresh(paths[0]):
         return paths
+    for path in paths:
+        if path.exists() and not path.is_file():
+            _move_aside(path)
     try:
         subprocess.run(
-            (sys.executable, "-m", "app.grpc.certificate", str(folder), host),
+            (sys.executable, "-m", "app.grpc.certificate", str(folder), *hosts),
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
             check=True,
@@ -57,9 +102,57 @@ def ensure_own(folder: Path, host: str) -> tuple[Path, Path]:
     return paths
 
 
-def make_own(folder: Path, host: str) -> None:
+def _pair(certificate: Path, key: Path) -> Pair:
+    return Pair(certificate, key, "grpc_tls_certificate", "grpc_tls_key")
+
+
+def _hosts(settings: Settings) -> list[str]:
+    """Under which names clients may call: where the ports listen, and what they are told."""
+    listens = ADDRESS.match(settings.grpc_listen)
+    found = [settings.host, (listens and listens["host"]) or ""]
+    return found + [address.rpartition(":")[0] for address in settings.grpc_advertised]
+
+
+def _is_own_authority(path: Path) -> bool:
+    """Whether an earlier version made this certificate: by its bytes, as to read it would take
+    the libraries at each start.
+    """
+    try:
+        content = ssl.PEM_cert_to_DER_cert(path.read_text("ascii"))
+    except (OSError, ValueError):
+        return False
+    return AUTHORITY in content and content.count(OWN_NAME) == NAMES
+
+
+def _give_up(folder: Path, why: str) -> None:
+    """Move the certificate and its key aside, and say so."""
+    paths = (folder / CERTIFICATE_FILE, folder / KEY_FILE)
+    aside = [_move_aside(path) for path in paths if path.exists()]
+    log.warning(
+        "the self-signed certificate %s and is made again; clients that know it need the new one "
+        "(%s); the old files are kept as %s",
+        why,
+        folder / CERTIFICATE_FILE,
+        " and ".join(aside) or "nothing",
+    )
+
+
+def _move_aside(path: Path) -> str:
+    """Move a file into the folder `set-aside`, under a name that is not taken there."""
+    aside = path.parent / SET_ASIDE
+    aside.mkdir(DIRECTORY_MODE, exist_ok=True)
+    target = next(
+        found
+        for number in itertools.count()
+        if not (found := aside / (f"{path.name}-{number}" if number else path.name)).exists()
+    )
+    path.replace(target)
+    return f"{SET_ASIDE}/{target.name}"
+
+
+def make_own(folder: Path, *hosts: str) -> None:
     """Write a new pair, the certificate last: a key without its certificate is made again."""
-    certificate, key = _made(host)
+    certificate, key = _made(hosts)
     _write(folder / KEY_FILE, key)
     _write(folder / CERTIFICATE_FILE, certificate)
 
@@ -70,24 +163,16 @@ def _is_fresh(path: Path) -> bool:
     return age_s < (DAYS - RENEW_DAYS) * 86_400
 
 
-def _made(host: str) -> tuple[bytes, bytes]:
-    """A certificate of this machine's names, and its key, both as PEM."""
+def _made(hosts: Sequence[str]) -> tuple[bytes, bytes]:
+    """A certificate of this machine's names and of `hosts`, and its key, both as PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "KiteMQ")])
     now = datetime.datetime.now(datetime.UTC)
-    names: list[x509.GeneralName] = [x509.DNSName("localhost")]
-    names += [x509.IPAddress(ipaddress.ip_address(each)) for each in ("127.0.0.1", "::1")]
-    for each in {socket.gethostname(), host.strip("[]")}:
-        try:
-            names.append(x509.IPAddress(ipaddress.ip_address(each)))
-        except ValueError:
-            if each.isascii() and each:
-                names.append(x509.DNSName(each))
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -96,8 +181,12 @@ def _made(host: str) -> tuple[bytes, bytes]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=DAYS))
-        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.SubjectAlternativeName(_names(hosts)), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        # No key usage: without the right to sign certificates, OpenSSL and its kin do not see that
+        # it signed itself, and look for its issuer among the roots in vain.
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
@@ -108,6 +197,24 @@ def _made(host: str) -> tuple[bytes, bytes]:
     )
 
 
+def _names(hosts: Sequence[str]) -> "list[x509.GeneralName]":
+    """Loopback, this machine's name and `hosts`, each once, without what no client can call."""
+    from cryptography import x509
+
+    names: list[x509.GeneralName] = []
+    for each in (*LOOPBACK, socket.gethostname(), *hosts):
+        host = each.strip("[]")
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            if host.isascii() and host:
+                names.append(x509.DNSName(host))
+        else:
+            if not address.is_unspecified:
+                names.append(x509.IPAddress(address))
+    return list(dict.fromkeys(names))
+
+
 def _write(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.part")
     write_private(part, content)
@@ -115,4 +222,4 @@ def _write(path: Path, content: bytes) -> None:
 
 
 if __name__ == "__main__":
-    make_own(Path(sys.argv[1]), sys.argv[2])
+    make_own(Path(sys.argv[1]), *sys.argv[2:])

@@ -5,11 +5,9 @@ from typing import Any
 from app.grpc import quirks
 from engine.broker import Broker, Exponential, GroupConfig, Ladder, RetryPolicy, Steps, TopicType
 from engine.errors import GroupNotFound, TopicNotFound
-from engine.message import BODY_BYTES_MAX
 from protocol.rocketmq.messages import Settings
 from protocol.rocketmq.numbers import FilterType, Language
 
-BODY_BYTES_TOLD = BODY_BYTES_MAX - quirks.HEADROOM_BYTES
 SEND_ATTEMPTS = 3
 SEND_WAIT = Exponential(10, 1000, 2.0)
 BATCH = 32
@@ -19,10 +17,10 @@ LADDER_LIKE = Exponential(10_000, 7_200_000, 2.0)  # for who knows no list
 LIST_MAX = 32
 
 
-def for_producer(told: Any) -> Any:
+def for_producer(told: Any, language: Language) -> Any:
     """The answer to a producer's settings."""
     answer = _copy(told)
-    answer.publishing.max_body_size = BODY_BYTES_TOLD
+    answer.publishing.max_body_size = quirks.body_bytes_max(language)
     answer.publishing.validate_message_type = True
     answer.backoff_policy.max_attempts = SEND_ATTEMPTS
     _set_exponential(answer.backoff_policy, SEND_WAIT)
@@ -48,15 +46,20 @@ def group_of(broker: Broker, name: str, retry_max: int) -> GroupConfig:
         return GroupConfig(name, retry_max=retry_max)
 
 
-def is_fifo(broker: Broker, topics: list[str]) -> bool:
-    """Whether any of these topics keeps the order of message groups."""
-    for topic in topics:
-        try:
-            if broker.topic(topic).type is TopicType.FIFO:
-                return True
-        except TopicNotFound:
-            continue
-    return False
+def is_fifo(broker: Broker, group: GroupConfig, topics: list[str]) -> bool:
+    """Whether the client shall process one message at a time: ordered group, FIFO topics only.
+
+    The flag is one for all topics of a client. Where it subscribes to others too it is not told so:
+    the server keeps the order of the FIFO topics, and the others need not wait for it.
+    """
+    return group.ordered and bool(topics) and all(_is_fifo(broker, topic) for topic in topics)
+
+
+def _is_fifo(broker: Broker, topic: str) -> bool:
+    try:
+        return broker.topic(topic).type is TopicType.FIFO
+    except TopicNotFound:
+        return False
 
 
 def filter_text(expression: Any) -> str:

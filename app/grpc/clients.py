@@ -19,6 +19,7 @@ from app.grpc.shapes import to_wire
 from app.grpc.shares import Shares
 from app.grpc.stream import OUTBOXES_BYTES_MAX, Room, Stream
 from app.host import EngineHost
+from app.security.client_names import ClientNames, Holder
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
 from engine.broker import Check
@@ -60,11 +61,14 @@ class Client:
     settings: Any = None
     user: str = ""  # whose it is; "" while there are no users
     told: str = ""  # what its settings were answered with, in words
+    refusal: EngineError | None = None  # why its settings were not answered
     stream: Stream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
     asks: dict[str, Ask] = field(default_factory=dict)  # by topic
     questions: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     polls: int = 0
+    is_gone: bool = False  # it said goodbye, was sent away, or fell silent
+    waits: set[Callable[[], object]] = field(default_factory=set)  # what ends its polls early
     is_whole: bool = True
     settings_bytes: int = 0
     known_bytes: int = 0  # of its groups, topics and filters
@@ -88,8 +92,7 @@ class Client:
         if self.settings is not None:
             number = self.settings.user_agent.language
             return Language(number) if number in set(Language) else Language.LANGUAGE_UNSPECIFIED
-        known = Language.__members__.get(self.language.upper())
-        return known or Language.LANGUAGE_UNSPECIFIED
+        return quirks.language_of(self.language)
 
 
 class Clients:
@@ -100,10 +103,12 @@ class Clients:
         host: EngineHost,
         transactions: Transactions,
         leases: Leases,
+        names: ClientNames,
         *,
         address_clients_max: int,
     ) -> None:
         self._host = host
+        self._names = names
         self._transactions = transactions
         self._leases = leases
         self._clients: dict[str, Client] = {}
@@ -164,7 +169,11 @@ class Clients:
         return client
 
     def consumes(self, client: Client, group: str, topics: Mapping[str, str] | None = None) -> None:
-        """A client is a member of a group, of which it wants these topics (name to filter)."""
+        """A client is a member of a group, of which it wants these topics (name to filter).
+
+        Raises ClientNameTaken where another user's live member of the group has its name.
+        """
+        self._names.claim(group, client.name, Holder(client.user))
         wanted = client.groups.get(group)
         if wanted is None:
             if len(client.groups) >= GROUPS_MAX:
@@ -356,6 +365,9 @@ class Clients:
 
     def _forget(self, client: Client) -> None:
         del self._clients[client.name]
+        client.is_gone = True
+        for end in list(client.waits):
+            end()
         self._shares.give(client.host)
         self._known.give(client.settings_bytes + client.known_bytes)
         for topic, ask in client.asks.items():

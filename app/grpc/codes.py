@@ -15,10 +15,12 @@ from engine.errors import (
     EngineError,
     Forbidden,
     GroupNotFound,
+    Illegal,
     Invalid,
     MessageNotFound,
     NotFound,
     OffsetGone,
+    OutOfFiles,
     Paused,
     QueueNotFound,
     Refused,
@@ -45,9 +47,11 @@ CODES: dict[type[EngineError], Code] = {
     Conflict: Code.PRECONDITION_FAILED,
     # Clients slow down at this one, and at no other.
     Busy: Code.TOO_MANY_REQUESTS,
+    OutOfFiles: Code.TOO_MANY_REQUESTS,
     DiskFull: Code.INTERNAL_SERVER_ERROR,
     Stopping: Code.INTERNAL_SERVER_ERROR,
     Corrupt: Code.INTERNAL_SERVER_ERROR,
+    Illegal: Code.INTERNAL_SERVER_ERROR,
 }
 # Where our own code of an error says more than its class ...
 OF_CODE = {

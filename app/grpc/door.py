@@ -27,6 +27,8 @@ TICK_S = 5.0
 KEEPALIVE_S = 15
 KEEPALIVE_ANSWER_S = 15
 PINGS_MIN_S = 5  # clients may ping as often as that
+PREFACE_S = 10  # for a connection's first frames
+UNREAD_BYTES_MAX = 65_535  # of each call, before it is known who calls
 GRACE_S = 1.0  # for calls under way when the server stops
 
 
@@ -49,6 +51,7 @@ class GrpcDoor:
             state.host,
             state.transactions,
             leases,
+            state.client_names,
             address_clients_max=settings.grpc_address_clients_max,
         )
         self.hub = Hub(
@@ -99,7 +102,12 @@ class GrpcDoor:
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", PINGS_MIN_S * 1000),
             ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.server_handshake_timeout_ms", PREFACE_S * 1000),
             ("grpc.max_metadata_size", 16 * 1024),
+            # Of a request that nobody has asked for yet no more arrives than this: by default, and
+            # where the library finds the line to be fast, it would be MiB.
+            ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
+            ("grpc.http2.bdp_probe", 0),
         ]
 
     async def _tick(self) -> None:
@@ -119,6 +127,7 @@ class GrpcDoor:
     def steps(self) -> Iterator[None]:
         """What is due now and then, bit by bit: renew leases, let go of silent clients, count."""
         hub = self.hub
+        self._splitter.grow_older()
         yield from hub.clients.steps()
         yield from hub.leases.steps()
         yield from hub.clients.identify(self._signatures.identify)

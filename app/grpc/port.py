@@ -8,19 +8,21 @@ import asyncio
 import logging
 import os
 import socket
-import ssl
 from typing import TYPE_CHECKING, Any
 
-from app.grpc.certificate import context_of
-from app.grpc.shares import Shares
+from app.grpc.certificate import certificate_of
+from app.grpc.shares import ConnectionShares
 from app.grpc.splitter import Splitter
 from app.settings import Settings
+from app.tls import Certificate
+from engine.host import host_text
 
 if TYPE_CHECKING:
     from app.grpc.door import GrpcDoor
 
 log = logging.getLogger("kitemq.grpc")
 
+AGAIN_S = 10.0  # until what the disk refused at the start is tried again
 FILES_SPARE = 64  # that can be opened when gRPC's library starts; it takes some ten
 
 
@@ -34,28 +36,38 @@ class GrpcPort:
         self._splitter: Splitter | None = None
         self._opening: asyncio.Future[GrpcDoor] | None = None
         self._is_stopping = False
+        self._certificate: Certificate | None = None
+        self._upkeep: asyncio.Task[None] | None = None
         host, port = listener.getsockname()[:2]
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = host_text(host, port)
 
     async def start(self) -> None:
-        """Begin to listen. OSError, ssl.SSLError or ValueError where files cannot be used."""
-        await asyncio.to_thread(self._state.access_keys.load)
-        context = await asyncio.to_thread(self._context)
+        """Begin to listen; ValueError (TlsError is one) where an operator's file is wrong.
+
+        What the disk refuses to keep, as when it is full, is no reason to stop: the access keys
+        and the self-made certificate are tried again until they are there. Meanwhile the port
+        serves no access keys, and no TLS.
+        """
+        self._state.targets.own_ports.add(self._listener.getsockname()[1])
+        refused = await self._prepared()
         settings = self._settings
-        shares = Shares(
-            "connections",
+        shares = ConnectionShares(
+            self._state.places,
             each_max=settings.grpc_address_connections_max,
             all_max=settings.grpc_connections_max,
         )
         self._splitter = Splitter(
             self._listener,
             self._inner_port,
-            context,
+            self._certificate.context if self._certificate else None,
             self._state.rpc_figures,
             shares,
             self._state.host.clock.monotonic_s,
+            self._state.load.budget,
+            is_plain_refused=settings.tls_required,
         )
         self._splitter.start()
+        self._upkeep = asyncio.create_task(self._keep_up(refused))
         log.info("RocketMQ clients are served on %s", self.address)
 
     async def opened(self) -> "GrpcDoor":
@@ -76,6 +88,9 @@ class GrpcPort:
         A server that is being made is waited for, as one half made could not be stopped.
         """
         self._is_stopping = True
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
         if self._splitter is not None:
             await self._splitter.stop_accepting()
         opening, self._opening = self._opening, None
@@ -97,15 +112,38 @@ class GrpcPort:
         _check_files()
         door = made(self._state, self.address, self._splitter)
         await door.start()
+        self._state.targets.own_ports.add(door.inner_port)
         return door
 
-    def _context(self) -> ssl.SSLContext | None:
-        settings = self._settings
-        if not settings.grpc_tls:
-            return None
-        return context_of(
-            settings.data, settings.grpc_tls_certificate, settings.grpc_tls_key, settings.host
-        )
+    async def _prepared(self) -> str:
+        """Read or make the files that the port needs; why that cannot be just now, or ""."""
+        try:
+            await asyncio.to_thread(self._state.access_keys.load)
+            if self._settings.grpc_tls and self._certificate is None:
+                self._certificate = await asyncio.to_thread(certificate_of, self._settings)
+        except OSError as error:
+            return str(error)
+        return ""
+
+    async def _keep_up(self, refused: str) -> None:
+        """Get what the start did not, then follow changes of the certificate."""
+        if refused:
+            log.error(
+                "the gRPC port serves no access keys and no TLS until its files can be kept: %s",
+                refused,
+            )
+        while refused:
+            await asyncio.sleep(AGAIN_S)
+            try:
+                refused = await self._prepared()
+            except ValueError as error:
+                log.error("the gRPC port serves no TLS: %s", error)
+                return
+            if not refused:
+                log.info("the gRPC port has its files now")
+        if self._certificate is not None and self._splitter is not None:
+            self._splitter.context = self._certificate.context
+            await self._certificate.keep_fresh()
 
 
 def _check_files() -> None:
@@ -121,6 +159,8 @@ def _check_files() -> None:
 
 def _door_class() -> "type[GrpcDoor]":
     """Loads what takes long."""
+    # The library writes lines of its own to the standard error stream, as many as a stranger likes.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from app.grpc.door import GrpcDoor
 
     return GrpcDoor

@@ -1,16 +1,19 @@
 """PullMessage and the offsets of clients that keep their own place; Apache's proxy has neither."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from app.grpc.call import Call
 from app.grpc.client_settings import filter_text
+from app.grpc.clients import Client
 from app.grpc.codes import Refusal, ok, status
 from app.grpc.hub import Hub
 from app.grpc.receiving import poll_s
 from app.grpc.shapes import to_wire
 from app.security.access import Action
-from engine.broker import PullStatus
+from app.services import bodies
+from engine.broker import PullResult, PullStatus
 from protocol.rocketmq.messages import (
     GetOffsetResponse,
     PullMessageResponse,
@@ -30,7 +33,7 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
     client = hub.clients.seen(call)
     with hub.polling(call, client):
         hub.clients.consumes(client, group)
-        result = await hub.host.pull(
+        pulling = hub.host.pull(
             topic,
             request.message_queue.id,
             request.offset,
@@ -40,6 +43,11 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
             group=group,
             wait_s=poll_s(request, call.limit_s),
         )
+        result = await _unless_gone(client, pulling)
+    if result is None:
+        yield PullMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "the client left"))
+        yield PullMessageResponse(next_offset=request.offset)
+        return
     if result.messages:
         yield PullMessageResponse(status=ok())
     elif result.status in (PullStatus.OFFSET_TOO_SMALL, PullStatus.OFFSET_OVERFLOW_BADLY):
@@ -53,8 +61,26 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
     else:
         yield PullMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
     for message in result.messages:
+        await bodies.decompress([message])
         yield PullMessageResponse(message=to_wire(message, call.namespace))
+        message.decompressed = None  # many at once would take much memory
     yield PullMessageResponse(next_offset=result.next_offset)
+
+
+async def _unless_gone(
+    client: Client, pulling: Coroutine[Any, Any, PullResult]
+) -> PullResult | None:
+    """What the pull brings; None once the client says that it leaves."""
+    task = asyncio.ensure_future(pulling)
+    client.waits.add(task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if client.is_gone and task.cancelled():
+            return None
+        raise
+    finally:
+        client.waits.discard(task.cancel)
 
 
 async def update_offset(hub: Hub, call: Call, request: Any) -> Any:

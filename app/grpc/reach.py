@@ -10,6 +10,7 @@ from app.grpc.codes import Refusal
 from app.grpc.hub import Hub
 from app.grpc.shapes import to_wire
 from app.grpc.telemetry import ask_stack, ask_verify
+from app.services import bodies
 from app.services.connections import (
     NO_LISTENER,
     NO_STREAM,
@@ -81,6 +82,7 @@ class Reach:
     ) -> Processed:
         """Let a push consumer process a message; Busy where it cannot be asked, TimeoutError."""
         found = self._get(client)
+        await bodies.decompress([message])
         wire = to_wire(message, found.namespace)
         try:
             status = await ask_verify(self._hub, found, wire, timeout_s)

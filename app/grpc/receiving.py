@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
+from app.grpc import quirks
 from app.grpc.call import Call
 from app.grpc.client_settings import POLL_S, filter_text
 from app.grpc.clients import Client
@@ -13,7 +14,9 @@ from app.grpc.codes import Refusal, ok, status
 from app.grpc.hub import Hub
 from app.grpc.leases import LEASE_S
 from app.grpc.shapes import delivered, handle_of, receipt_of
+from app.host import Place
 from app.security.access import Action
+from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import EngineError, GroupNotFound, Paused
 from protocol.rocketmq.messages import (
@@ -25,17 +28,21 @@ from protocol.rocketmq.messages import (
 )
 from protocol.rocketmq.numbers import Code
 
-BATCH_MAX = 256
+BATCH_MAX = 32  # as with Apache, whatever a client asks for
 RECEIPTS_MAX = 1024
-INVISIBLE_S_MIN = 10.0
-INVISIBLE_S_MAX = 12 * 3600.0
+INVISIBLE_MS_MIN = 10_000
+INVISIBLE_MS_MAX = 12 * 3_600_000
 SHORTEST_S = 0.01  # what 0 means
 ANSWER_S = 0.2  # of a call's time, kept for the answer on its way
 ATTEMPTS_MAX = 10_000
 REMEMBERED_MAX = 100_000  # receipts of all attempts: some 20 MiB
 WORTHLESS = (
-    "the receipt handle is worth nothing any more: the message was, or will be, handed out again"
+    "INVALID_RECEIPT_HANDLE: the receipt handle is worth nothing any more; the message was, or "
+    "will be, handed out again"
 )
+
+
+Park = Callable[[Callable[[], None]], Place]
 
 
 class Attempts:
@@ -99,7 +106,8 @@ class Receives:
             if request.attempt_id and receipts:
                 self._attempts.add(group, request.attempt_id, receipts)
             try:
-                for answer in _answers(hub, call, deliveries, invisible_s):
+                yield _status_of(deliveries, call, is_push=request.auto_renew)
+                async for answer in _answers(hub, call, deliveries, invisible_s):
                     yield answer
                 hub.leases.written(group, receipts)
             except (asyncio.CancelledError, GeneratorExit):
@@ -118,12 +126,31 @@ class Receives:
             except Paused:
                 deliveries = []
             left_s = deadline_s - loop.time()
-            if deliveries or left_s <= 0:
+            if deliveries or left_s <= 0 or client.is_gone:
                 return deliveries
             broker = self._hub.broker
             park = partial(broker.park_receive, group, topics, client=client.name)
-            if not await self._hub.host.wait(park, left_s):
+            if not await self._parked(client, park, left_s):
                 return []
+
+    async def _parked(self, client: Client, park: Park, left_s: float) -> bool:
+        """Wait until there may be something: whether to ask again; False once the client left."""
+        begun: list[tuple[Callable[[], None], Place]] = []
+
+        def begin(wake: Callable[[], None]) -> Place:
+            place = park(wake)
+            begun.append((wake, place))
+            client.waits.add(wake)
+            return place
+
+        try:
+            is_woken = await self._hub.host.wait(begin, left_s)
+        finally:
+            for wake, place in begun:
+                client.waits.discard(wake)
+                if client.is_gone:
+                    place.cancel()  # it passes on a wake that it had got
+        return is_woken and not client.is_gone
 
     def _repeat(self, group: str, attempt: str) -> None:
         """A client that repeats an attempt did not get what it was handed: it may have it again."""
@@ -173,13 +200,7 @@ class Receives:
         """Give a message another time; a push consumer does it to say that it failed."""
         group = call.group(request.group, Action.CONSUME)
         receipt = receipt_of(request.receipt_handle)
-        wait = request.invisible_duration
-        wait_s = wait.seconds + wait.nanos / 1e9
-        if not 0 <= wait_s <= INVISIBLE_S_MAX:
-            raise Refusal(
-                Code.ILLEGAL_INVISIBLE_TIME,
-                f"an invisible time of {wait_s:g} s, 0 to {INVISIBLE_S_MAX:g} s are allowed",
-            )
+        wait_s = _checked_s(request.invisible_duration, least_ms=0)
         hub = self._hub
         client = hub.clients.seen(call)
         try:
@@ -194,9 +215,12 @@ class Receives:
         return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle_of(renewed))
 
     def _fail(self, group: str, receipt: Receipt, client: Client) -> Receipt | None:
-        """The message comes back when the group's schedule says, or is dead (see quirks.py)."""
+        """The message comes back when the group's schedule says, or is dead (see quirks.py).
+
+        An answer must carry a handle: it is the old one, which is worth nothing from now on.
+        """
         results = self._hub.broker.nack(group, [Nack(receipt, error=FAILED)], client.name)
-        return None if results[0] is AckResult.STALE else receipt._replace(serial=0)
+        return None if results[0] is AckResult.STALE else receipt
 
     async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
         """Give a message up: a FIFO consumer tried it often enough by itself."""
@@ -222,10 +246,13 @@ FAILED = "the push consumer reported a failure"
 
 def poll_s(request: Any, limit_s: float | None) -> float:
     """How long a poll may wait: as asked, at most 20 s, and not beyond the call's own time."""
-    asked = request.long_polling_timeout
-    asked_s = asked.seconds + asked.nanos / 1e9
-    if asked_s < 0:
-        raise Refusal(Code.ILLEGAL_POLLING_TIME, f"a polling time of {asked_s:g} s")
+    asked_ms = int(request.long_polling_timeout.ToMilliseconds())
+    if asked_ms < 0:
+        raise Refusal(
+            Code.ILLEGAL_POLLING_TIME,
+            f"the polling time is too small: {asked_ms} ms, 0 ms is the least",
+        )
+    asked_s = asked_ms / 1000
     wait_s = min(asked_s, POLL_S) if request.HasField("long_polling_timeout") else POLL_S
     return wait_s if limit_s is None else max(0.0, min(wait_s, limit_s - ANSWER_S))
 
@@ -233,25 +260,37 @@ def poll_s(request: Any, limit_s: float | None) -> float:
 def _invisible_s(request: Any) -> float:
     if request.auto_renew:
         return LEASE_S
-    wait = request.invisible_duration
-    wait_s = float(wait.seconds + wait.nanos / 1e9)
-    if not INVISIBLE_S_MIN <= wait_s <= INVISIBLE_S_MAX:
-        raise Refusal(
-            Code.ILLEGAL_INVISIBLE_TIME,
-            f"an invisible time of {wait_s:g} s, {INVISIBLE_S_MIN:g} to {INVISIBLE_S_MAX:g} s are "
-            "allowed",
-        )
-    return wait_s
+    return _checked_s(request.invisible_duration, least_ms=INVISIBLE_MS_MIN)
 
 
-def _answers(hub: Hub, call: Call, deliveries: list[Delivery], invisible_s: float) -> Any:
-    """Apache's order: the status, the messages, when it was."""
-    if deliveries:
-        yield ReceiveMessageResponse(status=ok())
+def _checked_s(duration: Any, *, least_ms: int) -> float:
+    """An invisible time. A Refusal outside its limits says so in Apache's words, which the tests
+    of its clients look for.
+    """
+    ms = int(duration.ToMilliseconds())
+    if ms < least_ms:
+        why = f"too small: {ms} ms, {least_ms} ms is the least"
+    elif ms > INVISIBLE_MS_MAX:
+        why = f"too large: {ms} ms, {INVISIBLE_MS_MAX} ms is the most"
     else:
-        yield ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
+        return ms / 1000
+    raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is {why}")
+
+
+def _status_of(deliveries: list[Delivery], call: Call, *, is_push: bool) -> Any:
+    if deliveries or (is_push and call.speaks in quirks.COUNTS_EMPTY_POLLS_FOR_EVER):
+        return ReceiveMessageResponse(status=ok())
+    return ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
+
+
+async def _answers(
+    hub: Hub, call: Call, deliveries: list[Delivery], invisible_s: float
+) -> AsyncIterator[Any]:
+    """What comes after the status, in Apache's order: the messages, when it was."""
     for delivery in deliveries:
+        await bodies.decompress([delivery.message])
         yield ReceiveMessageResponse(message=delivered(delivery, call.namespace, invisible_s))
+        delivery.message.decompressed = None  # many at once would take much memory
     seconds, ms = divmod(hub.host.clock.now_ms(), 1000)
     last = ReceiveMessageResponse()
     last.delivery_timestamp.seconds, last.delivery_timestamp.nanos = seconds, ms * 1_000_000

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from app.grpc import quirks
 from app.grpc.call import Call
 from app.grpc.codes import Refusal, ok
 from app.grpc.hub import Hub
@@ -36,7 +37,13 @@ ACCEPTED: dict[TopicType, tuple[MessageType, ...]] = {
 
 
 async def query_route(hub: Hub, call: Call, request: Any) -> Any:
-    """All queues of a topic, as one broker's at the address that the client called."""
+    """All queues of a topic, as one broker's at the address that the client called.
+
+    A client whose settings were refused gets the reason here as well: see `quirks.py`, on Java.
+    """
+    client = hub.clients.find(call.client)
+    if client is not None and client.refusal is not None and client.user == call.who.name:
+        raise client.refusal
     topic = find_topic(hub, call.topic(request.topic, Action.READ))
     broker = _broker(hub, call, request.endpoints)
     resource = outer(topic.name, call.namespace)
@@ -46,7 +53,7 @@ async def query_route(hub: Hub, call: Call, request: Any) -> Any:
             id=number,
             permission=permission,
             broker=broker,
-            accept_message_types=accepted_types(hub, topic),
+            accept_message_types=_listed_types(hub, call, topic),
         )
         for number, permission in enumerate(_permissions(topic))
     ]
@@ -64,7 +71,7 @@ async def query_assignment(hub: Hub, call: Call, request: Any) -> Any:
         id=ALL_QUEUES,
         permission=Permission.READ_WRITE if topic.is_writable else Permission.READ,
         broker=_broker(hub, call, request.endpoints),
-        accept_message_types=accepted_types(hub, topic),
+        accept_message_types=_listed_types(hub, call, topic),
     )
     return QueryAssignmentResponse(status=ok(), assignments=[Assignment(message_queue=queue)])
 
@@ -88,6 +95,11 @@ def accepted_types(hub: Hub, topic: TopicConfig) -> tuple[MessageType, ...]:
     """What kinds of messages a topic takes over this door."""
     is_checked = not topic.is_automatic or hub.settings.grpc_check_automatic_topics
     return ACCEPTED[topic.type] if is_checked else EVERY_TYPE
+
+
+def _listed_types(hub: Hub, call: Call, topic: TopicConfig) -> tuple[MessageType, ...]:
+    """The same, as far as the client knows them: some cannot parse what came after them."""
+    return quirks.known_types(accepted_types(hub, topic), call.speaks, call.version)
 
 
 def _permissions(topic: TopicConfig) -> list[Permission]:

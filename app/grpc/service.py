@@ -3,21 +3,24 @@
 A handler that is cancelled, because its client hung up, undoes what it had begun.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote
 
 import grpc
+import grpc.aio
 
 from app.errors import DoorError
-from app.grpc import pulling, routing, sending, telemetry
+from app.grpc import pulling, quirks, routing, sending, telemetry
 from app.grpc.call import Call, client_of
 from app.grpc.codes import Refusal, status_of
 from app.grpc.hub import Hub
 from app.grpc.origin import Origin
 from app.grpc.receiving import Receives
 from app.grpc.signature import Signatures
+from app.security.byte_budget import Reason
 from app.security.load import Load
 from engine.errors import EngineError
 from protocol.rocketmq.messages import METHODS, SERVICE, Method
@@ -29,9 +32,12 @@ OriginOf = Callable[[str], Origin | None]
 CODE_NAMES = {int(code): code.name for code in Code}
 STREAM_ENDS = {
     Code.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
+    Code.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     Code.TOO_MANY_REQUESTS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Code.INTERNAL_SERVER_ERROR: grpc.StatusCode.INTERNAL,
 }
+FIRST_S = 3.0  # for the first command of a stream that is refused
+REQUEST_S = 120.0  # for a call's request to arrive whole
 POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it waits
 EXPECTED = (Refusal, EngineError, DoorError)
 
@@ -82,31 +88,38 @@ class Service:
         }
         if method.is_client_stream:
             return grpc.stream_stream_rpc_method_handler(self._telemetry, **coding)
+        # For the library they are streams of requests: it would read the one of a unary call
+        # before anybody has asked who calls.
         if method.is_server_stream:
             streamed = self._answer_stream(method, self._streaming[method.name])
-            return grpc.unary_stream_rpc_method_handler(streamed, **coding)
+            return grpc.stream_stream_rpc_method_handler(streamed, **coding)
         unary = self._answer_unary(method, self._unary[method.name])
-        return grpc.unary_unary_rpc_method_handler(unary, **coding)
+        return grpc.stream_unary_rpc_method_handler(unary, **coding)
 
     def _answer_unary(self, method: Method, handler: Unary) -> Any:
-        async def answer(request: Any, context: Any) -> Any:
+        async def answer(_requests: Any, context: Any) -> Any:
+            call = None
             try:
                 call = self._call(context)
-                with self._counted(call, request.ByteSize()):
-                    response = await handler(call, request)
+                with self._counted(call):
+                    request = await self._request(call, context)
+                    with self._held(call, request.ByteSize()):
+                        response = await handler(call, request)
             except Exception as error:
-                response = method.response(status=status_of(error))
+                response = method.response(status=_status_for(call, error))
             self._count(method, response.status.code)
             return response
 
         return answer
 
     def _answer_stream(self, method: Method, handler: Streaming) -> Any:
-        async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
-            begun = False
+        async def answer(_requests: Any, context: Any) -> AsyncIterator[Any]:
+            call, begun = None, False
             try:
                 call = self._call(context)
-                with self._held(request.ByteSize()):
+                with self._counted(call):  # later polls count by themselves (`Hub.polling`)
+                    request = await self._request(call, context, is_poll=True)
+                with self._held(call, request.ByteSize()):
                     async for response in handler(call, request):
                         if not begun:
                             self._count(method, response.status.code)
@@ -115,23 +128,25 @@ class Service:
             except Exception as error:
                 if begun:
                     raise
-                failure = status_of(error)
+                failure = _status_for(call, error)
                 self._count(method, failure.code)
                 yield method.response(status=failure)
 
         return answer
 
     async def _telemetry(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        method = METHODS["Telemetry"]
+        method, call, told = METHODS["Telemetry"], None, _Told(requests)
         try:
             call = self._call(context)
             with self._hub.streaming(call):
-                async for command in telemetry.telemetry(self._hub, call, requests):
+                async for command in telemetry.telemetry(self._hub, call, told):
                     yield command
             self._count(method, Code.OK)
         except EXPECTED as error:
-            found = status_of(error)
+            found = _status_for(call, error)
             self._count(method, found.code)
+            if call is not None and found.code == Code.FORBIDDEN:
+                await told.begun()
             yield method.response(status=found)  # Node waits for one: see `quirks.py`
             known = STREAM_ENDS.get(found.code, grpc.StatusCode.INVALID_ARGUMENT)
             await context.abort(known, found.message)
@@ -145,33 +160,105 @@ class Service:
             name: value for name, value in context.invocation_metadata() if isinstance(value, str)
         }
         who = self._signatures.identify(metadata)
+        origin.bytes.name(who.caller)
         return Call(who, origin, client_of(metadata), metadata, context.time_remaining())
 
+    async def _request(self, call: Call, context: Any, *, is_poll: bool = False) -> Any:
+        """The call's request, once it has arrived; a Refusal where it is not one, or late."""
+        reading = call.origin.bytes.reading
+        limit = asyncio.timeout(REQUEST_S)
+        try:
+            async with limit:
+                reading.begin(limit)
+                request = await context.read()
+                if request is grpc.aio.EOF:
+                    raise Refusal(Code.BAD_REQUEST, "the call has no request")
+                if is_poll:
+                    _check_poll(request.ByteSize())
+                    # What comes after it would be held for as long as the poll waits.
+                    if await context.read() is not grpc.aio.EOF:
+                        raise Refusal(Code.BAD_REQUEST, "the call has more than one request")
+        except TimeoutError:
+            if reading.end(limit):
+                raise Refusal(
+                    Code.TOO_MANY_REQUESTS,
+                    "too many bytes of unfinished requests; send fewer at once, or try again later",
+                ) from None
+            self._load.budget.refuse(Reason.SLOW)
+            raise Refusal(
+                Code.REQUEST_TIMEOUT, f"the request did not arrive within {REQUEST_S:.0f} s"
+            ) from None
+        finally:
+            reading.end(limit)
+        return request
+
     @contextmanager
-    def _counted(self, call: Call, size_bytes: int) -> Any:
+    def _counted(self, call: Call) -> Any:
         """The call counts among all that are under way, of REST as well."""
         address = call.origin.host
         self._load.enter(address)
-        held = 0
         try:
-            held = self._load.hold(size_bytes, 0)
             yield
         finally:
-            self._load.leave(address, held)
+            self._load.leave(address)
 
     @contextmanager
-    def _held(self, size_bytes: int) -> Any:
-        """Polls count by themselves (`Hub.polling`), their requests' bytes with all others'."""
-        if size_bytes > POLL_BYTES_MAX:
-            raise Refusal(
-                Code.PAYLOAD_TOO_LARGE,
-                f"the request has {size_bytes} bytes, {POLL_BYTES_MAX} are the most for a poll",
-            )
-        held = self._load.hold(size_bytes, 0)
+    def _held(self, call: Call, size_bytes: int) -> Any:
+        """Its request's bytes count in the server's budget."""
+        hold = self._load.budget.hold(call.origin.host, call.who.caller, _nothing)
+        hold.settle()
+        self._load.take(hold, size_bytes)
         try:
             yield
         finally:
-            self._load.release(held)
+            hold.close()
 
     def _count(self, method: Method, code: int) -> None:
         self._hub.figures.calls[method.name, CODE_NAMES[code]] += 1
+
+
+class _Told:
+    """What a client says on its stream, and whether it has begun to."""
+
+    def __init__(self, requests: AsyncIterator[Any]) -> None:
+        self._requests = requests
+        self._commands: AsyncIterator[Any] | None = None  # not before somebody reads
+        self._has_begun = False
+
+    def __aiter__(self) -> "_Told":
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._commands is None:
+            self._commands = aiter(self._requests)
+        command = await anext(self._commands)
+        self._has_begun = True
+        return command
+
+    async def begun(self) -> None:
+        """Wait for the first command, at most `FIRST_S`: see `quirks.py`, on Java."""
+        if not self._has_begun:
+            with suppress(TimeoutError, StopAsyncIteration):
+                async with asyncio.timeout(FIRST_S):
+                    await anext(self)
+
+
+def _status_for(call: Call | None, error: Exception) -> Any:
+    """The status that tells about `error`, by a code that the client knows."""
+    found = status_of(error)
+    if call is not None:
+        found.code = quirks.known_code(Code(found.code), call.speaks, call.version)
+    return found
+
+
+def _check_poll(size_bytes: int) -> None:
+    """Raise a Refusal for a request that is too large to be held while it waits."""
+    if size_bytes > POLL_BYTES_MAX:
+        raise Refusal(
+            Code.PAYLOAD_TOO_LARGE,
+            f"the request has {size_bytes} bytes, {POLL_BYTES_MAX} are the most for a poll",
+        )
+
+
+def _nothing() -> None:
+    """A whole request is never evicted."""

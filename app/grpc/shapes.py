@@ -5,13 +5,13 @@ sent is delivered, by whatever door (`docs/rocketmq-clients.md` has the table).
 """
 
 import hashlib
-import zlib
 from typing import Any
 
 from app.grpc.call import Call
 from app.grpc.codes import Refusal
 from app.grpc.names import outer
 from engine.broker import Delivery, Receipt
+from engine.compression import NotDecompressed, TooLarge, decompress
 from engine.message import (
     BODY_BYTES_MAX,
     CHECK_IMMUNITY,
@@ -33,15 +33,13 @@ TRACE_CONTEXT = "traceparent"  # W3C's name for it
 PRIORITY = "KITE_PRIORITY"
 DELIVER_AT = "TIMER_OUT_MS"  # of a message that waited for a time, as the engine leaves it
 PROPERTIES_BYTES_MAX = 16 * 1024
-COMPRESSED = 1  # RocketMQ's bit in the system flag
-COMPRESSION_BITS = 0x700  # which one: 0 and 3 are zlib
-ZLIB_BITS = (0, 0x300)
+COMPRESSED = "KITE_COMPRESSED"  # of a body that could not be decompressed: its codec and why
 # Properties that have a field of their own, or are the broker's.
 OWN = RESERVED | {TRACE_CONTEXT, PRIORITY, DELIVER_AT}
 # These two are shown all the same: Apache's own tests of its clients look for them.
 SHOWN = frozenset({SHARDING_KEY, TRANSACTION_ID})
 NS_PER_MS = 1_000_000
-INFLATE = 47  # window bits: either zlib's header or gzip's
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 def to_engine(wire: Any, topic: str, call: Call) -> Message:
@@ -91,18 +89,15 @@ def type_of(message: Message) -> MessageType:
 
 def inflated(body: bytes) -> bytes:
     """A body without its gzip or zlib compression; Refusal where it is none, or grows too large."""
-    unpacker = zlib.decompressobj(INFLATE)
+    codec = "gzip" if body.startswith(GZIP_MAGIC) else "zlib"
     try:
-        found = unpacker.decompress(body, BODY_BYTES_MAX + 1)
-    except zlib.error as error:
-        raise Refusal(Code.MESSAGE_CORRUPTED, f"the body cannot be inflated: {error}") from None
-    if len(found) > BODY_BYTES_MAX:
+        return decompress(body, codec, bytes_max=BODY_BYTES_MAX)
+    except TooLarge:
         raise Refusal(
             Code.MESSAGE_BODY_TOO_LARGE, f"the body inflates to more than {BODY_BYTES_MAX} bytes"
-        )
-    if not unpacker.eof:
-        raise Refusal(Code.MESSAGE_CORRUPTED, "the compressed body ends too soon")
-    return found
+        ) from None
+    except NotDecompressed as error:
+        raise Refusal(Code.MESSAGE_CORRUPTED, f"the body cannot be inflated: {error}") from None
 
 
 def delivered(delivery: Delivery, namespace: str, invisible_s: float) -> Any:
@@ -116,12 +111,19 @@ def delivered(delivery: Delivery, namespace: str, invisible_s: float) -> Any:
 
 
 def to_wire(message: StoredMessage, namespace: str) -> Any:
-    """A stored message as consumers of RocketMQ in this namespace know it."""
-    properties, body = message.properties, _plain(message)
+    """A stored message as consumers of RocketMQ in this namespace know it.
+
+    The body goes out decompressed, as IDENTITY: clients of gRPC know gzip at most, and none of the
+    codecs of classic producers. A body that stays raw is told by the property COMPRESSED.
+    """
+    properties, plain = message.properties, message.plain
+    body = plain.body
     wire = WireMessage(topic=outer(message.origin_topic, namespace), body=body)
     wire.user_properties.update(
         {name: value for name, value in properties.items() if name not in OWN or name in SHOWN}
     )
+    if plain.why_raw:
+        wire.user_properties[COMPRESSED] = f"{plain.codec}: {plain.why_raw}"
     system = wire.system_properties
     system.message_id = message.message_id
     system.keys.extend(message.keys)
@@ -172,17 +174,6 @@ def _stored_type(message: StoredMessage) -> MessageType:
     return MessageType.PRIORITY if PRIORITY in properties else MessageType.NORMAL
 
 
-def _plain(message: StoredMessage) -> bytes:
-    """The body; classic clients compress large ones by zlib, of which gRPC clients know nothing."""
-    flag = message.sys_flag
-    if not flag & COMPRESSED or flag & COMPRESSION_BITS not in ZLIB_BITS:
-        return message.body
-    try:
-        return inflated(message.body)
-    except Refusal:
-        return message.body  # as it was stored is better than not at all
-
-
 def handle_of(receipt: Receipt) -> str:
     """The receipt handle, opaque to clients."""
     return receipt_text(receipt)
@@ -194,7 +185,8 @@ def receipt_of(handle: str) -> Receipt:
         return Receipt(*parse_receipt(handle))
     except ProtocolError:
         raise Refusal(
-            Code.INVALID_RECEIPT_HANDLE, f"{handle[:80]!r} is no receipt handle"
+            Code.INVALID_RECEIPT_HANDLE,
+            f"INVALID_RECEIPT_HANDLE: {handle[:80]!r} is no receipt handle",
         ) from None
 
 

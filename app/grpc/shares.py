@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from app.network.places import GRPC_FILES, Places
+
 
 class Shares:
     """Counts of one kind of thing, named in the plural; on the event loop's thread only."""
@@ -29,3 +31,22 @@ class Shares:
         self._held[address] -= 1
         if not self._held[address]:
             del self._held[address]
+
+
+class ConnectionShares(Shares):
+    """gRPC's own limits of connections, within those of all ports together."""
+
+    def __init__(self, places: Places, *, each_max: int, all_max: int) -> None:
+        super().__init__("connections", each_max=each_max, all_max=all_max)
+        self._places = places
+
+    def take(self, address: str) -> str:
+        refusal = super().take(address)
+        if not refusal and self._places.take(address, GRPC_FILES) is None:
+            super().give(address)
+            return "the server holds too many connections"
+        return refusal
+
+    def give(self, address: str) -> None:
+        super().give(address)
+        self._places.take_back(address, GRPC_FILES)

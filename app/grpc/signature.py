@@ -54,6 +54,8 @@ class Signatures:
         secret_hash = self._people.hash_of(parts.get("Credential", "").partition("/")[0])
         if not (secret_hash and date and header.startswith(ALGORITHM)):
             return None
+        if not self._keys.is_loaded:
+            raise Refusal(Code.INTERNAL_SERVER_ERROR, "the key file of access keys is not loaded")
         expected = sign(self._keys.secret_key(secret_hash), date)
         # Python writes hexadecimal in lower case, Node in upper case.
         given = parts.get("Signature", "").lower().encode()

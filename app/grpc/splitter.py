@@ -15,15 +15,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
+from app.grpc.connection_bytes import ConnectionBytes
 from app.grpc.origin import Origin
 from app.grpc.shares import Shares
+from app.network.keep_alive import keep_alive
+from app.security.byte_budget import ByteBudget
 from app.services.rpc_figures import RpcFigures
+from app.tls import HANDSHAKE_S, refuse_plain, speaks_tls
+from engine.host import host_text
 
 log = logging.getLogger("kitemq.grpc")
 
-TLS_FIRST = b"\x16"
 FIRST_BYTE_S = 10.0
-HANDSHAKE_S = 10.0
 STALL_S = 60.0  # a peer that reads too little for so long is gone, whatever it answers
 CLOSE_S = 10.0  # for a peer to read what was left for it when the other one hung up
 LOOPBACK = "127.0.0.1"
@@ -34,12 +37,6 @@ OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # A peer that vanished without a word is noticed within a minute, by who only waits for it as by who
 # writes to it. The server's own pings (door.py) go through the relay as well.
 VANISHED_MS = 50_000
-KEEPALIVE = (
-    ("TCP_KEEPIDLE", 20),
-    ("TCP_KEEPINTVL", 10),
-    ("TCP_KEEPCNT", 3),
-    ("TCP_USER_TIMEOUT", VANISHED_MS),
-)
 
 
 class Side(asyncio.Protocol):
@@ -49,6 +46,8 @@ class Side(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.other: Side | None = None
         self.early = b""
+        self.watch: Callable[[bytes], None] | None = None  # is told what this side reads
+        self._may_read = True
         self._limit: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -61,14 +60,36 @@ class Side(asyncio.Protocol):
         other.other = self
         if self.transport is not None and other.early:
             self.transport.write(other.early)
+            if other.watch is not None:
+                other.watch(other.early)
             other.early = b""
 
     def data_received(self, data: bytes) -> None:
         other = self.other
         if other is None or other.transport is None:
             self.early += data  # the inner server speaks first: a few settings
-        else:
-            other.transport.write(data)
+            return
+        other.transport.write(data)
+        if self.watch is not None:
+            self.watch(data)
+
+    def set_reading(self, may_read: bool) -> None:
+        """Read no more, or again, whatever the other side's buffer says."""
+        self._may_read = may_read
+        transport, other = self.transport, self.other
+        if transport is None or transport.is_closing():
+            return
+        if not may_read:
+            if transport.is_reading():
+                transport.pause_reading()
+        elif other is None or other._stall is None:
+            transport.resume_reading()
+
+    def close_with(self, last: bytes) -> None:
+        """Write some last bytes, then close."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(last)
+        self.close()
 
     def pause_writing(self) -> None:
         # The other side is not read meanwhile, not even that it has hung up.
@@ -82,8 +103,11 @@ class Side(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self._stall is not None:
             self._stall.cancel()
+            self._stall = None
         other = self.other
-        if other is not None and other.transport is not None and not other.closed.done():
+        if other is None or other.transport is None or other.closed.done():
+            return
+        if other._may_read:
             other.transport.resume_reading()
 
     def eof_received(self) -> None:
@@ -154,14 +178,22 @@ class Splitter:
         figures: RpcFigures,
         shares: Shares,
         clock_s: Callable[[], float],
+        budget: ByteBudget,
+        *,
+        is_plain_refused: bool = False,
     ) -> None:
-        """`clock_s` is the monotonic clock that connections end by."""
+        """`clock_s` is the monotonic clock that connections end by; `context` may be set later.
+
+        `budget` bounds the bytes of unfinished requests.
+        """
         self._listener = listener
         self._inner_port = inner_port
-        self._context = context
+        self.context = context
+        self._is_plain_refused = is_plain_refused
         self._figures = figures
         self._shares = shares
         self._clock_s = clock_s
+        self._budget = budget
         self._shortage = Shortage()
         self._origins: dict[str, Origin] = {}
         self._outer: dict[str, Side] = {}  # by the client's address
@@ -174,6 +206,11 @@ class Splitter:
     def origin_of(self, peer: str) -> Origin | None:
         """The connection behind gRPC's name of an inner one; None for one that is not ours."""
         return self._origins.get(peer)
+
+    def grow_older(self) -> None:
+        """End the connections whose requests take too long to arrive."""
+        for origin in tuple(self._origins.values()):
+            origin.bytes.grow_older()
 
     def end(self, address: str) -> bool:
         """End the connection that came from an address; whether there was one."""
@@ -221,8 +258,10 @@ class Splitter:
         self._figures.connections += 1
         try:
             is_tls = await _is_tls(accepted)
-            if is_tls and self._context is None:
+            if is_tls and self.context is None:
                 accepted.close()
+            elif not is_tls and self._is_plain_refused:
+                await refuse_plain(accepted)
             else:
                 await self._relay(accepted, is_tls=is_tls)
         except (OSError, TimeoutError, ssl.SSLError) as error:
@@ -239,10 +278,18 @@ class Splitter:
         """Bring a connection to gRPC's server, until either side is over."""
         outer: Side | None = None
         try:
-            origin = Origin(_text(accepted.getpeername()), _text(accepted.getsockname()), is_tls)
+            side = Side()
+            peer = accepted.getpeername()
+            counted = ConnectionBytes(
+                self._budget, str(peer[0]), set_reading=side.set_reading, end=side.close_with
+            )
+            origin = Origin(
+                host_text(*peer[:2]), host_text(*accepted.getsockname()[:2]), is_tls, counted
+            )
             inner = await self._connected()
+            side.watch, inner.watch = counted.received, counted.sent
             async with self._known(origin, inner):
-                outer = await self._relayed(accepted, inner, is_tls=is_tls)
+                outer = await self._relayed(accepted, side, inner, is_tls=is_tls)
                 self._outer[origin.client] = outer
                 await outer.closed
         finally:
@@ -255,12 +302,13 @@ class Splitter:
     async def _known(self, origin: Origin, inner: Side) -> AsyncIterator[None]:
         """Calls over the inner connection are known to come from `origin`; it ends with this."""
         assert inner.transport is not None, "it is connected"
-        peer = f"ipv4:{_text(inner.transport.get_extra_info('sockname'))}"
+        peer = f"ipv4:{host_text(*inner.transport.get_extra_info('sockname')[:2])}"
         self._origins[peer] = origin
         try:
             yield
         finally:
             origin.ended_s = self._clock_s()
+            origin.bytes.close()
             inner.close()
             await inner.closed
             del self._origins[peer]
@@ -271,11 +319,13 @@ class Splitter:
         _, inner = await loop.create_connection(Side, LOOPBACK, await self._inner_port())
         return inner
 
-    async def _relayed(self, accepted: socket.socket, inner: Side, *, is_tls: bool) -> Side:
+    async def _relayed(
+        self, accepted: socket.socket, outer: Side, inner: Side, *, is_tls: bool
+    ) -> Side:
         loop = asyncio.get_running_loop()
-        context = self._context if is_tls else None
+        context = self.context if is_tls else None
         wait_s = HANDSHAKE_S if is_tls else None
-        outer = Side()  # with TLS, uvloop hands back a protocol of its own around it
+        # With TLS, uvloop hands back a protocol of its own around `outer`.
         await loop.connect_accepted_socket(
             lambda: outer, accepted, ssl=context, ssl_handshake_timeout=wait_s
         )
@@ -286,44 +336,13 @@ class Splitter:
         return outer
 
 
-def _keep_alive(accepted: socket.socket) -> None:
-    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE:
-        if option := getattr(socket, name, None):  # each system has some of them
-            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
 async def _is_tls(accepted: socket.socket) -> bool:
     """Whether its peer speaks TLS; closes what cannot be told."""
     try:
         accepted.setblocking(False)
-        _keep_alive(accepted)
-        return await _first_byte(accepted) == TLS_FIRST
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(accepted, user_timeout_ms=VANISHED_MS)
+        return await speaks_tls(accepted, FIRST_BYTE_S)
     except BaseException:
         accepted.close()
         raise
-
-
-async def _first_byte(accepted: socket.socket) -> bytes:
-    """The first byte, which stays to be read; TimeoutError where none comes."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-
-    def on_readable() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(accepted, on_readable)
-    try:
-        async with asyncio.timeout(FIRST_BYTE_S):
-            await ready
-    finally:
-        loop.remove_reader(accepted)
-    return accepted.recv(1, socket.MSG_PEEK)
-
-
-def _text(address: tuple[str, int] | tuple[str, int, int, int]) -> str:
-    """ "127.0.0.1:52100", "[::1]:52100"."""
-    host, port = address[0], address[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

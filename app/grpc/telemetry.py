@@ -6,7 +6,7 @@ official client opens it again after a restart without sending them.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from app.grpc import client_settings, quirks
@@ -16,7 +16,8 @@ from app.grpc.codes import Refusal, ok
 from app.grpc.hub import Hub
 from app.grpc.stream import Stream
 from app.security.access import Action
-from engine.errors import EngineError
+from engine.broker import GroupConfig
+from engine.errors import EngineError, Forbidden
 from protocol.rocketmq.messages import (
     HeartbeatResponse,
     NotifyClientTerminationResponse,
@@ -81,6 +82,9 @@ async def _read(
 def settle(hub: Hub, call: Call, command: Any) -> Any:
     """Take over a client's settings; what they are with the server's part filled in.
 
+    What the caller may not use is left out: the calls that use it are refused with the reason. Only
+    a push consumer, whose program makes no such call, is refused here, as it starts.
+
     Raises Refusal for what says neither what it publishes nor what it subscribes to.
     """
     told = command.settings
@@ -93,19 +97,48 @@ def settle(hub: Hub, call: Call, command: Any) -> Any:
     client.version = told.user_agent.version[:TEXT_CHARS_MAX] or client.version
     client.language = client.speaks.name if client.speaks else client.language
     if told.WhichOneof("pub_sub") == "publishing":
-        for topic in told.publishing.topics[:SETTINGS_TOPICS_MAX]:
-            hub.clients.produces(client, call.topic(topic, Action.PRODUCE))
-        return client_settings.for_producer(told)
-    subscription = told.subscription
+        return _settle_producer(hub, call, client, told)
+    return _settle_consumer(hub, call, client, told)
+
+
+def _settle_producer(hub: Hub, call: Call, client: Client, told: Any) -> Any:
+    missing: list[Forbidden] = []
+    for topic in told.publishing.topics[:SETTINGS_TOPICS_MAX]:
+        if name := _allowed(call.topic, topic, Action.PRODUCE, missing):
+            hub.clients.produces(client, name)
+    return client_settings.for_producer(told, client.speaks)
+
+
+def _settle_consumer(hub: Hub, call: Call, client: Client, told: Any) -> Any:
+    missing: list[Forbidden] = []
     topics = {
-        call.topic(entry.topic, Action.CONSUME): client_settings.filter_text(entry.expression)
-        for entry in subscription.subscriptions[:SETTINGS_TOPICS_MAX]
+        name: client_settings.filter_text(entry.expression)
+        for entry in told.subscription.subscriptions[:SETTINGS_TOPICS_MAX]
+        if (name := _allowed(call.topic, entry.topic, Action.CONSUME, missing))
     }
-    group = call.group(subscription.group, Action.CONSUME)
-    hub.clients.consumes(client, group, topics)
-    config = client_settings.group_of(hub.broker, group, hub.settings.retry_max)
-    in_order = client_settings.is_fifo(hub.broker, list(topics))
+    group = _allowed(call.group, told.subscription.group, Action.CONSUME, missing)
+    is_starting = client.is_push and not client.told
+    if missing and is_starting and quirks.tells_refusals(client.speaks, client.version):
+        client.refusal = missing[0]
+        raise missing[0]
+    client.refusal = None
+    config = GroupConfig("", retry_max=hub.settings.retry_max)
+    if group:
+        hub.clients.consumes(client, group, topics)
+        config = client_settings.group_of(hub.broker, group, hub.settings.retry_max)
+    in_order = client_settings.is_fifo(hub.broker, config, list(topics))
     return client_settings.for_consumer(told, config, client.speaks, is_fifo=in_order)
+
+
+def _allowed(
+    named: Callable[[Any, Action], str], resource: Any, action: Action, missing: list[Forbidden]
+) -> str:
+    """The name of a topic or group; "" where the caller may not do this, which `missing` says."""
+    try:
+        return named(resource, action)
+    except Forbidden as error:
+        missing.append(error)
+        return ""
 
 
 async def heartbeat(hub: Hub, call: Call, request: Any) -> Any:

@@ -2,6 +2,7 @@
 
 A grant is a role with its patterns. An operator's rights over topics and groups reach as far as
 the patterns, `ACTION:KIND:GLOB` as in `produce:topic:orders-*`; `*` stands for any action or kind.
+So do a viewer's and an operator's rights to read messages, and an operator's to run reports.
 A token carries its own grant beside its owner's, and may do only what both allow.
 """
 
@@ -19,7 +20,7 @@ Right = tuple["Action", "Kind", str]  # as `require` takes it
 
 WHO = "kitemq.who"  # where the gate leaves the principal in a request's scope
 EVERYTHING = "*"  # as a name: whatever there is
-PATTERN = re.compile(r"(\*|[a-z]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})\Z")
+PATTERN = re.compile(r"(\*|[a-z_]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})\Z")
 PATTERNS_MAX = 100
 # Topics that belong to a group: whoever has the group has them.
 OF_GROUP = ("%RETRY%", "%DLQ%")
@@ -27,6 +28,7 @@ OF_GROUP = ("%RETRY%", "%DLQ%")
 
 class Action(StrEnum):
     READ = "read"
+    READ_MESSAGES = "read_messages"  # their bodies, keys and properties
     PRODUCE = "produce"
     CONSUME = "consume"
     ADMINISTER = "administer"
@@ -61,6 +63,8 @@ class Reach(StrEnum):
 
 
 NAMED = (Kind.TOPIC, Kind.GROUP)
+PATTERNED = (*NAMED, Kind.REPORT)  # of which a pattern may speak
+LOOKING = (Action.READ, Action.READ_MESSAGES)  # which change nothing
 # What goes on while nothing may be changed: one's own login, and the switch that ends it.
 NEVER_FROZEN = (Kind.OWN, Kind.PUBLIC, Kind.CONTROL)
 NONE, MATCHING, ALL = Reach.NONE, Reach.MATCHING, Reach.ALL
@@ -76,6 +80,10 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
         Kind.PEOPLE: (NONE, NONE, ALL),
         Kind.OWN: (ALL, ALL, ALL),
     },
+    Action.READ_MESSAGES: {
+        Kind.TOPIC: (MATCHING, MATCHING, ALL),
+        Kind.GROUP: (MATCHING, MATCHING, ALL),  # in its retry and dead-letter topics
+    },
     Action.PRODUCE: {
         Kind.TOPIC: (NONE, MATCHING, ALL),
         Kind.GROUP: (NONE, MATCHING, ALL),  # to speak for a group of producers
@@ -88,7 +96,7 @@ _ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
         Kind.TOPIC: (NONE, MATCHING, ALL),
         Kind.GROUP: (NONE, MATCHING, ALL),
         Kind.SERVER: (NONE, NONE, ALL),
-        Kind.REPORT: (NONE, ALL, ALL),
+        Kind.REPORT: (NONE, MATCHING, ALL),
         Kind.CONTROL: (NONE, NONE, ALL),
         Kind.PEOPLE: (NONE, NONE, ALL),
         Kind.OWN: (ALL, ALL, ALL),
@@ -145,6 +153,11 @@ class Principal:
         """The role of the one who asks; None for nobody, and where there are no users."""
         return self.grants[0].role if self.grants and not self.is_open else None
 
+    @property
+    def caller(self) -> str:
+        """Whose share of the server's memory a request takes: the token's, else the user's."""
+        return f"{self.name}/{self.token}" if self.token else self.name
+
     def audit_name(self, client: str) -> str:
         """How the trail names him: "ann", "ann/ci" with a token, else by the address."""
         if not self.name:
@@ -182,6 +195,7 @@ PUBLIC = Needs(Action.READ, Kind.PUBLIC)
 OWN = Needs(Action.ADMINISTER, Kind.OWN)
 READ_TOPIC = Needs(Action.READ, Kind.TOPIC)
 READ_GROUP = Needs(Action.READ, Kind.GROUP)
+READ_MESSAGES = Needs(Action.READ_MESSAGES, Kind.TOPIC, "topic")
 READ_SERVER = Needs(Action.READ, Kind.SERVER)
 ADMINISTER_SERVER = Needs(Action.ADMINISTER, Kind.SERVER)
 RUN_REPORTS = Needs(Action.ADMINISTER, Kind.REPORT)
@@ -206,6 +220,8 @@ def lacks(who: Principal, action: Action, kind: Kind, name: str = "") -> str:
     if kind is Kind.PUBLIC or who.is_open:
         return ""
     kind, name = owned(kind, name)
+    if kind is Kind.REPORT:
+        name = EVERYTHING  # reports have no names
     if kind is Kind.OWN and action is not Action.READ and who.token:
         # Else a token could make another one that may do more than itself.
         kind = Kind.PEOPLE
@@ -233,7 +249,7 @@ def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
 
 def is_frozen(who: Principal, action: Action, kind: Kind) -> bool:
     """Whether the server being read-only keeps `who` from this, whatever his rights are."""
-    return who.is_read_only and action is not Action.READ and kind not in NEVER_FROZEN
+    return who.is_read_only and action not in LOOKING and kind not in NEVER_FROZEN
 
 
 def require_replay(who: Principal, source: str, to: str, to_name: str) -> None:
@@ -245,11 +261,13 @@ def require_replay(who: Principal, source: str, to: str, to_name: str) -> None:
 def replay_rights(source: str, to: str, to_name: str) -> list[Right]:
     """What sending messages of `source` again to `to` asks for.
 
-    Back to where they came from needs no more than the right over the source.
+    Back to where they came from needs no more than the right over the source. A topic of one's own
+    choice may be read by others, so whoever names one must be allowed to read the source.
     """
     rights: list[Right] = [(Action.ADMINISTER, Kind.TOPIC, source)]
     if to == "topic":
         rights.append((Action.PRODUCE, Kind.TOPIC, to_name))
+        rights.append((Action.READ_MESSAGES, Kind.TOPIC, source))
     elif to_name:
         rights.append((Action.ADMINISTER, Kind.GROUP, to_name))
     return rights
@@ -283,13 +301,16 @@ def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
     for index, text in enumerate(part.strip() for part in texts):
         match = PATTERN.match(text)
         known = match is not None and (
-            match[1] in {EVERYTHING, *Action} and match[2] in {EVERYTHING, *NAMED}
+            match[1] in {EVERYTHING, *Action}
+            and match[2] in {EVERYTHING, *PATTERNED}
+            and (match[2] != Kind.REPORT or match[3] == EVERYTHING)
         )
         if not known:
             raise Invalid(
                 f"{text[:80]!r} is no pattern",
                 field=f"patterns[{index}]",
-                remedy="write ACTION:KIND:GLOB, as in produce:topic:orders-* or *:group:billing",
+                remedy="write ACTION:KIND:GLOB, as in produce:topic:orders-*, *:group:billing or "
+                "administer:report:*",
             )
         if text not in found:
             found.append(text)

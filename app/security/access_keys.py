@@ -13,6 +13,7 @@ import os
 import secrets
 from pathlib import Path
 
+from app.private_data import DIRECTORY_MODE
 from app.security.private_files import write_private
 
 KEY_FILE = "access_keys.key"
@@ -28,6 +29,11 @@ class AccessKeys:
     def __init__(self, folder: Path) -> None:
         self._path = folder / KEY_FILE
         self._key = b""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether secrets can be computed."""
+        return bool(self._key)
 
     def load(self) -> None:
         """Read the key file, or make it; ValueError where it holds what is no key."""
@@ -58,15 +64,15 @@ class AccessKeys:
     def _made(self) -> bytes:
         """A new key, which whoever comes first has written whole."""
         key = secrets.token_bytes(KEY_BYTES)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
         part = self._path.with_name(f"{KEY_FILE}.{os.getpid()}.part")
-        write_private(part, key)
         try:
+            write_private(part, key)
             os.link(part, self._path)
         except FileExistsError:
             key = self._path.read_bytes()
         finally:
-            part.unlink()
+            part.unlink(missing_ok=True)
         return key
 
 

@@ -15,7 +15,7 @@ from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
 from app.errors import DoorError
 from app.security.access import Role, parse_patterns
-from app.security.attempts import ADDRESS_WAIT_MAX_S, NAME_WAIT_MAX_S, Attempts
+from app.security.attempts import Guess, LoginLimits
 from app.security.drafts import (
     DAYS_MAX,
     EVERYWHERE,
@@ -42,6 +42,7 @@ T = TypeVar("T")
 TOKENS_MAX = 100  # of one user
 SESSIONS_MAX = 50  # of one user; the oldest ends
 DONE = "done"
+NO_USER = "(no such user)"  # instead of what was typed; no user can be called so
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,7 @@ class Accounts:
         self._clock = clock
         self._session_ms = round(settings.session_max_s * 1000)
         self._has_passwords = settings.password_login
-        self._by_name = Attempts(NAME_WAIT_MAX_S)
-        self._by_address = Attempts(ADDRESS_WAIT_MAX_S)
+        self._limits = LoginLimits()
         self._passwords = Passwords()
         self.people = people
 
@@ -153,7 +153,10 @@ class Accounts:
         user = self.people.user(name)
         if user is None:
             raise NotFound(f"there is no user {name!r}", field="name")
-        await self._prove(name, browser.address, old, user.password_hash, field="old")
+        # Whoever is logged in does not wait for what others guess elsewhere.
+        guess = self._limits.guess(name, browser.address, is_user=True, is_usual=True)
+        await self._prove(guess, browser.address, old, user.password_hash, field="old")
+        self._limits.succeeded(guess)
         await self.set_password(by, name, new)
 
     async def delete_user(self, by: By, name: str) -> None:
@@ -216,13 +219,18 @@ class Accounts:
         name = name.strip().lower()
         user = self.people.user(name)
         kept = user.password_hash if user is not None else ""
-        await self._prove(name, browser.address, password, kept)
+        guess = self._limits.guess(
+            name,
+            browser.address,
+            is_user=user is not None,
+            is_usual=self.people.has_come_from(name, browser.address),
+        )
+        await self._prove(guess, browser.address, password, kept)
         if user is None or user.disabled:
-            await self._failed(name, browser.address)
+            await self._failed(guess, browser.address, "login_failed")
             raise _wrong("password")
-        opened = await self._open_session(user, browser, {"from": browser.address})
-        self._by_name.succeeded(name)
-        return opened
+        self._limits.succeeded(guess)
+        return await self._open_session(user, browser, {"from": browser.address})
 
     async def welcome(self, known: UserRow, browser: Browser) -> tuple[str, int]:
         """The same for whom a provider let in, who is added or gets the role of `known`.
@@ -291,13 +299,13 @@ class Accounts:
         return ended
 
     async def _prove(
-        self, name: str, address: str, password: str, kept: str, field: str = "password"
+        self, guess: Guess, address: str, password: str, kept: str, field: str = "password"
     ) -> None:
-        """Return if the password fits; slower with each failure of that name or address."""
+        """Return if the password fits; slower with each failure of that name at that address."""
         now_s = self._clock.monotonic_s()
-        wait_s = max(self._by_name.wait_s(name, now_s), self._by_address.wait_s(address, now_s))
+        wait_s = self._limits.wait_s(guess, now_s)
         if wait_s > 0:
-            self._note(name, address, "login_limited")
+            self._note(guess, address, "login_limited")
             raise DoorError(
                 429,
                 "login_limited",
@@ -306,20 +314,28 @@ class Accounts:
                 remedy=f"try again in {round(wait_s + 0.5)} s",
                 retry_after_s=wait_s,
             )
-        if not await self._passwords.matches(password, kept) or not kept:
-            await self._failed(name, address)
+        is_limited = self._limits.count(guess, now_s)
+        try:
+            fits = await self._passwords.matches(
+                password, kept, address=guess.network, goes_first=guess.is_usual
+            )
+        except Busy:
+            self._limits.forgive(guess)
+            raise
+        if not fits:
+            await self._failed(guess, address, "login_limited" if is_limited else "login_failed")
             raise _wrong(field)
 
-    async def _failed(self, name: str, address: str) -> None:
-        now_s = self._clock.monotonic_s()
-        is_limited = self._by_name.failed(name, now_s)
-        is_limited = self._by_address.failed(address, now_s) or is_limited
-        self._note(name, address, "login_limited" if is_limited else "login_failed")
-        await self._refusals.flush()  # before what follows, in the trail as well
+    async def _failed(self, guess: Guess, address: str, code: str) -> None:
+        self._note(guess, address, code)
+        if guess.is_user:  # of other names there is no end
+            await self._refusals.flush()  # before what follows, in the trail as well
 
-    def _note(self, name: str, address: str, code: str) -> None:
+    def _note(self, guess: Guess, address: str, code: str) -> None:
+        # A password typed as a name is a name without a user: the trail has none of those.
         actor = f"anonymous@{address}"[:255]
-        self._refusals.note(Attempt(actor, address, "login", "user", name[:64], code))
+        name = guess.name if guess.is_user else NO_USER
+        self._refusals.note(Attempt(actor, address, "login", "user", name, code))
 
     # -- how ------------------------------------------------------------------------------------
 

@@ -13,13 +13,14 @@ from starlette.types import Scope
 
 from app.errors import DoorError
 from app.security.access import NOBODY, Principal
-from app.security.origins import SAFE_METHODS
+from app.security.origins import COOKIE as COOKIE
+from app.security.origins import SAFE_METHODS, unsaid_page
 from app.security.people import People
 
-COOKIE = "kitemq_session"
 BEARER = b"bearer "
 TOKEN_PROTOCOL = b"kitemq.token."
 LOGIN = "/login"
+LOGIN_HEADER = "KiteMQ-Login"  # where to log in, in the refusal of a form sent by htmx
 # By way of a provider: to it, back from it; after logging out here, and out of it as well.
 LOGIN_BEGIN = "/login/provider"
 LOGIN_BACK = "/login/callback"
@@ -63,9 +64,8 @@ class Doorman:
         a person who typed an address.
         """
         path = scope["path"]
-        is_public = path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
         if not self._people.is_known:
-            if is_public:
+            if is_public(path):
                 return NOBODY
             raise DoorError(
                 503,
@@ -79,7 +79,7 @@ class Doorman:
         found = {name: value for name, value in scope["headers"] if name in WANTED}
         is_use = is_use and POLL not in found and path not in STREAMS
         who = self._known(scope, found, is_use=is_use)
-        if who is None and not is_public:
+        if who is None and not is_public(path):
             raise _stranger(scope, found)
         return who or NOBODY
 
@@ -104,6 +104,11 @@ class Doorman:
         if who is not None:
             _check_page(scope, found)
         return who
+
+
+def is_public(path: str) -> bool:
+    """Whether anybody may ask for it."""
+    return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
 
 
 def cookie_of(header: bytes) -> str:
@@ -136,13 +141,7 @@ def _check_page(scope: Scope, found: Mapping[bytes, bytes]) -> None:
     is_safe = scope.get("method") in SAFE_METHODS
     if is_safe or found.get(b"origin") or found.get(b"sec-fetch-site"):
         return
-    raise DoorError(
-        403,
-        "cross_site",
-        "a request with a cookie does not say which page it comes from",
-        field="Origin",
-        remedy="use a browser of this decade, or a token instead of the cookie",
-    )
+    raise unsaid_page()
 
 
 def _stranger(scope: Scope, found: Mapping[bytes, bytes]) -> DoorError:
@@ -157,7 +156,11 @@ def _stranger(scope: Scope, found: Mapping[bytes, bytes]) -> DoorError:
     if scope["type"] != "http" or scope["path"].startswith("/api/"):
         return error
     if found.get(b"hx-request") == b"true":
-        error.headers["HX-Redirect"] = login_path(_current(found))
+        login = login_path(_current(found))
+        if scope.get("method") in SAFE_METHODS:
+            error.headers["HX-Redirect"] = login
+        else:  # what was typed into a form stays there; the page offers the login beside it
+            error.headers |= {"HX-Reswap": "none", LOGIN_HEADER: login}
     elif b"text/html" in found.get(b"accept", b""):
         error.status_code = 303
         error.headers["Location"] = login_path(_asked(scope))

@@ -14,6 +14,7 @@ from engine.errors import Invalid
 NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}\Z")
 TOKEN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@ -]{0,63}\Z")
 EVERYWHERE = ("*:*:*",)
+EVERY_MESSAGE = ("read_messages:*:*",)  # what a viewer may do by patterns, and has at first
 DAY_MS = 24 * 3600 * 1000
 DAYS_MAX = 3650
 
@@ -25,7 +26,7 @@ class NewUser:
     name: str
     password: str
     role: str = Role.VIEWER
-    patterns: tuple[str, ...] | None = None  # None: everywhere
+    patterns: tuple[str, ...] | None = None  # None: everywhere; of a viewer, to read messages
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def made_token(
 ) -> tuple[TokenRow, str]:
     """A token's row, and its secret, of which the row keeps only the hash.
 
-    Only an operator's rights end at `patterns`. Without `days` it does not expire.
+    An admin's rights do not end at `patterns`. Without `days` it does not expire.
     """
     secret = new_token()
     row = TokenRow(
@@ -59,7 +60,7 @@ def made_token(
         secret_hash=hash_secret(secret),
         user_id=owner.id,
         role=role,
-        patterns=patterns if role is Role.OPERATOR else (),
+        patterns=() if role is Role.ADMIN else patterns,
         created_ms=now_ms,
         expires_ms=None if days is None else now_ms + days * DAY_MS,
     )
@@ -85,7 +86,7 @@ def checked_role(text: str) -> Role:
 
 
 def patterns_for(role: Role, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The patterns to keep: an operator's, who has all of them where none are named."""
-    if role is not Role.OPERATOR:
+    """The patterns to keep: an operator has all rights where none are named, a viewer reads all."""
+    if patterns is not None or role is Role.ADMIN:
         return parse_patterns(patterns or ())
-    return EVERYWHERE if patterns is None else parse_patterns(patterns)
+    return EVERYWHERE if role is Role.OPERATOR else EVERY_MESSAGE

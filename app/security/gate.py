@@ -14,15 +14,18 @@ from app.db.rows import ASKED_FROM
 from app.errors import AUDITED, REFUSED, DoorError, problem_answer
 from app.security.access import WHO, who_of
 from app.security.doorman import Doorman
-from app.security.headers import secured
-from app.security.hosts import check_host, our_names
+from app.security.headers import STAY_SECURE, Header, secured
+from app.security.hosts import LOOPBACK_NAMES, check_host, host_name, our_names
 from app.security.load import Load
 from app.security.origins import SAFE_METHODS, check_origin
+from app.security.proxies import client_address, proxies_of
 from app.security.refusals import ACTION, KIND, Attempt, Refusals
+from app.security.request_body import RequestBody
 from app.settings import Settings
 
 log = logging.getLogger("kitemq.gate")
 
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 REFUSED_HANDSHAKE = 1008
 REFUSALS = frozenset({401, 403})
 REFUSED_CODES = {401: "login_needed", 403: "forbidden"}
@@ -46,7 +49,9 @@ class Gate:
         self._refusals = refusals
         self._doorman = doorman
         self._load = load
+        self._proxies = proxies_of(settings)
         self._names = our_names(settings.host, settings.allowed_hosts)
+        self._is_tls = bool(settings.tls_certificate)
         self._origins = frozenset(
             origin.lower().rstrip("/").encode() for origin in settings.allowed_origins
         )
@@ -61,31 +66,44 @@ class Gate:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(send)
-        client = _client_of(scope)
+        client = self._client_of(scope)
         ASKED_FROM.set(client)
-        body = _Body(receive, self._load)
+        # Who watches the server is told how it is, also while its own address floods it.
+        share = None if scope["path"] in PROBES else client
         try:
-            self._load.enter(client)
+            self._load.enter(share)
         except DoorError as error:
             await answer.refuse(error)
             return
+        body: RequestBody | None = None
+        small_bytes = 0
         try:
             found = self._check(scope)
-            length = found.get(b"content-length")
-            if length is not None:
-                body.expect(length)
-            reader = body.read if b"transfer-encoding" in found else receive
-            await self._app(scope, reader, answer.send)
+            if self._is_tls and host_name(found[b"host"].decode("latin-1")) not in LOOPBACK_NAMES:
+                answer.extra = STAY_SECURE  # on localhost it would bind other programs' ports too
+            is_chunked, length = b"transfer-encoding" in found, found.get(b"content-length")
+            if length is not None and not is_chunked and share is not None:
+                small_bytes = self._load.take_small(length)
+            if is_chunked or (length is not None and not small_bytes):
+                body = RequestBody(receive, self._load, scope)
+                body.check_length(length)
+                receive = body.read
+            await self._app(scope, receive, answer.send)
         except Exception as error:
             scope[REFUSED] = error
             await answer.refuse(error)
         finally:
-            self._load.leave(client, body.held_bytes)
+            self._load.leave(share, small_bytes)
+            if body is not None:
+                body.close()
             if answer.status in REFUSALS and scope["method"] not in SAFE_METHODS:
                 self._note(scope, client, answer.status)
+            # The error knows the frames of the request, with its body, and they know the scope:
+            # all of that would stay until the collector comes round.
+            scope.pop(REFUSED, None)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = _client_of(scope)
+        client = self._client_of(scope)
         ASKED_FROM.set(client)
         try:
             self._load.enter(client)
@@ -98,11 +116,22 @@ class Gate:
             if error.status_code in REFUSALS:
                 scope[REFUSED] = error
                 self._note(scope, client, error.status_code)
+                del scope[REFUSED]
             await _refuse_handshake(error, scope, send)
         else:
             await self._app(scope, receive, send)
         finally:
-            self._load.leave(client, 0)
+            self._load.leave(client)
+
+    def _client_of(self, scope: Scope) -> str:
+        """The client's address, which the scope names from here on instead of its proxy."""
+        peer = scope.get("client")
+        if not self._proxies.are_any:
+            return str(peer[0]) if peer else ""
+        client = client_address(scope, self._proxies)
+        if peer and peer[0] != client:
+            scope["client"] = (client, 0)  # the port is known to the proxy alone
+        return client
 
     def _note(self, scope: Scope, client: str, status: int) -> None:
         """Have it audited that somebody was turned away who wanted to change something."""
@@ -137,38 +166,14 @@ class Gate:
         return found
 
 
-class _Body:
-    """What a request's body holds of the server's memory."""
-
-    __slots__ = ("_load", "_receive", "held_bytes")
-
-    def __init__(self, receive: Receive, load: Load) -> None:
-        self._receive = receive
-        self._load = load
-        self.held_bytes = 0
-
-    def expect(self, length: bytes) -> None:
-        """Count a body of known length before it is read."""
-        if not length.isdigit():
-            raise DoorError(400, "bad_request", "not a length", field="Content-Length")
-        self.held_bytes = self._load.hold(int(length), 0)
-
-    async def read(self) -> Message:
-        """`receive` of a body of unknown length: counted as it comes."""
-        message = await self._receive()
-        size_bytes = len(message.get("body", b""))
-        if size_bytes:
-            self.held_bytes = self._load.hold(size_bytes, self.held_bytes)
-        return message
-
-
 class _Answer:
     """`send` with the security headers; knows whether an answer has begun."""
 
-    __slots__ = ("_send", "has_begun", "status")
+    __slots__ = ("_send", "extra", "has_begun", "status")
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self.extra: tuple[Header, ...] = ()
         self.has_begun = False
         self.status = 0
 
@@ -176,7 +181,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.has_begun = True
             self.status = message["status"]
-            message["headers"] = secured(message.get("headers", ()))
+            message["headers"] = secured(message.get("headers", ()), self.extra)
         await self._send(message)
 
     async def refuse(self, error: Exception) -> None:
@@ -192,11 +197,6 @@ class _Answer:
 def _request_id(scope: Scope) -> str:
     found = (value for name, value in scope["headers"] if name == b"x-request-id")
     return next(found, b"").decode("latin-1")[:64] or uuid4().hex
-
-
-def _client_of(scope: Scope) -> str:
-    client = scope.get("client")
-    return client[0] if client else ""
 
 
 async def _refuse_handshake(error: DoorError, scope: Scope, send: Send) -> None:

@@ -26,11 +26,13 @@ DATA_HEADERS: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+# A browser that was here over https comes back over nothing else for a year.
+STAY_SECURE: tuple[Header, ...] = ((b"strict-transport-security", b"max-age=31536000"),)
 DATA_TYPES = frozenset({b"application/json", b"application/problem+json"})
 
 
-def secured(headers: Iterable[Header]) -> list[Header]:
-    """The headers of an answer with those that its kind must carry."""
+def secured(headers: Iterable[Header], extra: tuple[Header, ...] = ()) -> list[Header]:
+    """The headers of an answer with those that its kind must carry, and `extra`."""
     given = list(headers)
     is_data = bool(given) and given[0][0] == b"content-type" and given[0][1] in DATA_TYPES
-    return [*given, *(DATA_HEADERS if is_data else PAGE_HEADERS)]
+    return [*given, *(DATA_HEADERS if is_data else PAGE_HEADERS), *extra]

@@ -1,79 +1,115 @@
-"""How much may be under way at once: requests of one client, of all, and the bytes they hold.
+"""How many requests may be under way at once, of one client and of all, and what their bytes hold.
 
-Whoever is over his own share gets a 429, everybody gets a 503 while the server is full; both say
+A client over its own share gets a 429, everybody gets a 503 while the server is full; both say
 when to come back. What is counted on the way in is given back on the way out.
 """
 
 from app.errors import DoorError
+from app.security.byte_budget import DETAILS, ByteBudget, Full, Hold, Reason
 
 RETRY_AFTER_S = 1.0
+SMALL_DIGITS_MAX = 4  # of the length of a body that is counted from its announcement on
 
 
 class Load:
     """The counts; one object for the application, on the event loop's thread only."""
 
     def __init__(
-        self, *, client_requests_max: int, requests_max: int, bytes_max: int, request_bytes_max: int
+        self,
+        budget: ByteBudget,
+        *,
+        client_requests_max: int,
+        requests_max: int,
+        request_bytes_max: int,
     ) -> None:
+        self.budget = budget
+        self.request_bytes_max = request_bytes_max
         self._client_requests_max = client_requests_max
         self._requests_max = requests_max
-        self._bytes_max = bytes_max
-        self._request_bytes_max = request_bytes_max
         self._clients: dict[str, int] = {}
         self.requests = 0
-        self.held_bytes = 0
         self.refused = 0
 
-    def enter(self, client: str) -> None:
-        """Count a request in; `leave` it when it is over, whatever became of it."""
-        under_way = self._clients.get(client, 0)
-        if under_way >= self._client_requests_max:
-            raise self._refuse(429, "too_many_requests", "this client has too many requests")
-        if self.requests >= self._requests_max:
-            raise self._refuse(503, "busy", "the server has too many requests")
-        self._clients[client] = under_way + 1
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of requests held in memory, over every protocol."""
+        return self.budget.held_bytes
+
+    def enter(self, client: str | None) -> None:
+        """Count a request in; `leave` it when it is over, whatever became of it.
+
+        One without a client (None: health and metrics) counts and is never refused.
+        """
+        if client is not None:
+            under_way = self._clients.get(client, 0)
+            if under_way >= self._client_requests_max:
+                raise self._refuse(
+                    429, "too_many_requests", "this client has too many requests under way"
+                )
+            if self.requests >= self._requests_max:
+                raise self._refuse(503, "busy", "the server has too many requests under way")
+            self._clients[client] = under_way + 1
         self.requests += 1
 
-    def leave(self, client: str, held_bytes: int) -> None:
-        """Count a request out, with the bytes that its body held."""
+    def take_small(self, length: bytes) -> int:
+        """Count a body of that announced length, if it is small; the bytes, for `leave`.
+
+        The short way of most requests. 0 for what has to be counted as it arrives.
+        """
+        if len(length) > SMALL_DIGITS_MAX or not length.isdigit():
+            return 0
+        size_bytes = int(length)
+        if size_bytes > self.request_bytes_max or not self.budget.take_announced(size_bytes):
+            return 0
+        return size_bytes
+
+    def leave(self, client: str | None, small_bytes: int = 0) -> None:
+        """Count a request out, with what `take_small` counted."""
+        if small_bytes:
+            self.budget.give_announced(small_bytes)
         self.requests -= 1
-        self.release(held_bytes)
+        if client is None:
+            return
         left = self._clients[client] - 1
         if left:
             self._clients[client] = left
         else:
             del self._clients[client]
 
-    def hold(self, size_bytes: int, held_bytes: int) -> int:
-        """Take `size_bytes` more for a request that holds `held_bytes`; what it holds then.
+    def take(self, hold: Hold, size_bytes: int) -> None:
+        """Hold so many bytes more, which have arrived.
 
-        Raises a 413 where one request is too large, a 503 where all together are.
+        Raises a 429 where the address or the caller holds its share, a 503 where all is taken.
         """
-        total = held_bytes + size_bytes
-        if total > self._request_bytes_max:
-            self.refused += 1
-            raise DoorError(
-                413,
-                "body_too_large",
-                f"the body is larger than {self._request_bytes_max} bytes",
-                field="body",
-                remedy="send fewer or smaller messages in one request",
-            )
-        if self.held_bytes + size_bytes > self._bytes_max:
-            raise self._refuse(503, "busy", "the server holds too many bytes of requests")
-        self.held_bytes += size_bytes
-        return total
+        try:
+            hold.take(size_bytes)
+        except Full as full:
+            raise self.full(full.reason) from None
 
-    def release(self, held_bytes: int) -> None:
-        """Give back bytes that were held for what is not counted as a request."""
-        self.held_bytes -= held_bytes
+    def too_large(self, limit_bytes: int) -> DoorError:
+        """A 413 for a body larger than it may be."""
+        self.refused += 1
+        self.budget.refuse(Reason.SIZE)
+        return DoorError(
+            413,
+            "body_too_large",
+            f"the body is larger than {limit_bytes} bytes",
+            field="body",
+            remedy="send fewer or smaller messages in one request",
+        )
+
+    def full(self, reason: Reason) -> DoorError:
+        """The answer to a request whose bytes were refused."""
+        if reason in (Reason.ADDRESS, Reason.CALLER):
+            return self._refuse(429, "too_many_requests", DETAILS[reason])
+        return self._refuse(503, "busy", DETAILS[reason])
 
     def _refuse(self, status: int, code: str, detail: str) -> DoorError:
         self.refused += 1
         return DoorError(
             status,
             code,
-            f"{detail} under way",
+            detail,
             remedy="try again after the given wait",
             retry_after_s=RETRY_AFTER_S,
         )

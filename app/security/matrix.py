@@ -11,22 +11,26 @@ import sys
 from collections.abc import Mapping
 
 PUBLIC = "read:public"
+# Sending messages to a topic of one's choice is reading them, for whoever consumes there.
+COPY = "administer:topic:{source} + produce:topic:{to} + read_messages:topic:{source}"
+COPY_DEAD = "administer:group:{group} + produce:topic:{to} + read_messages:group:{group}"
 
 # Operations of the REST interface by their id; a CALL over the WebSocket is one of these.
 API: Mapping[str, str] = {
     PUBLIC: "healthz readyz",
-    "read:topic:{topic}": "pull find_by_key get_message get_topic get_note "
-    "search_topic get_topic_statistics",
+    "read:topic:{topic}": "get_topic get_note get_topic_statistics",
+    "read:topic:{topic} + read_messages:topic:{topic}": "pull find_by_key get_message search_topic",
     "read:group:{group}": "get_group get_lag get_offsets preview_reset preview_undo list_resets "
     "list_members get_assignment list_locks count_dead_letters list_dead_letters get_dead_letter "
     "list_dismissals get_callback get_group_statistics get_lag_history",
     "read:server": "find_by_id get_journey trace_status list_topics list_groups search_anything "
     "list_replays list_replay_history get_replay list_outcomes get_retention list_scheduled "
-    "get_reply count_requests list_transactions list_callbacks get_transaction get_statistics "
+    "count_requests list_transactions list_callbacks get_transaction get_statistics "
     "get_alerts list_alert_rules get_alert_rule list_alert_deliveries about metrics "
     "get_reports list_report_schedules list_report_runs get_report_run list_report_tables "
     "list_report_rows get_report_totals download_report_csv download_report_parquet "
     "get_report_latency list_self_checks get_read_only list_loggers",
+    "read:server + read_messages:topic:DefaultCluster_REPLY_TOPIC": "get_reply",
     "read:audit": "list_audit",
     "read:own": "get_me list_tokens list_sessions list_views list_stars",
     "read:control": "get_support_bundle",
@@ -44,8 +48,9 @@ API: Mapping[str, str] = {
     "administer:topic:*": "recall_message deliver_message reschedule_message",
     "administer:group:{group}": "create_group change_group pause_group resume_group delete_group "
     "reset_offsets undo_reset redrive_dead_letters dismiss_dead_letters restore_dead_letters "
-    "set_callback delete_callback verify_message",
-    "administer:topic:{source} + produce:topic:{to}": "create_replay change_replay begin_replay "
+    "delete_callback verify_message",
+    "administer:group:{group} + read_messages:group:{group}": "set_callback",
+    COPY: "create_replay change_replay begin_replay "
     "pause_replay resume_replay stop_replay retry_replay",
     "administer:server": "create_alert_rule change_alert_rule delete_alert_rule create_silence "
     "acknowledge_alert end_silence test_alerts change_report_schedule ask_stack disconnect_client",
@@ -79,9 +84,8 @@ CONSOLE: Mapping[str, str] = {
     "/groups/{group}/resume /groups/{group}/delete /groups/{group}/leave /groups/{group}/offsets "
     "/groups/{group}/resets/{id}/undo /dlq/{group}/dismiss /dlq/{group}/restore "
     "/bulk/groups /messages/{topic}/{queue}/{offset}/verify",
-    "administer:group:{group} + produce:topic:{to}": "/dlq/{group}/resend "
-    "/dlq/{group}/{offset}/resend",
-    "administer:topic:{source} + produce:topic:{to}": "/jobs /jobs/{id}/rate /jobs/{id}/begin "
+    COPY_DEAD: "/dlq/{group}/resend /dlq/{group}/{offset}/resend",
+    COPY: "/jobs /jobs/{id}/rate /jobs/{id}/begin "
     "/jobs/{id}/pause /jobs/{id}/resume /jobs/{id}/stop /jobs/{id}/retry",
     "administer:server": "/alerts/new /alerts/rules/{id} /alerts/rules/{id}/delete "
     "/alerts/silences /alerts/silences/{id}/end /alerts/acknowledge /alerts/test "
@@ -97,9 +101,11 @@ CONSOLE: Mapping[str, str] = {
 
 # What the console gives away as a file or a stream: GET of these.
 EXPORTS: Mapping[str, str] = {
-    "read:server": "/messages/export /tail/stream /jobs/{id}/export",
-    "read:topic:{topic}": "/messages/{topic}/{queue}/{offset}/raw",
-    "read:group:{group}": "/dlq/{group}/export /dlq/{group}/{offset}/raw",
+    "read:server": "/tail/stream /jobs/{id}/export",
+    "read:server + read_messages:topic:{topic}": "/messages/export",
+    "read:topic:{topic} + read_messages:topic:{topic}": "/messages/{topic}/{queue}/{offset}/raw",
+    "read:group:{group} + read_messages:group:{group}": "/dlq/{group}/export "
+    "/dlq/{group}/{offset}/raw",
     "read:audit": "/audit/export",
 }
 
@@ -112,7 +118,8 @@ COMMANDS: Mapping[str, str] = {
     "administer:control": "server-freeze server-thaw",
     "administer:report": "report-run report-cancel",
     "administer:server": "report-schedule",
-    "read:topic:{topic}": "tail search topics-show stats-topic",
+    "read:topic:{topic} + read_messages:topic:{topic}": "tail search",
+    "read:topic:{topic}": "topics-show stats-topic",
     "read:group:{group}": "groups-show groups-lag groups-members groups-locks groups-resets "
     "dead-list dead-show dead-count dead-dismissals stats-group stats-lag",
     "produce:topic:{topic}": "produce",
@@ -124,7 +131,7 @@ COMMANDS: Mapping[str, str] = {
     "administer:topic:*": "scheduled-recall scheduled-deliver scheduled-reschedule",
     "administer:group:{group}": "groups-create groups-change groups-delete groups-pause "
     "groups-resume groups-reset groups-undo dead-redrive dead-dismiss dead-restore",
-    "administer:topic:{source} + produce:topic:{to}": "replay-start replay-begin replay-pause "
+    COPY: "replay-start replay-begin replay-pause "
     "replay-resume replay-stop replay-retry replay-rate",
 }
 

@@ -4,8 +4,11 @@ A browser says where a request comes from in Sec-Fetch-Site and Origin. Programs
 pass; they hold no cookies that another site could ride on.
 """
 
+from collections.abc import Iterable
+
 from app.errors import DoorError
 
+COOKIE = "kitemq_session"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SAME_SITE = frozenset({b"", b"same-origin", b"none"})
 
@@ -27,4 +30,29 @@ def check_origin(origin: bytes, fetch_site: bytes, host: bytes, allowed: frozens
         "this request comes from a page of another site",
         field="Origin",
         remedy="call from the server's own pages, or add the origin to allowed_origins",
+    )
+
+
+def check_own_page(headers: Iterable[tuple[bytes, bytes]], allowed: Iterable[str]) -> None:
+    """Raise a 403 unless a request of a safe method may change something all the same.
+
+    What the gate asks of other methods is asked here: our own page, an allowed origin or a
+    program. A cookie without a word about the page is refused, as there.
+    """
+    found = dict(headers)
+    origin, fetch_site = found.get(b"origin", b""), found.get(b"sec-fetch-site", b"")
+    origins = frozenset(each.lower().rstrip("/").encode() for each in allowed)
+    check_origin(origin, fetch_site, found.get(b"host", b""), origins)
+    if COOKIE.encode() in found.get(b"cookie", b"") and not (origin or fetch_site):
+        raise unsaid_page()
+
+
+def unsaid_page() -> DoorError:
+    """The error of a request with a cookie that does not say which page asks."""
+    return DoorError(
+        403,
+        "cross_site",
+        "a request with a cookie does not say which page it comes from",
+        field="Origin",
+        remedy="use a browser of this decade, or a token instead of the cookie",
     )

@@ -1,25 +1,35 @@
 """Passwords: argon2id on threads of its own, as one hash takes longer than the loop may wait.
 
+A name without a user is checked as long as one with a user, but on a thread apart: made-up names
+never take the turn of a user. While too many of them come, they wait as long as the last took.
+
 Tokens and sessions are 32 random bytes, so that SHA-256 is all the hash they need.
 """
 
 import asyncio
 import hashlib
+import os
 import secrets
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.errors import Busy, Invalid
+from app.security.hash_queue import HashQueue
+from engine.errors import Invalid
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 T = TypeVar("T")
 
-THREADS = 2
-WAITING_MAX = 32  # each takes 64 MiB for a moment, and its turn
+AT_ONCE = 2  # hashes of users' passwords
+DECOYS_MAX = 4  # of names without a user: one at once, the others waiting
+DECOY_WAIT_MAX_S = 2.0
+NICE = 10  # the loop goes before the hashes, where the system counts threads apart
 CHARS_MIN = 8
 CHARS_MAX = 256
 SECRET_BYTES = 32
@@ -31,28 +41,61 @@ class Passwords:
     """Hashes and compares; refuses with Busy where too many wait already."""
 
     def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="kitemq-passwords")
-        self._waiting = 0
+        self._pool = _threads(AT_ONCE, "kitemq-passwords")
+        self._queue = HashQueue(AT_ONCE)
+        self._decoy_pool = _threads(1, "kitemq-decoys")
+        self._decoys = 0
+        self._decoy_took_s = 0.0
 
     async def hash(self, password: str) -> str:
         """The hash to keep, its salt and parameters included."""
-        return await self._run(lambda: hash_password(password))
+        async with self._queue.turn("", goes_first=True):
+            return await _run(self._pool, lambda: hash_password(password))
 
-    async def matches(self, password: str, kept: str) -> bool:
-        """Whether `password` is the one of `kept`; takes as long where `kept` is empty."""
-        return await self._run(lambda: _matches(password, kept or _nobodys_hash()))
+    async def matches(
+        self, password: str, kept: str, *, address: str = "", goes_first: bool = False
+    ) -> bool:
+        """Whether `password` is the one of `kept`; takes as long where `kept` is empty.
+
+        `address` is where the password comes from, of which few wait at once; `goes_first` where
+        its user is known there.
+        """
+        if not kept:
+            await self._pretend(password)
+            return False
+        async with self._queue.turn(address, goes_first=goes_first):
+            return await _run(self._pool, lambda: _matches(password, kept))
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._decoy_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        if self._waiting >= WAITING_MAX:
-            raise Busy("too many passwords are being checked", remedy="try again in a moment")
-        self._waiting += 1
+    async def _pretend(self, password: str) -> None:
+        """Take as long as for a user, at one processor's cost at most."""
+        if self._decoys >= DECOYS_MAX:
+            await asyncio.sleep(min(self._decoy_took_s, DECOY_WAIT_MAX_S))
+            return
+        began_s = time.monotonic()
+        self._decoys += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+            await _run(self._decoy_pool, lambda: _matches(password, _nobodys_hash()))
         finally:
-            self._waiting -= 1
+            self._decoys -= 1
+            self._decoy_took_s = time.monotonic() - began_s
+
+
+async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, work)
+
+
+def _threads(count: int, name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=_go_last)
+
+
+def _go_last() -> None:
+    """Let the other threads of this process go before this one, as Linux counts them apart."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 def check_password(password: str) -> None:

@@ -14,6 +14,7 @@ from app.db.rows import DatabaseError, PeopleRows, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
 from app.security.access import Grant, Principal, Role
 from app.security.access_keys import access_key_of
+from app.security.attempts import network_of
 from app.security.passwords import hash_secret
 from app.settings import Settings
 from engine.clock import Clock
@@ -39,6 +40,7 @@ class People:
         self._tokens: dict[str, TokenRow] = {}
         self._access_keys: dict[str, str] = {}
         self._sessions: dict[str, SessionRow] = {}
+        self._places: set[tuple[int, str]] = set()
         self._used_ms: dict[int, int] = {}
         self._seen_ms: dict[int, int] = {}
         self._touched_ms = clock.now_ms()
@@ -169,6 +171,11 @@ class People:
     def user(self, name: str) -> UserRow | None:
         return self._names.get(name)
 
+    def has_come_from(self, name: str, address: str) -> bool:
+        """Whether a session of this user that is still kept began at this address."""
+        user = self._names.get(name)
+        return user is not None and (user.id, network_of(address)) in self._places
+
     def name_of(self, user_id: int) -> str:
         found = self._users.get(user_id)
         return found.name if found is not None else ""
@@ -208,6 +215,7 @@ class People:
         self._tokens = {token.secret_hash: token for token in rows.tokens}
         self._access_keys = {access_key_of(known): known for known in self._tokens}
         self._sessions = {session.secret_hash: session for session in rows.sessions}
+        self._places = {(each.user_id, network_of(each.address)) for each in rows.sessions}
         self.is_known = True
 
     async def _poll(self) -> None:

@@ -7,11 +7,12 @@ process died in between, or whose ending could not be written.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import msgspec
 
+from app.addresses import shown_text
 from app.db.rows import AuditEntry, AuditFilter, AuditTally, DatabaseError
 from app.db.worker import DatabaseWorker
 from app.errors import AUDITED
@@ -23,6 +24,7 @@ log = logging.getLogger("kitemq.audit")
 STARTED = "started"
 DONE = "done"
 FAILED = "failed"
+CALLBACKS = "transaction_callback"
 
 
 @dataclass(frozen=True)
@@ -97,9 +99,10 @@ class Audit:
         if self._before_reading is not None:
             await self._before_reading()
         try:
-            return await self._database.run(lambda db: db.list_audit(limit, before_id, wanted))
+            found = await self._database.run(lambda db: db.list_audit(limit, before_id, wanted))
         except DatabaseError as error:
             raise _unavailable("the audit trail cannot be read") from error
+        return [_without_secrets(entry) for entry in found]
 
     async def tally(self) -> AuditTally:
         """What the newest entries have in common. Raises Busy (`audit_unavailable`)."""
@@ -129,14 +132,22 @@ class Audit:
     async def _finish(self, entry_id: int, after_json: str, result: str) -> None:
         try:
             await self._database.run(lambda db: db.finish_audit(entry_id, after_json, result))
-        except DatabaseError:
-            log.exception("audit entry %d could not be completed (%s)", entry_id, result)
+        except DatabaseError as error:
+            log.error("audit entry %d could not be completed (%s): %s", entry_id, result, error)
 
 
 def _unavailable(detail: str) -> Busy:
     busy = Busy(detail, remedy="see the server's log about its database, then try again")
     busy.code = "audit_unavailable"
     return busy
+
+
+def _without_secrets(entry: AuditEntry) -> AuditEntry:
+    """An earlier version wrote addresses as they are, with what is secret in them."""
+    if entry.object_kind != CALLBACKS:
+        return entry
+    before, after = shown_text(entry.before_json), shown_text(entry.after_json)
+    return replace(entry, before_json=before, after_json=after)
 
 
 def _json(value: object) -> str:

@@ -1,8 +1,7 @@
 """Asking producers over HTTP: a POST to the callback of their group, its answer the decision.
 
 Calls are bounded in number, in time and in what they hold; who answers wrongly or not at all is
-asked again at the next check. The server calls whatever address was registered, from where it
-stands: who may register one may make it call there.
+asked again at the next check. Which addresses are called: `targets`.
 """
 
 import asyncio
@@ -15,7 +14,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from app.addresses import shown_text, shown_url
 from app.host import EngineHost
+from app.services import bodies
+from app.services.targets import TargetRefused, Targets, made_client
 from engine.broker import Callback, Check, Decider, Decision
 from engine.errors import EngineError, Invalid
 
@@ -44,8 +46,11 @@ class CallbackError(Exception):
 class CallbackCaller:
     """Calls on the event loop; httpx is loaded at the first one."""
 
-    def __init__(self, host: EngineHost, document: Callable[[Check], bytes]) -> None:
+    def __init__(
+        self, host: EngineHost, document: Callable[[Check], bytes], targets: Targets
+    ) -> None:
         self._host = host
+        self._targets = targets
         self._document = document
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(CALLS_MAX)
@@ -53,7 +58,8 @@ class CallbackCaller:
         self._client: httpx.AsyncClient | None = None
 
     def check_url(self, url: str) -> None:
-        """Raise Invalid unless it is an http or https address without credentials."""
+        """Raise Invalid unless it is an http or https address without credentials that the server
+        may call."""
         try:
             parts = urlsplit(url)
             is_good = parts.scheme in SCHEMES and parts.hostname and parts.username is None
@@ -62,10 +68,11 @@ class CallbackCaller:
             is_good = False
         if not is_good or " " in url:
             raise Invalid(
-                f"{url[:200]!r} cannot be called",
+                f"{shown_url(url)[:200]!r} cannot be called",
                 field="url",
                 remedy="give an http or https address without user and password",
             )
+        self._targets.check_url(url)
 
     def ask(self, check: Check) -> bool:
         """Begin a call, if the group has a callback and there is room; never waits."""
@@ -116,33 +123,33 @@ class CallbackCaller:
         if "httpx" not in sys.modules:
             await asyncio.to_thread(import_module, "httpx")
         if self._client is None:
-            import httpx
-
-            self._client = httpx.AsyncClient(
-                trust_env=False,
-                follow_redirects=False,
-                timeout=None,  # the whole call has its time
-                limits=httpx.Limits(max_connections=CALLS_MAX),
-            )
+            self._client = made_client(self._targets, connections_max=CALLS_MAX)
         return self._client
 
     async def _post(self, client: "httpx.AsyncClient", url: str, check: Check) -> Decision:
         import httpx  # loaded by now
 
+        shown = shown_url(url)
         headers = {"Content-Type": "application/json"}
+        await bodies.decompress([check.message])
         content = self._document(check)
         try:
             async with client.stream("POST", url, content=content, headers=headers) as answer:
                 if answer.status_code != httpx.codes.OK:
-                    raise CallbackError(f"{url} answered {answer.status_code}")
+                    raise CallbackError(f"{shown} answered {answer.status_code}")
                 body = b""
-                async for part in answer.aiter_bytes():
+                async for (
+                    part
+                ) in answer.aiter_raw():  # what is unpacked may be a thousand times that
                     body += part
                     if len(body) > ANSWER_BYTES_MAX:
-                        raise CallbackError(f"{url} answered more than {ANSWER_BYTES_MAX} bytes")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CallbackError(f"{url}: {type(error).__name__}: {error}") from error
+                        raise CallbackError(f"{shown} answered more than {ANSWER_BYTES_MAX} bytes")
+        except TargetRefused as error:
+            raise CallbackError(f"{shown} is not called: {error}") from error
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            reason = shown_text(f"{type(error).__name__}: {error}")
+            raise CallbackError(f"{shown}: {reason}") from error
         try:
             return msgspec.json.decode(body, type=Answer).decision
         except (msgspec.DecodeError, UnicodeError) as error:
-            raise CallbackError(f"{url} answered no decision: {error}") from error
+            raise CallbackError(f"{shown} answered no decision: {error}") from error

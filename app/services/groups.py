@@ -21,6 +21,7 @@ class GroupChanges(msgspec.Struct, frozen=True, omit_defaults=True):
     retry_policy: RetryPolicy | msgspec.UnsetType = msgspec.UNSET
     strategy: Strategy | msgspec.UnsetType = msgspec.UNSET
     rooms: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    ordered: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Groups:

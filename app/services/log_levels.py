@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from logging import Handler, LogRecord
 from threading import Lock
 
+from app.log_output import LineFormatter, LogLimit
 from app.services.audit import Actor, Audit
 from engine.errors import Invalid, NotFound
 
@@ -20,7 +21,6 @@ INHERITED = ""  # as the logger above
 KIND = "logger"
 LINES_MAX = 2000
 LINE_CHARS_MAX = 2000
-FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,18 @@ class LogRing(Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter(FORMAT))
+        self.setFormatter(LineFormatter())
+        self._limit = LogLimit()
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
         self._guard = Lock()
         self.count = 0  # since the start, those that are gone too
 
     def emit(self, record: LogRecord) -> None:
         """Called from whichever thread logs."""
+        for each in self._limit.admitted(record):
+            self._keep(each)
+
+    def _keep(self, record: LogRecord) -> None:
         try:
             line = self.format(record)
         except Exception:

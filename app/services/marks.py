@@ -94,7 +94,7 @@ class TopicMarks:
 
 
 def checked(text: str) -> str:
-    """The note as it is kept: ends of lines are "\\n", none at the end; Invalid names the fault."""
+    """The note as it is kept: lines are joined by line feeds; Invalid names the fault."""
     kept = text.replace("\r\n", "\n").rstrip()
     if len(kept) > NOTE_CHARS_MAX:
         raise Invalid(

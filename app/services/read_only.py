@@ -71,7 +71,7 @@ class ReadOnlySwitch:
             found = msgspec.json.decode(self._path.read_bytes(), type=Switched)
         except FileNotFoundError:
             self._take(None)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError) as error:  # also of bytes that are no UTF-8
             # Rather frozen once too often: an admin can switch it off.
             log.error("%s cannot be read, so the server is read-only: %s", self._path, error)
             self._take(Switched("", 0, f"the file {FILE} cannot be read"))

@@ -8,13 +8,14 @@ from functools import partial
 import msgspec
 
 from app.host import EngineHost
-from engine.broker import Lookup, ScanPage, ScanQuery
-from engine.errors import Busy
+from engine.broker import ANYWHERE, FOREVER_MS, Lookup, ScanPage, ScanQuery
+from engine.errors import Busy, Invalid
 from engine.message import StoredMessage
 
 AT_ONCE_MAX = 2  # searches that work; the threads also flush
 WAITING_MAX = 32
 BUDGET_S = 2.0
+KEY_BUDGET_S = 20.0
 NAMES_MAX = 50
 KEY_COUNT_MAX = 64
 
@@ -31,6 +32,13 @@ class Anything(msgspec.Struct, frozen=True):
     topics_total: int
     groups: list[str]
     groups_total: int
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    """Messages with a key, newest first; `next_cursor` goes on with older ones, "" at the end."""
+
+    messages: list[StoredMessage]
+    next_cursor: str
 
 
 class Search:
@@ -73,14 +81,32 @@ class Search:
         *,
         count_max: int = KEY_COUNT_MAX,
         begin_ms: int = 0,
-        end_ms: int | None = None,
-    ) -> list[StoredMessage]:
-        """Messages of a topic with a key, newest first; raises TopicNotFound, Busy."""
-        search = self._host.broker.search
-        end = {} if end_ms is None else {"end_ms": end_ms}
-        lookup = search.key_lookup(topic, key, count_max=count_max, begin_ms=begin_ms, **end)
+        end_ms: int = 0,
+        cursor: str = "",
+    ) -> KeyPage:
+        """A page of a topic's messages with a key; `end_ms` 0 means no end.
+
+        Raises TopicNotFound, Invalid (cursor), Busy: also where nothing was found in time, as
+        looking on would begin anew.
+        """
+        lookup = self._host.broker.search.key_lookup(
+            topic,
+            key,
+            count_max=count_max,
+            begin_ms=begin_ms,
+            end_ms=end_ms or FOREVER_MS,
+            before=_position_of(cursor) if cursor else ANYWHERE,
+        )
         await self._carry_on(lookup)
-        return lookup.found
+        found = lookup.found
+        if lookup.is_cut and not found:
+            raise Busy(
+                f"the index holds too many other keys: nothing was found within {KEY_BUDGET_S:g} s",
+                field="key",
+                retry_after_s=1.0,
+                remedy="narrow the time, or search the topic by its content",
+            )
+        return KeyPage(found, str(found[-1].position) if lookup.is_cut else "")
 
     async def anything(self, text: str, *, budget_s: float = BUDGET_S) -> Anything:
         """Whatever the text may mean; raises Busy."""
@@ -104,7 +130,7 @@ class Search:
             len(near_groups),
         )
 
-    async def _carry_on(self, lookup: Lookup, budget_s: float = BUDGET_S * 10) -> None:
+    async def _carry_on(self, lookup: Lookup, budget_s: float = KEY_BUDGET_S) -> None:
         async with self._turn():
             end_s = _now_s() + budget_s
             while not lookup.is_over and _now_s() < end_s:
@@ -139,6 +165,14 @@ def near(names: list[str], text: str) -> list[str]:
     words = text.lower().split()
     found = [name for name in names if words and all(word in name.lower() for word in words)]
     return sorted(found, key=lambda name: name != text)
+
+
+def _position_of(cursor: str) -> int:
+    if cursor.isascii() and cursor.isdecimal() and len(cursor) < 20:
+        return int(cursor)
+    raise Invalid(
+        f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
+    )
 
 
 def _now_s() -> float:

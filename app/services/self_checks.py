@@ -6,7 +6,7 @@ that fails or takes too long is a result like any other.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -56,12 +56,20 @@ class SelfChecks:
         *,
         loop_late_s: Callable[[], float],
         is_exposed: Callable[[], bool],
+        connections: Callable[[], tuple[bool, str]],
+        plain_ports: Sequence[str] = (),
     ) -> None:
+        """`connections` says whether there is room for more, and how many there are.
+
+        `plain_ports` are those that a network reaches and that serve without TLS.
+        """
         self._host = host
         self._database = database
         self._data = data
         self._loop_late_s = loop_late_s
         self._is_exposed = is_exposed
+        self._connections = connections
+        self._plain_ports = tuple(plain_ports)
         self._running = asyncio.Lock()
         self._found: list[SelfCheck] = []
         self._run: asyncio.Task[list[SelfCheck]] | None = None
@@ -104,6 +112,7 @@ class SelfChecks:
             ("clock", self._clock),
             ("traces", self._traces),
             ("lag_history", self._lag),
+            ("connections", self._network),
             ("exposure", self._exposure),
         )
 
@@ -133,7 +142,12 @@ class SelfChecks:
     async def _recovery(self) -> Found:
         damages = self._host.broker.health().damages
         if damages:
-            return Outcome.WARNING, f"{len(damages)} damaged stretches were found at the start"
+            first = damages[0]
+            kept = f"; a copy is in {first.copy}" if first.copy else ""
+            return Outcome.WARNING, (
+                f"{len(damages)} damaged stretches were found at the start, the first in"
+                f" {first.file} from byte {first.start} on: {first.detail}{kept}"
+            )
         return Outcome.OK, "no damage was found at the start"
 
     async def _disk(self) -> Found:
@@ -197,7 +211,14 @@ class SelfChecks:
             return Outcome.UNKNOWN, "it is switched off by the setting lag_sample_s"
         return Outcome.OK, f"{keeping.rows:,} queues of groups are kept"
 
+    async def _network(self) -> Found:
+        has_room, told = self._connections()
+        return (Outcome.OK if has_room else Outcome.WARNING), told
+
     async def _exposure(self) -> Found:
         if self._is_exposed():
             return Outcome.WARNING, "there are no users, and the server listens on a network"
+        if self._plain_ports:
+            named = " and ".join(self._plain_ports)
+            return Outcome.WARNING, f"a network reaches {named} without TLS"
         return Outcome.OK, "only this machine, or only who says who he is, gets in"

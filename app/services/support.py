@@ -1,7 +1,8 @@
 """What somebody who is to help needs to see of a server, in one bounded archive without secrets.
 
 The parts are gathered by the caller; here each is cut to its limit, freed of every secret, listed
-in a manifest that comes first, and packed beside the loop.
+in a manifest that comes first, and packed beside the loop. A pattern keeps all other threads
+waiting until it has gone over its text, so it is given one line at a time.
 """
 
 import io
@@ -80,9 +81,11 @@ def pack(
     files: list[ManifestFile] = []
     ready: list[tuple[str, bytes]] = []
     for part in parts:
-        whole = redacted(part.text, known).encode(errors="replace")
-        kept = _cut(whole, newest_last=part.newest_last)
-        files.append(ManifestFile(part.name, part.what, len(kept), len(whole) - len(kept)))
+        whole = _without(part.text, known).encode(errors="replace")
+        # Cut at the end of a line, before the work: no secret goes on from one line to the next.
+        chosen = _cut(whole, newest_last=part.newest_last)
+        kept = _cut(_lines_redacted(chosen), newest_last=part.newest_last)
+        files.append(ManifestFile(part.name, part.what, len(kept), len(whole) - len(chosen)))
         ready.append((part.name, kept))
     manifest = Manifest(made_at, version, redacted(environment, known), files)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
@@ -95,13 +98,23 @@ def pack(
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
     """`text` without the secrets, and without whatever looks like one."""
+    text = _without(text, secrets)
+    for pattern, instead in PATTERNS:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _without(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, GONE)
         escaped = msgspec.json.encode(secret).decode()[1:-1]
         text = text.replace(escaped, GONE)
-    for pattern, instead in PATTERNS:
-        text = pattern.sub(instead, text)
     return text
+
+
+def _lines_redacted(data: bytes) -> bytes:
+    lines = data.decode(errors="replace").split("\n")
+    return "\n".join(redacted(line, ()) for line in lines).encode(errors="replace")
 
 
 def _cut(data: bytes, *, newest_last: bool) -> bytes:
@@ -111,7 +124,7 @@ def _cut(data: bytes, *, newest_last: bool) -> bytes:
         kept = data[-PART_BYTES_MAX:]
         return kept[kept.find(b"\n") + 1 :]
     kept = data[:PART_BYTES_MAX]
-    return kept[: kept.rfind(b"\n") + 1] or kept
+    return kept[: kept.rfind(b"\n") + 1] or kept.rpartition(b" ")[0]
 
 
 def versions() -> dict[str, str]:

@@ -3,15 +3,23 @@
 A producer's own decisions are data, as its messages are; what a person decides is audited.
 """
 
+import asyncio
 from collections.abc import Callable
 
+import msgspec
+
+from app.addresses import HIDDEN, shown_url
 from app.host import EngineHost
-from app.services.audit import Actor, Audit
+from app.services import bodies
+from app.services.audit import CALLBACKS, Actor, Audit
 from app.services.callbacks import CallbackCaller
+from app.services.targets import Targets
 from engine.broker import Callback, Check, Decider, Decision, Transaction
+from engine.errors import Invalid
 
 KIND = "transaction"
-CALLBACK_KIND = "transaction_callback"
+DECOMPRESSING_MAX = 16  # checks whose large body is decompressed; others are asked again later
+CALLBACK_KIND = CALLBACKS
 
 Ask = Callable[[Check], bool]
 
@@ -21,6 +29,7 @@ class LiveProducers:
 
     def __init__(self) -> None:
         self._asks: dict[str, list[Ask]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def enter(self, group: str, ask: Ask) -> None:
         """Ask here, too, from now on; `ask` says False where it cannot take a check just now."""
@@ -42,8 +51,27 @@ class LiveProducers:
         """Every group that can be asked, with its connections."""
         return {group: len(asks) for group, asks in self._asks.items()}
 
+    def cancel(self) -> None:
+        """Drop the checks that wait for their body: what they ask for is asked again."""
+        for task in self._tasks:
+            task.cancel()
+
     def ask(self, check: Check) -> bool:
         """Ask the next one in turn who takes it; False where nobody does."""
+        if bodies.is_small([check.message]):
+            return self._ask(check)
+        if not self.count(check.producer_group) or len(self._tasks) >= DECOMPRESSING_MAX:
+            return False
+        task = asyncio.get_running_loop().create_task(self._ask_later(check))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _ask_later(self, check: Check) -> None:
+        await bodies.decompress([check.message])
+        self._ask(check)
+
+    def _ask(self, check: Check) -> bool:
         asks = self._asks.get(check.producer_group, [])
         for _ in range(len(asks)):
             asks.append(asks.pop(0))
@@ -56,13 +84,18 @@ class Transactions:
     """Between `start` and `stop` it asks for the engine: live producers first, then callbacks."""
 
     def __init__(
-        self, host: EngineHost, audit: Audit, *, document: Callable[[Check], bytes]
+        self,
+        host: EngineHost,
+        audit: Audit,
+        targets: Targets,
+        *,
+        document: Callable[[Check], bytes],
     ) -> None:
-        """`document` is the body that callbacks are sent."""
+        """`document` is the body that callbacks are sent, `targets` what they may call."""
         self._host = host
         self._audit = audit
         self.producers = LiveProducers()
-        self._caller = CallbackCaller(host, document)
+        self._caller = CallbackCaller(host, document, targets)
 
     def start(self) -> None:
         """Be asked by the engine."""
@@ -70,6 +103,7 @@ class Transactions:
 
     async def stop(self) -> None:
         """Give up the calls under way: what they ask for is asked again."""
+        self.producers.cancel()
         await self._caller.stop()
 
     async def decide(
@@ -105,14 +139,25 @@ class Transactions:
         return done
 
     async def set_callback(self, actor: Actor, callback: Callback) -> Callback:
-        """Register where a producer group is asked, audited; Invalid where that cannot be."""
+        """Register where a producer group is asked, audited; Invalid where that cannot be.
+
+        The address as `shown` shows the one before means that one, with its secrets.
+        """
         callbacks = self._host.broker.transactions.callbacks
-        self._caller.check_url(callback.url)
         before = callbacks.find(callback.group)
+        if before is not None and callback.url == shown_url(before.url):
+            callback = msgspec.structs.replace(callback, url=before.url)
+        elif HIDDEN in callback.url:
+            raise Invalid(
+                f"{HIDDEN} stands for what is hidden of another address",
+                field="url",
+                remedy="give the whole address, or exactly the one that is shown for this group",
+            )
+        self._caller.check_url(callback.url)
         async with self._audit.change(
-            actor, "transaction_callback.set", CALLBACK_KIND, callback.group, before=before
+            actor, "transaction_callback.set", CALLBACK_KIND, callback.group, before=shown(before)
         ) as change:
-            change.after = callbacks.set(callback)
+            change.after = shown(callbacks.set(callback))
         return callback
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
@@ -120,9 +165,16 @@ class Transactions:
         callbacks = self._host.broker.transactions.callbacks
         before = callbacks.get(group)
         async with self._audit.change(
-            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=before
+            actor, "transaction_callback.delete", CALLBACK_KIND, group, before=shown(before)
         ):
             callbacks.delete(group)
+
+
+def shown(callback: Callback | None) -> Callback | None:
+    """A callback as it may be seen: without what could be a secret in its address."""
+    if callback is None:
+        return None
+    return msgspec.structs.replace(callback, url=shown_url(callback.url))
 
 
 def _standing(transaction: Transaction) -> dict[str, object]:

@@ -29,7 +29,10 @@ from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
 
 ROWS_MAX = 200
 ROLES = (
-    (Role.VIEWER.value, N_("viewer: sees everything but people")),
+    (
+        Role.VIEWER.value,
+        N_("viewer: sees all but people; reads messages where patterns say so"),
+    ),
     (Role.OPERATOR.value, N_("operator: produces, consumes, administers what the patterns name")),
     (Role.ADMIN.value, N_("admin: everything")),
 )
@@ -278,7 +281,7 @@ def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
     return UserLine(
         name=user.name,
         role=user.role,
-        patterns=user.patterns if user.role == Role.OPERATOR else (),
+        patterns=() if user.role == Role.ADMIN else user.patterns,
         disabled=user.disabled,
         created_ms=user.created_ms,
         tokens=len(people.tokens(user.name)),

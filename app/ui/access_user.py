@@ -51,7 +51,7 @@ async def change(request: Request) -> Response:
             by_of(request),
             name,
             role=form.values["role"],
-            patterns=patterns_of(form.values["patterns"]),
+            patterns=patterns_of(form.values["patterns"]) or (),
             disabled=form.values["disabled"] == "yes",
         )
     except (Invalid, Conflict) as error:

@@ -247,13 +247,13 @@ def damage(count: int) -> Iterator[Concern]:
             "bad",
             "disk",
             ngettext(
-                "The log is damaged in %(num)s place",
-                "The log is damaged in %(num)s places",
+                "The start found damage in %(num)s place",
+                "The start found damage in %(num)s places",
                 count,
             ),
-            _("Recovery stepped over it; the server's log names the positions."),
-            "",
-            "",
+            _("It was stepped over or set aside; the engine's page names file and bytes."),
+            "/engine",
+            _("Engine"),
         )
 
 

@@ -4,12 +4,12 @@ After the Avro 1.11 specification: a header with schema and codec, then blocks o
 followed by the file's sync marker. A record alone cannot be read without its writer's schema.
 """
 
-import json
 import struct
 import zlib
 from collections.abc import Callable
 from typing import Any
 
+from app.ui import json_text
 from app.ui.language import _
 
 MAGIC = b"Obj\x01"
@@ -43,6 +43,9 @@ def decode(body: bytes) -> tuple[dict[str, Any], bool]:
         raise NotAvro(_("the schema is nested too deeply")) from None
     except (struct.error, IndexError):
         raise NotAvro(_("the body ends within a value")) from None
+    except (AttributeError, TypeError, ValueError, KeyError, OverflowError) as error:
+        # The header's schema may be any JSON: what it calls a list can be a number, and so on.
+        raise NotAvro(_("the schema is none of Avro's: %(error)s", error=str(error)[:80])) from None
 
 
 def _other_framing(body: bytes) -> str:
@@ -66,7 +69,7 @@ def _container(body: bytes) -> tuple[dict[str, Any], bool]:
     metadata = reader.map_of(reader.bytes_)
     codec = metadata.get("avro.codec", b"null").decode("utf-8", "replace")
     try:
-        schema = json.loads(metadata["avro.schema"])
+        schema = json_text.loads(metadata["avro.schema"])
     except (KeyError, ValueError, RecursionError):
         raise NotAvro(_("the header holds no schema that is JSON")) from None
     sync = reader.take(SYNC_BYTES)

@@ -1,7 +1,6 @@
 """A message body as people can read it, and the account of how it was decoded. Pure."""
 
 import contextlib
-import json
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from app.ui import avro, protobuf
+from app.ui import avro, json_text, protobuf
 from app.ui.avro import NotAvro
 from app.ui.language import _
 from app.ui.protobuf import NotProtobuf
 from app.ui.trees import Node, Tree
 from app.ui.unpack import Unpacked, unpack
+from engine.compression import PlainBody
 
 SHOWN_BYTES_MAX = 64 * 1024
 ALL_BYTES_MAX = 1024 * 1024
@@ -56,6 +56,7 @@ class Body:
     """What the page shows: one of the `views` that fit, and what was tried.
 
     `stored_bytes` is what lies in the log, `size_bytes` what it is unpacked, where it is.
+    `why_packed` says why a body that is marked as compressed is shown as it is stored.
     """
 
     view: str
@@ -64,6 +65,7 @@ class Body:
     stored_bytes: int
     shown_bytes: int
     packing: str
+    why_packed: str
     text: str
     tree: Node | None
     tree_cut: bool
@@ -84,15 +86,14 @@ class _Decoded:
     is_cut: bool = False
 
 
-def decode(body: bytes, *, view: str = "", is_all: bool = False, sys_flag: int = 0) -> Body:
+def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) -> Body:
     """Decode a body for `view`, or for the best view that fits; never raises.
 
     At most SHOWN_BYTES_MAX bytes are turned into text, ALL_BYTES_MAX when `is_all`;
-    the rest is for the download. `sys_flag` is the record's: it says whether and how the producer
-    compressed the body.
+    the rest is for the download. A PlainBody says besides how its producer compressed it.
     """
-    stored = len(body)
-    packed = unpack(body, sys_flag)
+    stored = len(plain) if isinstance(plain, bytes) else plain.stored_bytes
+    packed = unpack(plain)
     body = packed.body
     decoded, tried = _try_all(body, packed)
     views = tuple(name for name in VIEWS if name in decoded or name == "hex")
@@ -107,12 +108,17 @@ def decode(body: bytes, *, view: str = "", is_all: bool = False, sys_flag: int =
         stored_bytes=stored,
         shown_bytes=len(body) if tree else min(len(body), limit),
         packing=packed.kind if packed.is_unpacked else "",
+        why_packed="" if packed.is_unpacked or not _is_marked(plain) else packed.detail,
         text=body[:limit].decode("utf-8", "ignore") if chosen == "text" else "",
         tree=tree.build("", found.document) if tree and found else None,
         tree_cut=bool(tree and found and (tree.is_cut or found.is_cut)),
         rows=list(_hex_rows(body[:limit])) if chosen == "hex" else [],
         tried=tried,
     )
+
+
+def _is_marked(plain: PlainBody | bytes) -> bool:
+    return not isinstance(plain, bytes) and bool(plain.codec)
 
 
 def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[Tried]]:
@@ -148,20 +154,23 @@ def preview(body: bytes) -> str:
     return line if len(line) <= PREVIEW_CHARS else line[:PREVIEW_CHARS] + "…"
 
 
-def line(body: bytes, view: str, sys_flag: int = 0) -> str:
+def line(plain: PlainBody | bytes, view: str) -> str:
     """A body as one decoder reads it; NotThis where it cannot. A JSON text stays as it is."""
-    body = unpack(body, sys_flag).body
+    body = unpack(plain).body
     if view == "hex":
         return body[:PREVIEW_CHARS].hex(" ")
     found = _decoded(body, view)
     if view in ("text", "json"):
         return body.decode()
-    return msgspec.json.encode(found.document, enc_hook=str).decode()
+    try:
+        return msgspec.json.encode(found.document, enc_hook=str).decode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise NotThis(str(error) or _("nested too deeply")) from None
 
 
-def document(body: bytes, view: str = "", sys_flag: int = 0) -> Any:
+def document(plain: PlainBody | bytes, view: str = "") -> Any:
     """What a decoder makes of a body, or the first that can of all; NotThis where none can."""
-    body = unpack(body, sys_flag).body
+    body = unpack(plain).body
     if view in TREES:
         return _decoded(body, view).document
     for name in TREES:
@@ -214,7 +223,7 @@ def _json(body: bytes, is_text: bool) -> _Decoded:
         raise NotThis(_("does not begin with { or ["))
     _check_size(body, TREE_BYTES_MAX)
     try:
-        return _Decoded(_("valid JSON"), json.loads(body))
+        return _Decoded(_("valid JSON"), json_text.loads(body))
     except (ValueError, RecursionError) as error:
         raise NotThis(str(error) or _("nested too deeply")) from None
 

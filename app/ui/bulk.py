@@ -132,8 +132,8 @@ def sheet(
 def parsed(text: str) -> dict[str, str]:
     """Name to what is expected of it, as `Sheet.selection` has them; all else is left out."""
     found: dict[str, str] = {}
-    for line in text.splitlines()[:ITEMS_MAX]:
-        expected, __, name = line[: 2 * LINE_CHARS_MAX].partition(" ")
+    for line in text[: ITEMS_MAX * 2 * LINE_CHARS_MAX].split("\n", ITEMS_MAX)[:ITEMS_MAX]:
+        expected, __, name = line[: 2 * LINE_CHARS_MAX].rstrip("\r").partition(" ")
         if name:
             found[name] = expected
     return found

@@ -12,10 +12,12 @@ from typing import Any
 
 import msgspec
 
+from app.security.message_rights import missing_right
 from app.ui import bodies
 from app.ui.bodies import NotThis
 from app.ui.forms import Form
 from app.ui.language import N_, _
+from app.ui.unread import preview_of
 from engine.message import StoredMessage
 
 VIEWS = (
@@ -94,10 +96,12 @@ def show(messages: Iterable[StoredMessage], columns: Columns) -> list[Shown]:
 
 
 def _shown(message: StoredMessage, columns: Columns) -> Shown:
-    preview = Cell(bodies.preview(message.body))
+    preview = Cell(preview_of(message))
     if not columns.view and not columns.paths:
         return Shown(preview, ())
-    if len(message.body) > BODY_BYTES_MAX:
+    if missing_right(message):
+        return Shown(preview, [Cell(why=preview.text)] * len(columns.paths))
+    if len(message.plain.body) > BODY_BYTES_MAX:
         why = Cell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
         return Shown(preview if not columns.view else why, [why] * len(columns.paths))
     return Shown(
@@ -108,14 +112,14 @@ def _shown(message: StoredMessage, columns: Columns) -> Shown:
 
 def _body(message: StoredMessage, view: str) -> Cell:
     try:
-        return Cell(_cut(bodies.line(message.body, view, message.sys_flag)))
+        return Cell(_cut(bodies.line(message.plain, view)))
     except NotThis as error:
         return Cell(why=str(error))
 
 
 def _values(message: StoredMessage, columns: Columns) -> list[Cell]:
     try:
-        document = bodies.document(message.body, columns.view, message.sys_flag)
+        document = bodies.document(message.plain, columns.view)
     except NotThis as error:
         return [Cell(why=str(error))] * len(columns.paths)
     return [_value(document, path) for path in columns.paths]

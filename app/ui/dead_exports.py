@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.pause import Pause
+from app.security.access import who_of
+from app.security.message_rights import require_messages
 from app.ui import dead_filter, dead_index, formats, pages
 from app.ui.console import Console
 from app.ui.dead_filter import Criteria
@@ -68,6 +70,7 @@ async def export(request: Request) -> Response:
         raise Invalid(
             _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
         )
+    require_messages(who_of(request.scope), DEAD_LETTER_PREFIX + group)
     console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
     criteria = criteria_of(request).settled(console.now_ms())
     letters = await _chosen(request, console, group, criteria)
@@ -171,7 +174,10 @@ def _json_lines(group: str, letters: list[DeadLetter]) -> bytes:
 
 def _row(group: str, letter: DeadLetter) -> list[str | int]:
     message = letter.message
-    encoding, body = _body(message.body)
+    plain = message.plain
+    encoding, body = _body(plain.body)
+    encoding += f";{plain.codec}" if plain.why_raw else ""
+    message.decompressed = None  # a step of them would take much memory
     rest = letter.dismissed
     return [
         group, message.offset, formats.iso(message.stored_ms), message.message_id,

@@ -6,6 +6,9 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.security.access import who_of
+from app.security.message_rights import missing_right, require_message, visible
+from app.services.bodies import decompress
 from app.ui import bodies, dead_index, pages
 from app.ui.bodies import Body
 from app.ui.console import Console
@@ -65,6 +68,7 @@ class LetterPage:
     message_group: str
     properties: list[Property]
     body: Body
+    unread: str  # the right for want of which body, keys and properties are not shown
     jobs: list[Job]
     forgotten: list[str]
     returned_from: str
@@ -82,6 +86,7 @@ async def show(request: Request) -> Response:
     group = request.path_params["group"]
     letter = console.broker.dead_letters.get(group, offset_of(request))
     steps, why = _steps(console, group, letter)
+    await decompress([letter.message])
     context = _context(console, request, group, letter, steps, why)
     title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
     return await pages.respond(request, "dlq_letter.html", context, title=title, section="dlq")
@@ -92,9 +97,11 @@ async def download(request: Request) -> Response:
     console = pages.console_of(request)
     group = request.path_params["group"]
     letter = console.broker.dead_letters.get(group, offset_of(request))
+    require_message(who_of(request.scope), letter.message)
+    await decompress([letter.message])
     name = quote(f"{group}-dead-{letter.message.offset}.bin", safe="-_.%")
     return Response(
-        letter.message.body,
+        letter.message.plain.body,
         media_type="application/octet-stream",
         headers={
             "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
@@ -111,7 +118,7 @@ def _context(
     steps: list[Step],
     why_no_steps: str,
 ) -> LetterPage:
-    message = letter.message
+    message = visible(who_of(request.scope), letter.message)
     jobs, forgotten = _jobs(console, letter.redriven_by)
     low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
     return LetterPage(
@@ -134,10 +141,11 @@ def _context(
         message_group=message.message_group,
         properties=_properties(message),
         body=bodies.decode(
-            message.body,
+            message.plain,
             view=request.query_params.get("view", ""),
             is_all=request.query_params.get("body") == "all",
         ),
+        unread=missing_right(message),
         jobs=jobs,
         forgotten=forgotten,
         returned_from=letter.returned_from,

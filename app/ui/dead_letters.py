@@ -12,6 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.pause import Pause
+from app.security.access import Principal, who_of
+from app.security.message_rights import lacks_messages, visible
+from app.services.search import Search
 from app.ui import charts, dead_filter, dead_index, pages, preferences, tables
 from app.ui.charts import Line
 from app.ui.console import Console, search_of
@@ -22,6 +25,7 @@ from app.ui.language import _
 from app.ui.tables import Cut, Query
 from engine.broker import DeadLetter, Dismissed, DismissNote, ReplayJob
 from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
+from engine.message import StoredMessage
 
 SORTS = ("dead", "group", "newest")
 TALLIED_MAX = 200
@@ -128,6 +132,7 @@ class DeadPage:
     jobs: list[ReplayJob]
     dismissals: list[Dismissed]
     dismissals_total: int
+    unread: str  # the right for want of which keys are not shown
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,8 @@ async def detail(request: Request) -> Response:
     view = await view_of(request, group, criteria, now_ms, BUDGET_S)
     query = tables.parse_query(request.query_params, ("newest",), "-newest")
     cut = tables.cut(view.selection.offsets, query)
-    lines = await _lines(console, group, list(cut.rows))
+    who = who_of(request.scope)
+    lines = await _lines(console, who, group, list(cut.rows))
     tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     source = DEAD_LETTER_PREFIX + group
     resting = console.broker.dead_letters.resting(group)
@@ -271,6 +277,7 @@ async def detail(request: Request) -> Response:
         jobs=console.broker.replays.list(source=source, count_max=JOBS_MAX),
         dismissals=dismissals[:DISMISSALS_MAX],
         dismissals_total=len(dismissals),
+        unread=lacks_messages(who, source),
     )
     title = _("Dead letters of %(group)s", group=group)
     return await pages.respond(
@@ -310,41 +317,56 @@ async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[
         records = await search_of(request).by_id(criteria.id)
         here = {record.offset for record in records if record.topic == topic}
         found = here if found is None else found & here
+    if criteria.key and lacks_messages(who_of(request.scope), topic):
+        return set(), _("You may not read message bodies of group %(name)s.", name=group)
     if criteria.key:
-        try:
-            keyed = await search_of(request).by_key(topic, criteria.key, count_max=FOUND_MAX)
-        except TopicNotFound:  # deleted meanwhile
-            keyed = []
-        if len(keyed) >= FOUND_MAX:
+        here, is_cut = await _keyed(search_of(request), topic, criteria.key)
+        if is_cut:
             note = _(
                 "Only the newest %(found_max)s with this key were looked at.",
                 found_max=f"{FOUND_MAX:,}",
             )
-        here = {record.offset for record in keyed}
         found = here if found is None else found & here
     return found, note
 
 
-async def _lines(console: Console, group: str, offsets: list[int]) -> list[DeadLine]:
+async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:
+    """The offsets of the newest messages with a key, and whether there are more of them."""
+    offsets: set[int] = set()
+    cursor = ""
+    while True:
+        try:
+            page = await search.by_key(topic, key, cursor=cursor)
+        except TopicNotFound:  # deleted meanwhile
+            return offsets, False
+        offsets.update(record.offset for record in page.messages)
+        cursor = page.next_cursor
+        if not cursor or len(offsets) >= FOUND_MAX:
+            return offsets, bool(cursor)
+
+
+async def _lines(
+    console: Console, who: Principal, group: str, offsets: list[int]
+) -> list[DeadLine]:
     """The rows of a page, those that can still be read."""
     lines: list[DeadLine] = []
     pause = Pause()
     for offset in offsets:
         try:
-            lines.append(line_of(console.broker.dead_letters.get(group, offset)))
+            letter = console.broker.dead_letters.get(group, offset)
         except (MessageNotFound, GroupNotFound):  # retention took it since it was counted
             continue
+        lines.append(line_of(letter, visible(who, letter.message)))
         await pause.when_due()
     return lines
 
 
-def line_of(letter: DeadLetter) -> DeadLine:
-    """A dead letter as one line."""
+def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
+    """A dead letter as one line; `message` is its message as it may be seen."""
     lines = [line.strip() for line in letter.error.strip().splitlines()] or [""]
     # Of a Python traceback the last line says what it is about.
     first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
     is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
-    message = letter.message
     return DeadLine(
         offset=message.offset,
         died_ms=message.stored_ms,

@@ -39,6 +39,7 @@ CHECKS = {
     "clock": N_("The clock"),
     "traces": N_("Recording of traces"),
     "lag_history": N_("History of lag"),
+    "connections": N_("Connections"),
     "exposure": N_("Who gets in"),
 }
 SOURCES = {

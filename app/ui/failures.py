@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from app.errors import REFUSED, status_of
+from app.errors import REFUSED, DoorError, status_of
 from app.ui import pages, preferences
 from app.ui.language import N_, _, translated
 from engine.errors import Busy, EngineError, NotFound
@@ -59,9 +59,14 @@ def page(handler: Handler) -> Handler:
         except EngineError as error:
             request.scope[REFUSED] = error
             return await refused(request, error)
+        except DoorError as error:
+            request.scope[REFUSED] = error
+            return await _refused_at_the_door(request, error)
+        except ClientDisconnect:
+            return Response(status_code=400)  # which nobody reads
         except Exception:
             error_id = secrets.token_hex(4)
-            log.exception("error %s: %s %s", error_id, request.method, request.url.path)
+            log.exception("error %s: %s %r", error_id, request.method, request.url.path)
             return await _show(
                 request, 500, _("The server met an error it did not expect."), "", "", error_id
             )
@@ -75,11 +80,20 @@ async def refused(request: Request, error: EngineError) -> Response:
     error_id = ""
     if status >= 500:
         error_id = secrets.token_hex(4)
-        log.warning("error %s: %s %s: %s", error_id, request.method, request.url.path, error)
+        log.warning("error %s: %s %r: %s", error_id, request.method, request.url.path, error)
     response = await _show(
         request, status, _sentence(error.detail), error.remedy, error.code, error_id
     )
     if isinstance(error, Busy):
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
+async def _refused_at_the_door(request: Request, error: DoorError) -> Response:
+    """The page for what was turned down before any part of the server was asked."""
+    detail = _sentence(str(error.detail))
+    response = await _show(request, error.status_code, detail, error.remedy, error.code, "")
+    if error.retry_after_s:
         response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
     return response
 

@@ -53,17 +53,20 @@ UNKNOWN = Forecast(Outlook.UNKNOWN, reason=TOO_YOUNG)
 
 
 def forecast(samples: Sequence[tuple[int, int]], window_ms: int = WINDOW_MS) -> Forecast:
-    """The outlook after `samples` (time in ms, lag; oldest first), by those of the window."""
+    """The outlook after `samples` (time in ms, lag; oldest first), at the pace of the last minute.
+
+    Where there is no sample of a minute ago, the newest older one of the window is taken.
+    """
     if not samples:
         return UNKNOWN
     last_ms, lag = samples[-1]
     if lag == 0:
         return Forecast(Outlook.CLEAR)
-    first_ms, before = next(each for each in samples if last_ms - each[0] <= window_ms)
-    span_ms = last_ms - first_ms
-    if span_ms < SPAN_MIN_MS:
+    earlier = [each for each in samples if SPAN_MIN_MS <= last_ms - each[0] <= window_ms]
+    if not earlier:
         return UNKNOWN
-    per_ms = (before - lag) / span_ms
+    first_ms, before = earlier[-1]
+    per_ms = (before - lag) / (last_ms - first_ms)
     if per_ms <= 0:
         return Forecast(Outlook.NOT_SHRINKING, per_s=per_ms * 1000)
     return Forecast(Outlook.SHRINKING, last_ms + round(lag / per_ms), per_ms * 1000)

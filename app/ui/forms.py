@@ -1,12 +1,19 @@
-"""HTML forms: reading what was posted, errors at their fields, and where to go afterwards."""
+"""HTML forms: reading what was posted, errors at their fields, and where to go afterwards.
 
+A form has a limit of bytes and of fields. What is more than a few pages of text is parsed on a
+thread: taking apart megabytes of escapes takes longer than the event loop may wait.
+"""
+
+import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.errors import DoorError
 from app.ui import typed_time, zones
 from app.ui.language import _
 from app.ui.typed_time import NoMoment
@@ -14,11 +21,17 @@ from app.ui.zones import UTC_ZONE, Zone
 from engine.errors import EngineError, Invalid
 
 FIELDS_MAX = 200
+FORM_BYTES_MAX = 256 * 1024
+LOGIN_BYTES_MAX = 16 * 1024  # of the one form that anybody may send
+LARGE_BYTES_MAX = 16 * 1024 * 1024  # a message, a file, many names: `request_bytes_max` binds them
+INLINE_BYTES_MAX = 16 * 1024  # parsed right here
+ESCAPES = re.compile(rb"(?:%[0-9A-Fa-f]{2}){1,4096}")  # so many at once: others get their turn
+SAFE_IN_HEADER = ":/%#?=@[]!$&'()*+,;"
 
 
 @dataclass(frozen=True)
 class Posted:
-    """The fields of a form as text; line ends are "\\n", as they were typed."""
+    """The fields of a form as text; lines end with a line feed, as they were typed."""
 
     values: Mapping[str, list[str]]
 
@@ -103,19 +116,71 @@ class Form:
         return text
 
 
-async def read(request: Request) -> Posted:
-    """The form in the request's body; raises Invalid for what no browser sends."""
+async def read(request: Request, *, bytes_max: int = FORM_BYTES_MAX) -> Posted:
+    """The form in the request's body; raises Invalid for what no browser sends.
+
+    A DoorError (413) where it has more than `bytes_max`, found before it is read where its length
+    is told.
+    """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
         raise Invalid(_("the console reads HTML forms only"), remedy=_("use /api/v1 for programs"))
-    body = await request.body()
+    body = await _body(request, bytes_max)
     try:
-        values = parse_qs(
-            body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX
-        )
+        if len(body) <= INLINE_BYTES_MAX:
+            values = _parsed(body)
+        else:
+            values = await asyncio.to_thread(_parsed, body)
     except ValueError as error:
         raise Invalid(_("the form's encoding is broken"), remedy=_("send UTF-8")) from error
-    return Posted({name: [_lines(value) for value in all_] for name, all_ in values.items()})
+    return Posted(values)
+
+
+async def _body(request: Request, bytes_max: int) -> bytes:
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and (len(length) > 18 or int(length) > bytes_max):
+        raise _too_large(bytes_max)
+    parts: list[bytes] = []
+    size_bytes = 0
+    async for part in request.stream():
+        size_bytes += len(part)
+        if size_bytes > bytes_max:
+            raise _too_large(bytes_max)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(bytes_max: int) -> DoorError:
+    return DoorError(
+        413,
+        "form_too_large",
+        f"the form is larger than {bytes_max} bytes",
+        field="body",
+        remedy="send less at once; programs use /api/v1",
+    )
+
+
+def _parsed(body: bytes) -> dict[str, list[str]]:
+    """The fields in their order; ValueError where they are too many, or no UTF-8."""
+    if body.count(b"&") >= FIELDS_MAX:
+        raise ValueError("too many fields")
+    values: dict[str, list[str]] = {}
+    for pair in body.split(b"&"):
+        if pair:
+            name, __, value = pair.partition(b"=")
+            values.setdefault(_unescaped(name), []).append(_lines(_unescaped(value)))
+    return values
+
+
+def _unescaped(data: bytes) -> str:
+    """The text of a name or a value; a percent sign that begins no escape stays as it is."""
+    if not data.isascii():
+        raise ValueError("a byte that must be escaped")
+    return ESCAPES.sub(_octets, data.replace(b"+", b" ")).decode()
+
+
+def _octets(escapes: re.Match[bytes]) -> bytes:
+    return bytes.fromhex(escapes[0].replace(b"%", b"").decode())
 
 
 def fill(posted: Posted, names: tuple[str, ...]) -> Form:
@@ -126,7 +191,8 @@ def fill(posted: Posted, names: tuple[str, ...]) -> Form:
 def go(request: Request, path: str) -> Response:
     """After a change: show `path` by GET, also when htmx asked (which would swap a redirect in)."""
     if request.headers.get("hx-request") == "true":
-        return Response(status_code=204, headers={"HX-Redirect": path})
+        escaped = quote(path, safe=SAFE_IN_HEADER)  # as RedirectResponse does it
+        return Response(status_code=204, headers={"HX-Redirect": escaped})
     return RedirectResponse(path, status_code=303)
 
 

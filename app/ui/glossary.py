@@ -69,8 +69,9 @@ MESSAGES = (
         "message-group",
         N_("Message group"),
         N_(
-            "Messages of one message group are handed out in their order, one after the other; "
-            "others do not wait for them. RocketMQ 4 calls it the sharding key."
+            "To an ordered consumer group the messages of one message group are handed out in "
+            "their order, one after the other; others do not wait for them. RocketMQ 4 calls it "
+            "the sharding key."
         ),
         "/topics?type=FIFO",
     ),

@@ -96,7 +96,7 @@ async def show(request: Request) -> Response:
 
 async def apply(request: Request) -> Response:
     """POST /bulk/groups: the groups that the preview named, and what became of each."""
-    posted = await forms.read(request)
+    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
     form = forms.fill(posted, FIELDS)
     action = _action(form)
     at_ms = _moment(form, preferences.read(request).zone) if action == "reset" else 0

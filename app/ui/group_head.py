@@ -21,6 +21,7 @@ class GroupHead:
     path: str
     is_paused: bool
     is_broadcast: bool
+    is_ordered: bool
     paused_topics: int
     members: int
     is_differing: bool
@@ -40,6 +41,7 @@ def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
         path=f"/groups/{quote(name, safe='')}",
         is_paused=not config.consume_enabled,
         is_broadcast=broker.is_broadcast(name),
+        is_ordered=config.ordered,
         paused_topics=len(config.paused_topics),
         members=broker.members.count(name),
         is_differing=is_differing(console, name),

@@ -20,7 +20,7 @@ from engine.broker import GroupConfig, Mode, StartAt, Strategy
 from engine.errors import Forbidden, Invalid
 
 FIELDS = (
-    *("retry_max", "start", "start_at", "mode", "strategy", "rooms", "dead_letters"),
+    *("retry_max", "start", "start_at", "mode", "strategy", "rooms", "dead_letters", "ordered"),
     *group_policy.FIELDS,
 )
 NAMES = {**group_policy.ENGINE_NAMES, "start_at_ms": "start_at"}
@@ -75,6 +75,7 @@ async def show(request: Request) -> Response:
             "strategy": config.strategy.value,
             "rooms": ", ".join(config.rooms),
             "dead_letters": "keep" if config.dead_letters else "drop",
+            "ordered": "yes" if config.ordered else "no",
             **group_policy.values_of(config.retry_policy),
         }
     )
@@ -114,6 +115,7 @@ def _changes(form: Form, zone_name: str, shown: Zone) -> GroupChanges:
         retry_policy=group_policy.read(form),
         strategy=Strategy(form.choice("strategy", _("Strategy"), tuple(Strategy))),
         rooms=rooms,
+        ordered=form.choice("ordered", _("Order"), ("no", "yes")) == "yes",
     )
 
 

@@ -35,6 +35,7 @@ class GroupRow:
 
     name: str
     is_paused: bool
+    is_ordered: bool
     paused_topics: int
     members: int
     is_differing: bool
@@ -148,6 +149,7 @@ def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend)
     return GroupRow(
         name=group.name,
         is_paused=not group.consume_enabled,
+        is_ordered=group.ordered,
         paused_topics=len(group.paused_topics),
         members=console.broker.members.count(group.name),
         is_differing=is_differing(console, group.name),

@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from app.pause import Pause
+from app.security.access import who_of
+from app.security.message_rights import lacks_messages
 from app.ui import cells, pages
 from app.ui.console import Console
 from app.ui.jobs import OUTCOMES
@@ -39,9 +41,10 @@ async def export(request: Request) -> Response:
     outcome = request.query_params.get("outcome", "")
     job = console.broker.replays.get(request.path_params["id"])
     console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
+    may_read = not lacks_messages(who_of(request.scope), job.source)
     console.exports.check()
     return StreamingResponse(
-        _parts(console, job.id, outcome, kind),
+        _parts(console, job.id, outcome, kind, may_read),
         media_type=MEDIA_TYPES[kind],
         headers={
             "Content-Disposition": f'attachment; filename="replay-{job.id}.{kind}"',
@@ -51,7 +54,9 @@ async def export(request: Request) -> Response:
     )
 
 
-async def _parts(console: Console, job_id: str, outcome: str, kind: str) -> AsyncIterator[bytes]:
+async def _parts(
+    console: Console, job_id: str, outcome: str, kind: str, may_read: bool
+) -> AsyncIterator[bytes]:
     replays = console.broker.replays
     write = _csv if kind == "csv" else _ndjson
     with console.exports.taken():
@@ -62,8 +67,11 @@ async def _parts(console: Console, job_id: str, outcome: str, kind: str) -> Asyn
         while True:
             page = replays.outcomes(job_id, outcome=outcome, after=after, count_max=STEP)
             rows += len(page.items)
-            if page.items:
-                yield await console.render(partial(write, job_id, page.items))
+            items = page.items
+            if not may_read:
+                items = [msgspec.structs.replace(row, keys=()) for row in items]
+            if items:
+                yield await console.render(partial(write, job_id, items))
             if page.next is None:
                 break
             after = page.next

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.security.access import who_of
+from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
 from app.services.replays import Replays
 from app.ui import forms, pages, rights
@@ -208,11 +210,12 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     after = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 9 else -1
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     shown = job_of(job)
+    may_read = not lacks_messages(who_of(request.scope), job.source)
     context = JobPage(
         shown=shown,
         totals=totals_of(job.totals, job.selected),
         outcome=outcome,
-        rows=[_outcome(row) for row in page.items],
+        rows=[_outcome(row, may_read=may_read) for row in page.items],
         next_cursor="" if page.next is None else str(page.next),
         is_first=after < 0,
         form=form,
@@ -251,12 +254,12 @@ def _link(request: Request, job_id: str) -> Link:
     return Link(job_id, name or job_id)
 
 
-def _outcome(row: OutcomeRow) -> Outcome:
+def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
     text, tone = _said(row.outcome)
     return Outcome(
         row.queue, row.offset, row.outcome, text, tone,
-        row.message_id, row.tag, row.keys, row.to_topic, group,
+        row.message_id, row.tag, row.keys if may_read else (), row.to_topic, group,
     )  # fmt: skip
 
 

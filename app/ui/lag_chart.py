@@ -1,6 +1,6 @@
 """A group's lag over time as a chart and as its table; what was not sampled is a gap in both. Pure.
 
-The engine hands out points; the time to clear is judged here, from the five minutes (or the one
+The engine hands out points; the time to clear is judged here, from the last minute (or the one
 step) before each of them.
 """
 

@@ -34,8 +34,8 @@ TOPIC_COLUMNS = (
     "read_at",
 )  # fmt: skip
 GROUP_COLUMNS = (
-    "group", "paused", "unread", "oldest_unread", "in_flight", "retrying", "dead_letters",
-    "acked_per_s", "unknown", "read_at",
+    "group", "paused", "ordered", "unread", "oldest_unread", "in_flight", "retrying",
+    "dead_letters", "acked_per_s", "unknown", "read_at",
 )  # fmt: skip
 NOT_READ = "newer than the figures"
 NO_READER = "no group reads it"
@@ -161,7 +161,8 @@ def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
 
 def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.groups.get(group.name)
-    known = (group.name, "no" if group.consume_enabled else "yes")
+    flags = ("no" if group.consume_enabled else "yes", "yes" if group.ordered else "no")
+    known = (group.name, *flags)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
         return (*known, None, None, None, None, None, None, NOT_READ, read_at)

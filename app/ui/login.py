@@ -75,7 +75,7 @@ async def show(request: Request) -> Response:
 
 async def log_in(request: Request) -> Response:
     """POST /login: where one wanted to go, or the form with what is wrong."""
-    form = forms.fill(await forms.read(request), FIELDS)
+    form = forms.fill(await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX), FIELDS)
     form.values["next"] = forms.local_path(form.values["next"])
     password, form.values["password"] = form.values["password"], ""
     if accounts_of(request).people.is_open:

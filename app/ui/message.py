@@ -9,6 +9,9 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.security.access import who_of
+from app.security.message_rights import all_visible, missing_right, require_message, visible
+from app.services.bodies import decompress
 from app.ui import became, bodies, pages
 from app.ui.became import Verdict
 from app.ui.bodies import Body
@@ -33,6 +36,7 @@ from engine.message import (
 
 COPIES_MAX = 50
 ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position
+HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 CLI_BODY_MAX = 2048
 
 
@@ -85,6 +89,7 @@ class MessagePage:
     max_offset: int
     curl: str
     cli: str
+    unread: str  # the right for want of which its body, keys and properties are not shown
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,12 @@ async def show(request: Request) -> Response:
     message = _find(console, request)
     if message is None:
         return await _show_gone(request)
+    who = who_of(request.scope)
+    message = visible(who, message)
     # Decoding takes milliseconds of a large body: not on the loop.
     body = await console.render(lambda: _body(request, message))
-    records = await _records(request, message)
+    records = all_visible(who, await _records(request, message))
+    await decompress(records[: COPIES_MAX + 1])
     verdicts = await became.verdicts(request, records)
     context = _context(console, request, message, body, _copies(records, message), verdicts)
     title = f"{message.topic} {message.queue}:{message.offset}"
@@ -143,9 +151,11 @@ def _waits(message: StoredMessage) -> bool:
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
     message = pages.console_of(request).broker.message(*place_of(request))
+    require_message(who_of(request.scope), message)
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
+    await decompress([message])
     return Response(
-        message.body,
+        message.plain.body,
         media_type="application/octet-stream",
         headers={
             "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
@@ -161,10 +171,9 @@ def address(topic: str, queue: int, offset: int) -> str:
 
 def _body(request: Request, message: StoredMessage) -> Body:
     return bodies.decode(
-        message.body,
+        message.plain,
         view=request.query_params.get("view", ""),
         is_all=request.query_params.get("body") == "all",
-        sys_flag=message.sys_flag,
     )
 
 
@@ -216,12 +225,10 @@ async def _show_gone_id(request: Request, text: str) -> Response | None:
     if purged is not None:
         return _go(purged)
     host = pack_host(console.host.config.store_host)[:4].hex().upper()
-    if not (len(text) == ID_DIGITS and text.upper().startswith(host)):
+    is_id = len(text) == ID_DIGITS and HEX_DIGITS.issuperset(text)
+    if not (is_id and text.upper().startswith(host)):
         return None
-    try:
-        position = int(text[ID_DIGITS // 2 :], 16)
-    except ValueError:
-        return None
+    position = int(text[ID_DIGITS // 2 :], 16)
     status = console.broker.retention.status()
     if position >= status.oldest_position:
         return None
@@ -281,15 +288,17 @@ def _context(
         max_offset=stats.max_offset if stats else message.offset + 1,
         curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
         cli=_send_again(message),
+        unread=missing_right(message),
     )
 
 
 def _send_again(message: StoredMessage) -> str:
     """The command that sends the same once more; "" where the body is no short text."""
-    if not 0 < len(message.body) <= CLI_BODY_MAX:
+    plain = message.plain
+    if plain.why_raw or not 0 < len(plain.body) <= CLI_BODY_MAX:
         return ""
     try:
-        body = message.body.decode()
+        body = plain.body.decode()
     except UnicodeDecodeError:
         return ""
     words = ["kitemq", "produce", message.origin_topic, "--body", body]

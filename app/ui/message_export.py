@@ -16,6 +16,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from app.security.access import who_of
+from app.security.message_rights import all_visible, require_messages
 from app.ui import cells, formats, message_query, pages, preferences
 from app.ui.console import Console, search_of
 from app.ui.language import _
@@ -74,6 +76,7 @@ async def show(request: Request) -> Response:
     if form.is_wrong or not query.topic:
         detail = next(iter(form.errors.values()), _("no topic was named"))
         raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
+    require_messages(who_of(request.scope), query.topic)
     console.exports.check()
     first = await search_of(request).scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)
     file = quote(f"{query.topic}.{name}", safe="-_.")
@@ -105,7 +108,8 @@ async def _parts(
         while True:
             summary = _counted(summary, page)
             if page.items:
-                yield await console.render(partial(format_.rows, page.items))
+                items = all_visible(who_of(request.scope), page.items)
+                yield await console.render(partial(format_.rows, items))
             if page.next_cursor is None:
                 break
             try:
@@ -148,11 +152,17 @@ def _ended(summary: Summary, page: ScanPage) -> Summary:
 
 
 def row_of(message: StoredMessage) -> dict[str, Any]:
-    """A message by the names in COLUMNS; a body that is no text as base64."""
+    """A message by the names in COLUMNS; a body that is no text as base64.
+
+    A body that could not be decompressed has its codec behind the encoding, as "base64;zlib".
+    """
+    plain = message.plain
     try:
-        body, encoding = message.body.decode(), "utf-8"
+        body, encoding = plain.body.decode(), "utf-8"
     except UnicodeDecodeError:
-        body, encoding = b64encode(message.body).decode(), "base64"
+        body, encoding = b64encode(plain.body).decode(), "base64"
+    encoding += f";{plain.codec}" if plain.why_raw else ""
+    message.decompressed = None  # a page of them would take much memory
     return {
         "topic": message.topic,
         "queue": message.queue,

@@ -33,7 +33,7 @@ SINCE = (
 )
 SINCE_DEFAULT = "24h"
 TEXT_MAX = 512
-FILTER_MAX = 4200
+FILTER_MAX = 16_500  # a little over what a filter may have
 
 
 def read(values: Mapping[str, str], now_ms: int, shown: Zone = UTC_ZONE) -> tuple[Form, ScanQuery]:

@@ -4,12 +4,21 @@ A search works for a second and a half at most, then says how far it came; its a
 cursor, goes on from there and may be kept.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.services.search import KEY_COUNT_MAX
+from app.security.access import Principal, who_of
+from app.security.message_rights import (
+    all_visible,
+    found_for,
+    lacks_messages,
+    looks_inside,
+    missing_right,
+)
+from app.services.bodies import decompress_all
 from app.ui import browsing, columns, message_query, pages, preferences
 from app.ui.columns import Columns, Shown
 from app.ui.console import search_of
@@ -63,10 +72,12 @@ class MessageSearch:
     note: str
     earlier_href: str
     later_href: str
+    older_cursor: str
     is_asked: bool
     since: tuple[tuple[str, str], ...] = message_query.SINCE
     sizes: tuple[int, ...] = SIZES
     views: tuple[tuple[str, str], ...] = columns.VIEWS
+    unread: str = ""  # the right for want of which messages are not shown
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,7 @@ class _Answer:
     note: str = ""
     earlier: str = ""
     later: str = ""
+    older: str = ""  # a cursor of the search by key
 
 
 async def show(request: Request) -> Response:
@@ -94,6 +106,10 @@ async def show(request: Request) -> Response:
         is_asked = bool(form.values["key"])
     answer = _Answer([])
     status = 200
+    who = who_of(request.scope)
+    unread = lacks_messages(who, form.values["topic"]) if form.values["topic"] else ""
+    if unread and by != "id":
+        _refuse_inside(form, by, query)
     if is_asked and not form.is_wrong:
         try:
             answer = await _answer(request, by, form, query, chosen)
@@ -103,6 +119,7 @@ async def show(request: Request) -> Response:
                 raise
     if form.is_wrong:
         status = 422
+    found = await console.render(lambda: _seen(who, form, by, answer.messages))
     names = [topic.name for topic in console.broker.topics()]
     context = MessageSearch(
         by=by,
@@ -110,18 +127,40 @@ async def show(request: Request) -> Response:
         size=_size(request),
         topics=names[:SUGGESTED_MAX],
         topics_total=len(names),
-        rows=await console.render(lambda: [row_of(message) for message in answer.messages]),
-        shown=await console.render(lambda: columns.show(answer.messages, chosen)),
+        rows=await console.render(lambda: [row_of(message) for message in found]),
+        shown=await console.render(lambda: columns.show(found, chosen)),
         paths=chosen.paths,
         looked=answer.looked,
         note=answer.note,
         earlier_href=answer.earlier,
         later_href=answer.later,
+        older_cursor=answer.older,
         is_asked=is_asked,
+        unread=unread or next(filter(None, map(missing_right, found)), ""),
     )
     return await pages.respond(
         request, "messages.html", context, title=_("Messages"), section="messages", status=status
     )
+
+
+def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
+    """Refuse what would tell by what it finds what the messages of the topic say."""
+    reason = _("You may not read message bodies of this topic.")
+    if by == "key":
+        form.refuse("key", reason)
+    elif by == "search" and query.contains:
+        form.refuse("contains", reason)
+    elif by == "search" and looks_inside(query.filter):
+        form.refuse("filter", reason)
+
+
+def _seen(
+    who: Principal, form: Form, by: str, messages: Sequence[StoredMessage]
+) -> list[StoredMessage]:
+    by_key = by == "key"
+    seen = found_for(who, form.values["key"], messages) if by_key else all_visible(who, messages)
+    decompress_all(seen)
+    return seen
 
 
 def _blame(form: Form, error: EngineError) -> None:
@@ -183,17 +222,9 @@ async def _by_id(request: Request, text: str) -> _Answer:
 async def _by_key(request: Request, topic: str, key: str) -> _Answer:
     search = search_of(request)
     if topic:
-        found = await search.by_key(topic, key)
-        is_cut = len(found) >= KEY_COUNT_MAX
-        note = (
-            _(
-                "The newest %(key_count_max)s are shown; the key has more.",
-                key_count_max=KEY_COUNT_MAX,
-            )
-            if is_cut
-            else ""
-        )
-        return _Answer(found, note=note)
+        page = await search.by_key(topic, key, cursor=request.query_params.get("cursor", ""))
+        note = _("The key has more messages, older ones.") if page.next_cursor else ""
+        return _Answer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(key)
     note = _("In every topic, by key and by id.")
     if anything.is_cut:

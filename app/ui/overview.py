@@ -145,7 +145,9 @@ def _concerns(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> 
         *attention.services(health.failures),
         *attention.disk(health.disk_free_bytes, health.disk_free_min_bytes),
         *attention.damage(len(health.damages)),
-        *attention.warnings(health.warnings),
+        *attention.warnings(
+            {name: text for name, text in health.warnings.items() if name != "damage"}
+        ),
         *attention.given_up(watch),
         *attention.conflicts(watch),
         *attention.dead_letters(snapshot.groups),

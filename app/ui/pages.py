@@ -24,6 +24,7 @@ from app.ui.language import N_, Language
 from app.ui.preferences import Density, Keys, Theme
 from app.ui.rights import Lock
 from app.ui.saved_bar import SavedBar
+from app.ui.unread import reason_of
 from app.ui.zones import Zone
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ class Frame:
         `m.by` together with `m.why`.
         """
         return rights.lock_of(self.who, self._lock_id(), (Action(action), Kind(kind), name))
+
+    def unread(self, right: str) -> Lock | None:
+        """Why messages are not shown, by the right that is missing; None where they are."""
+        return rights.Lock(self._lock_id(), reason_of(right), right) if right else None
 
     def lock_replay(self, source: str, to: str, to_name: str) -> Lock | None:
         """The same for sending messages of `source` again, to where a replay job sends them."""

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.security.access import who_of
+from app.security.message_rights import require_message
+from app.services.bodies import decompress
 from app.ui import forms, pages
 from app.ui.forms import Form
 from app.ui.language import N_, _
@@ -66,11 +69,11 @@ async def show(request: Request) -> Response:
     """GET /topics/{topic}/produce"""
     config = pages.console_of(request).broker.topic(request.path_params["topic"])
     values = dict.fromkeys(FIELDS, "") | {"delay_level": "0", "count": "1"}
-    source = _filled(request, values)
+    source = await _filled(request, values)
     return await _page(request, config, Form(values), _sent_before(request), source=source)
 
 
-def _filled(request: Request, values: dict[str, str]) -> Source | None:
+async def _filled(request: Request, values: dict[str, str]) -> Source | None:
     """Fill the form from the stored message that the address names as "topic:queue:offset"."""
     name = request.query_params.get("from", "")
     if not name:
@@ -83,8 +86,10 @@ def _filled(request: Request, values: dict[str, str]) -> Source | None:
             remedy=_("write it as topic:queue:offset"),
         )
     message = pages.console_of(request).broker.message(topic, int(queue), int(offset))
+    require_message(who_of(request.scope), message)
+    await decompress([message])
     try:
-        values["body"], is_text = message.body.decode(), True
+        values["body"], is_text = message.plain.body.decode(), True
     except UnicodeDecodeError:
         is_text = False
     own = [(name, value) for name, value in message.properties.items() if name not in RESERVED]
@@ -99,7 +104,7 @@ async def send(request: Request) -> Response:
     """POST /topics/{topic}/produce"""
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
-    form = forms.fill(await forms.read(request), FIELDS)
+    form = forms.fill(await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), FIELDS)
     messages = _messages(form, config, request)
     if form.is_wrong:
         return await _page(request, config, form, [], status=422)

@@ -100,8 +100,9 @@ async def show(request: Request) -> Response:
         return await _file(request, report, span, values, kind)
     now = await read(results, report, span.span, values)
     then = await read(results, report, span.before, values)
+    queues = {topic.name: topic.write_queues for topic in console.broker.topics()}
     asked = Asked(span.span, span.before, values["topic"], values["group"], values["choice"],
-                  zone.rules)  # fmt: skip
+                  zone.rules, queues)  # fmt: skip
     view = await console.render(
         lambda: report.build(asked, unpacked(now.tables), unpacked(then.tables))
     )

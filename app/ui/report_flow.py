@@ -242,13 +242,13 @@ def _key_times(asked: Asked, rows: Rows, sums: dict[tuple[str, str], int]) -> Ta
 
 def queue_skew(asked: Asked, rows: Rows, before: Rows) -> View:
     """How evenly the queues of each topic were filled over the whole range."""
-    sums = _queue_sums(rows)
-    others = _queue_sums(before)
+    sums = _queue_sums(rows, asked.queues)
+    others = _queue_sums(before, asked.queues)
     lines = []
     for topic, queue, messages, sized, times, part in _skews(sums):
         tone = "warn" if times >= SKEWED else ""
         then = _skew_of(others, topic, queue)
-        why = _("it got nothing then")
+        why = _("its topic got nothing then")
         other = Cell(then, Kind.TIMES, why=why) if asked.before else None
         lines.append(
             [
@@ -268,7 +268,7 @@ def queue_skew(asked: Asked, rows: Rows, before: Rows) -> View:
         Column(_("Bytes"), is_optional=True),
         Column(_("Share"), is_optional=True),
         *compared_columns(
-            Column(_("Of the mean"), help=_("1 is even, among the queues that got any")),
+            Column(_("Of the mean"), help=_("1 is even, among the topic's queues")),
             asked.before is not None,
         ),
     ]
@@ -279,9 +279,11 @@ def queue_skew(asked: Asked, rows: Rows, before: Rows) -> View:
         over,
         n=over,
     )
+    empty = sum(not line[2].value for line in lines)
     return View(
         figures=[
-            Figure(_("Queues that got any"), count(len(lines))),
+            Figure(_("Queues"), count(len(lines))),
+            Figure(_("Queues without messages"), count(empty)),
             Figure(_("Worst"), Cell(worst, Kind.TIMES, why=_("nothing was stored"))),
         ],
         tables=[
@@ -301,8 +303,12 @@ def queue_skew(asked: Asked, rows: Rows, before: Rows) -> View:
 QueueSums = dict[str, dict[int, tuple[int, int]]]
 
 
-def _queue_sums(rows: Rows) -> QueueSums:
-    found: QueueSums = {}
+def _queue_sums(rows: Rows, queues: Mapping[str, int]) -> QueueSums:
+    """Messages and bytes by topic and queue; a queue of today that got none counts as well."""
+    topics = {row["topic"] for row in rows}
+    found: QueueSums = {
+        topic: dict.fromkeys(range(queues.get(topic, 0)), (0, 0)) for topic in topics
+    }
     for row in rows:
         messages, sized = found.setdefault(row["topic"], {}).get(row["queue"], (0, 0))
         found[row["topic"]][row["queue"]] = (messages + row["messages"], sized + row["bytes"])

@@ -1,12 +1,13 @@
 """Lag over time with its states as bands, how it stands now, and what to do about it. Pure.
 
-Made of the rows of `lag_hours`, `lag_bands` and `lag_now`. Where an hour was evaluated and no band
-lies, the queue was in time.
+Made of the rows of `lag_hours`, `lag_bands` and `lag_now`. Where a stretch was evaluated and
+no band lies, the queue was in time; nothing is drawn of a time that was not evaluated.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 
+from app.db.report_evaluated import Stretches, stretches, within
 from app.ui import report_charts
 from app.ui.formats import say_length
 from app.ui.language import _
@@ -140,7 +141,8 @@ def _band_chart(asked: Asked, hours: Rows, bands: Rows) -> Chart:
         keys = list(grouped(bands, ("group", "topic", "queue")))
     order = {key: index for index, key in enumerate(_worst_first(keys, bands, by_queue))}
     shown = {key: index for key, index in order.items() if index < BAND_ROWS_MAX}
-    found = [*_evaluated(hours, shown), *_bands(bands, shown, by_queue)]
+    known = _known(hours)
+    found = [*_evaluated(known, shown), *_bands(bands, shown, by_queue, known)]
     note = ""
     if len(order) > len(shown):
         note = _("The worst %(n)s of %(all)s.", n=len(shown), all=len(order))
@@ -175,21 +177,31 @@ def _label(key: Place, asked: Asked) -> str:
     return key[1] if asked.group else f"{key[0]} · {key[1]}"
 
 
-def _evaluated(hours: Rows, shown: Mapping[Place, int]) -> list[Band]:
-    """The hours that were evaluated, in time unless a band lies over them."""
-    found = []
+def _known(hours: Rows) -> dict[Place, Stretches]:
+    """When each group on a topic was evaluated, never beyond the hours that its rows are of."""
+    found: dict[Place, Stretches] = {}
     for row in hours:
         begin_ms = hour_ms(row["hour"])
-        for key, index in shown.items():
-            if key[:2] == (row["group"], row["topic"]):
-                end_ms = begin_ms + row.get("hours", 1) * HOUR_MS
-                found.append(Band(index, begin_ms, end_ms, state_look(OK), state(OK)))
+        end_ms = begin_ms + row.get("hours", 1) * HOUR_MS
+        told = within(begin_ms, end_ms, stretches(row))
+        found.setdefault((row["group"], row["topic"]), []).extend(told)
     return found
 
 
-def _bands(bands: Rows, shown: Mapping[Place, int], by_queue: bool) -> list[Band]:
-    """The worst lie on top."""
-    found = []
+def _evaluated(known: Mapping[Place, Stretches], shown: Mapping[Place, int]) -> list[Band]:
+    """The stretches that were evaluated, in time unless a band lies over them."""
+    return [
+        Band(index, begin_ms, end_ms, state_look(OK), state(OK))
+        for key, index in shown.items()
+        for begin_ms, end_ms in known.get(key[:2], [])
+    ]
+
+
+def _bands(
+    bands: Rows, shown: Mapping[Place, int], by_queue: bool, known: Mapping[Place, Stretches]
+) -> list[Band]:
+    """The worst lie on top; only where something was evaluated."""
+    found: list[Band] = []
     for row in sorted(bands, key=lambda row: -severity(row["state"])):
         key: Place = (row["group"], row["topic"])
         index = shown.get((*key, row["queue"]) if by_queue else key)
@@ -203,7 +215,8 @@ def _bands(bands: Rows, shown: Mapping[Place, int], by_queue: bool) -> list[Band
                 age = say_length(row["time_lag_max_ms"])
                 parts.append(_("the oldest for %(age)s", age=age))
             look, title = state_look(row["state"]), ", ".join(parts)
-            found.append(Band(index, row["begin_ms"], row["end_ms"], look, title))
+            told = within(row["begin_ms"], row["end_ms"], known.get(key, []))
+            found.extend(Band(index, begin_ms, end_ms, look, title) for begin_ms, end_ms in told)
     return found
 
 

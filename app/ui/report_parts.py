@@ -107,7 +107,8 @@ class View:
 class Asked:
     """What a report is to be of; "" for every topic or group.
 
-    `before` is the range that it is compared with, as long and cut like `span`.
+    `before` is the range that it is compared with, as long and cut like `span`. `queues` says how
+    many queues each topic that exists now takes messages in.
     """
 
     span: Span
@@ -116,6 +117,7 @@ class Asked:
     group: str = ""
     choice: str = ""
     zone: Any = field(default=UTC)
+    queues: Mapping[str, int] = field(default_factory=dict)
 
 
 def grouped(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Mapping[str, Any]]]:

@@ -33,11 +33,13 @@ from app.security.access import (
     least_role,
     owned,
     require_replay,
+    right_text,
     who_of,
 )
 from app.security.access import require as require_right
 from app.security.access import require_decision as require_decision_right
 from app.ui.language import N_, _, translated
+from app.ui.unread import reason_of
 
 READ_AUDIT = Needs(Action.READ, Kind.AUDIT)
 READ_OWN = Needs(Action.READ, Kind.OWN)
@@ -140,6 +142,10 @@ def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
 def needs_text(action: Action, kind: Kind, name: str) -> str:
     """Who may, in words: "Needs operator on group payments", "Needs admin"."""
     kind, name = owned(kind, name)
+    if action is Action.READ_MESSAGES:
+        return reason_of(right_text(action, kind, name))
+    if kind is Kind.REPORT:
+        return _("Needs the right to run reports")
     # A token may not change what is its owner's own.
     role = least_role(action, Kind.PEOPLE if kind is Kind.OWN else kind)
     if role is Role.ADMIN:

@@ -136,11 +136,14 @@ class History:
         return forecast([*self._values, (now_ms, lag)])
 
     def growth(self, now_ms: int, lag: int) -> int:
-        """By how much it grew over the kept time; 0 unless it did so clearly and for a while."""
-        if not lag or not self._values or now_ms - self._values[0][0] < GROWTH_SPAN_MS:
+        """By how much it grew over the kept time; 0 unless it did so clearly, and still does."""
+        earlier = [value for at_ms, value in self._values if now_ms - at_ms >= GROWTH_SPAN_MS]
+        if not lag or not earlier:
             return 0
-        grown = lag - min(value for _, value in self._values)
-        is_rising = lag >= max(value for _, value in self._values)
+        values = [value for _, value in self._values]
+        grown, grown_lately = lag - min(values), lag - earlier[-1]
+        # What stays at its highest does not grow any more: a tenth of it is of the last minutes.
+        is_rising = lag >= max(values) and grown_lately >= max(1, grown // 10)
         return grown if is_rising and grown >= max(GROWTH_MIN, lag // 10) else 0
 
 

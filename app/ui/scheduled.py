@@ -5,14 +5,18 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.security.access import Principal, who_of
+from app.security.message_rights import visible
 from app.services.audit import actor_at
+from app.services.bodies import decompress
 from app.services.scheduled import ScheduledMessages
-from app.ui import bodies, dues, forms, pages, preferences, tables
+from app.ui import dues, forms, pages, preferences, tables
 from app.ui.console import Console, client_of
 from app.ui.dues import Histogram
 from app.ui.forms import Form
 from app.ui.language import N_, _
 from app.ui.message import address
+from app.ui.unread import preview_of
 from app.ui.zones import Zone
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
@@ -86,8 +90,9 @@ async def show(request: Request) -> Response:
     broker = console.broker
     page = broker.scheduled(topic=topic, after=after, count_max=size)
     levels = broker.delay_levels()
+    await decompress([item.message for item in page.items])
     context = ScheduledList(
-        rows=[row_of(item) for item in page.items],
+        rows=[row_of(who_of(request.scope), item) for item in page.items],
         topic=topic,
         size=size,
         after=after,
@@ -104,9 +109,9 @@ async def show(request: Request) -> Response:
     )
 
 
-def row_of(item: Scheduled) -> WaitingRow:
+def row_of(who: Principal, item: Scheduled) -> WaitingRow:
     """A waiting message as a line of a table."""
-    message = item.message
+    message = visible(who, item.message)
     return WaitingRow(
         message_id=message.message_id,
         offset_id=message.offset_id,
@@ -116,7 +121,7 @@ def row_of(item: Scheduled) -> WaitingRow:
         tag=message.tag,
         keys=message.keys,
         size_bytes=message.size_bytes,
-        preview=bodies.preview(message.body),
+        preview=preview_of(message),
         href=address(message.topic, message.queue, message.offset),
     )
 
@@ -194,7 +199,8 @@ def _new_time(form: Form, now_ms: int, zone_name: str, shown: Zone) -> int:
 
 
 async def _detail(request: Request, item: Scheduled, form: Form, do: str, status: int) -> Response:
-    context = ScheduledMessage(row_of(item), form, do)
+    await decompress([item.message])
+    context = ScheduledMessage(row_of(who_of(request.scope), item), form, do)
     return await pages.respond(
         request,
         "scheduled_message.html",

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.security.access import who_of
+from app.security.message_rights import all_visible
+from app.services.bodies import decompress
 from app.ui import pages
 from app.ui.console import Console, search_of
 from app.ui.language import _
@@ -14,6 +17,7 @@ from app.ui.templating import segment
 from app.ui.topic_messages import MessageRow, row_of
 from engine.broker import GroupConfig, TopicConfig
 from engine.errors import EngineError, NotFound
+from engine.message import StoredMessage
 
 TEXT_MAX = 512
 NAMES_MAX = 50
@@ -64,9 +68,15 @@ async def show(request: Request) -> Response:
 
 async def _messages(request: Request, text: str) -> list[MessageRow]:
     try:
-        return [row_of(m) for m in await search_of(request).by_id(text)] if text else []
+        found = await _by_id(request, text) if text else []
+        await decompress(found)
+        return [row_of(message) for message in found]
     except EngineError:
         return []  # not the form of an id
+
+
+async def _by_id(request: Request, text: str) -> list[StoredMessage]:
+    return all_visible(who_of(request.scope), await search_of(request).by_id(text))
 
 
 def _exact(console: Console, text: str) -> list[str]:

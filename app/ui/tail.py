@@ -17,8 +17,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from app.pause import Pause
-from app.security.access import READ_SERVER, require
+from app.security.access import READ_SERVER, Principal, require, who_of
 from app.security.doorman import Doorman
+from app.security.message_rights import all_visible, looks_inside, require_messages
+from app.services.bodies import decompress_all
 from app.services.tail import TOPICS_MAX, Batch, Tail
 from app.ui import formats, pages, preferences
 from app.ui.console import Console
@@ -81,12 +83,14 @@ async def show(request: Request) -> Response:
     if len(values.getlist("topic")) > 1 or values.get("add"):
         kept = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
         return RedirectResponse(_link("/tail", asked.topics, kept), status_code=302)
+    who = who_of(request.scope)
     form = Form({"topic": ", ".join(asked.topics), "filter": values.get("filter", "").strip()})
     rows_max = next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT)
     first = _First([], "", "")
     if asked.topics:
         begin = values.get("from", "")
         try:
+            _check_filter(who, asked)
             first = await (
                 _since(console, asked, begin, rows_max) if begin else _newest(console, asked)
             )
@@ -98,7 +102,7 @@ async def show(request: Request) -> Response:
         form=form,
         topics=asked.topics if first.mark else [],
         rows_max=rows_max,
-        rows=await console.render(lambda: [row_of(each) for each in reversed(first.messages)]),
+        rows=await console.render(partial(_rows, who, first.messages)),
         mark=first.mark,
         begin=first.begin,
         permalink=_link("/tail", asked.topics, kept),
@@ -120,30 +124,40 @@ async def stream(request: Request) -> Response:
     console = pages.console_of(request)
     asked = _asked(request)
     mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
+    _check_filter(who_of(request.scope), asked)
     console.tails.check()
     tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
     return StreamingResponse(
-        _events(console, tail, preferences.read(request).zone.rules, _stays(request)),
+        _events(console, tail, preferences.read(request).zone.rules, _stays(request, asked)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-def _stays(request: Request) -> Callable[[], None]:
-    """What raises Forbidden as soon as whoever opened a stream may no longer read it."""
+def _check_filter(who: Principal, asked: Asked) -> None:
+    """Raise RightMissing where the filter would tell what messages hold that nobody may read."""
+    if looks_inside(asked.filter):
+        for topic in asked.topics:
+            require_messages(who, topic)
+
+
+def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
+    """Who looks, as of now; raises Forbidden where whoever opened a stream may not go on."""
     doorman: Doorman = request.app.state.doorman
 
-    def check() -> None:
+    def check() -> Principal:
         who = doorman.recognise(request.scope)
         if who is None:
             raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
         require(who, READ_SERVER.action, READ_SERVER.kind)
+        _check_filter(who, asked)
+        return who
 
     return check
 
 
 async def _events(
-    console: Console, tail: Tail, zone: tzinfo, check: Callable[[], None]
+    console: Console, tail: Tail, zone: tzinfo, check: Callable[[], Principal]
 ) -> AsyncIterator[bytes]:
     """Batches as they come, a sign of life otherwise; over when the server stops.
 
@@ -153,10 +167,10 @@ async def _events(
         yield b"retry: %d\n\n" % RETRY_MS
         while console.host.is_ready:
             try:
-                check()
+                who = check()
                 batch = tail.read()
                 if batch.has_news:
-                    yield await console.render(partial(_event, batch, zone))
+                    yield await console.render(partial(_event, who, batch, zone))
                 if batch.has_news or batch.is_behind:
                     await console.host.wait(_Nothing, TICK_S)
                 elif not await console.host.wait(tail.park, HEARTBEAT_S):
@@ -178,15 +192,22 @@ class _Nothing:
         """There is nothing to give up."""
 
 
-def _event(batch: Batch, zone: tzinfo) -> bytes:
+def _event(who: Principal, batch: Batch, zone: tzinfo) -> bytes:
     """A batch as one event; pure, as another thread does it."""
+    decompress_all(batch.messages)
     data: dict[str, Any] = {
-        "rows": [_row(message, zone) for message in batch.messages],
+        "rows": [_row(message, zone) for message in all_visible(who, batch.messages)],
         "looked": batch.looked,
         "skipped": batch.skipped,
         "gone": batch.gone,
     }
     return b"id: %s\nevent: rows\ndata: %s\n\n" % (batch.mark.encode(), msgspec.json.encode(data))
+
+
+def _rows(who: Principal, messages: list[StoredMessage]) -> list[MessageRow]:
+    """The rows of the page, newest first; for a thread."""
+    decompress_all(messages)
+    return [row_of(each) for each in all_visible(who, reversed(messages))]
 
 
 def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:

@@ -81,6 +81,7 @@ class Reader:
     inflight: int
     oldest_ms: int | None
     rate: float
+    is_ordered: bool
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,7 @@ def _reader(console: Console, topic: str, group: str) -> Reader:
         inflight=sum(queue.inflight for queue in queues),
         oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
         rate=console.meter.group_rate(group),
+        is_ordered=console.broker.group(group).ordered,
     )
 
 

@@ -103,7 +103,7 @@ async def show(request: Request) -> Response:
 
 async def apply(request: Request) -> Response:
     """POST /bulk/topics: the topics that the preview named, and what became of each."""
-    posted = await forms.read(request)
+    posted = await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX)
     form = forms.fill(posted, FIELDS)
     form.choice("action", _("What to do"), ACTIONS)
     asked = _asked(request, form)

@@ -49,7 +49,9 @@ async def show(request: Request) -> Response:
 
 async def change(request: Request) -> Response:
     """POST /import/topics: a file to look at, or what was looked at to be done."""
-    form = forms.fill(await forms.read(request), ("content", "step"))
+    form = forms.fill(
+        await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), ("content", "step")
+    )
     step = form.choice("step", _("Step"), STEPS)
     if form.is_wrong:
         return await _page(request, form, [], status=422)

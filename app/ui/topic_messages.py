@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.ui import bodies, browsing, pages
+from app.security.access import Principal, who_of
+from app.security.message_rights import all_visible, lacks_messages, missing_right
+from app.services.bodies import decompress_all
+from app.ui import browsing, pages
 from app.ui.browsing import Found
 from app.ui.console import Console, search_of
 from app.ui.language import _
 from app.ui.topic_head import Head, head_of
+from app.ui.unread import preview_of
 from engine.broker import QueueStats
 from engine.errors import NotFound
 from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
@@ -69,6 +74,7 @@ class TopicMessages:
     next_cursor: str
     previous_cursor: str
     note: str
+    unread: str  # the right that the one who looks has not; "" where messages are shown
 
 
 def row_of(message: StoredMessage) -> MessageRow:
@@ -83,12 +89,18 @@ def row_of(message: StoredMessage) -> MessageRow:
         message_group=message.message_group,
         attempt=message.attempt,
         stored_ms=message.stored_ms,
-        size_bytes=len(message.body),
-        preview=bodies.preview(message.body),
+        size_bytes=message.size_bytes if missing_right(message) else len(message.plain.body),
+        preview=preview_of(message),
         origin_topic=message.origin_topic if message.origin_topic != message.topic else "",
         reason=properties.get(FAILED_REASON, ""),
         error=properties.get(FAILED_ERROR, "")[:ERROR_CHARS_MAX],
     )
+
+
+def _rows(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]:
+    shown = all_visible(who, messages)
+    decompress_all(shown)
+    return [row_of(message) for message in shown]
 
 
 async def show(request: Request) -> Response:
@@ -97,19 +109,24 @@ async def show(request: Request) -> Response:
     config = console.broker.topic(request.path_params["topic"])
     search = _search(request)
     stats = console.broker.topic_stats(config.name).queues
-    found = await _find(console, config.name, stats, search, request)
+    who = who_of(request.scope)
+    unread = lacks_messages(who, config.name)
+    found = Found([], 0, 0, 0)
+    if not (unread and search.by == "key"):  # which would tell what the keys are
+        found = await _find(console, config.name, stats, search, request)
     context = TopicMessages(
         head=await head_of(request, config),
         tab="messages",
         search=search,
         queues=[queue.queue for queue in stats],
-        rows=[row_of(message) for message in found.messages],
+        rows=await console.render(partial(_rows, who, found.messages)),
         scanned=found.scanned,
         kept=found.kept,
         queues_read=found.queues,
         next_cursor=found.next_cursor,
         previous_cursor=found.previous_cursor,
         note=found.note,
+        unread=unread,
     )
     return await pages.respond(
         request,
@@ -139,7 +156,7 @@ async def _find(
     if search.by == "id":
         return await _by_id(request, topic, search.id)
     if search.by == "key":
-        return await _by_key(request, topic, search.key)
+        return await _by_key(request, topic, search.key) if search.key else Found([], 0, 0, 0)
     size = request.query_params.get("size", "")
     count_max = next((s for s in SIZES if str(s) == size), SIZE_DEFAULT)
     chosen = [queue for queue in stats if str(queue.queue) == search.queue]
@@ -172,8 +189,7 @@ async def _by_id(request: Request, topic: str, text: str) -> Found:
 
 
 async def _by_key(request: Request, topic: str, key: str) -> Found:
-    found = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX) if key else []
-    note = ""
-    if len(found) >= BY_KEY_MAX:
-        note = _("The newest %(by_key_max)s are shown; the key has more.", by_key_max=BY_KEY_MAX)
-    return Found(list(found), len(found), 0, 0, note=note)
+    cursor = request.query_params.get("cursor", "")
+    page = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX, cursor=cursor)
+    note = _("The key has more messages, older ones.") if page.next_cursor else ""
+    return Found(page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note)

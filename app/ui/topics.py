@@ -45,7 +45,7 @@ PROMISES = (
 )
 TYPES = (
     ("NORMAL", N_("NORMAL: any message")),
-    ("FIFO", N_("FIFO: in order within a message group")),
+    ("FIFO", N_("FIFO: in order within a message group, to ordered groups")),
     ("DELAY", N_("DELAY: delivered after a wait")),
     ("TRANSACTION", N_("TRANSACTION: half messages")),
 )

@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.pause import Pause
+from app.security.access import Principal, who_of
+from app.security.message_rights import found_for, lacks_messages, visible
 from app.ui import pages
 from app.ui.console import Console, search_of
 from app.ui.forms import Form
@@ -96,8 +98,9 @@ async def show(request: Request) -> Response:
         target = hits[0].message_id
     if target and is_page:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
-    failed, others = await _recent(console)
-    lately = await _lately(console, by, form.values["topic"]) if by else None
+    who = who_of(request.scope)
+    failed, others = await _recent(console, who)
+    lately = await _lately(console, who, by, form.values["topic"]) if by else None
     context = TracePage(
         form=form,
         hits=hits,
@@ -133,7 +136,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         form.blame(error)
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
-    hits = _distinct(found.messages)
+    hits = _distinct(found_for(who_of(request.scope), text, found.messages))
     # What nothing is found for may still have a journey (a refused send), and always has reasons.
     return hits, found.is_cut, text if is_id or not (hits or found.is_cut) else ""
 
@@ -145,15 +148,18 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
     if form.is_wrong:
         return [], False
     topic, key = form.values["topic"], form.values["key"]
+    if lacks_messages(who_of(request.scope), topic):
+        form.refuse("topic", _("You may not read message bodies of this topic."))
+        return [], False
     try:
-        found = await search_of(request).by_key(topic, key, count_max=KEY_HITS_MAX)
+        page = await search_of(request).by_key(topic, key, count_max=KEY_HITS_MAX)
     except NotFound:
         form.refuse("topic", _("There is no topic %(topic)s.", topic=topic))
         return [], False
     except EngineError as error:
         form.blame(error)
         return [], False
-    return _distinct(found), len(found) >= KEY_HITS_MAX
+    return _distinct(page.messages), bool(page.next_cursor)
 
 
 def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
@@ -164,7 +170,7 @@ def _distinct(messages: Sequence[StoredMessage]) -> list[Hit]:
     return list(hits.values())
 
 
-async def _recent(console: Console) -> tuple[list[Hit], list[Hit]]:
+async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit]]:
     """Messages that something was traced of lately: what failed, and what did not."""
     failed: dict[str, Hit] = {}
     others: dict[str, Hit] = {}
@@ -172,9 +178,10 @@ async def _recent(console: Console) -> tuple[list[Hit], list[Hit]]:
     for each in console.broker.traces.recent(RECENT_MAX):
         await pause.when_due()
         try:
-            message = console.broker.message(each.topic, each.queue, each.offset)
+            stored = console.broker.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
+        message = visible(who, stored)
         why, tone = WHY[each.outcome.value]
         kept = failed if each.is_failure else others
         if message.message_id not in failed and message.message_id not in others:
@@ -184,7 +191,7 @@ async def _recent(console: Console) -> tuple[list[Hit], list[Hit]]:
     return list(failed.values()), list(others.values())
 
 
-async def _lately(console: Console, by: str, topic: str) -> Lately:
+async def _lately(console: Console, who: Principal, by: str, topic: str) -> Lately:
     """What was traced last, the worst first; each message once."""
     found: dict[str, Hit] = {}
     times: list[int] = []
@@ -192,9 +199,10 @@ async def _lately(console: Console, by: str, topic: str) -> Lately:
     for each in console.broker.traces.recent(LATELY_MAX):
         await pause.when_due()
         try:
-            message = console.broker.message(each.topic, each.queue, each.offset)
+            stored = console.broker.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
+        message = visible(who, stored)
         if topic and message.origin_topic != topic:
             continue
         times.append(each.at_ms)

@@ -6,16 +6,22 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.addresses import shown_url
 from app.pause import Pause
+from app.security.access import Principal, who_of
+from app.security.message_rights import visible
 from app.services.audit import actor_at
+from app.services.bodies import decompress
 from app.services.transactions import Transactions
-from app.ui import bodies, forms, pages, rights, tables
+from app.ui import forms, pages, rights, tables
 from app.ui.console import Console, client_of
 from app.ui.forms import Form
 from app.ui.language import N_, _
 from app.ui.message import address
+from app.ui.unread import preview_of
 from engine.broker import Callback, Decision, Transaction, TransactionPage, TransactionState
 from engine.errors import Conflict
+from engine.message import SOURCE
 
 GROUP_CHARS_MAX = 255
 TALLY_MAX = 2_000
@@ -39,7 +45,8 @@ DONE = {
 class TransactionRow:
     """One transaction; `half_id` names it in addresses, `half_href` is the half message's record.
 
-    `href` is where the committed message is, "" where there is none.
+    `begun_ms` is when its half message was sent, `given_up_ms` when its checks were given up (None
+    where they were not). `href` is where the committed message is, "" where there is none.
     """
 
     transaction_id: str
@@ -48,6 +55,7 @@ class TransactionRow:
     topic: str
     state: TransactionState
     begun_ms: int
+    given_up_ms: int | None
     checks: int
     next_check_ms: int | None
     tag: str
@@ -135,8 +143,9 @@ async def show(request: Request) -> Response:
     first = _page(console, "pending", count_max=1)
     given_up = _page(console, "given_up", count_max=1)
     callbacks = console.broker.transactions.callbacks.all()
+    await decompress([item.message for item in page.items])
     context = TransactionList(
-        rows=[row_of(item) for item in page.items],
+        rows=[row_of(who_of(request.scope), item) for item in page.items],
         kind=kind,
         group=group,
         size=size,
@@ -161,22 +170,26 @@ async def show(request: Request) -> Response:
     )
 
 
-def row_of(transaction: Transaction) -> TransactionRow:
+def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
     """A transaction as a line of a table."""
-    message = transaction.message
+    message = visible(who, transaction.message)
     offset = transaction.offset
+    state = transaction.state
+    # A record that names its source was written when checks were given up or resumed.
+    is_first_record = state is TransactionState.PENDING and SOURCE not in message.properties
     return TransactionRow(
         transaction_id=transaction.transaction_id,
         half_id=message.offset_id,
         group=transaction.producer_group,
         topic=transaction.topic,
-        state=transaction.state,
-        begun_ms=message.stored_ms,
+        state=state,
+        begun_ms=message.stored_ms if is_first_record else message.born_ms,
+        given_up_ms=message.stored_ms if state is TransactionState.GIVEN_UP else None,
         checks=transaction.checks,
         next_check_ms=transaction.next_check_ms,
         tag=message.tag,
         keys=message.keys,
-        preview=bodies.preview(message.body),
+        preview=preview_of(message),
         half_href=f"/transactions/{message.offset_id}/half",
         href="" if offset is None else address(transaction.topic, transaction.queue, offset),
     )
@@ -263,7 +276,7 @@ async def _tally(request: Request, total: int) -> Tally:
                 pending=counts["pending"][name],
                 given_up=counts["given_up"][name],
                 live_producers=live.get(name, 0),
-                callback=callback.url if callback else "",
+                callback=shown_url(callback.url) if callback else "",
             )
         )
     return Tally(rows, len(names), examined, total)
@@ -272,7 +285,7 @@ async def _tally(request: Request, total: int) -> Tally:
 def _callback_row(request: Request, callback: Callback) -> CallbackRow:
     service: Transactions = request.app.state.transactions
     live = service.producers.count(callback.group)
-    return CallbackRow(callback.group, callback.url, callback.timeout_ms, live)
+    return CallbackRow(callback.group, shown_url(callback.url), callback.timeout_ms, live)
 
 
 async def _detail(request: Request, form: Form, status: int) -> Response:
@@ -280,12 +293,13 @@ async def _detail(request: Request, form: Form, status: int) -> Response:
     found = _get(request, request.path_params["id"])
     service: Transactions = request.app.state.transactions
     callback = console.broker.transactions.callbacks.find(found.producer_group)
+    await decompress([found.message])
     context = TransactionDetail(
-        row=row_of(found),
+        row=row_of(who_of(request.scope), found),
         form=form,
         is_open=found.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
         live_producers=service.producers.count(found.producer_group),
-        callback=callback.url if callback else "",
+        callback=shown_url(callback.url) if callback else "",
         check_max=console.host.config.transaction_check_max,
     )
     return await pages.respond(

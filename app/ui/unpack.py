@@ -1,15 +1,16 @@
-"""Compressed bodies: what the standard library unpacks is unpacked, the others are named. Pure."""
+"""Compressed bodies for people: how a body was compressed, by its mark or by its look. Pure.
+
+What RocketMQ's producers mark as compressed is decompressed by the engine, for every endpoint
+alike. What a producer compressed by itself is recognised here, for the page alone.
+"""
 
 import zlib
 from dataclasses import dataclass
 
 from app.ui.language import _
+from engine.compression import NotDecompressed, PlainBody, decompress
 
 UNPACKED_BYTES_MAX = 4 * 1024 * 1024
-# RocketMQ marks a compressed body in the record's flags and says there by what.
-COMPRESSED_FLAG = 0x1
-KIND_SHIFT = 8
-KINDS = {0: "zlib", 1: "lz4", 2: "zstd", 3: "zlib"}
 MAGICS = (
     (b"\x1f\x8b", "gzip"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
@@ -17,6 +18,7 @@ MAGICS = (
     (b"\xff\x06\x00\x00sNaPpY", "snappy"),
 )
 WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
+BY_ENGINE = ("lz4", "zstd")
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,31 @@ class Unpacked:
 
     @property
     def is_foreign(self) -> bool:
-        """Compressed for certain, in a form that is not unpacked here."""
-        return bool(self.kind) and self.kind not in WINDOWS
+        """Compressed for certain, and not unpacked."""
+        return bool(self.kind) and not self.is_unpacked and self.kind not in WINDOWS
 
 
-def unpack(body: bytes, sys_flag: int = 0) -> Unpacked:
-    """The body as it was before its producer compressed it, where that can be done here."""
-    kind = KINDS.get(sys_flag >> KIND_SHIFT & 0x7, "") if sys_flag & COMPRESSED_FLAG else ""
-    kind = kind or _kind(body)
+def unpack(plain: PlainBody | bytes) -> Unpacked:
+    """The body as it was before its producer compressed it, where that can be done."""
+    if isinstance(plain, bytes):
+        return _by_look(plain)
+    if not plain.codec:
+        return _by_look(plain.body)
+    if plain.why_raw:
+        detail = _("marked as %(kind)s, but %(error)s", kind=plain.codec, error=plain.why_raw)
+        return Unpacked(plain.body, plain.codec, False, detail)
+    return Unpacked(
+        plain.body, plain.codec, True, _sizes(plain.codec, plain.stored_bytes, len(plain.body))
+    )
+
+
+def _by_look(body: bytes) -> Unpacked:
+    """What no mark says: a body that begins as compressed data does."""
+    kind = _kind(body)
     if not kind:
         return Unpacked(body, "", False, _("not compressed"))
+    if kind in BY_ENGINE:
+        return _by_engine(body, kind)
     if kind not in WINDOWS:
         return Unpacked(
             body, kind, False, _("compressed with %(kind)s, which is not unpacked here", kind=kind)
@@ -63,16 +80,24 @@ def unpack(body: bytes, sys_flag: int = 0) -> Unpacked:
         return Unpacked(
             body, kind, False, _("looks like %(kind)s, but it ends too early", kind=kind)
         )
-    return Unpacked(
-        data,
-        kind,
-        True,
-        _(
-            "%(kind)s, %(packed)s bytes to %(unpacked)s",
-            kind=kind,
-            packed=f"{len(body):,}",
-            unpacked=f"{len(data):,}",
-        ),
+    return Unpacked(data, kind, True, _sizes(kind, len(body), len(data)))
+
+
+def _by_engine(body: bytes, kind: str) -> Unpacked:
+    try:
+        data = decompress(body, kind, bytes_max=UNPACKED_BYTES_MAX)
+    except NotDecompressed as error:
+        detail = _("looks like %(kind)s, but %(error)s", kind=kind, error=str(error))
+        return Unpacked(body, kind, False, detail)
+    return Unpacked(data, kind, True, _sizes(kind, len(body), len(data)))
+
+
+def _sizes(kind: str, packed_bytes: int, unpacked_bytes: int) -> str:
+    return _(
+        "%(kind)s, %(packed)s bytes to %(unpacked)s",
+        kind=kind,
+        packed=f"{packed_bytes:,}",
+        unpacked=f"{unpacked_bytes:,}",
     )
 
 

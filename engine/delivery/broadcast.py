@@ -13,6 +13,7 @@ from engine.delivery.changes import GroupCleared
 from engine.delivery.group import GroupCatalog, GroupConfig, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import CLIENT_MARK
+from engine.delivery.slot import Phase
 from engine.delivery.values import Receipt
 from engine.errors import Invalid, Refused
 from engine.service import IDLE_WAIT_MAX_S, Service
@@ -147,7 +148,9 @@ class Broadcasts(Service):
     def _holds(self, name: str, receipt: Receipt) -> bool:
         progress = self._ledger.find(name, receipt.topic, receipt.queue)
         slot = None if progress is None else progress.slots.get(receipt.offset)
-        return slot is not None and slot.serial == receipt.serial
+        if slot is None or slot.phase is not Phase.INFLIGHT:
+            return False
+        return slot.serial == receipt.serial
 
     def _see(self, group: str, client: str) -> None:
         self._clients.setdefault(group, {})[client] = self._clock.monotonic_s()

@@ -130,6 +130,12 @@ class GroupCleared(JournalEntry, frozen=True, tag="group_cleared"):
     group: str
 
 
+class OrderEnded(JournalEntry, frozen=True, tag="order_ended"):
+    """A group is not ordered any more: what waited for earlier messages waits no longer."""
+
+    group: str
+
+
 class TopicCleared(JournalEntry, frozen=True, tag="topic_cleared"):
     """A topic's progress is forgotten, in all groups, and so are retries that came from it."""
 

@@ -6,7 +6,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.delivery.broadcast import Broadcasts
-from engine.delivery.changes import GroupCleared, Passed, Settled, TopicCleared
+from engine.delivery.changes import GroupCleared, OrderEnded, Passed, Settled, TopicCleared
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.expire import Expirer
 from engine.delivery.failure import Failures
@@ -166,8 +166,13 @@ class Desk:
 
     def change_group(self, name: str, /, **changes: Any) -> GroupConfig:
         """Change a group's settings; raises GroupNotFound, Invalid."""
+        was_ordered = self.groups.get(name).ordered
         changed = self.groups.change(name, **changes)
-        self.hold.groups_changed(self.broadcasts.names(name))
+        names = self.broadcasts.names(name)
+        if was_ordered and not changed.ordered:
+            for each in names:
+                self.ledger.write(OrderEnded(each), is_owed=True)  # the group is changed already
+        self.hold.groups_changed(names)
         return changed
 
     def pause(self, name: str, topic: str = "") -> GroupConfig:

@@ -1,8 +1,9 @@
 """What happens to a message whose delivery failed: another try, or the dead letters.
 
-In a FIFO topic it keeps its place and its lane waits. Anywhere else it goes on as a new record,
-which names the hand-out it replaces (SOURCE): a crash after that record was written and before
-its source was settled is healed by `replayed`. While the log refuses writes nothing changes.
+For an ordered group in a FIFO topic it keeps its place and its lane waits. Otherwise it goes on as
+a new record, which names the hand-out it replaces (SOURCE): a crash after that record was written
+and before its source was settled is healed by `replayed`. While the log refuses writes nothing
+changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from engine.delivery.retry import (
     ladder_level,
     retry_message,
 )
-from engine.delivery.slot import Move
+from engine.delivery.slot import Move, Phase
 from engine.delivery.values import AckResult, Nack, Receipt
 from engine.errors import Busy, Corrupt, EngineError, Invalid, MessageNotFound
 from engine.events import Dead, Events, Retried
@@ -47,7 +48,7 @@ SOURCE_PARTS = 5
 class Failed(NamedTuple):
     """One failed delivery. `level` None leaves the wait to the ladder, below 0 gives up.
 
-    `delay_ms` is the exact wait where that can be kept, which is in a FIFO topic.
+    `delay_ms` is the exact wait where that can be kept, which is where order is kept.
     """
 
     offset: int
@@ -159,7 +160,9 @@ class Failures:
         group, topic, queue, offset = parts[0], parts[1], int(parts[2]), int(parts[3])
         progress = self._ledger.find(group, topic, queue)
         slot = None if progress is None else progress.slots.get(offset)
-        if progress is None or slot is None or slot.serial != int(parts[4], 16):
+        if progress is None or slot is None or slot.phase is not Phase.INFLIGHT:
+            return
+        if slot.serial != int(parts[4], 16):
             return
         is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
         self._settle(
@@ -181,9 +184,10 @@ class Failures:
         failed_at = {each.offset: each for each in failed}
         entries = find_entries(self._store, progress.topic, progress.queue, list(failed_at))
         gone = failed_at.keys() - {entry.offset for entry in entries}
+        place = (progress.topic, progress.queue)
         for chunk in _chunks(entries):
             plans: list[Plan] = []
-            for entry, stored in zip(chunk, self._store.read_entries(chunk), strict=True):
+            for entry, stored in zip(chunk, self._store.read_entries(chunk, place), strict=True):
                 if stored is None:
                     gone.add(entry.offset)
                     continue

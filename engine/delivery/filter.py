@@ -6,6 +6,7 @@ An SQL92 expression needs the record, unless it names the tags that it can match
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -18,7 +19,9 @@ from engine.store.hashing import tag_hash
 
 ALL_TEXT = "*"
 SEPARATOR = "||"
-TEXT_CHARS_MAX = 2048
+FILTER_BYTES_MAX = 16 * 1024  # of tags, as one tag may have
+FILTERS_CHARS_MAX = 256 * 1024  # of all filters of one subscription
+CACHED_CHARS_MAX = 2048
 TAGS_MAX = 64
 
 _SQL = re.compile(r"\s*SQL92:", re.IGNORECASE)
@@ -79,10 +82,23 @@ def parse_filter(text: str) -> Filter:
     """The filter that `text` means; Invalid (field `filter`) when it is wrong.
 
     A text that begins with "SQL92:", in whatever case, is an expression over the properties, at
-    most 4,096 characters (see `sql/`); any other is a tag expression, at most 2,048 characters.
+    most 4,096 characters (see `sql/`); any other is a tag expression, at most 16 KiB.
     """
     found = _SQL.match(text)
-    return _property_filter(text[found.end() :]) if found else _tag_filter(text)
+    if found:
+        return _property_filter(text[found.end() :])
+    return _tag_filter(text) if len(text) <= CACHED_CHARS_MAX else _long_tag_filter(text)
+
+
+def check_together(topics: Mapping[str, str]) -> None:
+    """Raise Invalid where the filters of one subscription (topic to filter) are too long."""
+    count = sum(map(len, topics.values()))
+    if count > FILTERS_CHARS_MAX:
+        raise Invalid(
+            f"the filters have {count} characters together, {FILTERS_CHARS_MAX} is the most",
+            field="topics",
+            remedy="shorten them, or receive from fewer topics at once",
+        )
 
 
 @lru_cache(maxsize=CACHE_MAX)
@@ -91,12 +107,22 @@ def _property_filter(expression: str) -> PropertyFilter:
     return PropertyFilter(sql, None if sql.tags is None else frozenset(map(tag_hash, sql.tags)))
 
 
+@lru_cache(maxsize=64)
+def _long_tag_filter(text: str) -> TagFilter:
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > FILTER_BYTES_MAX:
+        raise _invalid(f"a filter has at most {FILTER_BYTES_MAX} bytes, this one {size_bytes}")
+    return _parsed_tags(text)
+
+
 @lru_cache(maxsize=1024)
 def _tag_filter(text: str) -> TagFilter:
+    return _parsed_tags(text)
+
+
+def _parsed_tags(text: str) -> TagFilter:
     if text.strip() in ("", ALL_TEXT):
         return ALL
-    if len(text) > TEXT_CHARS_MAX:
-        raise _invalid(f"a filter has at most {TEXT_CHARS_MAX} characters, this one {len(text)}")
     tags = frozenset(tag for part in text.split(SEPARATOR) if (tag := part.strip()))
     if not tags:
         raise _invalid(f"the filter {text!r} names no tag")

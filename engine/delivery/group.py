@@ -14,6 +14,7 @@ from engine.delivery.policy import Ladder, RetryPolicy, check_policy
 from engine.delivery.rebalance import Strategy
 from engine.delivery.start import StartAt
 from engine.errors import Conflict, GroupNotFound, Invalid, Refused
+from engine.legality import check_by
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import check_group_name, check_topic_name
 
@@ -35,7 +36,9 @@ class GroupConfig(msgspec.Struct, frozen=True):
     """Settings of a group; `retry_max` counts retries after the first delivery.
 
     `start_at_ms` (ms since 1970 UTC) is meant by StartAt.TIME only. `paused_topics` are not
-    handed out while the others are. `rooms` are meant by Strategy.MACHINE_ROOM only.
+    handed out while the others are. `rooms` are meant by Strategy.MACHINE_ROOM only. A group that
+    is `ordered` gets the messages of one message group of a FIFO topic one after the other, any
+    other group gets them side by side.
     """
 
     name: str
@@ -49,12 +52,33 @@ class GroupConfig(msgspec.Struct, frozen=True):
     strategy: Strategy = Strategy.AVERAGE
     rooms: tuple[str, ...] = ()
     paused_topics: tuple[str, ...] = ()
+    ordered: bool = False
+
+    def rocketmq_entry(self) -> dict[str, object]:
+        """As an entry of RocketMQ's `subscriptionGroup.json`."""
+        return {
+            "groupName": self.name,
+            "consumeEnable": self.consume_enabled,
+            "consumeFromMinEnable": True,
+            "consumeBroadcastEnable": True,
+            "consumeMessageOrderly": self.ordered,
+            "retryQueueNums": 1,
+            "retryMaxTimes": self.retry_max,
+            "brokerId": 0,
+            "whichBrokerWhenConsumeSlowly": 1,
+            "notifyConsumerIdsChangedEnable": True,
+        }
 
 
 class GroupSet(JournalEntry, frozen=True, tag="group_set"):
-    """A group was created or changed."""
+    """A group was created or changed.
+
+    Entries of versions in which every group was ordered lack the second field, and their `config`
+    does not say whether it is.
+    """
 
     config: GroupConfig
+    has_ordered: bool = False
 
 
 class GroupGone(JournalEntry, frozen=True, tag="group_gone"):
@@ -74,7 +98,7 @@ class GroupCatalog:
         self._groups_max = groups_max
         self._retry_max = retry_max
         self._groups: dict[str, GroupConfig] = {}
-        journal.register((GroupSet, GroupGone), self._apply, self._snapshot)
+        journal.register((GroupSet, GroupGone), self._apply, self._snapshot, _check)
 
     def find(self, name: str) -> GroupConfig | None:
         return self._groups.get(name)
@@ -115,7 +139,7 @@ class GroupCatalog:
                 field="name",
                 remedy="delete groups that are no longer used, or raise groups_max",
             )
-        self._write(GroupSet(config))
+        self._write(_entry(config))
         return config
 
     def change(self, name: str, /, **changes: Any) -> GroupConfig:
@@ -129,7 +153,7 @@ class GroupCatalog:
         changed = msgspec.structs.replace(config, **changes)
         check_group(changed)
         if changed != config:
-            self._write(GroupSet(changed))
+            self._write(_entry(changed))
         return changed
 
     def delete(self, name: str) -> None:
@@ -147,12 +171,24 @@ class GroupCatalog:
 
     def _apply(self, entry: GroupSet | GroupGone) -> None:
         if isinstance(entry, GroupSet):
-            self._groups[entry.config.name] = entry.config
+            config = entry.config
+            if not entry.has_ordered:
+                config = msgspec.structs.replace(config, ordered=True)
+            self._groups[config.name] = config
         else:
             self._groups.pop(entry.name, None)
 
     def _snapshot(self) -> Iterable[JournalEntry]:
-        return [GroupSet(config) for config in self._groups.values()]
+        return [_entry(config) for config in self._groups.values()]
+
+
+def _entry(config: GroupConfig) -> GroupSet:
+    return GroupSet(config, has_ordered=True)
+
+
+def _check(entry: GroupSet | GroupGone) -> None:
+    if isinstance(entry, GroupSet):
+        check_by(check_group, entry.config)
 
 
 def check_group(config: GroupConfig) -> None:

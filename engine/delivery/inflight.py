@@ -1,7 +1,8 @@
 """Messages in clients' hands: acknowledge them, keep them longer, put them back, list them.
 
 All verbs take receipts, check each against the slot of its message, and journal one change for
-each queue. A receipt is current until its message is done or handed out again.
+each queue. A receipt is current until its message is done or handed out again. Receipts come from
+outside and may name any place and any serial: only a message in flight has a current one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import Progress
 from engine.delivery.receive import invisible_ms
-from engine.delivery.slot import Move, Slot
+from engine.delivery.slot import Move, Phase, Slot
 from engine.delivery.values import AckResult, Extended, Receipt
 from engine.errors import Invalid
 from engine.events import Acked, Events, Returned
@@ -22,6 +23,7 @@ from engine.runs import to_runs
 RECEIPTS_MAX = 4096
 Checked = tuple[list[AckResult], list[tuple[Progress, list[int]]]]
 DONE, ALREADY, STALE = AckResult.DONE, AckResult.ALREADY, AckResult.STALE
+INFLIGHT = Phase.INFLIGHT
 
 
 class Inflight:
@@ -136,7 +138,12 @@ class Inflight:
                     slots = progress.slots
                     _, current = by_queue.setdefault((topic, queue), (progress, {}))
             slot = slots.get(offset)
-            if slot is not None and slot.serial == serial and offset not in current:
+            if (
+                slot is not None
+                and slot.serial == serial
+                and slot.phase is INFLIGHT
+                and offset not in current
+            ):
                 current[offset] = None
                 results.append(DONE)
             else:
@@ -153,13 +160,14 @@ def _why_not(
         return STALE
     if offset in current and progress.slots[offset].serial == serial:
         return ALREADY  # named twice
-    is_done = offset < progress.cursor and offset not in progress.slots
+    is_done = 0 <= offset < progress.cursor and offset not in progress.slots and serial > 0
     # Numbers only go up: an earlier receipt of a message that moved on is as stale as its last.
     return ALREADY if is_done and serial > progress.moved.get(offset, -1) else STALE
 
 
 def _held_by(progress: Progress, client: str) -> Iterator[int]:
-    """Only a message in flight has a serial."""
     return (
-        offset for offset, slot in progress.slots.items() if slot.serial and slot.client == client
+        offset
+        for offset, slot in progress.slots.items()
+        if slot.phase is INFLIGHT and slot.client == client
     )

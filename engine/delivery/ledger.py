@@ -1,6 +1,7 @@
 """The book of all progress: every group, topic and queue, kept through the journal.
 
-`write` journals a change and applies it, in this order; loading applies the same changes again.
+`write` checks a change (legality.py), journals it and applies it, in this order; loading checks and
+applies the same changes again.
 Whoever waits for messages is told through `on_ready` when some become available other than by
 arriving.
 """
@@ -19,6 +20,7 @@ from engine.delivery.changes import (
     HandedOut,
     HeldLonger,
     Kept,
+    OrderEnded,
     Passed,
     PutBack,
     QueueChange,
@@ -32,6 +34,7 @@ from engine.delivery.changes import (
     TopicCleared,
 )
 from engine.delivery.deadlines import Deadlines
+from engine.delivery.legality import Legality, anything, place
 from engine.delivery.order import OPEN_LANE, TopicLanes
 from engine.delivery.progress import Progress, owner_of
 from engine.delivery.reset_history import ResetHistory
@@ -43,6 +46,7 @@ from engine.topic.names import RETRY_PREFIX
 SERIAL_SHIFT = 20  # a million hand-outs in each millisecond since 1970 before numbers could meet
 
 OnReady = Callable[[str, str, int], None]
+Rule = tuple[Callable[[Any], None], Callable[[Any], None]]  # check and apply
 
 
 class RetryCount(msgspec.Struct):
@@ -68,27 +72,35 @@ class Ledger:
         self._retries: dict[str, RetryCount] = {}
         self.resets = ResetHistory()
         self._serial = 0
-        self._appliers: dict[type[JournalEntry], Callable[[Any], None]] = {
-            Passed: self._passed,
-            Committed: self._committed,
-            HandedOut: self._handed_out,
-            Settled: self._settled,
-            HeldLonger: self._held_longer,
-            Kept: self._kept,
-            PutBack: self._put_back,
-            CameDue: self._came_due,
-            CutOff: self._cut_off,
-            Restored: self._restored,
-            SentBack: self._sent_back,
-            SerialUsed: self._serial_used,
-            GroupCleared: self._group_cleared,
-            TopicCleared: self._topic_cleared,
-            GroupReset: self._group_reset,
-            ResetSeen: self._reset_seen,
-            ResetUnseen: self._reset_unseen,
-            ResetKept: self._reset_kept,
+        rules = self._rules()
+        self._appliers = {kind: apply for kind, (_, apply) in rules.items()}
+        checks = {kind: check for kind, (check, _) in rules.items()}
+        journal.register(tuple(rules), self.apply, self._snapshot, checks)
+
+    def _rules(self) -> dict[type[JournalEntry], Rule]:
+        """Of each type of change: whether it can be made, and what it does."""
+        legal = Legality(self.find, self._counts_of)
+        return {
+            Passed: (legal.passed, self._passed),
+            Committed: (legal.committed, self._committed),
+            HandedOut: (legal.handed_out, self._handed_out),
+            Settled: (legal.settled, self._settled),
+            HeldLonger: (legal.held_longer, self._held_longer),
+            Kept: (legal.kept, self._kept),
+            PutBack: (legal.put_back, self._put_back),
+            CameDue: (legal.came_due, self._came_due),
+            CutOff: (legal.cut_off, self._cut_off),
+            Restored: (legal.restored, self._restored),
+            SentBack: (legal.sent_back, self._sent_back),
+            SerialUsed: (legal.serial_used, self._serial_used),
+            GroupCleared: (anything, self._group_cleared),
+            OrderEnded: (anything, self._order_ended),
+            TopicCleared: (anything, self._topic_cleared),
+            GroupReset: (legal.group_reset, self._group_reset),
+            ResetSeen: (place, self._reset_seen),
+            ResetUnseen: (place, self._reset_unseen),
+            ResetKept: (legal.group_reset, self._reset_kept),
         }
-        journal.register(tuple(self._appliers), self.apply, self._snapshot)
 
     def start(self, now_ms: int) -> None:
         """After loading: number hand-outs above all earlier ones."""
@@ -101,7 +113,8 @@ class Ledger:
     def write(self, change: JournalEntry, *, is_owed: bool = False) -> None:
         """Keep a change and make it so; nothing happens when the journal cannot be written.
 
-        One that `is_owed` follows from a record that the log has, and happens in any case.
+        One that `is_owed` follows from a record that the log has, and happens in any case. Raises
+        Illegal for a change that cannot be made, and nothing happens.
         """
         self._journal.append(change, is_owed=is_owed)
         self.apply(change)
@@ -245,6 +258,10 @@ class Ledger:
     def _sent_back(self, change: SentBack) -> None:
         self._count_retries(change.group, change.delayed, change.direct)
 
+    def _counts_of(self, group: str) -> tuple[int, int]:
+        count = self._retries.get(group)
+        return (0, 0) if count is None else (count.delayed, count.direct)
+
     def _count_retries(self, group: str, delayed: int, direct: int) -> None:
         count = self._retries.setdefault(group, RetryCount())
         count.delayed += delayed
@@ -258,6 +275,12 @@ class Ledger:
         self.resets.forget_group(change.group)
         for progress in self._groups.pop(change.group, {}).values():
             progress.restart(progress.cursor)
+
+    def _order_ended(self, change: OrderEnded) -> None:
+        for progress in self._groups.get(change.group, {}).values():
+            freed = progress.end_order()
+            if freed:
+                self.on_ready(progress.group, progress.topic, freed)
 
     def _topic_cleared(self, change: TopicCleared) -> None:
         if change.topic.startswith(RETRY_PREFIX):
@@ -300,7 +323,7 @@ class Ledger:
         self._ensure(change).is_reset_unseen = True
 
     def _reset_kept(self, change: ResetKept) -> None:
-        self.resets.add(change.group, change.reset)
+        self.resets.keep(change.group, change.reset)
 
     # -- the snapshot ----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from engine.clock import Clock
 from engine.delivery.group import GroupCatalog
 from engine.delivery.receive import check_client
 from engine.errors import Busy, Invalid, QueueNotFound
+from engine.legality import check_number, check_queue
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.catalog import Catalog
@@ -92,7 +93,7 @@ class Locks(Service):
         self.lease_s = lease_s
         self._leases: dict[str, dict[QueueId, _Lease]] = {}
         self._count = 0
-        journal.register((QueuesLocked, QueuesFreed), self._apply, self._snapshot)
+        journal.register((QueuesLocked, QueuesFreed), self._apply, self._snapshot, _check)
 
     def lock(self, group: str, client: str, queues: Sequence[QueueId]) -> LockAnswer:
         """Lock queues for a client, or keep them; the answer leaves out those that others have.
@@ -228,3 +229,11 @@ class Locks(Service):
             for held, queues in by_lease.items():
                 until_ms = now_ms + round((held.until_s - now_s) * 1000)
                 yield QueuesLocked(group, held.client, until_ms, queues)
+
+
+def _check(entry: QueuesLocked | QueuesFreed) -> None:
+    """Raises Illegal for what cannot be a lock."""
+    for each in entry.queues:
+        check_queue(each.queue)
+    if isinstance(entry, QueuesLocked):
+        check_number("until_ms", entry.until_ms)

@@ -243,6 +243,11 @@ class Members(Service):
         entry = self._entries.get(group, {}).get(client)
         return entry is not None and bool(entry.connected)
 
+    def is_alive(self, group: str, client: str) -> bool:
+        """Whether the client is a live member of the group; False where there is no such group."""
+        entry = self._entries.get(group, {}).get(client)
+        return entry is not None and self._is_alive(entry)
+
     def assignment(
         self,
         group: str,

@@ -4,14 +4,17 @@ from collections.abc import Iterable
 
 from engine.clock import Clock
 from engine.delivery.broadcast import Broadcasts, progress_name
-from engine.delivery.changes import Committed
+from engine.delivery.changes import Committed, Passed, Settled
 from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.progress import Progress
+from engine.delivery.slot import Move
 from engine.delivery.start import Starts
 from engine.delivery.values import Counts, GroupLag, QueueLag
 from engine.delivery.wanted import Wanted
 from engine.errors import Invalid, QueueNotFound
+from engine.legality import NUMBER_MAX
+from engine.runs import to_runs
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE, dead_letter_topic, retry_topic
@@ -48,14 +51,30 @@ class Offsets:
         the group if allowed. `client` names whose progress it is where the group broadcasts.
         Raises GroupNotFound, TopicNotFound, QueueNotFound, Invalid.
         """
-        if offset < 0:
-            raise Invalid(f"offset is {offset}", field="offset", remedy="choose 0 or more")
-        self._check_queue(topic, queue)
-        name = self._broadcasts.name_of(self._groups.ensure(group), client)
-        progress = self._ledger.find(name, topic, queue)
+        place, progress = self._place(group, topic, queue, offset, client)
         if progress is not None and progress.is_reset_unseen:
             return False
-        self._ledger.write(Committed(name, topic, queue, offset))
+        self._ledger.write(Committed(*place, offset))
+        return True
+
+    def advance(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
+        """A pulling client is done with everything before `offset`; whether that counts.
+
+        What was handed out from before `offset` is done, what was handed out from there on stays
+        with its client. An offset before the group's own place sets the group back, as `commit`
+        does. One that changes nothing writes nothing. Raises as `commit`.
+        """
+        place, progress = self._place(group, topic, queue, offset, client)
+        if progress is not None and progress.is_reset_unseen:
+            return False
+        if progress is None or offset < progress.floor:
+            self._ledger.write(Committed(*place, offset))
+            return True
+        passed = sorted(each for each in progress.slots if each < offset)
+        if passed:
+            self._ledger.write(Settled(*place, to_runs(passed), Move.DROP))
+        if offset > progress.cursor:
+            self._ledger.write(Passed(*place, offset))
         return True
 
     def committed(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
@@ -80,12 +99,29 @@ class Offsets:
             return self._store.bounds(topic, queue)[0]
         return self._starts.pulled(config.start, config.start_at_ms, topic, queue)
 
+    def is_young(self, topic: str, queue: int) -> bool:
+        """Whether the queue still has its very first message, among the log's recent ones.
+
+        RocketMQ starts a new group at the beginning of such a queue, whatever the group asks for.
+        """
+        self._check_queue(topic, queue)
+        return self._starts.is_young(topic, queue)
+
     def _names(self, group: str) -> list[str]:
         """Under which names there is progress of a group: its own, or that of its clients."""
         config = self._groups.find(group)
         if config is None or config.mode is Mode.CLUSTERING:
             return [group]
         return self._broadcasts.names(group)[1:]
+
+    def _place(
+        self, group: str, topic: str, queue: int, offset: int, client: str
+    ) -> tuple[tuple[str, str, int], Progress | None]:
+        """Whose progress an offset is set for, and that progress; creates the group if need be."""
+        _check_offset(offset)
+        self._check_queue(topic, queue)
+        name = self._broadcasts.name_of(self._groups.ensure(group), client)
+        return (name, topic, queue), self._ledger.find(name, topic, queue)
 
     def _check_queue(self, topic: str, queue: int) -> None:
         config = self._catalog.get(topic)
@@ -153,6 +189,13 @@ class Offsets:
         count = self._ledger.retries(group)
         arrived = self._store.bounds(retry_topic(group), GROUP_QUEUE)[1] - count.direct
         return max(0, count.delayed - max(0, arrived))
+
+
+def _check_offset(offset: int) -> None:
+    if not 0 <= offset <= NUMBER_MAX:
+        raise Invalid(
+            f"offset is {str(offset)[:40]}", field="offset", remedy=f"choose 0 to {NUMBER_MAX}"
+        )
 
 
 def _furthest(places: Iterable[Progress]) -> list[Progress]:

@@ -1,9 +1,9 @@
 """Lanes: which outstanding messages of a queue depend on each other, and which may go now.
 
-In a FIFO topic a lane is a message group: only its earliest outstanding message may be with a
-client. In a retry topic a lane is the topic that a message came from: whoever receives names
-topics, and the others' messages wait aside. What waits counts as outstanding: once a queue is full
-of it, the lanes behind have to wait too.
+For an ordered group a lane of a FIFO topic is a message group: only its earliest outstanding
+message may be with a client. In a retry topic a lane is the topic that a message came from: whoever
+receives names topics, and the others' messages wait aside. What waits counts as outstanding: once a
+queue is full of it, the lanes behind have to wait too.
 """
 
 from bisect import bisect_left, insort
@@ -29,7 +29,7 @@ class Lanes(Protocol):
 
 
 class OrderLanes:
-    """Lanes of a FIFO topic: strictly one after the other within a message group."""
+    """Lanes of an ordered group in a FIFO topic: one after the other within a message group."""
 
     def __init__(self) -> None:
         self._lane_of: dict[int, str] = {}
@@ -38,6 +38,10 @@ class OrderLanes:
     def is_busy(self, lane: str) -> bool:
         """Whether an earlier message of this group is outstanding."""
         return lane in self._waiting
+
+    def offsets(self) -> list[int]:
+        """Every outstanding message that has a message group."""
+        return sorted(self._lane_of)
 
     def enter(self, offset: int, lane: str) -> bool:
         if not lane:

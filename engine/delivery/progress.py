@@ -101,7 +101,7 @@ class Progress:
         return bool(self.ready) and any(map(self.ready.get, buckets))
 
     def order(self) -> OrderLanes:
-        """The message groups of this queue; only for a FIFO topic."""
+        """The message groups of this queue; only for an ordered group in a FIFO topic."""
         if self.lanes is None:
             self.lanes = OrderLanes()
         assert isinstance(self.lanes, OrderLanes)
@@ -179,6 +179,16 @@ class Progress:
             if slot.phase is Phase.READY:
                 self._make_ready(offset)
         return [Batch(slot, members) for _, slot, members in batches.values()]
+
+    def end_order(self) -> int:
+        """Forget the message groups; how many messages may go now, as none waits for another."""
+        if not isinstance(self.lanes, OrderLanes):
+            return 0
+        offsets, self.lanes = self.lanes.offsets(), None
+        ready = [offset for offset in offsets if self.slots[offset].phase is Phase.READY]
+        for offset in ready:
+            self._make_ready(offset)
+        return len(ready)
 
     def restore(self, change: Restored) -> Batch:
         """Take over one slot of a snapshot."""

@@ -191,7 +191,7 @@ class Pull:
             wanted = chosen[: want + misses]
             taken = fit(wanted, bytes_max, is_first=not messages)
             bytes_max -= sum(entry.size_bytes for entry in taken)
-            read = self._store.read_entries(taken)
+            read = self._store.read_entries(taken, (topic, queue))
             matching = [each for each in read if each is not None and match.matches(each)]
             messages += matching[:want]
             seen += len(taken)

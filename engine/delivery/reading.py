@@ -24,7 +24,7 @@ def read_offsets(
     entries = find_entries(store, topic, queue, offsets)
     return {
         entry.offset: message
-        for entry, message in zip(entries, store.read_entries(entries), strict=True)
+        for entry, message in zip(entries, store.read_entries(entries, (topic, queue)), strict=True)
         if message is not None
     }
 

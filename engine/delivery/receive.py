@@ -144,7 +144,8 @@ class Receive:
         offsets = progress.ready_offsets(source.buckets, call.want)
         entries = find_entries(self._store, progress.topic, progress.queue, offsets)
         taken = self._fit(entries, call)
-        picked.messages = [each for each in self._store.read_entries(taken) if each is not None]
+        read = self._store.read_entries(taken, (progress.topic, progress.queue))
+        picked.messages = [each for each in read if each is not None]
         picked.again = len(picked.messages)
         if picked.again < len(offsets):
             found = {message.offset for message in picked.messages}
@@ -158,7 +159,7 @@ class Receive:
         if picked.cursor < first:
             self._overtaker.look(progress)
             picked.cursor = first
-        is_laned = source.is_fifo or progress.is_retry
+        is_laned = source.is_ordered or progress.is_retry
         looks_at_all = source.filter.is_all and not is_laned
         room = self._ledger.window - len(progress.slots)
         while picked.cursor < end and call.scans > 0 and call.size_bytes > 0:
@@ -186,7 +187,9 @@ class Receive:
             chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
         # What was read in vain shows how many have to be read for one that matches.
         taken = self._fit(chosen[: want + picked.misses], call)
-        messages = [each for each in self._store.read_entries(taken) if each is not None]
+        place = (source.progress.topic, source.progress.queue)
+        read = self._store.read_entries(taken, place)
+        messages = [each for each in read if each is not None]
         if not match.is_all:
             messages = [each for each in messages if match.matches(each)]
         is_whole = len(taken) == len(chosen)
@@ -205,7 +208,8 @@ class Receive:
         taken = self._fit(chosen, call)
         after = entries[-1].offset + 1 if len(taken) == len(chosen) else chosen[len(taken)].offset
         place = self._place_retry if source.progress.is_retry else self._place_in_order
-        for entry, message in zip(taken, self._store.read_entries(taken), strict=True):
+        read = self._store.read_entries(taken, (source.progress.topic, source.progress.queue))
+        for entry, message in zip(taken, read, strict=True):
             if len(picked.messages) >= call.want:
                 after = entry.offset
                 break

@@ -36,7 +36,7 @@ class ResetHistory:
         return list(self._resets.get(group, {}).values())[::-1]
 
     def everything(self) -> Iterator[tuple[str, Reset]]:
-        """Every reset with its group, in an order in which `add` builds the same again."""
+        """Every reset with its group, in an order in which `keep` builds the same again."""
         for group, resets in self._resets.items():
             for reset in resets.values():
                 yield group, reset
@@ -44,11 +44,16 @@ class ResetHistory:
     # -- the ledger's ----------------------------------------------------------------------------
 
     def add(self, group: str, reset: Reset) -> None:
-        """Remember one, mark the one that it took back, and let the oldest go."""
-        resets = self._resets.setdefault(group, {})
+        """Remember a new one, mark the one that it took back, and let the oldest go."""
+        resets = self._resets.get(group, {})
         undone = resets.get(reset.undoes)
         if undone is not None:
             resets[undone.number] = msgspec.structs.replace(undone, undone_by=reset.number)
+        self.keep(group, reset)
+
+    def keep(self, group: str, reset: Reset) -> None:
+        """Remember one of a snapshot, as it says, and let the oldest go."""
+        resets = self._resets.setdefault(group, {})
         resets[reset.number] = reset
         queues = sum(len(each.queues) for each in resets.values())
         while len(resets) > RESETS_KEPT_MAX or (queues > QUEUES_KEPT_MAX and len(resets) > 1):

@@ -25,6 +25,7 @@ from engine.delivery.offsets import Offsets
 from engine.delivery.progress import Progress
 from engine.delivery.reset_plan import (
     STAY,
+    VALUE_MAX,
     Goal,
     OffsetsMoved,
     Place,
@@ -40,6 +41,7 @@ from engine.delivery.reset_plan import (
 from engine.delivery.start import Starts
 from engine.errors import Conflict, Invalid, NotFound, QueueNotFound, Refused
 from engine.events import Events, OffsetsReset
+from engine.legality import QUEUE_MAX
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import RETRY_PREFIX, retry_topic
@@ -151,6 +153,13 @@ class Resets:
                 field="queues",
                 remedy="divide the plan",
             )
+        for (_, queue), offset in goals.items():
+            if not 0 <= queue <= QUEUE_MAX or abs(offset or 0) > VALUE_MAX:
+                raise Invalid(
+                    f"offset {offset} of queue {queue}"[:100],
+                    field="queues",
+                    remedy=f"name queues from 0 on, and offsets up to {VALUE_MAX}",
+                )
         for topic in dict.fromkeys(topic for topic, _ in goals):
             self._catalog.get(topic)
             _check_topic(group, topic, ResetTarget(ResetTo.OFFSET))

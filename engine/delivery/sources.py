@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from engine.delivery.broadcast import Broadcasts
 from engine.delivery.changes import Passed
-from engine.delivery.filter import ALL, Filter, parse_filter
+from engine.delivery.filter import ALL, Filter, check_together, parse_filter
 from engine.delivery.group import GroupCatalog, GroupConfig, Mode
 from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
@@ -26,11 +26,11 @@ NO_LANES = (OPEN_LANE,)
 
 
 class Source(NamedTuple):
-    """One queue to take from, and which lanes of it."""
+    """One queue to take from, and which lanes of it; `is_ordered` keeps message groups in order."""
 
     progress: Progress
     filter: Filter
-    is_fifo: bool
+    is_ordered: bool
     buckets: tuple[str, ...]
 
 
@@ -67,6 +67,7 @@ class Sources:
                 field="topics",
                 remedy="name the topics to receive from",
             )
+        check_together(topics)
         config = self._groups.ensure(group)
         paused, name, retries = config.paused_topics, group, ""
         if config.mode is Mode.CLUSTERING:
@@ -78,7 +79,8 @@ class Sources:
             if topic == retries:
                 raise _retries_come_along(topic)
             settings = readable_topic(self._catalog, topic)
-            match, is_fifo = parse_filter(expression), settings.type is TopicType.FIFO
+            match = parse_filter(expression)
+            is_ordered = config.ordered and settings.type is TopicType.FIFO
             if not config.consume_enabled or (paused and topic in paused):
                 continue
             self.wanted.note(name, topic, match)
@@ -86,7 +88,7 @@ class Sources:
                 progress = self._ledger.find(name, topic, queue) or self._begin(
                     config, name, topic, queue
                 )
-                found.append(Source(progress, match, is_fifo, NO_LANES))
+                found.append(Source(progress, match, is_ordered, NO_LANES))
         if not found:
             raise paused_error(config, ", ".join(topics))
         if retries:

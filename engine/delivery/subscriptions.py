@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.delivery.filter import TagFilter, parse_filter
+from engine.delivery.filter import TagFilter, check_together, parse_filter
 from engine.errors import Invalid
 from engine.topic.names import check_topic_name
 
@@ -59,6 +59,7 @@ def normal(topics: Mapping[str, str]) -> Subscription:
             field="topics",
             remedy="use several groups",
         )
+    check_together(topics)
     return {name: _normal_filter(name, topics[name]) for name in sorted(topics)}
 
 

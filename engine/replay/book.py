@@ -10,10 +10,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.errors import Busy, NotFound
+from engine.legality import check_number
 from engine.message import SOURCE, StoredMessage
 from engine.replay.job import Job, Plan, State
+from engine.replay.legality import (
+    check_cuts,
+    check_decision,
+    check_found,
+    check_kept,
+    check_log,
+    check_plan,
+    check_progress,
+)
 from engine.replay.outcomes import OutcomeLog
-from engine.replay.selection import pack, runs_of, unpack
+from engine.replay.selection import Frozen, pack, runs_of, unpack
 from engine.store.journal import Journal, JournalEntry
 
 JOBS_MAX = 1000  # kept; the oldest that are over are forgotten
@@ -132,6 +142,7 @@ class Book:
             ),
             self._apply,
             self._snapshot,
+            self._check,
         )
 
     # -- looking ------------------------------------------------------------------------------
@@ -251,6 +262,30 @@ class Book:
         self._journal.append(entry, is_lasting=is_lasting, is_owed=is_owed)
         self._apply(entry)
 
+    def _check(self, entry: JournalEntry) -> None:
+        """Raises Illegal for a change that cannot be made."""
+        check_number("record_end", entry.follows)
+        match entry:
+            case ReplayCreated():
+                check_plan(entry.plan, self._jobs.get)
+                check_decision(State.RUNNING, entry.per_s)
+            case ReplayKept():
+                check_plan(entry.plan, self._jobs.get)
+                check_decision(entry.decided, entry.per_s)
+                selected = Frozen.unpack(entry.plan.runs)
+                check_log(selected, entry.chunks, entry.tail)
+                check_kept(selected, entry.ahead, entry.cuts, entry.ended_ms, entry.record_end)
+            case ReplayDecided():
+                check_decision(entry.state, entry.per_s)
+                check_number("at_ms", entry.at_ms)
+            case ReplayCut():
+                check_cuts({entry.queue: entry.offset})
+            case ReplayProgress() if entry.job in self._jobs:
+                check_progress(self._jobs[entry.job], entry.outcomes)
+                check_number("at_ms", entry.at_ms)
+            case ReplayFound() if entry.job in self._jobs:
+                check_found(self._jobs[entry.job], entry.runs)
+
     def _apply(self, entry: JournalEntry) -> None:
         match entry:
             case ReplayCreated():
@@ -275,7 +310,8 @@ class Book:
     def _remove(self, job_id: str) -> None:
         job = self._jobs.pop(job_id, None)
         if job is not None and job.plan.retry_of in self._jobs:
-            self._jobs[job.plan.retry_of].retried_by.remove(job_id)
+            again = self._jobs[job.plan.retry_of].retried_by
+            again[:] = [each for each in again if each != job_id]
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         return [_kept(job) for job in self._jobs.values()]

@@ -339,7 +339,7 @@ class DeadLetters:
                 taken.append(entry)
                 is_first = False
             taken.reverse()
-            read = self._store.read_entries(taken)
+            read = self._store.read_entries(taken, (name, GROUP_QUEUE))
             for stored, entry in reversed(list(zip(read, taken, strict=True))):
                 yield stored, entry.offset
             if left_bytes < 0:

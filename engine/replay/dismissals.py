@@ -7,11 +7,13 @@ A change is planned as a `Draft`, on any thread, and takes a moment to carry out
 stretches it has.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from engine.errors import Invalid, Refused
-from engine.replay.pile import DismissNote, Packed, Pile, Span
+from engine.errors import Illegal, Invalid, Refused
+from engine.legality import check_number, check_runs
+from engine.replay.pile import DismissNote, Packed, Pile, Span, check_packed
 from engine.runs import Runs, iter_runs
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.catalog import Catalog
@@ -19,6 +21,7 @@ from engine.topic.catalog import Catalog
 DISMISSALS_MAX = 10_000  # kept, of all groups together
 SPANS_MAX = 100_000  # stretches of offsets, of all groups together
 NOTE_CHARS_MAX = 500
+NOTE_ID = re.compile("[0-9a-f]{1,15}")  # ms since 1970 UTC; a shorter one sorts before
 
 BoundsOf = Callable[[str], tuple[int, int]]
 
@@ -97,7 +100,8 @@ class Dismissals:
         # Read from the journal and not in the piles yet: many are put there in one go.
         self._loaded: dict[str, list[Span]] = {}
         self._newest = 0
-        journal.register((DeadDismissed, DeadRestored, DeadPile), self._apply, self._snapshot)
+        kinds = (DeadDismissed, DeadRestored, DeadPile)
+        journal.register(kinds, self._apply, self._snapshot, _check)
 
     # -- looking ------------------------------------------------------------------------------
 
@@ -184,7 +188,7 @@ class Dismissals:
             case DeadPile():
                 self._piles[entry.topic] = Pile.unpacked(entry.since_position, entry.packed)
                 ids = [note.id for note in entry.packed.notes]
-                self._newest = max(self._newest, *(int(each, 16) for each in ids))
+                self._newest = max([self._newest, *(int(each, 16) for each in ids)])
             case DeadDismissed():
                 pile = self._piles.get(entry.topic)
                 if pile is None or pile.since_position < entry.since_position:
@@ -203,6 +207,26 @@ class Dismissals:
         for topic, pile in self._piles.items():
             if len(pile):
                 yield DeadPile(topic, pile.since_position, pile.packed())
+
+
+def _check(entry: DeadDismissed | DeadRestored | DeadPile) -> None:
+    """Raises Illegal for a change that no pile can take."""
+    if isinstance(entry, DeadPile):
+        check_number("since_position", entry.since_position)
+        check_packed(entry.packed)
+        _check_ids(note.id for note in entry.packed.notes)
+        return
+    check_runs(entry.runs)
+    if isinstance(entry, DeadDismissed):
+        check_number("since_position", entry.since_position)
+        check_number("at_ms", entry.at_ms)
+        _check_ids([entry.id])
+
+
+def _check_ids(ids: Iterable[str]) -> None:
+    for each in ids:
+        if not NOTE_ID.fullmatch(each):
+            raise Illegal(f"{each[:40]!r} is no id of a note")
 
 
 def check_note(note: str) -> None:

@@ -4,6 +4,8 @@ A dry run and the real one ask the same questions here, so the one foretells the
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from engine.delivery.filter import parse_filter
@@ -68,15 +70,15 @@ class Examiner:
         chosen = self.chosen(job, job.cursor, count_max)
         match = parse_filter(job.plan.filter)
         wanted = [
-            each.entry
+            (each.entry, each.queue)
             for each in chosen
             if each.entry is not None
             and each.entry.has_record
             and each.nth not in job.ahead
             and match.may_match(each.entry.tag_code)
         ]
-        read = self.read(wanted)
-        left = frozenset(wanted[len(read) :])
+        read = self.read(job.plan.source, wanted)
+        left = frozenset(entry for entry, _ in wanted[len(read) :])
         taken = self._sent_before(job, len(chosen)) if job.plan.fresh_only else set()
         decisions: list[Decision] = []
         sends = 0
@@ -109,15 +111,25 @@ class Examiner:
                 found.append(Chosen(first + number, queue, offset, entry))
         return found
 
-    def read(self, entries: Sequence[Entry]) -> dict[Entry, StoredMessage | None]:
-        """Their records, as many from the start on as the limit allows, at least one."""
+    def read(
+        self, topic: str, wanted: Sequence[tuple[Entry, int]]
+    ) -> dict[Entry, StoredMessage | None]:
+        """Records of entries and their queues, as many from the start on as the limit allows.
+
+        At least one. A record of another topic, queue or offset is not taken for the one meant.
+        """
         size_bytes = 0
-        for number, entry in enumerate(entries):
+        for number, (entry, _) in enumerate(wanted):
             size_bytes += entry.size_bytes
             if number and size_bytes > READ_BYTES_MAX:
-                entries = entries[:number]
+                wanted = wanted[:number]
                 break
-        return dict(zip(entries, self._store.read_entries(entries), strict=True))
+        found: dict[Entry, StoredMessage | None] = {}
+        for queue, run in groupby(wanted, key=itemgetter(1)):
+            entries = [entry for entry, _ in run]
+            read = self._store.read_entries(entries, (topic, queue))
+            found.update(zip(entries, read, strict=True))
+        return found
 
     # -- deciding -----------------------------------------------------------------------------
 

@@ -15,6 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from engine.errors import Illegal
+from engine.legality import check_all, check_columns
+
+NUMBER_BYTES = 8
+WHICH_BYTES = 4
+
 
 class DismissNote(msgspec.Struct, frozen=True):
     """Who dismissed something, when, and why."""
@@ -206,6 +212,24 @@ class Pile:
         if first >= end:
             return 0, 0
         return bisect_right(self._ends, first), bisect_left(self._firsts, end)
+
+
+def check_packed(packed: Packed) -> None:
+    """Raises Illegal for bytes that are no pile's."""
+    check_columns(NUMBER_BYTES, firsts=packed.firsts, ends=packed.ends)
+    check_columns(WHICH_BYTES, which=packed.which)
+    firsts, ends, which = array("q"), array("q"), array("i")
+    firsts.frombytes(packed.firsts)
+    ends.frombytes(packed.ends)
+    which.frombytes(packed.which)
+    if len(which) != len(firsts):
+        raise Illegal(f"{len(which)} notes for {len(firsts)} stretches")
+    check_all("which", which, len(packed.notes) - 1)
+    before = 0
+    for first, end in zip(firsts, ends, strict=True):
+        if not before <= first < end:
+            raise Illegal(f"a stretch from {first} to {end} does not follow one to {before}")
+        before = end
 
 
 def _first_of(span: Span) -> int:

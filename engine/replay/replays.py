@@ -223,10 +223,12 @@ class Replays:
         stop = min(job.selection.count, start + (SEARCHED_MAX if outcome else count_max))
         indexes = _indexes(job, outcome, start, stop, count_max)
         chosen = [each for index in indexes for each in self._examiner.chosen(job, index, 1)]
-        entries = [each.entry for each in chosen if each.entry and each.entry.has_record]
-        read = self._examiner.read(entries)
-        if len(read) < len(entries):
-            last = entries[len(read)]
+        wanted = [
+            (each.entry, each.queue) for each in chosen if each.entry and each.entry.has_record
+        ]
+        read = self._examiner.read(job.plan.source, wanted)
+        if len(read) < len(wanted):
+            last = wanted[len(read)][0]
             chosen = chosen[: [each.entry for each in chosen].index(last)]
         rows = [_row(job, each, read.get(each.entry) if each.entry else None) for each in chosen]
         is_short = len(indexes) < count_max and len(chosen) == len(indexes)

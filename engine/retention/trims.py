@@ -6,6 +6,7 @@ count, and means nothing for a later topic of the same name.
 
 from collections.abc import Iterable, Mapping
 
+from engine.legality import check_number, check_queue
 from engine.store.journal import JournalEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -30,7 +31,7 @@ class Trims:
         self._store = store
         self._catalog = catalog
         self._kept: dict[str, Trimmed] = {}
-        store.journal.register((Trimmed,), self._apply, self._snapshot)
+        store.journal.register((Trimmed,), self._apply, self._snapshot, _check)
 
     def start(self) -> None:
         """Let the queues begin where they should.
@@ -82,3 +83,11 @@ class Trims:
     def _snapshot(self) -> Iterable[JournalEntry]:
         current = self._catalog.begin_of
         return [trim for trim in self._kept.values() if current(trim.topic) == trim.since]
+
+
+def _check(trim: Trimmed) -> None:
+    """Raises Illegal for a trim of what cannot be a queue."""
+    check_number("since", trim.since)
+    for queue, offset in trim.begins.items():
+        check_queue(queue)
+        check_number("begin", offset)

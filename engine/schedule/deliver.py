@@ -6,7 +6,7 @@ by `replayed`. What fell due while nobody was there is released at once.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from engine.clock import Clock
 from engine.errors import Busy, Corrupt, EngineError, Invalid, TopicNotFound
 from engine.events import Events, Released, SendRefused
 from engine.intake import Intake
+from engine.legality import check_number
 from engine.message import (
     BATCH_BYTES_MAX,
     REAL_QID,
@@ -93,7 +94,7 @@ class Deliverer(Service):
         self._ends: dict[int, int] = {}  # where the log ended after the last that was released
         self._heads: dict[int, Head] = {}
         self._found: dict[int, dict[int, int]] = {}  # by level: released, as recovery found
-        store.journal.register((LevelPassed,), self._apply, self._snapshot)
+        store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
 
     def start(self) -> None:
         """After recovery: correct progress that a power loss left past the log's end; listen."""
@@ -105,6 +106,28 @@ class Deliverer(Service):
         for queue, found in sorted(self._found.items()):
             self._pass_found(queue, found)
         self._store.on_visible.append(self._arrived)
+
+    def adopt(self, passed: Mapping[int, int], left: Callable[[StoredMessage], int]) -> int:
+        """Before `start`: what another broker released of each level; how many messages.
+
+        `passed` has offsets by level. `left` says of a waiting message where the record ends that
+        it became, if it was the last of its level to be released, else 0.
+        """
+        count = 0
+        for queue in range(self._levels.count):
+            offset, end = self._span(queue)
+            reached, record_end = min(max(offset, passed.get(queue + 1, 0)), end), 0
+            at = reached
+            while entries := self._store.entries(SCHEDULE_TOPIC, queue, at, BATCH_MESSAGES_MAX):
+                at = entries[-1].offset + 1
+                for stored in self._store.read_entries(entries, (SCHEDULE_TOPIC, queue)):
+                    became = 0 if stored is None else left(stored)
+                    if stored is not None and became:
+                        reached, record_end = stored.offset + 1, became
+            if reached > offset:
+                self._pass(queue, reached, record_end)
+                count += reached - offset
+        return count
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record: if it came from a level, it was released there."""
@@ -137,8 +160,13 @@ class Deliverer(Service):
 
     def _waits(self, queue: int, offset: int) -> bool:
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
-        stored = self._store.read_entries(entries)
+        stored = self._store.read_entries(entries, (SCHEDULE_TOPIC, queue))
         return bool(stored) and stored[0] is not None and self._is_wanted(stored[0])
+
+    def passed(self) -> dict[str, int]:
+        """By level, as in RocketMQ's `delayOffset.json`: the offset of the first that waits."""
+        spans = enumerate(map(self._span, range(self._levels.count)), 1)
+        return {str(level): offset for level, (offset, end) in spans if end}
 
     def waiting(self) -> list[int]:
         """How many messages wait, by level from the first on."""
@@ -215,12 +243,18 @@ class Deliverer(Service):
     def _release(self, queue: int, offset: int, count_max: int) -> int:
         """Put what is due from `offset` on where it belongs; returns the offset after it."""
         now_ms = self._clock.now_ms()
-        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
-        chosen = [entries[0], *_due_by(entries[1:], now_ms)]
-        chosen = _within_bytes(chosen)
+        chosen = self._chosen(queue, offset, count_max, now_ms)
         due: list[tuple[Message, Entry]] = []
-        released = self._found.get(queue, {})
-        for entry, stored in zip(chosen, self._store.read_entries(chosen), strict=True):
+        released, place = self._found.get(queue, {}), (SCHEDULE_TOPIC, queue)
+        read = self._store.read_entries(chosen, place)
+        if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(chosen)) != chosen:
+            # Reading mended damaged entries: when they are due is asked anew.
+            self._heads.pop(queue, None)
+            if self._head_wait_s(queue, offset) > 0:
+                return offset
+            chosen = self._chosen(queue, offset, len(chosen), now_ms)
+            read = self._store.read_entries(chosen, place)
+        for entry, stored in zip(chosen, read, strict=True):
             is_released = entry.offset in released
             if not is_released and stored is not None and self._is_wanted(stored):
                 due.append((self._real(stored), entry))
@@ -233,6 +267,11 @@ class Deliverer(Service):
                 late_ms = max(0, now_ms - entry.tag_code)
                 self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
         return passed
+
+    def _chosen(self, queue: int, offset: int, count_max: int, now_ms: int) -> list[Entry]:
+        """The first one, and what is due behind it, as far as it fits one write."""
+        entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
+        return _within_bytes([entries[0], *_due_by(entries[1:], now_ms)])
 
     def _put(self, queue: int, due: list[tuple[Message, Entry]]) -> None:
         """Put them all, or what can be put; raises what may be over when tried again."""
@@ -282,6 +321,12 @@ class Deliverer(Service):
         entry = LevelPassed(queue, offset, max(record_end, self._ends.get(queue, 0)))
         self._store.journal.append(entry, is_owed=record_end > 0)
         self._apply(entry)
+
+    def _check(self, entry: LevelPassed) -> None:
+        """Raises Illegal for a level that there is not, and for no offset."""
+        check_number("queue", entry.queue, self._levels.count - 1)
+        check_number("offset", entry.offset)
+        check_number("record_end", entry.record_end)
 
     def _apply(self, entry: LevelPassed) -> None:
         self._offsets[entry.queue] = entry.offset

@@ -9,13 +9,11 @@ import msgspec
 
 from engine.errors import Invalid, Refused
 from engine.message import (
-    PROPERTIES_BYTES_MAX,
     REAL_QID,
     REAL_TOPIC,
     Message,
     StoredMessage,
 )
-from engine.store.record import encode_properties
 from engine.topic.names import CLOSED_TOPICS, TIMER_TOPIC
 
 TIMER_QUEUE = 0
@@ -24,8 +22,6 @@ TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
-# Kept free in the property string: an id that is still to be made, and what moves add on the way.
-ROOM_BYTES = 256
 
 
 class TimerRule:
@@ -34,12 +30,16 @@ class TimerRule:
     def admit(self, message: Message, now_ms: int) -> Message:
         """The message to store instead: itself when it is due, else bound for the wait.
 
-        A delay level beats the time. Raises Invalid for a time over a year ahead, or properties
-        that leave no room; Refused for a message that is bound for a topic of the engine's own.
+        Either way it keeps its time, which its consumers see. A delay level beats the time. Raises
+        Invalid for a time over a year ahead, Refused for a message that is bound for a topic of
+        the engine's own.
         """
         due_ms = message.deliver_at_ms
-        if message.delay_level > 0 or due_ms <= now_ms:
+        if message.delay_level > 0 or due_ms <= 0:
             return message
+        if due_ms <= now_ms:
+            kept = {**message.properties, TIMER_OUT_MS: str(due_ms)}
+            return msgspec.structs.replace(message, properties=kept)
         check_due(due_ms, now_ms)
         if message.topic in CLOSED_TOPICS:
             raise Refused(
@@ -48,30 +48,12 @@ class TimerRule:
                 remedy="send it without a delay",
             )
         own = {REAL_TOPIC: message.topic, REAL_QID: str(message.queue), TIMER_OUT_MS: str(due_ms)}
-        waiting = msgspec.structs.replace(
+        return msgspec.structs.replace(
             message,
             topic=TIMER_TOPIC,
             queue=TIMER_QUEUE,
             properties={**message.properties, **own},
         )
-        if not _has_room(waiting):
-            raise Invalid(
-                f"the properties of a delayed message take more than "
-                f"{PROPERTIES_BYTES_MAX - ROOM_BYTES} bytes",
-                field="properties",
-                remedy="send fewer or shorter properties, or move them into the body",
-            )
-        return waiting
-
-
-def _has_room(message: Message) -> bool:
-    properties = message.properties
-    names, values = len("".join(properties)), len("".join(properties.values()))
-    others = len(message.tag) + len(message.message_group) + len("".join(message.keys))
-    separators = 2 * len(properties) + len(message.keys)
-    if 4 * (names + values + others + separators) < PROPERTIES_BYTES_MAX // 2:
-        return True  # mostly: no need to count its bytes
-    return len(encode_properties(message)) <= PROPERTIES_BYTES_MAX - ROOM_BYTES
 
 
 def check_due(due_ms: int, now_ms: int) -> None:

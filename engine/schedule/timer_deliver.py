@@ -11,7 +11,7 @@ and what retention may take. So old ones are moved to the queue's end (RocketMQ'
 
 import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.clock import Clock
@@ -35,6 +35,7 @@ from engine.schedule.timer import (
     TIMER_OUT_MS,
     TIMER_QUEUE,
     TIMER_ROLL_TIMES,
+    due_ms_of,
 )
 from engine.schedule.timer_agenda import Agenda, Pending
 from engine.schedule.timer_calendar import NeverBack
@@ -85,10 +86,32 @@ class TimerDeliverer(Service):
         self._clock = clock
         self._events = events
         self._calendar = NeverBack(clock)
-        self._progress = TimerProgress(store.journal)
+        self._progress = TimerProgress(store.journal, lambda: store.offset_max)
         self._agenda = Agenda()
         self._wanted_from = 0  # records before this position are to be moved
         self._unseen: dict[str, Place] = {}  # written, but waiting for a flush to be readable
+
+    def adopt(self, left: Callable[[StoredMessage], int | None]) -> int:
+        """Before `start`: what another broker released or dropped; how many messages.
+
+        `left` says of a waiting message where the record ends that it became, 0 where it became
+        none, and None while it waits.
+        """
+        first, end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)
+        self._progress.settle(first, end, self._position_of)
+        count, offset = 0, self._progress.floor
+        while entries := self._store.entries(TIMER_TOPIC, TIMER_QUEUE, offset, LOAD_ENTRIES):
+            offset = entries[-1].offset + 1
+            waiting = [each for each in entries if not self._progress.is_finished(each.offset)]
+            done: dict[int, int] = {}
+            for stored in self._store.read_entries(waiting, (TIMER_TOPIC, TIMER_QUEUE)):
+                became = None if stored is None else left(stored)
+                if stored is not None and became is not None:
+                    done[stored.offset] = became
+            if done:
+                self._progress.finish([*done], record_end=max(done.values()))
+                count += len(done)
+        return count
 
     def start(self) -> None:
         """After recovery: find out what is pending, and listen."""
@@ -116,6 +139,22 @@ class TimerDeliverer(Service):
     def count(self) -> int:
         """How many messages wait."""
         return len(self._agenda)
+
+    @property
+    def floor(self) -> int:
+        """The offset of the timer queue before which nothing waits."""
+        return self._progress.floor
+
+    @property
+    def end(self) -> int:
+        """One past the last offset of the timer queue."""
+        return self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
+
+    def standing(self) -> Iterator[tuple[Entry, bool]]:
+        """Each entry of the queue from the floor on that has a record, and whether it waits."""
+        for entry in self._kept(self.end):
+            if entry.has_record:
+                yield entry, not self._progress.is_finished(entry.offset)
 
     def after(self, place: Pending, count_max: int) -> list[Pending]:
         """What is due after `place`, in order of time."""
@@ -169,7 +208,7 @@ class TimerDeliverer(Service):
             due = self._agenda.due(self._calendar.now_ms(), min(budget, BATCH_MESSAGES_MAX))
             if not due:
                 break
-            budget -= self.release(due)
+            budget -= self._release_due(due)
         is_moving = self._roll()
         first = self._agenda.first()
         if is_moving or budget <= 0:
@@ -181,9 +220,8 @@ class TimerDeliverer(Service):
         by_offset = {entry.offset: entry for entry in self._entries([p.offset for p in chosen])}
         chosen = _within_bytes(chosen, by_offset)
         entries = sorted(by_offset[p.offset] for p in chosen if p.offset in by_offset)
-        found = dict(
-            zip((e.offset for e in entries), self._store.read_entries(entries), strict=True)
-        )
+        read = self._store.read_entries(entries, (TIMER_TOPIC, TIMER_QUEUE))
+        found = dict(zip((e.offset for e in entries), read, strict=True))
         return [Waiting(pending, found.get(pending.offset)) for pending in chosen]
 
     # -- changing --------------------------------------------------------------------------------
@@ -209,6 +247,25 @@ class TimerDeliverer(Service):
         message = self._copy(waiting.stored)
         message.properties[TIMER_OUT_MS] = str(due_ms)
         self._replace([message], [waiting.pending])
+
+    def _release_due(self, chosen: Sequence[Pending]) -> int:
+        """The same, but for what its record says is due at another time than its entry said."""
+        waiting = self.read(chosen)
+        self._put(self._sift([each for each in waiting if self._is_meant(each)]))
+        return len(waiting)
+
+    def _is_meant(self, waiting: Waiting) -> bool:
+        """Whether the record is due when its entry said; else it waits for its own time."""
+        pending, stored = waiting
+        if stored is None:
+            return True
+        truly = self._calendar.pending(due_ms_of(stored, stored.stored_ms), pending.offset)
+        if truly == pending:
+            return True
+        self._agenda.remove(pending)
+        if not self._progress.is_finished(pending.offset):
+            self._agenda.add(truly)
+        return False
 
     def _put(self, waiting: Sequence[Waiting]) -> None:
         if not waiting:

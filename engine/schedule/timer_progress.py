@@ -8,11 +8,12 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from engine.legality import NUMBER_MAX, check_number, check_runs
 from engine.message import SOURCE, StoredMessage
 from engine.runs import iter_runs, to_runs
 from engine.schedule.timer import TIMER_QUEUE
 from engine.store.journal import Journal, JournalEntry
-from engine.stretch import Stretch
+from engine.stretch import Stretch, check_marks
 from engine.topic.names import TIMER_TOPIC
 
 SOURCE_PREFIX = f"@{TIMER_TOPIC}@{TIMER_QUEUE}@"
@@ -62,11 +63,16 @@ class TimersKept(JournalEntry, frozen=True, tag="timers_kept"):
 class TimerProgress:
     """Kept in the journal; a change is in force once its verb returned."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self, journal: Journal, offset_max: Callable[[], int] = lambda: NUMBER_MAX
+    ) -> None:
+        """No message of the timer queue has an offset past `offset_max`."""
         self._journal = journal
+        self._offset_max = offset_max
         self._stretch = Stretch()
         self._moves: list[Move] = []  # what recovery found
-        journal.register((TimersFinished, TimersCut, TimersKept), self._apply, self._snapshot)
+        kinds = (TimersFinished, TimersCut, TimersKept)
+        journal.register(kinds, self._apply, self._snapshot, self._check)
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record: if it came from the timer queue, its place is finished."""
@@ -118,6 +124,18 @@ class TimerProgress:
         is_owed = isinstance(entry, TimersFinished) and entry.record_end > 0
         self._journal.append(entry, is_owed=is_owed)
         self._apply(entry)
+
+    def _check(self, entry: TimersFinished | TimersCut | TimersKept) -> None:
+        """Raises Illegal for what the queue cannot hold: a mark costs a byte of memory."""
+        most = self._offset_max()
+        if isinstance(entry, TimersKept):
+            check_number("floor", entry.floor, most)
+            check_marks(entry.marks, most - entry.floor)
+        elif isinstance(entry, TimersCut):
+            check_number("offset", entry.offset)
+        else:
+            check_number("record_end", entry.record_end)
+            check_runs(entry.runs, most)
 
     def _apply(self, entry: TimersFinished | TimersCut | TimersKept) -> None:
         if isinstance(entry, TimersKept):

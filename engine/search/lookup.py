@@ -13,7 +13,7 @@ READ_MAX = 64  # records that are read together
 
 
 class Lookup:
-    """Looks on until `count_max` (64 at most) messages are found or no place is left."""
+    """Looks for `count_max` (64 at most) messages, and on until it knows whether there are more."""
 
     def __init__(
         self,
@@ -27,19 +27,19 @@ class Lookup:
         self._count_max = max(1, min(count_max, FOUND_MAX))
         self._seen: set[int] = set()
         self._is_exhausted = False
+        self._has_more = False
         self.unread: list[int] = []
         self.found: list[StoredMessage] = []
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was found, or as much as was asked for."""
-        is_full = len(self.found) >= self._count_max
-        return is_full or (self._is_exhausted and not self.unread)
+        """Whether everything was found, or one more than was asked for."""
+        return self._has_more or (self._is_exhausted and not self.unread)
 
     @property
     def is_cut(self) -> bool:
-        """Whether there may be more than was asked for."""
-        return not self._is_exhausted or bool(self.unread)
+        """Whether there are more than were found, or may be where the search was left early."""
+        return not self.is_over or self._has_more
 
     def step(self) -> bool:
         """Look for more places; whether to call again before `unread` is read."""
@@ -57,9 +57,9 @@ class Lookup:
     def take(self, messages: Sequence[StoredMessage | None]) -> None:
         """What was read of `unread`: that which is really meant is kept, in this order."""
         self.unread = []
-        for index, message in enumerate(messages):
+        for message in messages:
             if message is not None and self._accepts(message):
                 if len(self.found) >= self._count_max:
-                    self.unread = [each.position for each in messages[index:] if each is not None]
+                    self._has_more = True
                     return
                 self.found.append(message)

@@ -11,7 +11,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from engine.message import StoredMessage
+from engine.compression import plain_body
+from engine.message import BODY_BYTES_MAX, StoredMessage
 from engine.search.cursor import Cursor, digest_of, read_cursor, write_cursor
 from engine.store.consume_queue import Entry
 from engine.store.pool import Pool
@@ -26,6 +27,8 @@ STEP_RECORDS_MAX = 200
 STEP_BYTES_MAX = 1024 * 1024
 BLOCK_ENTRIES_MAX = 512
 
+# What was read, and whether each body holds the text.
+Looked = tuple[list[StoredMessage | None], list[bool]]
 Done = Callable[[Exception | None], None]
 
 
@@ -44,7 +47,7 @@ class ScanQuery(msgspec.Struct, frozen=True):
     """What is looked for: messages stored from `begin_ms` to before `end_ms` (ms since 1970 UTC).
 
     `filter` is "*", tags, or an SQL92 expression; `contains` is a text that the body holds, as its
-    UTF-8 bytes (a body that its producer compressed is not unpacked).
+    UTF-8 bytes (of a body that its producer compressed, once it is decompressed).
     """
 
     topic: str
@@ -110,9 +113,10 @@ class Lane:
 
 
 class Candidate(NamedTuple):
-    """An entry whose record decides, and how many were looked at before it."""
+    """An entry of a queue whose record decides, and how many were looked at before it."""
 
     entry: Entry
+    queue: int
     scanned: int
 
 
@@ -175,14 +179,19 @@ class Scan:
         if not candidates:
             done(None)
             return
-        read = self._store.reader_of([each.entry for each in candidates])
+        places = [(self._query.topic, each.queue) for each in candidates]
+        read = self._store.reader_of([each.entry for each in candidates], places)
 
-        def taken(messages: list[StoredMessage | None] | None, error: Exception | None) -> None:
-            if messages is not None:
-                self._take(candidates, messages)
+        def look() -> Looked:
+            messages = read()
+            return messages, [self._holds(message) for message in messages]
+
+        def taken(looked: Looked | None, error: Exception | None) -> None:
+            if looked is not None:
+                self._take(candidates, *looked)
             done(error)
 
-        self._pool.submit(read, taken)
+        self._pool.submit(look, taken)
 
     def page(self) -> ScanPage:
         """What was found so far; a page that is not over goes on at its `next_cursor` as well."""
@@ -251,7 +260,7 @@ class Scan:
                 size_bytes += entry.size_bytes
                 if size_bytes > STEP_BYTES_MAX and chosen:
                     break
-                chosen.append(Candidate(entry, self.scanned + looked))
+                chosen.append(Candidate(entry, queue, self.scanned + looked))
             looked += 1
             self._last = entry
             following = lane.advance()
@@ -271,12 +280,16 @@ class Scan:
         return STEP_RECORDS_MAX
 
     def _take(
-        self, candidates: Sequence[Candidate], messages: Sequence[StoredMessage | None]
+        self,
+        candidates: Sequence[Candidate],
+        messages: Sequence[StoredMessage | None],
+        holds: Sequence[bool],
     ) -> None:
-        for (entry, scanned), message in zip(candidates, messages, strict=True):
-            if message is None or message.offset != entry.offset:
+        rows = zip(candidates, messages, holds, strict=True)
+        for (entry, _, scanned), message, is_held in rows:
+            if message is None:
                 self._unreadable += 1
-            elif self._is_wanted(message):
+            elif is_held and self._is_wanted(message):
                 self._found.append(message)
                 self.matched += 1
                 self._size_bytes += message.size_bytes
@@ -284,13 +297,19 @@ class Scan:
                     self._stop_after(entry, scanned + 1)
                     return
 
+    def _holds(self, message: StoredMessage | None) -> bool:
+        """Whether the body that was sent holds the text; for a thread, keeps nothing."""
+        if not self._needle or message is None:
+            return True
+        if not message.is_compressed:
+            return self._needle in message.body
+        plain = plain_body(message.body, message.sys_flag, bytes_max=BODY_BYTES_MAX)
+        return self._needle in plain.body
+
     def _is_wanted(self, message: StoredMessage) -> bool:
         query = self._query
-        return (
-            query.begin_ms <= message.stored_ms < query.end_ms
-            and self._match.matches(message)
-            and (not self._needle or self._needle in message.body)
-        )
+        is_in_time = query.begin_ms <= message.stored_ms < query.end_ms
+        return is_in_time and self._match.matches(message)
 
     def _is_page_full(self) -> bool:
         return len(self._found) >= self._count_max or self._size_bytes >= PAGE_BYTES_MAX

@@ -19,6 +19,7 @@ from engine.topic.catalog import Catalog
 from engine.topic.names import is_system_topic
 
 PROBES_MAX = 500  # hash slots that are looked into in one step: two small reads each
+ANYWHERE = 1 << 62  # a position behind every record
 TEXT_MAX = 512  # of a text that is looked for as id or key; longer ones are no id and no key
 
 
@@ -59,10 +60,12 @@ class Search:
         count_max: int = FOUND_MAX,
         begin_ms: int = 0,
         end_ms: int = FOREVER_MS,
+        before: int = ANYWHERE,
     ) -> Lookup:
         """Messages of a topic that carry `key`, the newest first.
 
-        Stored from `begin_ms` to before `end_ms`. Raises TopicNotFound.
+        Stored from `begin_ms` to before `end_ms`, and below the position `before`: the last one
+        found of a page begins the next. Raises TopicNotFound.
         """
         self._catalog.get(topic)
 
@@ -75,7 +78,8 @@ class Search:
             )
 
         places = self._store.places_of_key(topic, key, begin_ms=begin_ms, end_ms=end_ms)
-        return Lookup(places, is_it, count_max)
+        earlier = (place for place in places if place is None or place < before)
+        return Lookup(earlier, is_it, count_max)
 
     def purged(self, message_id: str) -> StoredMessage | None:
         """The record of an id made here that the log still has, while no queue leads to it.

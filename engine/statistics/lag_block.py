@@ -98,6 +98,23 @@ def read_head(data: bytes) -> BlockHead | None:
     return BlockHead(size_bytes, crc, rounds, rows, first_ms, last_ms, tuple(sections))
 
 
+def block_at(data: bytes, position: int) -> "Block | None":
+    """The whole block that begins at `position`; None where none does."""
+    head = read_head(data[position : position + HEAD.size])
+    if head is None or position + head.size_bytes > len(data):
+        return None
+    try:
+        return Block(data[position : position + head.size_bytes])
+    except (Corrupt, ValueError, zlib.error):
+        return None
+
+
+def find_magic(data: bytes, start: int) -> int:
+    """Where a block may begin from `start` on; the end of `data` where none does."""
+    places = (data.find(magic.to_bytes(4, "little"), start) for magic in HEADS)
+    return min((at for at in places if at >= 0), default=len(data))
+
+
 class Block:
     """A block that was read; Corrupt where it is not whole."""
 
@@ -107,6 +124,8 @@ class Block:
             raise Corrupt("this is no whole block of lag samples")
         if zlib.crc32(memoryview(data)[CRC_FROM : head.size_bytes]) != head.crc:
             raise Corrupt("a block of lag samples fails its check")
+        if 8 * head.rows * head.rounds > BLOCK_BYTES_MAX:
+            raise Corrupt(f"a block of lag samples says that it has {head.rows} rows")
         self.head = head
         self._data = data
         self.names = _names(self._section(0))
@@ -147,7 +166,10 @@ class Block:
         start = self.head.head_bytes + sum(self.head.sections[:number])
         packed = self._data[start : start + self.head.sections[number]]
         # With the size of a column given at once, nothing is copied while it unpacks.
-        return zlib.decompress(packed, bufsize=8 * self.head.rows * self.head.rounds)
+        try:
+            return zlib.decompress(packed, bufsize=8 * self.head.rows * self.head.rounds)
+        except zlib.error as error:
+            raise Corrupt(f"a block of lag samples cannot be unpacked: {error}") from None
 
 
 def _without_missing(one: LagRound) -> LagRound:

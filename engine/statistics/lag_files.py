@@ -3,7 +3,8 @@
 `open.lag` holds a block for every round since the last sealing, so that a killed process loses
 none. Sealing packs these rounds into one block at the end of `<first ms, 20 digits>.lag`, brings it
 to the disk, and empties `open.lag`; a crash in between leaves rounds in both, and those in the open
-file that are not younger than the sealed ones are passed over. Torn ends are cut off.
+file that are not younger than the sealed ones are passed over. Torn ends are cut off, damaged
+blocks with whole ones behind them stepped over; both are told.
 
 Everything here waits for the disk: it belongs into the pool, or before the start.
 """
@@ -11,11 +12,12 @@ Everything here waits for the disk: it belongs into the pool, or before the star
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.errors import Corrupt
+from engine.errors import Corrupt, OutOfFiles
 from engine.statistics import lag_block
 from engine.statistics.lag_block import Block, BlockHead
 from engine.statistics.lag_round import LagRound
 from engine.statistics.windows import DAY_MS
+from engine.store.damage import COPY_BYTES_MAX, Damage, DamageLog
 from engine.store.files import File, Files, make_lasting_directory, read_whole
 
 OPEN_NAME = "open.lag"
@@ -39,8 +41,15 @@ class Sealed(NamedTuple):
 class LagFiles:
     """One directory; used by one thread at a time, but for `read_block`."""
 
-    def __init__(self, files: Files, directory: Path, bytes_max: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        bytes_max: int,
+        damage_log: DamageLog | None = None,
+    ) -> None:
         self._files = files
+        self._damage_log = damage_log
         self._directory = directory
         self._file_bytes_max = max(1, bytes_max // FILES_IN_LIMIT)
         self._open: File | None = None
@@ -104,14 +113,20 @@ class LagFiles:
             self._files.remove(path)
 
     def read_block(self, sealed: Sealed) -> Block | None:
-        """A sealed block; None where it is damaged or gone. For any thread."""
+        """A sealed block; None where it is damaged or gone. For any thread.
+
+        OutOfFiles where it cannot be opened just now.
+        """
         try:
             file = self._files.open(sealed.path)
+        except OutOfFiles:
+            raise
         except OSError:
             return None
         try:
             return Block(file.pread(sealed.size_bytes, sealed.position))
-        except (Corrupt, OSError, ValueError):
+        except (Corrupt, OSError, ValueError) as error:
+            self._tell_block(sealed, error)
             return None
         finally:
             file.close()
@@ -130,50 +145,92 @@ class LagFiles:
         return self._directory / f"{first_ms:0{DIGITS}d}{SUFFIX}"
 
     def _load_sealed(self, path: Path) -> list[Sealed]:
-        """The blocks of a file; what is no whole block at its end is cut off."""
+        """The blocks of a file; what is no whole block at its end is cut off.
+
+        Only where the heads do not lead to a whole last block is everything read.
+        """
+        found = self._by_heads(path)
+        if found is not None:
+            self._size_bytes = found[-1].position + found[-1].size_bytes if found else 0
+            return found
+        data = read_whole(self._files, path)
+        blocks, end = self._blocks(path, data)
+        self._size_bytes = len(data)
+        if end < len(data) and self._tell(path, end, data[end:]):
+            file = self._files.open(path)
+            file.truncate(end)
+            file.close()
+            self._size_bytes = end
+        return [_sealed(path, position, block.head) for position, block in blocks]
+
+    def _by_heads(self, path: Path) -> list[Sealed] | None:
+        """The blocks as their heads tell; None where they do not lead to a whole last one."""
         found: list[Sealed] = []
         file = self._files.open(path)
         try:
             position, size = 0, file.size()
             while position < size:
                 head = lag_block.read_head(file.pread(lag_block.HEAD.size, position))
+                last_ms = found[-1].last_ms if found else int(path.name[:DIGITS]) - 1
                 if head is None or position + head.size_bytes > size:
-                    break
+                    return None
+                if not last_ms < head.first_ms <= head.last_ms:
+                    return None
                 found.append(_sealed(path, position, head))
                 position += head.size_bytes
-            if found and not _is_whole(file, found[-1]):
-                position = found.pop().position
-            if position < size:
-                file.truncate(position)
-            self._size_bytes = position
+            if found:
+                last = file.pread(found[-1].size_bytes, found[-1].position)
+                return None if lag_block.block_at(last, 0) is None else found
         finally:
             file.close()
         return found
 
     def _load_open(self) -> list[LagRound]:
         assert self._open is not None
-        data = read_whole(self._files, self._directory / OPEN_NAME)
-        found: list[LagRound] = []
-        position = 0
-        while position < len(data):
+        path = self._directory / OPEN_NAME
+        data = read_whole(self._files, path)
+        found, end = self._blocks(path, data)
+        if end < len(data) and self._tell(path, end, data[end:]):
+            self._open.truncate(end)
+        self._open_bytes = self._open.size()
+        rounds: list[LagRound] = []
+        for position, block in found:
             try:
-                block = Block(data[position:])
-                found += block.rounds()
-            except (Corrupt, ValueError):
-                break
-            position += block.head.size_bytes
-        if position < len(data):
-            self._open.truncate(position)
-        self._open_bytes = position
-        return found
+                rounds += block.rounds()
+            except (Corrupt, ValueError):  # its checksum is right, what it covers is not
+                self._tell(path, position, data[position : position + block.head.size_bytes])
+        return rounds
 
+    def _blocks(self, path: Path, data: bytes) -> tuple[list[tuple[int, Block]], int]:
+        """Whole blocks and where they lie, and the end of the last; others between are told."""
+        found: list[tuple[int, Block]] = []
+        position = end = 0
+        while position < len(data):
+            block = lag_block.block_at(data, position)
+            if block is None:
+                position = lag_block.find_magic(data, position + 1)
+                continue
+            if position > end:
+                self._tell(path, end, data[end:position])
+            found.append((position, block))
+            position = end = position + block.head.size_bytes
+        return found, end
 
-def _is_whole(file: File, sealed: Sealed) -> bool:
-    try:
-        Block(file.pread(sealed.size_bytes, sealed.position))
-    except (Corrupt, ValueError):
-        return False
-    return True
+    def _tell_block(self, sealed: Sealed, error: Exception) -> None:
+        if self._damage_log is not None and not isinstance(error, OSError):
+            end, name = sealed.position + sealed.size_bytes, self._damage_log.name_of(sealed.path)
+            self._damage_log.add(Damage(sealed.position, end, str(error), name))
+
+    def _tell(self, path: Path, start: int, data: bytes) -> bool:
+        """Record what is no block; whether it may be cut off now."""
+        damage_log = self._damage_log
+        if damage_log is None:
+            return True
+        copy = damage_log.try_copy(f"lag-{path.name}.{start}", data)
+        detail = "samples of lag that cannot be read"
+        end, name = start + len(data), damage_log.name_of(path)
+        damage_log.add(Damage(start, end, detail, name, copy))
+        return (bool(copy) and len(data) <= COPY_BYTES_MAX) or not data.strip(b"\0")
 
 
 def _sealed(path: Path, position: int, head: BlockHead) -> Sealed:

@@ -16,6 +16,7 @@ from engine.statistics.lag_points import LagQuery, Points
 from engine.statistics.lag_round import LagRound
 from engine.statistics.values import LagHistoryPage
 from engine.statistics.windows import DAY_MS, MINUTE_MS
+from engine.store.damage import DamageLog
 from engine.store.files import Files
 from engine.store.pool import Pool
 
@@ -31,9 +32,16 @@ class LagHistory:
     """At most `days` and `bytes_max`, whatever is reached first."""
 
     def __init__(
-        self, files: Files, directory: Path, pool: Pool, *, days: int, bytes_max: int
+        self,
+        files: Files,
+        directory: Path,
+        pool: Pool,
+        *,
+        days: int,
+        bytes_max: int,
+        damage_log: DamageLog | None = None,
     ) -> None:
-        self._files = LagFiles(files, directory, bytes_max)
+        self._files = LagFiles(files, directory, bytes_max, damage_log)
         self._pool = pool
         self._days = days
         self.bytes_max = bytes_max

@@ -37,6 +37,7 @@ from engine.statistics.windows import (
     TEN_SECONDS_MS,
     Rates,
 )
+from engine.store.damage import DamageLog
 from engine.store.files import Files
 from engine.store.pool import Pool
 
@@ -64,6 +65,7 @@ class Statistics(Service):
         pool: Pool,
         files: Files,
         directory: Path,
+        damage_log: DamageLog | None = None,
         lag_sample_s: float,
         lag_days: int,
         lag_bytes_max: int,
@@ -88,7 +90,14 @@ class Statistics(Service):
         self._is_open = True
         self._flushing: dict[int, float] = {}
         self._stored, self._flushed, self._sizes = Timing(), Timing(), Timing()
-        self._lag = LagHistory(files, directory, pool, days=lag_days, bytes_max=lag_bytes_max)
+        self._lag = LagHistory(
+            files,
+            directory,
+            pool,
+            days=lag_days,
+            bytes_max=lag_bytes_max,
+            damage_log=damage_log,
+        )
         self.sampler = LagSampler(
             self._lag,
             clock,

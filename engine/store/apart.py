@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from engine.message import StoredMessage
 from engine.store.files import File, Files
-from engine.store.record import decode_run
+from engine.store.record import NO_RANGE, decode_run
 
 SIZE_BYTES = 4  # a record begins with its size
 
@@ -32,8 +32,14 @@ class Piece(NamedTuple):
 class ApartReader:
     """A job for the pool: the messages of all pieces in order, None for what is not there."""
 
-    def __init__(self, files: Files, pieces: Sequence[Piece | None]) -> None:
-        """A piece of None stands for one record that is known to be gone."""
+    def __init__(
+        self, files: Files, pieces: Sequence[Piece | None], crc_range: range = NO_RANGE
+    ) -> None:
+        """A piece of None stands for one record that is known to be gone.
+
+        Records at positions in `crc_range` must have a CRC of their own.
+        """
+        self._crc_range = crc_range
         self._files = files
         self._pieces = pieces
 
@@ -61,7 +67,8 @@ class ApartReader:
         if not piece.size_bytes and size_bytes > piece.size_max:
             return (None,)
         data = file.pread(size_bytes, start)
-        found = decode_run(data, [each - piece.positions[0] for each in piece.positions])
+        starts = [each - piece.positions[0] for each in piece.positions]
+        found = decode_run(data, starts, self._crc_range)
         return [
             message if isinstance(message, StoredMessage) and message.position == position else None
             for message, position in zip(found, piece.positions, strict=True)

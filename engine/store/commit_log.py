@@ -2,28 +2,32 @@
 
 Promises that what `append` accepted lies contiguously in one segment, and that a refused append
 leaves `written` where it was. It knows sizes and positions; records are `record.py`'s, and what
-makes them readable to consumers is `dispatch.py`'s.
+makes them readable to consumers is `dispatch.py`'s. Open are the last segment and those that wait
+for their flush; of the others as many as `SealedFiles` allows.
 """
 
-import errno
 from bisect import bisect_right
 from itertools import pairwise
 from pathlib import Path
 
-from engine.errors import Corrupt, DiskFull, Invalid
-from engine.store.files import File, Files, Names, Syncable
-from engine.store.record import BLANK, BLANK_BYTES_MIN, MAGIC_BLANK
+from engine.errors import PASSING_ERRORS, Busy, Corrupt, DiskFull, Invalid
+from engine.store.files import DISK_FULL_ERRORS, ByPath, File, Files, Names, Syncable
+from engine.store.record import BLANK, BLANK_BYTES_MIN, MAGIC_BLANK, NO_RANGE
+from engine.store.sealed_files import SealedFiles
 
 NAME_DIGITS = 20
-DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+PIECE_BYTES = 1024 * 1024
 
 
 class Segment:
-    """One file of the log; `base` is the position of its first byte."""
+    """One file of the log; `base` is the position of its first byte.
+
+    `file` is None once it is sealed and flushed: then it is opened at need.
+    """
 
     __slots__ = ("base", "file", "path")
 
-    def __init__(self, base: int, path: Path, file: File) -> None:
+    def __init__(self, base: int, path: Path, file: File | None) -> None:
         self.base = base
         self.path = path
         self.file = file
@@ -32,14 +36,20 @@ class Segment:
 class CommitLog:
     """`written` is the position after the last record; `oldest` that of the first byte kept."""
 
-    def __init__(self, files: Files, directory: Path, segment_bytes: int) -> None:
+    def __init__(
+        self, files: Files, directory: Path, segment_bytes: int, sealed: SealedFiles
+    ) -> None:
+        """`sealed` may be shared; whoever made it closes it."""
         self._files = files
+        self._sealed = sealed
         self._directory = directory
         self.segment_bytes = segment_bytes
         self._segments: list[Segment] = []
         self._bases: list[int] = []
         self.written = 0
-        self.unsynced: dict[int, File] = {}  # by base: files with bytes that no sync covered yet
+        self.crc_range = NO_RANGE  # positions whose records have a CRC of their own
+        self._unsettled: list[Segment] = []  # sealed, and a sync of them may be under way
+        self._unsynced: dict[int, Segment] = {}  # by base: with bytes that no sync covered yet
         self._has_new_names = False
 
     @property
@@ -47,7 +57,7 @@ class CommitLog:
         return self._bases[0] if self._bases else self.written
 
     def open(self) -> None:
-        """Open every segment found; Corrupt when a name or size is not what the settings say."""
+        """Look at every segment found; Corrupt when a name or size is not what settings say."""
         self._files.make_directory(self._directory)
         bases = [
             int(name)
@@ -62,6 +72,8 @@ class CommitLog:
                     "segment size was changed, set it back",
                 )
         for base in bases:
+            if self._segments:
+                self._rest(self._segments[-1])
             self._open_segment(base, create=False)
 
     def room(self) -> int:
@@ -101,7 +113,13 @@ class CommitLog:
             return b""
         end = min(self.written, segment.base + self.segment_bytes)
         size_bytes = min(size_bytes, end - position)
-        return segment.file.pread(size_bytes, position - segment.base) if size_bytes > 0 else b""
+        if size_bytes <= 0:
+            return b""
+        try:
+            file = segment.file or self._sealed.get(segment.path)
+        except FileNotFoundError:
+            return b""
+        return file.pread(size_bytes, position - segment.base)
 
     def segment_at(self, position: int) -> tuple[Path, int] | None:
         """File and first position of the segment that holds `position`; None when not kept."""
@@ -111,6 +129,38 @@ class CommitLog:
     def bases(self) -> tuple[int, ...]:
         """Start positions of the segments, oldest first."""
         return tuple(self._bases)
+
+    @property
+    def oldest_base(self) -> int:
+        """Where the first segment begins; 0 when there is none. `oldest` before `written` is."""
+        return self._bases[0] if self._bases else 0
+
+    def has_data(self, position: int, size_bytes: int) -> bool:
+        """Whether anything but zeros lies in the bytes from `position` on."""
+        return bool(self.tail(position, size_bytes))
+
+    def tail(self, position: int, size_max: int) -> bytes:
+        """What lies from `position` to the segment's end, at most `size_max`, without last zeros.
+
+        Also behind `written`. Holes, which most of a segment is, are not read.
+        """
+        index = bisect_right(self._bases, position) - 1
+        if index < 0 or position >= self._bases[index] + self.segment_bytes:
+            return b""
+        segment = self._segments[index]
+        start = position - segment.base
+        end = min(self.segment_bytes, start + size_max)
+        at = found_end = start
+        try:
+            file = segment.file or self._sealed.get(segment.path)
+        except FileNotFoundError:
+            return b""
+        while (at := file.next_data(at)) < end:
+            piece = file.pread(min(PIECE_BYTES, end - at), at)
+            if piece.strip(b"\0"):
+                found_end = at + len(piece.rstrip(b"\0"))
+            at += max(1, len(piece))
+        return file.pread(found_end - start, start)
 
     def truncate(self, position: int) -> None:
         """Forget everything from `position` on, leaving zeros, so that no stale record shows.
@@ -123,9 +173,10 @@ class CommitLog:
             self._drop(len(self._segments) - 1)
         if self._segments:
             segment = self._segments[-1]
-            segment.file.truncate(position - segment.base)
-            segment.file.truncate(self.segment_bytes)
-            segment.file.sync()
+            file = segment.file = segment.file or self._sealed.take(segment.path)
+            file.truncate(position - segment.base)
+            file.truncate(self.segment_bytes)
+            file.sync()
         self._files.sync_directory(self._directory)
         self.written = position
 
@@ -137,12 +188,22 @@ class CommitLog:
             self._close(0)
         return paths
 
+    def forget_gone(self) -> None:
+        """Let go of the oldest segments whose files are gone: for readers of a server's log."""
+        while self._segments and not self._files.exists(self._segments[0].path):
+            self._close(0)
+
     def take_unsynced(self) -> list[Syncable]:
-        """What a sync has to cover; the caller syncs it or calls `mark_unsynced`."""
-        taken: list[Syncable] = list(self.unsynced.values())
+        """What a sync has to cover; the caller syncs it or calls `mark_unsynced`.
+
+        `settle` has to be called when it is synced. Safe on another thread until then.
+        """
+        taken: list[Syncable] = [
+            segment.file or ByPath(self._files, segment.path) for segment in self._unsynced.values()
+        ]
         if self._has_new_names:
             taken.append(Names(self._files, self._directory))
-        self.unsynced = {}
+        self._unsynced = {}
         self._has_new_names = False
         return taken
 
@@ -151,7 +212,12 @@ class CommitLog:
         self._has_new_names = True
         for segment in self._segments:
             if segment.base + self.segment_bytes > position:
-                self.unsynced[segment.base] = segment.file
+                self._unsynced[segment.base] = segment
+
+    def settle(self, position: int) -> None:
+        """Everything below `position` is synced, no sync is under way: what is sealed may rest."""
+        while self._unsettled and self._unsettled[0].base + self.segment_bytes <= position:
+            self._rest(self._unsettled.pop(0))
 
     def close(self) -> None:
         while self._segments:
@@ -171,30 +237,41 @@ class CommitLog:
         if end > self.written:
             self._write(segment, BLANK.pack(end - self.written, MAGIC_BLANK), self.written)
         self._open_segment(end, create=True)
+        self._unsettled.append(segment)
         self.written = end
 
+    def _rest(self, segment: Segment) -> None:
+        """Nobody writes or syncs it any more: its file may be closed at any time."""
+        if segment.file is not None:
+            self._sealed.put(segment.path, segment.file)
+            segment.file = None
+
     def _write(self, segment: Segment, data: bytes, position: int) -> None:
+        file = segment.file
+        assert file is not None, "a write to a sealed segment"
         try:
-            segment.file.pwrite(data, position - segment.base)
+            file.pwrite(data, position - segment.base)
         except OSError as error:
-            self._erase(segment, position, len(data))
+            self._erase(file, position - segment.base)
             if error.errno in DISK_FULL_ERRORS:
                 raise disk_full(str(error)) from error
+            if error.errno in PASSING_ERRORS:
+                raise out_of_memory(error) from error
             raise Corrupt(f"the log cannot be written: {error}") from error
-        self.unsynced[segment.base] = segment.file
+        self._unsynced[segment.base] = segment
 
-    def _erase(self, segment: Segment, position: int, size_bytes: int) -> None:
+    def _erase(self, file: File, start: int) -> None:
         """Best effort after a half-done write: no part of a refused batch may come to life."""
         try:
-            segment.file.truncate(position - segment.base)
-            segment.file.truncate(self.segment_bytes)
+            file.truncate(start)
+            file.truncate(self.segment_bytes)
         except OSError:
             return
 
     def _open_segment(self, base: int, *, create: bool) -> None:
         path = self._directory / f"{base:0{NAME_DIGITS}d}"
         try:
-            file = self._files.open(path, create=create)
+            file = self._sealed.open(path, create=create)
         except OSError as error:
             if error.errno in DISK_FULL_ERRORS:
                 raise disk_full(str(error)) from error
@@ -208,10 +285,10 @@ class CommitLog:
             if error.errno in DISK_FULL_ERRORS:
                 raise disk_full(str(error)) from error
             raise
-        if file.size() != self.segment_bytes:
+        if (size_bytes := file.size()) != self.segment_bytes:
             file.close()
             raise Corrupt(
-                f"segment {path.name} has {file.size()} bytes, the setting says "
+                f"segment {path.name} has {size_bytes} bytes, the setting says "
                 f"{self.segment_bytes}",
                 field="segment_bytes",
                 remedy="start with the segment size that the store was made with",
@@ -228,8 +305,13 @@ class CommitLog:
     def _close(self, index: int) -> None:
         segment = self._segments.pop(index)
         del self._bases[index]
-        self.unsynced.pop(segment.base, None)
-        segment.file.close()
+        self._unsynced.pop(segment.base, None)
+        if segment in self._unsettled:
+            self._unsettled.remove(segment)
+        if segment.file is None:
+            self._sealed.forget(segment.path)
+        else:
+            segment.file.close()
 
 
 def disk_full(detail: str) -> DiskFull:
@@ -238,3 +320,8 @@ def disk_full(detail: str) -> DiskFull:
         retry_after_s=10.0,
         remedy="free some disk; reading and acknowledging go on meanwhile",
     )
+
+
+def out_of_memory(error: OSError) -> Busy:
+    """A write for which the system had no memory: nothing of it counts, and it passes."""
+    return Busy(f"the system has no memory to write just now: {error.strerror or error}")

@@ -9,8 +9,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.message import StoredMessage
-from engine.store.consume_queue import ENTRY, ConsumeQueue
+from engine.store.consume_queue import (
+    ENTRY,
+    FILL_COUNT_MAX,
+    FILLER_BYTES,
+    ConsumeQueue,
+    QueueId,
+)
 from engine.store.encode import Keys, Run, is_own_id
+from engine.store.files import DISK_FULL_ERRORS
 from engine.store.key_index import KeyIndex
 
 PIECE_COUNT = 1000
@@ -41,11 +48,21 @@ class Dispatch:
         self.on_visible: list[OnVisible] = []
         self.position = 0
         self.failure: OSError | None = None
+        self._owing: list[ConsumeQueue] = []
+        self._owed_end = 0
 
     def add(self, batch: Batch) -> None:
         """Make `batch` readable, now or when the flush lets it through."""
         if batch.is_held or self._held or not self._show(batch):
             self._held.append(batch)
+
+    def owe(self, queues: list[ConsumeQueue], end: int, failure: OSError) -> None:
+        """What recovery could not write for want of room is readable, and written by `release`.
+
+        `end` is where the log ends; until then `position` stays where it is.
+        """
+        self._owing, self._owed_end = queues, end
+        self.failure = failure
 
     def positions_held(self, topic: str, key: str) -> list[int]:
         """Where records with this key or id lie that the log has, but nobody can read yet."""
@@ -59,10 +76,27 @@ class Dispatch:
     def release(self, flushed: int) -> None:
         """The log is on disk up to `flushed`: show what waited for that."""
         held = self._held
+        if not self._pay():
+            return
         while held and (not held[0].is_held or held[0].end <= flushed):
             if not self._show(held[0]):
                 return
             held.popleft()
+
+    def _pay(self) -> bool:
+        """Whether nothing of a recovery is left to be written."""
+        if not self._owed_end:
+            return True
+        try:
+            for queue in self._owing:
+                queue.append(b"")
+            self._index.write()
+        except OSError as error:
+            self.failure = error
+            return False
+        self.position = max(self.position, self._owed_end)
+        self._owing, self._owed_end, self.failure = [], 0, None
+        return True
 
     def _show(self, batch: Batch) -> bool:
         """Whether all of it is readable now; if not, to be called again for the rest."""
@@ -94,7 +128,11 @@ class Dispatch:
 
 
 class Redispatch:
-    """In recovery: records read back go to their queues and the index again, in large pieces."""
+    """In recovery: records read back go to their queues and the index again, in large pieces.
+
+    On a full disk their entries stay in memory, 20 bytes each: there may be as many as came since
+    the last checkpoint.
+    """
 
     def __init__(
         self,
@@ -106,14 +144,21 @@ class Redispatch:
         self._queue_of = queue_of
         self._code_of = code_of
         self._entries: dict[tuple[str, int], bytearray] = {}
+        self._count = 0  # of messages since entries were written
         self._messages: list[StoredMessage] = []
+        self.gaps: set[QueueId] = set()  # queues that had no entries right before a record's
+        self.failure: OSError | None = None  # the disk is full
+        self.owing: dict[tuple[str, int], ConsumeQueue] = {}  # queues with entries in memory
 
     def add(self, message: StoredMessage) -> None:
         """Dispatch one record, unless its queue has it; a gap before it is filled."""
         if self._messages and (
             message.stored_ms != self._messages[0].stored_ms or len(self._messages) >= PIECE_COUNT
         ):
-            self.finish()
+            self._index_messages()
+        self._count += 1
+        if self._count > PIECE_COUNT:
+            self._write_entries()
         self._messages.append(message)
         key = (message.topic, message.queue)
         pending = self._entries.setdefault(key, bytearray())
@@ -121,20 +166,51 @@ class Redispatch:
         end = queue.visible + len(pending) // ENTRY.size
         if message.offset < end:
             return
-        if message.offset > end:
+        missing = message.offset - end
+        if missing > FILL_COUNT_MAX:
             queue.append(bytes(pending))
             pending.clear()
+            self.gaps.add(queue.id)
             queue.fill_to(message.offset, message.position)
+        else:
+            if missing:
+                self.gaps.add(queue.id)
+            pending += ENTRY.pack(message.position, FILLER_BYTES, 0) * missing
         pending += ENTRY.pack(message.position, message.size_bytes, self._code_of(message))
 
     def finish(self) -> None:
-        """Write what is pending."""
+        """Write what is pending; what a full disk refuses is kept, and readable."""
+        self._write_entries()
+        self._index_messages()
+
+    def _write_entries(self) -> None:
         for key, pending in self._entries.items():
-            self._queue_of(*key).append(bytes(pending))
+            if not pending:
+                continue
+            queue = self._queue_of(*key)
+            try:
+                queue.append_again(bytes(pending))
+            except OSError as error:
+                self._keep(error)
+                queue.keep(bytes(pending))
+                self.owing[key] = queue
         self._entries.clear()
+        self._count = 0
+
+    def _index_messages(self) -> None:
+        """The index takes what was stored in one ms at a time."""
         if self._messages:
-            self._index.add_all(list(map(_keys_of, self._messages)), self._messages[0].stored_ms)
+            keyed, stored_ms = list(map(_keys_of, self._messages)), self._messages[0].stored_ms
             self._messages.clear()
+            try:
+                self._index.add_all(keyed, stored_ms)
+            except OSError as error:  # it knows them nevertheless, and tries again
+                self._keep(error)
+
+    def _keep(self, error: OSError) -> None:
+        if error.errno not in DISK_FULL_ERRORS:
+            raise error
+        self.failure = error
 
 
 def _keys_of(message: StoredMessage) -> Keys:

@@ -12,13 +12,24 @@ from zlib import crc32
 import msgspec
 
 from engine.host import IPV6_BYTES, pack_host
-from engine.message import NAME_SEPARATOR, UNIQ_KEY, Message, SentRun, StoredMessage
+from engine.message import (
+    NAME_SEPARATOR,
+    PROPERTIES_BYTES_MAX,
+    UNIQ_KEY,
+    Message,
+    SentRun,
+)
 from engine.store.consume_queue import ConsumeQueue, entries_layout
+from engine.store.entry_codes import TagCode
 from engine.store.hashing import tag_hash
 from engine.store.record import (
     BORN_HOST_V6,
+    CRC_BYTES,
     CRC_MASK,
+    DIGITS,
     HEAD,
+    LAST_DIGITS,
+    NAME_DIGITS,
     SHORT,
     STORE_HOST_V6,
     encode_properties,
@@ -32,7 +43,6 @@ INT = struct.Struct(">i")
 SHARED_V4 = struct.Struct(">iq8sq8siq")  # system flag, born, host, stored, host, times, prepared
 assert OWN.size + SHARED_V4.size + INT.size == HEAD.size
 
-TagCode = Callable[[Message | StoredMessage, int], int]  # of a message and when it is stored
 QueueOf = Callable[[str, int], ConsumeQueue]
 
 
@@ -95,66 +105,77 @@ class Encoder:
         named: list[Message] = []
         keyed: list[Keys] = []
         runs: dict[tuple[str, int], Run] = {}
-        pack_own, id_prefix, start_of_run = OWN.pack, self._id_prefix, 0
+        pack_own, join, id_prefix, start_of_run = OWN.pack, b"".join, self._id_prefix, 0
         magic, code, fields, codes = 0, 0, [0], [0]
         last_topic, last_queue, last_tag = "", -1, None
         last_born_ms, last_host, last_attempt, last_flag = -1, "", 0, 0
-        shared = before = after = b""
-        fixed_bytes = 0
+        shared = before_body = before = after = b""
+        fixed_bytes, last_length, last_id_length = 0, -1, -1
         for message in messages:
             topic, queue, body, tag = message.topic, message.queue, message.body, message.tag
             if queue != last_queue or topic != last_topic:
-                run = runs.get((topic, queue))
-                if run is None:
-                    known = self._queue_of(topic, queue)
-                    run = runs[topic, queue] = Run(known, known.next_offset, [], [])
+                run = runs.get((topic, queue)) or self._begun(runs, topic, queue)
                 fields, codes, start_of_run = run.fields, run.tag_codes, run.first_offset
                 magic = topic_field(topic)[0]
-                last_topic, last_queue, last_tag = topic, queue, None
+                last_topic, last_queue, last_tag, last_id_length = topic, queue, None, -1
             if tag != last_tag:
                 last_tag, code = self._tag_code(message, stored_ms)
+                last_id_length = -1
             if (
                 message.born_ms != last_born_ms
                 or message.born_host is not last_host
                 or message.attempt != last_attempt
                 or message.sys_flag != last_flag
             ):
-                last_born_ms, last_host = message.born_ms, message.born_host
-                last_attempt, last_flag = message.attempt, message.sys_flag
-                if message.prepared_position:  # nobody else's: the next one packs its own
-                    last_born_ms = -1
-                shared = self._shared(message, stored_ms)
-                fixed_bytes = OWN.size + len(shared) + INT.size
+                # A prepared position is nobody else's: the next one packs its own.
+                last_born_ms = -1 if message.prepared_position else message.born_ms
+                last_host, last_attempt = message.born_host, message.attempt
+                last_flag = message.sys_flag
+                shared, last_length = self._shared(message, stored_ms), -1
+            if len(body) != last_length:
+                last_length = len(body)
+                before_body = shared + INT.pack(last_length)
+                fixed_bytes = OWN.size + len(before_body) + last_length
             message_id = message.message_id
             if not message_id:
-                message.message_id = message_id = f"{id_prefix}{position:016X}"
+                # This is quicker than a format.
+                message_id = id_prefix + position.to_bytes(8, "big").hex().upper()
+                message.message_id = message_id
                 named.append(message)
                 if message.keys:
                     keyed.append((topic, "", message.keys, position))
             else:
                 keyed.append((topic, message_id, message.keys, position))
+            id_bytes, crc_bytes = message_id.encode(), CRC_BYTES
             if message.keys or message.properties or message.message_group:
-                tail = _tail(message)
-            else:
-                before, after = plain_tail(topic, tag, len(message_id))
-                tail = before + message_id.encode() + after
-            body_bytes = len(body)
-            size = fixed_bytes + body_bytes + len(tail)
+                before, crc_bytes = _tail(message)
+                id_bytes = after = b""
+                last_id_length = -1
+            elif len(id_bytes) != last_id_length:
+                last_id_length = len(id_bytes)
+                before, after = plain_tail(topic, tag, last_id_length)
             offset = start_of_run + len(codes)
-            crc = crc32(body) & CRC_MASK
-            parts += (
-                pack_own(size, magic, crc, queue, message.flag, offset, position),
-                shared,
-                _LENGTHS[body_bytes] if body_bytes < LENGTHS_MAX else INT.pack(body_bytes),
-                body,
-                tail,
+            size = fixed_bytes + len(before) + len(id_bytes) + len(after) + crc_bytes
+            own = pack_own(
+                size, magic, crc32(body) & CRC_MASK, queue, message.flag, offset, position
             )
+            record = join((own, before_body, body, before, id_bytes, after))
+            parts.append(record)
+            high, low = divmod(crc32(record) & CRC_MASK, 10_000)
+            seal = NAME_DIGITS[low], DIGITS[high % 10_000], LAST_DIGITS[high // 10_000]
+            parts += seal if crc_bytes else ()
             fields += (position, size, code)
             codes.append(code)
             offsets.append(offset)
             positions.append(position)
             position += size
         return Encoded(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
+
+    def _begun(self, runs: dict[tuple[str, int], Run], topic: str, queue: int) -> Run:
+        """A new run of messages to that queue."""
+        known = self._queue_of(topic, queue)
+        run = runs[topic, queue] = Run(known, known.next_offset, [], [])
+        return run
 
     def _tag_code(self, message: Message, stored_ms: int) -> tuple[str | None, int]:
         """The third field of its entry, and the tag that it holds for if it is that tag's."""
@@ -183,8 +204,7 @@ class Encoder:
 
 ID_DIGITS = 32
 ID_PREFIX_DIGITS = 16
-LENGTHS_MAX = 4096
-_LENGTHS = tuple(INT.pack(size) for size in range(LENGTHS_MAX))
+HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def is_own_id(message_id: str, position: int) -> bool:
@@ -194,25 +214,28 @@ def is_own_id(message_id: str, position: int) -> bool:
 
 def position_of_id(message_id: str) -> int | None:
     """The position that an id made here (or an IPv4 offset id) states; None for other ids."""
-    if len(message_id) != ID_DIGITS:
-        return None
-    try:
-        return int(message_id[ID_PREFIX_DIGITS:], 16)
-    except ValueError:
-        return None
+    # `int` alone also takes signs, blanks, underscores and the digits of other scripts.
+    is_one = len(message_id) == ID_DIGITS and HEX_DIGITS.issuperset(message_id)
+    return int(message_id[ID_PREFIX_DIGITS:], 16) if is_one else None
 
 
-def _tail(message: Message) -> bytes:
-    """What follows the body: topic and properties."""
+def _tail(message: Message) -> tuple[bytes, int]:
+    """What follows the body: topic and properties, but for the CRC; the bytes that this takes.
+
+    These are 0 where the properties leave no room for it.
+    """
     properties = encode_properties(message)
-    return topic_field(message.topic)[1] + SHORT.pack(len(properties)) + properties
+    has_room = len(properties) + CRC_BYTES <= PROPERTIES_BYTES_MAX
+    crc_bytes = CRC_BYTES if has_room else 0
+    length = SHORT.pack(len(properties) + crc_bytes)
+    return topic_field(message.topic)[1] + length + properties, crc_bytes
 
 
 @lru_cache(maxsize=4096)
 def plain_tail(topic: str, tag: str, id_length: int) -> tuple[bytes, bytes]:
     """The tail of a message with no more than a tag, before and after an ASCII id of a length."""
     mark = "0" * id_length
-    whole = _tail(Message(topic, b"", tag, message_id=mark))
+    whole, _ = _tail(Message(topic, b"", tag, message_id=mark))
     name = f"{UNIQ_KEY}{NAME_SEPARATOR}".encode()
     before, _, after = whole.partition(name + mark.encode())
     return before + name, after

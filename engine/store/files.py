@@ -7,8 +7,17 @@ system's page cache and survives the process; what `sync` returned for survives 
 import errno
 import fcntl
 import os
+import struct
 from pathlib import Path
-from typing import Protocol
+from typing import NoReturn, Protocol
+
+from engine.errors import PASSING_ERRORS, OutOfFiles
+
+DISK_FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# What a store keeps is its owner's alone, whatever umask the process has.
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+RECORD_LOCK = struct.Struct("@hhqqi")  # the system's struct flock: kind, whence, start, length, pid
 
 
 class File(Protocol):
@@ -68,7 +77,10 @@ class Files(Protocol):
         """Size of the disk as its users see it, what is free included; 0 where unknown."""
 
     def lock(self, path: Path) -> File | None:
-        """An exclusive lock held while the file stays open; None when another holds it."""
+        """An exclusive lock held while the file stays open; None when another holds it.
+
+        Another may be KiteMQ or Apache RocketMQ's broker.
+        """
 
 
 class OsFile:
@@ -115,7 +127,10 @@ class OsFiles:
 
     def open(self, path: Path, *, create: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o644))
+        try:
+            return OsFile(os.open(path, flags, FILE_MODE))
+        except OSError as error:
+            reraise(error)
 
     def exists(self, path: Path) -> bool:
         return path.exists()
@@ -125,9 +140,15 @@ class OsFiles:
             return sorted(os.listdir(directory))  # noqa: PTH208 (names, not paths: 40,000 queues)
         except FileNotFoundError:
             return []
+        except OSError as error:
+            reraise(error)
 
     def make_directory(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(DIRECTORY_MODE, exist_ok=True)
+        except FileNotFoundError:
+            self.make_directory(path.parent)
+            path.mkdir(DIRECTORY_MODE, exist_ok=True)
 
     def replace(self, source: Path, target: Path) -> None:
         source.replace(target)
@@ -138,7 +159,11 @@ class OsFiles:
     def remove_tree(self, path: Path) -> None:
         if not path.exists():
             return
-        for child in path.iterdir():
+        try:
+            children = list(path.iterdir())
+        except OSError as error:
+            reraise(error)
+        for child in children:
             if child.is_dir():
                 self.remove_tree(child)
             else:
@@ -146,7 +171,10 @@ class OsFiles:
         path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            reraise(error)
         try:
             os.fsync(fd)
         finally:
@@ -162,13 +190,38 @@ class OsFiles:
         return (status.f_blocks - status.f_bfree + status.f_bavail) * status.f_frsize
 
     def lock(self, path: Path) -> File | None:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            reraise(error)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_record(fd)
         except OSError:
             os.close(fd)
             return None
         return OsFile(fd)
+
+
+def _lock_record(fd: int) -> None:
+    """The lock that Apache RocketMQ's broker takes on the same file, which `flock` does not see.
+
+    Where the system has them it is one of the descriptor's own: an ordinary record lock is lost as
+    soon as this process closes any other descriptor of the file, as it does when it is asked to
+    open the directory twice.
+    """
+    own = getattr(fcntl, "F_OFD_SETLK", None)
+    if own is None:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    else:
+        fcntl.fcntl(fd, own, RECORD_LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+
+
+def reraise(error: OSError) -> NoReturn:
+    """Raise what opening something raised; OutOfFiles where that passes by itself."""
+    if error.errno in PASSING_ERRORS:
+        raise OutOfFiles(error) from error
+    raise error
 
 
 class Names:
@@ -182,6 +235,26 @@ class Names:
 
     def sync(self) -> None:
         self._files.sync_directory(self._directory)
+
+
+class ByPath:
+    """A file as something to sync, opened for that: its owner may close its own at any time."""
+
+    __slots__ = ("_files", "_path")
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._path = path
+
+    def sync(self) -> None:
+        try:
+            file = self._files.open(self._path)
+        except FileNotFoundError:
+            return  # retention took it meanwhile
+        try:
+            file.sync()
+        finally:
+            file.close()
 
 
 def sync_if_open(unsynced: Syncable) -> None:

@@ -3,15 +3,22 @@
 The sync runs in the pool; waiters are called on the owner's thread. While one sync runs, later
 requests gather and share the next one. After a failed sync nobody is told that data is safe:
 the log is refused for writing until a restart, because the kernel may have dropped the pages.
+A sync that could not begin, because no file can be opened, has failed nothing: it is tried again.
 """
 
+import logging
 from collections.abc import Callable
 
-from engine.errors import Corrupt
+from engine.errors import Corrupt, OutOfFiles
 from engine.service import Service
 from engine.store.commit_log import CommitLog
 from engine.store.files import Syncable, sync_if_open
 from engine.store.pool import Pool
+
+log = logging.getLogger("kitemq.flush")
+
+RETRY_S = 0.1  # while no file can be opened
+PATIENCE_TICKS = 50  # of that; then those who wait are told that it takes longer
 
 Done = Callable[[Exception | None], None]
 
@@ -28,18 +35,25 @@ class Flusher(Service):
         interval_s: float,
         on_flushed: Callable[[int], None],
         take_others: Callable[[], list[Syncable]],
+        give_back_others: Callable[[], None],
     ) -> None:
-        """`take_others` gives what else must be on disk before the log counts as flushed."""
+        """`take_others` gives what else must be on disk before the log counts as flushed.
+
+        `give_back_others` is told that it could not be synced yet.
+        """
         super().__init__()
         self._log = log
         self._pool = pool
         self._interval_s = interval_s
         self._on_flushed = on_flushed
         self._take_others = take_others
+        self._give_back_others = give_back_others
         self.flushed = 0
         self.broken: Corrupt | None = None
         self._running = False
         self._waiting: list[tuple[int, Done]] = []
+        self._shortage: OutOfFiles | None = None
+        self._short_ticks = 0
 
     def request(self, position: int, done: Done) -> None:
         """Call `done` once the log is on disk up to `position`; begins a sync if none runs."""
@@ -55,7 +69,13 @@ class Flusher(Service):
         """Bring what is only stored to disk, once in every interval."""
         if self._log.written > self.flushed:
             self._begin()
-        return self._interval_s
+        if self._shortage is None:
+            return self._interval_s
+        self._short_ticks += 1
+        if self._short_ticks >= PATIENCE_TICKS:
+            self._short_ticks = 0
+            self._tell_all(self._shortage)
+        return RETRY_S
 
     def _begin(self) -> None:
         if self._running or self.broken is not None:
@@ -75,9 +95,15 @@ class Flusher(Service):
 
     def _finish(self, target: int | None, error: Exception | None) -> None:
         self._running = False
+        if isinstance(error, OutOfFiles):
+            self._wait_for_files(error)
+            return
         if error is not None or target is None:
             self._fail(error)
             return
+        if self._shortage is not None:
+            log.warning("the log is flushed again, files can be opened")
+            self._shortage = None
         self.settle(target)
         if self._waiting:
             self._begin()
@@ -85,6 +111,7 @@ class Flusher(Service):
     def settle(self, position: int) -> None:
         """The log is on disk up to `position`: tell everybody who waited for that."""
         self.flushed = max(self.flushed, position)
+        self._log.settle(self.flushed)
         self._on_flushed(self.flushed)
         waiting, self._waiting = self._waiting, []
         for position, done in waiting:
@@ -99,6 +126,18 @@ class Flusher(Service):
             remedy="check the disk, then restart: what was not flushed is read back and checked",
         )
         self._log.mark_unsynced(self.flushed)
+        self._tell_all(self.broken)
+
+    def _wait_for_files(self, error: OutOfFiles) -> None:
+        """What was taken is synced by a later try; who waits goes on waiting, for a while."""
+        if self._shortage is None:
+            log.warning("the log cannot be flushed yet, it is tried again: %s", error.detail)
+            self._short_ticks = 0
+        self._shortage = error
+        self._log.mark_unsynced(self.flushed)
+        self._give_back_others()
+
+    def _tell_all(self, error: Corrupt | OutOfFiles) -> None:
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
-            done(self.broken)
+            done(error)

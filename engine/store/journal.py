@@ -2,32 +2,53 @@
 
 Appending is one write to the page cache, so a killed process forgets nothing. From time to time
 the whole state is written as a snapshot and the journal starts anew. Loading reads the newest
-whole snapshot and the journals after it; a torn last entry is cut off.
+whole snapshot and the journals after it; what is damaged is stepped over and told.
 
-On disk, both files: frames of [payload size u32][CRC-32 u32][payload], the payload being the
-msgpack array of a tagged struct. A snapshot ends with an empty payload.
+A change is found legal before a byte of it is written: each part registers a check with its entry
+types, which raises Illegal. What a start cannot read or apply it sets aside (journal_entries.py).
+
+On disk, both files: frames as in `journal_frames`, the payload being the msgpack array of a tagged
+struct. Which files count is told in `journal_files`.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Union
-from zlib import crc32
+from typing import Any
 
 import msgspec
 
-from engine.errors import Corrupt
+from engine.errors import PASSING_ERRORS, Corrupt, Illegal
 from engine.service import Service
-from engine.store.commit_log import DISK_FULL_ERRORS, disk_full
-from engine.store.files import File, Files, Names, Syncable, read_whole, write_atomic
+from engine.store.commit_log import disk_full, out_of_memory
+from engine.store.damage import DamageLog
+from engine.store.files import (
+    DISK_FULL_ERRORS,
+    File,
+    Files,
+    Names,
+    Syncable,
+    sync_if_open,
+    write_atomic,
+)
+from engine.store.journal_entries import (
+    EntryReader,
+    Frame,
+    RefusedFrame,
+    reason_of,
+    set_aside,
+)
+from engine.store.journal_files import JournalReader, Place, file_numbers, file_path
+from engine.store.journal_frames import FRAME, frame, join_frames
 from engine.store.pool import Pool
 
-FRAME = struct.Struct(">II")  # payload size, CRC-32
-assert FRAME.size == 8
+__all__ = ["FRAME", "Journal", "JournalEntry", "JournalPart", "Place", "Reread"]
+
 COMPACT_BYTES = 16 * 1024 * 1024
 COMPACT_CHECK_S = 1.0
 NEVER = 1 << 62
+# What the encoder raises for a number of more than 64 bits, or a text with a lone surrogate.
+UNWRITABLE = (OverflowError, UnicodeError, TypeError, msgspec.MsgspecError)
 
 Flushed = Callable[[Exception | None], None]
 
@@ -53,6 +74,13 @@ class Reread(JournalEntry, frozen=True, tag="reread", array_like=True):
     start: int
 
 
+Check = Callable[[Any], None]
+
+
+def _is_legal(entry: JournalEntry) -> None:
+    """For a part whose entries can be applied in any state, whatever they hold."""
+
+
 class JournalPart:
     """Who keeps state in the journal: its entry types, how to apply one, and a snapshot of all."""
 
@@ -61,10 +89,12 @@ class JournalPart:
         entry_types: Iterable[type[JournalEntry]],
         apply: Callable[[Any], None],
         snapshot: Callable[[], Iterable[JournalEntry]],
+        checks: Mapping[type[JournalEntry], Check],
     ) -> None:
         self.entry_types = tuple(entry_types)
         self.apply = apply
         self.snapshot = snapshot
+        self.checks = checks
 
 
 class Journal(Service):
@@ -73,14 +103,23 @@ class Journal(Service):
     name = "journal"
 
     def __init__(
-        self, files: Files, directory: Path, pool: Pool, compact_bytes: int = COMPACT_BYTES
+        self,
+        files: Files,
+        directory: Path,
+        pool: Pool,
+        compact_bytes: int = COMPACT_BYTES,
+        *,
+        damage_log: DamageLog | None = None,
     ) -> None:
         super().__init__()
         self._files = files
+        self._damage_log = damage_log or DamageLog(files, directory)
         self._directory = directory
         self._pool = pool
         self._compact_bytes = compact_bytes
+        self._damage_log = damage_log or DamageLog(files, directory)
         self._parts: list[JournalPart] = []
+        self._checks: dict[type[JournalEntry], Callable[[Any], None]] = {Reread: _check_reread}
         self._encode = msgspec.msgpack.Encoder().encode
         self._file: File | None = None
         self._number = 0
@@ -93,58 +132,93 @@ class Journal(Service):
         self.when_flushed: Callable[[Flushed], None] = lambda done: done(None)
         self._owed = b""
         self._must_sync = True  # with the next flush of the log
+        self.synced: Place | None = None  # was on the disk at the last checkpoint
+        self.stopped: Place | None = None  # the end that a clean stop left
+        # Loading found damage: gives the position from which on the log is read again for it.
+        self.distrust: Callable[[], int] = lambda: self.trusted
+        self.is_damaged = False
+        self._applied = 0  # entries, when the journal was loaded
+        self._has_left_out = False  # entries that follow from records which are lost
+        self._has_refused = False  # what is set aside or stepped over is not in the next snapshot
+        self._is_pinned = False  # what could not be set aside must not go with the old files
 
     def register(
         self,
         entry_types: Iterable[type[JournalEntry]],
         apply: Callable[[Any], None],
         snapshot: Callable[[], Iterable[JournalEntry]],
+        check: Check | Mapping[type[JournalEntry], Check] = _is_legal,
     ) -> None:
-        """Add a part; its `snapshot` entries, applied to an empty part, must rebuild its state."""
-        self._parts.append(JournalPart(entry_types, apply, snapshot))
+        """Add a part; its `snapshot` entries, applied to an empty part, must rebuild its state.
+
+        `check`, or one for each type, raises Illegal for an entry that the state does not allow,
+        and changes nothing. What it lets pass `apply` must be able to apply without fail.
+        """
+        kinds = tuple(entry_types)
+        checks = check if isinstance(check, Mapping) else dict.fromkeys(kinds, check)
+        self._parts.append(JournalPart(kinds, apply, snapshot, checks))
+        self._checks.update(checks)
 
     def load(self) -> int:
-        """Apply what was kept; returns how many entries were."""
+        """Apply what was kept; returns how many entries were.
+
+        What is damaged is stepped over and told; Corrupt where that would lose everything before.
+        """
         self._files.make_directory(self._directory)
-        entries: list[JournalEntry] = []
-        for number in reversed(self._numbers("snapshot")):
-            found = self._read_snapshot(number)
-            if found is not None:
-                self._number, entries = number, found
-                break
-        last = self._number
-        is_whole = True
-        for number in self._numbers("journal"):
-            if number < self._number:
-                continue
-            if not is_whole:  # a power loss took the end of the one before: this one builds on it
-                self._files.remove(self._path("journal", number))
-                continue
-            last = number
-            is_whole = self._read_journal(number, entries)
-        applied = self._apply(entries)
-        self._open(last)
-        if applied < len(entries):
-            self.append(Reread(self.trusted))
+        reader = JournalReader(
+            self._files,
+            self._directory,
+            self._damage_log,
+            synced=self.synced,
+            stopped=self.stopped,
+        )
+        kept = reader.read()
+        if kept.is_damaged:
+            self.is_damaged = self._has_refused = True
+            self.trusted = min(self.trusted, self.distrust())
+        applied = self._apply(kept.frames)
+        self._open(kept.number)
+        if self._has_left_out:
+            self.append(Reread(self.trusted), is_owed=True)  # else a full disk would stop the start
         return applied
+
+    @property
+    def place(self) -> Place:
+        """Where the journal ends."""
+        return Place(self._number, self._size)
 
     def append(
         self, entry: JournalEntry, *, is_lasting: bool = False, is_owed: bool = False
     ) -> None:
         """Keep one change; in the page cache when this returns. DiskFull or Corrupt: it is not.
 
+        Raises Illegal for one that the state does not allow, also an owed one: nothing has changed.
         A change that `is_lasting` is on disk before any message flushed after it is said to be.
-        One that `is_owed` follows from a record that the log already has: it cannot be refused any
-        more. Where it cannot be written it waits, and no checkpoint moves over that record.
+        One that `is_owed` follows from a record that the log already has: no full disk refuses it
+        any more. It waits for room, and no checkpoint moves over that record.
         """
-        payload = self._encode(entry)
-        self._write(FRAME.pack(len(payload), crc32(payload)) + payload, is_owed=is_owed)
+        self._checks[type(entry)](entry)
+        try:
+            payload = self._encode(entry)
+        except UNWRITABLE as error:
+            raise _unwritable(entry, error) from error
+        self._write(frame(payload), is_owed=is_owed)
         if is_lasting:
             self._must_sync = True
 
     def append_all(self, entries: Iterable[JournalEntry], *, is_lasting: bool = False) -> None:
-        """Keep several changes with one write, so that a refusal leaves none of them."""
-        data = b"".join(map(self._frame, entries))
+        """Keep several changes with one write, so that a refusal leaves none of them.
+
+        Each is checked against the state before all of them: none may depend on another.
+        """
+        frames: list[bytes] = []
+        for entry in entries:
+            self._checks[type(entry)](entry)
+            try:
+                frames.append(self._frame(entry))
+            except UNWRITABLE as error:
+                raise _unwritable(entry, error) from error
+        data = b"".join(frames)
         if data:
             self._write(data)
         if is_lasting:
@@ -154,7 +228,8 @@ class Journal(Service):
         """Start a new journal with a snapshot when the current one has grown."""
         if self._owed:
             self._write(b"")
-        if self._size >= self._base_size + self._compact_bytes and not self._compacting:
+        is_grown = self._size >= self._base_size + self._compact_bytes or self._has_refused
+        if is_grown and not self._compacting and not self._is_pinned:
             self.compact()
         return COMPACT_CHECK_S
 
@@ -166,25 +241,25 @@ class Journal(Service):
     def compact(self) -> None:
         """Snapshot now; the file work goes to the pool. A crash in between reads the old ones.
 
-        The log is flushed first: what the snapshot holds may follow from its last records.
+        The log is flushed first: what the snapshot holds may follow from its last records. The
+        snapshot before this one stays, with the journals that lead from it to this one.
         """
         assert self._file is not None
         snapshot = self._snapshot_bytes()
-        old = self._number
-        self._older.append(self._file)
-        self._open(old + 1)
+        older_file = self._file
+        self._open(self._number + 1)  # where no file can be opened, nothing has begun
+        self._has_refused = False
+        self._older.append(older_file)
+        older = list(self._older)
         self._base_size = 0
         self._compacting = True
         path = self._path("snapshot", self._number)
 
         def work() -> None:
+            for file in older:  # a power loss must leave the older generation whole
+                sync_if_open(file)
             write_atomic(self._files, path, snapshot)
-            for number in range(old, -1, -1):
-                stale = [self._path(kind, number) for kind in ("journal", "snapshot")]
-                if not any(map(self._files.exists, stale)):
-                    break
-                for stale_path in stale:
-                    self._files.remove(stale_path)
+            self._remove_stale(int(path.suffix[1:]))
 
         def flushed(error: Exception | None) -> None:
             if error is None:
@@ -219,6 +294,11 @@ class Journal(Service):
         self._has_new_name = True
         return self.take_unsynced()
 
+    def give_back_lasting(self) -> None:
+        """What `take_lasting` gave could not be synced: the next who takes has to do it."""
+        self._must_sync = True
+        self.give_back()
+
     def sync(self) -> None:
         """Bring everything to disk now: at a start, which may wait for it."""
         for unsynced in self.take_unsynced():
@@ -245,8 +325,7 @@ class Journal(Service):
             self._older = []
 
     def _frame(self, entry: JournalEntry) -> bytes:
-        payload = self._encode(entry)
-        return FRAME.pack(len(payload), crc32(payload)) + payload
+        return frame(self._encode(entry))
 
     def _write(self, data: bytes, *, is_owed: bool = False) -> None:
         assert self._file is not None, "journal used before load or after close"
@@ -261,6 +340,8 @@ class Journal(Service):
                 return
             if error.errno in DISK_FULL_ERRORS:
                 raise disk_full(str(error)) from error
+            if error.errno in PASSING_ERRORS:
+                raise out_of_memory(error) from error
             raise Corrupt(
                 f"progress cannot be written: {error}", remedy="free some disk, then restart"
             ) from error
@@ -268,49 +349,60 @@ class Journal(Service):
         self._owed = b""
 
     def _snapshot_bytes(self) -> bytes:
-        frames = [self._frame(entry) for part in self._parts for entry in part.snapshot()]
-        return b"".join(frames) + FRAME.pack(0, 0)
+        return join_frames(self._encode(entry) for part in self._parts for entry in part.snapshot())
 
-    def _read_snapshot(self, number: int) -> list[JournalEntry] | None:
-        data = read_whole(self._files, self._path("snapshot", number))
-        payloads = list(_iter_payloads(data))
-        end = sum(len(payload) + FRAME.size for payload in payloads)
-        if data[end : end + FRAME.size] != FRAME.pack(0, 0):
-            return None
-        decoder = self._decoder()
-        return [decoder.decode(payload) for payload in payloads]
+    def _remove_stale(self, number: int) -> None:
+        """Remove what lies before the snapshot that came before this one, the oldest first."""
+        snapshots = file_numbers(self._files, self._directory, "snapshot")
+        previous = max((each for each in snapshots if each < number), default=0)
+        for kind in ("journal", "snapshot"):
+            for each in file_numbers(self._files, self._directory, kind):
+                if each < previous:
+                    self._files.remove(self._path(kind, each))
 
-    def _read_journal(self, number: int, entries: list[JournalEntry]) -> bool:
-        """Add what a journal holds; whether that was all of it. A torn end is cut off."""
-        path = self._path("journal", number)
-        data = read_whole(self._files, path)
-        payloads = list(_iter_payloads(data))
-        decoder = self._decoder()
-        entries += [decoder.decode(payload) for payload in payloads]
-        end = sum(len(payload) + FRAME.size for payload in payloads)
-        if end < len(data):
-            file = self._files.open(path)
-            file.truncate(end)
-            file.close()
-        return end == len(data)
+    def _apply(self, frames: Sequence[Frame]) -> int:
+        """Apply what counts and can be applied, set aside what cannot; how many were applied."""
+        refused = self.examine(frames)
+        if refused:
+            self._has_refused = True
+            self._is_pinned = not set_aside(refused, self._damage_log)
+        return self._applied
 
-    def _apply(self, entries: list[JournalEntry]) -> int:
-        """Apply what counts, and say how many did."""
+    def examine(self, frames: Sequence[Frame]) -> list[RefusedFrame]:
+        """Apply to the parts what counts and can be applied; what cannot. Touches no file."""
         owners = {kind: part.apply for part in self._parts for kind in part.entry_types}
-        counting: list[JournalEntry] = []
+        refused: list[RefusedFrame] = []
+        self._applied = 0
+        for each, entry in self._counting(frames, refused):
+            try:
+                self._checks[type(entry)](entry)
+            except Illegal as error:
+                refused.append(RefusedFrame(each, reason_of(error)))
+            else:
+                owners[type(entry)](entry)
+                self._applied += 1
+        return sorted(refused, key=lambda each: (each.frame.file, each.frame.at))
+
+    def _counting(
+        self, frames: Sequence[Frame], refused: list[RefusedFrame]
+    ) -> Iterable[tuple[Frame, JournalEntry]]:
+        """The entries that count, in order; what cannot be read is added to `refused`."""
+        read = EntryReader(self._checks).read
+        counting: list[tuple[Frame, JournalEntry]] = []
         trusted = self.trusted
-        for entry in reversed(entries):
+        for each in reversed(frames):
+            try:
+                entry = read(each.payload)
+            except Illegal as error:
+                refused.append(RefusedFrame(each, reason_of(error)))
+                continue
             if isinstance(entry, Reread):
                 trusted = min(trusted, entry.start)
             elif entry.follows <= trusted:
-                counting.append(entry)
-        for entry in reversed(counting):
-            owners[type(entry)](entry)
-        return len(counting)
-
-    def _decoder(self) -> msgspec.msgpack.Decoder[Any]:
-        kinds = (Reread, *(kind for part in self._parts for kind in part.entry_types))
-        return msgspec.msgpack.Decoder(Union[kinds])  # noqa: UP007 (built at run time)
+                counting.append((each, entry))
+            else:
+                self._has_left_out = True
+        return reversed(counting)
 
     def _open(self, number: int) -> None:
         file = self._files.open(self._path("journal", number), create=True)
@@ -319,26 +411,14 @@ class Journal(Service):
         self._size = file.size()
         self._has_new_name = True
 
-    def _numbers(self, kind: str) -> list[int]:
-        prefix = f"progress.{kind}."
-        names = self._files.names(self._directory)
-        return sorted(
-            int(name[len(prefix) :])
-            for name in names
-            if name.startswith(prefix) and name[len(prefix) :].isdigit()
-        )
-
     def _path(self, kind: str, number: int) -> Path:
-        return self._directory / f"progress.{kind}.{number:010d}"
+        return file_path(self._directory, kind, number)
 
 
-def _iter_payloads(data: bytes) -> Iterator[bytes]:
-    """Payloads up to the first frame that is empty, short or fails its CRC."""
-    at = 0
-    while at + FRAME.size <= len(data):
-        size, crc = FRAME.unpack_from(data, at)
-        payload = data[at + FRAME.size : at + FRAME.size + size]
-        if size == 0 or len(payload) < size or crc32(payload) != crc:
-            return
-        yield payload
-        at += FRAME.size + size
+def _unwritable(entry: JournalEntry, error: Exception) -> Illegal:
+    return Illegal(f"{type(entry).__name__} cannot be written: {error}")
+
+
+def _check_reread(entry: Reread) -> None:
+    if entry.start < 0:
+        raise Illegal(f"the log begins at 0, not at {entry.start}")

@@ -1,41 +1,24 @@
 """Key index: from a message's id or key to the places in the log where it may lie.
 
-RocketMQ's index file: a 40-byte header, hash slots of 4 bytes, items of 20. The slots of the file
-being written live in memory; items are appended. Only hashes are kept, so that a caller compares
-the text. Several messages with one key are found newest first.
-
-| header field        | bytes | at |      | item field            | bytes | at |
-|---------------------|-------|----|------|-----------------------|-------|----|
-| first stored ms     | 8     | 0  |      | hash of topic#key     | 4     | 0  |
-| last stored ms      | 8     | 8  |      | position in the log   | 8     | 4  |
-| first position      | 8     | 16 |      | seconds since first   | 4     | 12 |
-| last position       | 8     | 24 |      | older item, same slot | 4     | 16 |
-| slots used, at seal | 4     | 32 |
-| items + 1           | 4     | 36 |      item 0 is never used: 0 is "none"
+A row of RocketMQ's index files (`index_file`). Only hashes are kept, so that a caller compares the
+text. Several messages with one key are found newest first.
 """
 
-import struct
-from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 
 from engine.store.encode import Keys
-from engine.store.files import File, Files, Names, Syncable
+from engine.store.files import ByPath, File, Files, Names, Syncable
 from engine.store.hashing import MASK, extend_hash, unsigned_hash
+from engine.store.index_file import IndexFile
+from engine.store.index_mark import IndexMark
+from engine.store.sealed_files import SealedFiles
 
-HEADER = struct.Struct(">qqqqii")
-ITEM = struct.Struct(">iqii")
-SLOT_BYTES = 4
-assert HEADER.size == 40
-assert ITEM.size == 20
-
-BUFFER_BYTES_MAX = 64 * 1024
 NAME_FORMAT = "%Y%m%d%H%M%S%f"
-SECONDS_MAX = 0x7FFFFFFF
 TOPICS_MAX = 20_000
-PAUSE_ITEMS = 500  # items that one step along a chain looks at: a small read each
+CHECKED_BYTES_MAX = 256 * 1024 * 1024  # of index files, newest first, that a start reads to check
 POWER_2 = 31**2
 POWER_4 = 31**4
 SIGN = 1 << 31
@@ -48,174 +31,79 @@ def key_hash(topic: str, key: str) -> int:
     return _absolute(unsigned_hash(f"{topic}#{key}"))
 
 
-class IndexFile:
-    """One index file; `slots` is in memory only while items are added."""
-
-    def __init__(self, path: Path, file: File, slot_count: int, item_max: int) -> None:
-        self.path = path
-        self.file = file
-        self._slot_count = slot_count
-        self._item_max = item_max
-        self._items_at = HEADER.size + slot_count * SLOT_BYTES
-        self._slots: array[int] | None = None
-        self._buffer = bytearray()
-        self._buffer_first = 1
-        self.first_ms = self.last_ms = 0
-        self.first_position = self.last_position = -1
-        self._slots_used = 0
-        self.next_item = 1
-        self.is_gone = False  # retention took it: nobody may read it any more
-        header = file.pread(HEADER.size, 0)
-        if len(header) == HEADER.size:
-            (
-                self.first_ms,
-                self.last_ms,
-                self.first_position,
-                self.last_position,
-                self._slots_used,
-                next_item,
-            ) = HEADER.unpack(header)
-            self.next_item = max(1, next_item)
-        if self.next_item == 1:
-            self.first_position = self.last_position = -1
-        self._buffer_first = self.next_item
-
-    @property
-    def room(self) -> int:
-        """How many more items fit."""
-        return self._item_max - self.next_item
-
-    def open_for_writing(self, *, trust_slots: bool) -> None:
-        """Load the slots, or after a crash build them again from the items."""
-        self.file.truncate(self._items_at + self._item_max * ITEM.size)
-        if trust_slots:
-            self._slots = array("i", self.file.pread(self._slot_count * SLOT_BYTES, HEADER.size))
-            self._slots.byteswap()
-            return
-        slots = array("i", bytes(self._slot_count * SLOT_BYTES))
-        for number, (hash_, _) in enumerate(self._items_on_file(), 1):
-            slots[hash_ % self._slot_count] = number
-        self._slots = slots
-
-    def add(self, hashes: Sequence[int], positions: Sequence[int], stored_ms: int) -> None:
-        """Add keys of records stored at one moment; at most `room` of them."""
-        slots, count = self._slots, self._slot_count
-        assert slots is not None, "index file not open for writing"
-        if self.first_position < 0:
-            self.first_ms, self.first_position = stored_ms, positions[0]
-        seconds = min(max((stored_ms - self.first_ms) // 1000, 0), SECONDS_MAX)
-        fields: list[int] = []
-        number = self.next_item
-        for hash_, position in zip(hashes, positions, strict=True):
-            slot = hash_ % count
-            fields += (hash_, position, seconds, slots[slot])
-            slots[slot] = number
-            number += 1
-        self._buffer += items_layout(len(positions)).pack(*fields)
-        self.next_item = number
-        self.last_ms, self.last_position = stored_ms, positions[-1]
-
-    @property
-    def is_buffer_full(self) -> bool:
-        return len(self._buffer) >= BUFFER_BYTES_MAX
-
-    def truncate(self, log_end: int) -> None:
-        """Forget items at or past `log_end` and those a power loss left unwritten."""
-        count, last = 0, -1
-        for hash_, position in self._items_on_file():
-            if position >= log_end or position < last or (position == 0 and hash_ == 0):
-                break
-            count, last = count + 1, position
-        self.next_item = self._buffer_first = count + 1
-        self.last_position = last
-        self.open_for_writing(trust_slots=False)
-
-    def write(self, *, with_slots: bool = False) -> None:
-        """Hand what is buffered to the page cache, the header last."""
-        if self._buffer:
-            self.file.pwrite(self._buffer, self._items_at + self._buffer_first * ITEM.size)
-            self._buffer_first = self.next_item
-            self._buffer = bytearray()
-        if with_slots and self._slots is not None:
-            on_disk = self._slots[:]
-            on_disk.byteswap()
-            self.file.pwrite(on_disk.tobytes(), HEADER.size)
-            self._slots_used = self._slot_count - self._slots.count(0)
-        header = (self.first_ms, self.last_ms, self.first_position, self.last_position)
-        self.file.pwrite(HEADER.pack(*header, self._slots_used, self.next_item), 0)
-
-    def seal(self) -> None:
-        """Write everything and give the slots' memory back; reads go to the file from here on."""
-        self.write(with_slots=True)
-        self._slots = None
-
-    def iter_positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Positions whose key has this hash, newest first, at second resolution.
-
-        A None between them says that many items were looked at: a good moment to let others go on.
-        """
-        slot = hash_ % self._slot_count
-        if self._slots is not None:
-            number = self._slots[slot]
-        else:
-            raw = self.file.pread(SLOT_BYTES, HEADER.size + slot * SLOT_BYTES)
-            number = int.from_bytes(raw, "big", signed=True)
-        seen = 0
-        while 0 < number < self.next_item and not self.is_gone:
-            seen += 1
-            if seen % PAUSE_ITEMS == 0:
-                yield None
-                if self.is_gone:
-                    return
-            item_hash, position, seconds, older = self._item(number)
-            stored_ms = self.first_ms + seconds * 1000
-            if stored_ms + 999 < begin_ms:
-                return
-            if item_hash == hash_ and stored_ms <= end_ms:
-                yield position
-            if older >= number:
-                return
-            number = older
-
-    def _items_on_file(self) -> Iterator[tuple[int, int]]:
-        """Hash and position of every item, oldest first; only before anything is added."""
-        data = self.file.pread((self.next_item - 1) * ITEM.size, self._items_at + ITEM.size)
-        whole = data[: len(data) - len(data) % ITEM.size]
-        return ((hash_, position) for hash_, position, _, _ in ITEM.iter_unpack(whole))
-
-    def _item(self, number: int) -> tuple[int, int, int, int]:
-        if number >= self._buffer_first:
-            return ITEM.unpack_from(self._buffer, (number - self._buffer_first) * ITEM.size)
-        data = self.file.pread(ITEM.size, self._items_at + number * ITEM.size)
-        return ITEM.unpack(data) if len(data) == ITEM.size else (0, 0, 0, 0)
-
-
 class KeyIndex:
     """All index files; adding is idempotent by position, so that a re-dispatch repeats nothing."""
 
-    def __init__(self, files: Files, directory: Path, slot_count: int, item_max: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        slot_count: int,
+        item_max: int,
+        sealed: SealedFiles,
+    ) -> None:
+        """`sealed` may be shared; whoever made it closes it."""
         self._files = files
         self._directory = directory
+        self._sealed_files = sealed
         self._slot_count = slot_count
         self._item_max = item_max
         self._index_files: list[IndexFile] = []
         self._topics: dict[str, int] = {}
         self._pending: list[tuple[list[int], list[int], int]] = []  # no file for them yet
-        self._sealed: list[File] = []  # no sync covered them yet
+        self._sealed: list[Path] = []  # no sync covered them yet
+        self._marks: list[tuple[IndexFile, IndexMark]] = []  # to be written once that is synced
         self._has_new_names = False
+        self.marked: int | None = None  # the newest file whose mark is on the disk, by its name
 
     def open(self, *, is_clean: bool) -> None:
-        """Open what is there; after a crash the last file's slots are rebuilt from its items."""
+        """Look at what is there; after a crash the last file's slots are rebuilt from its items."""
         self._files.make_directory(self._directory)
         for name in self._files.names(self._directory):
             if name.isdigit():
                 path = self._directory / name
-                self._index_files.append(
-                    IndexFile(path, self._files.open(path), self._slot_count, self._item_max)
-                )
+                self._index_files.append(self._index_file(path, self._sealed_files.get(path)))
         if self._index_files:
             self._index_files[-1].open_for_writing(trust_slots=is_clean)
         self._has_new_names = not is_clean  # changes that the last process did not come to sync
+
+    def fault(self, log_end: int, *, is_clean: bool, newest: int | None) -> str:
+        """Which file is not as it was written, and why; empty if none.
+
+        The checkpoint says that `newest` is there, unless retention took it, and has a mark. What
+        lies below `log_end` was on the disk when the checkpoint was written; except after a clean
+        stop more may have been written since, whole or not. Reads three small pieces of each file,
+        and all of the last one and of the newest 256 MiB; opens none for writing.
+        """
+        names = self._names()
+        if newest is not None and f"{newest:017d}" not in names:
+            if not names or int(names[0]) < newest:
+                return f"{newest:017d} is missing"
+            newest = None
+        is_sealed, left_bytes = is_clean, CHECKED_BYTES_MAX
+        for name in reversed(names):
+            path = self._directory / name
+            file = self._index_file(path, self._sealed_files.get(path))
+            left_bytes -= file.size_bytes
+            is_read = left_bytes >= 0 or not is_sealed
+            fault = file.fault(log_end) if is_sealed else file.cut_fault(log_end)
+            fault = fault or (file.mark_fault(is_sealed=is_sealed) if is_read else "")
+            if int(name) == newest and not file.has_mark:
+                fault = fault or "it has lost its mark"
+            if fault:
+                self._forget_files()
+                return f"{name}: {fault}"
+            # A file that is followed by one below the checkpoint was full and on the disk then.
+            is_sealed |= file.next_item > 1 and file.first_position < log_end
+        return ""
+
+    def _names(self) -> list[str]:
+        return [name for name in self._files.names(self._directory) if name.isdigit()]
+
+    def _forget_files(self) -> None:
+        """Let go of every file: the caller moves them away."""
+        for name in self._files.names(self._directory):
+            self._sealed_files.forget(self._directory / name)
 
     def add_all(self, keyed: Sequence[Keys], stored_ms: int) -> None:
         """Index messages stored at one moment: each by its id, where it has one, and its keys.
@@ -318,19 +206,45 @@ class KeyIndex:
         if self._index_files:
             self._index_files[-1].write()
 
+    def write_slots(self) -> None:
+        """The same with the slots of the file being written, which live in memory alone.
+
+        KiteMQ makes them anew after a crash; Apache RocketMQ's broker believes those in the file.
+        """
+        self._add_pending()
+        if self._index_files:
+            self._index_files[-1].write(with_slots=True)
+
     def take_unsynced(self) -> list[Syncable]:
         """What a checkpoint has to bring to disk; the caller syncs it, or gives it back."""
-        taken: list[Syncable] = [*self._sealed]
-        taken += [file.file for file in self._index_files[-1:]]
+        paths = [*self._sealed, *(file.path for file in self._index_files[-1:])]
+        wanted = set(paths)
+        known = ((file, file.mark()) for file in self._index_files if file.path in wanted)
+        self._marks = [(file, mark) for file, mark in known if mark is not None]
+        taken: list[Syncable] = [ByPath(self._files, path) for path in paths]
         if self._has_new_names:
             taken.append(Names(self._files, self._directory))
         self._sealed = []
         self._has_new_names = False
         return taken
 
+    def mark_synced(self) -> None:
+        """What was taken last is on the disk: mark it, so that a start can tell it is unchanged.
+
+        Where the disk refuses, the marks before stay, which cover less.
+        """
+        marks, self._marks = self._marks, []
+        for file, mark in marks:
+            if file.is_marked:  # with its items that mark was synced
+                self.marked = int(file.path.name)
+            if not file.is_gone:
+                with suppress(OSError):
+                    file.set_mark(mark)
+
     def give_back(self) -> None:
         """It could not be synced: the next who takes has to do it, and all the rest."""
-        self._sealed = [file.file for file in self._index_files[:-1]]
+        self._marks = []
+        self._sealed = [file.path for file in self._index_files[:-1]]
         self._has_new_names = True
 
     def truncate(self, log_end: int) -> None:
@@ -341,7 +255,7 @@ class KeyIndex:
 
         while self._index_files and is_past(self._index_files[-1]):
             file = self._index_files.pop()
-            file.file.close()
+            file.close()
             self._files.remove(file.path)
             self._has_new_names = True
         if self._index_files:
@@ -352,9 +266,9 @@ class KeyIndex:
         paths = []
         while len(self._index_files) > 1 and self._index_files[0].last_position < log_oldest:
             file = self._index_files.pop(0)
-            self._sealed = [sealed for sealed in self._sealed if sealed is not file.file]
+            self._sealed = [path for path in self._sealed if path != file.path]
             file.is_gone = True
-            file.file.close()
+            file.close()
             paths.append(file.path)
         return paths
 
@@ -365,8 +279,12 @@ class KeyIndex:
             self._index_files[-1].seal()
         for unsynced in self.take_unsynced():
             unsynced.sync()
+        self.mark_synced()
+        for file in self._index_files[-1:]:
+            ByPath(self._files, file.path).sync()
+            self.marked = int(file.path.name) if file.is_marked else None
         for file in self._index_files:
-            file.file.close()
+            file.close()
         self._index_files = []
 
     def _writable(self, stored_ms: int) -> IndexFile:
@@ -374,7 +292,7 @@ class KeyIndex:
             created = self._create(stored_ms)
             if self._index_files:
                 self._index_files[-1].seal()
-                self._sealed.append(self._index_files[-1].file)
+                self._sealed.append(self._index_files[-1].path)
             self._index_files.append(created)
             self._has_new_names = True
         return self._index_files[-1]
@@ -383,14 +301,18 @@ class KeyIndex:
         stamp = datetime.fromtimestamp(stored_ms / 1000, UTC).strftime(NAME_FORMAT)[:17]
         newest = int(self._index_files[-1].path.name) if self._index_files else 0
         path = self._directory / f"{max(int(stamp), newest + 1):017d}"
-        opened = self._files.open(path, create=True)
-        file = IndexFile(path, opened, self._slot_count, self._item_max)
+        opened = self._sealed_files.open(path, create=True)
+        self._sealed_files.put(path, opened)
+        file = self._index_file(path, opened)
         try:
             file.open_for_writing(trust_slots=True)
         except OSError:
-            opened.close()
+            file.close()
             raise
         return file
+
+    def _index_file(self, path: Path, file: File) -> IndexFile:
+        return IndexFile(path, file, self._slot_count, self._item_max, self._sealed_files)
 
     def _topic_prefix(self, topic: str) -> int:
         prefix = self._topics.get(topic)
@@ -399,12 +321,6 @@ class KeyIndex:
                 self._topics.clear()
             prefix = self._topics[topic] = unsigned_hash(f"{topic}#")
         return prefix
-
-
-@lru_cache(maxsize=512)
-def items_layout(count: int) -> struct.Struct:
-    """`count` index items in one go."""
-    return struct.Struct(">" + ITEM.format[1:] * count)
 
 
 def _extend(prefix: int, text: str) -> int:

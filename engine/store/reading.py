@@ -15,10 +15,12 @@ from engine.message import StoredMessage
 from engine.store.apart import ApartReader, Piece
 from engine.store.commit_log import CommitLog
 from engine.store.consume_queue import ConsumeQueue, Entry
+from engine.store.damage import Damage, DamageLog
 from engine.store.dispatch import Dispatch
-from engine.store.encode import TagCode
+from engine.store.entry_codes import CodeCheck, EntryCodes, TagCode
 from engine.store.files import Files
 from engine.store.key_index import KeyIndex
+from engine.store.queue_mending import Mender
 from engine.store.record import (
     HEAD_BYTES_MAX,
     RECORD_BYTES_MIN,
@@ -27,6 +29,7 @@ from engine.store.record import (
     stored_ms_in,
     times_in,
 )
+from engine.store.sealed_files import SealedFiles
 
 RUN_BYTES_MAX = 1024 * 1024
 
@@ -42,16 +45,23 @@ class Reading:
         files: Files,
         events: Events,
         tag_codes: dict[str, TagCode],
+        code_checks: dict[str, CodeCheck],
     ) -> None:
         self._clock = clock
         self._files = files
         self._events = events
         self._tag_codes = tag_codes
+        self._codes = EntryCodes(tag_codes, code_checks)
         self._root = config.data
-        self._log = CommitLog(files, self._root / "commitlog", config.segment_bytes)
-        self._index = KeyIndex(files, self._root / "index", config.index_slots, config.index_items)
+        sealed = self._sealed_files = SealedFiles(files, config.log_files_max)
+        self._log = CommitLog(files, self._root / "commitlog", config.segment_bytes, sealed)
+        self._index = KeyIndex(
+            files, self._root / "index", config.index_slots, config.index_items, sealed
+        )
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._dispatch = Dispatch(self._index)
+        self.damage_log = DamageLog(files, self._root)
+        self._mender = Mender(self._log, self.damage_log, self._codes)
 
     @property
     def written(self) -> int:
@@ -80,22 +90,32 @@ class Reading:
             return []
         return known.read(max(offset, known.min_offset(self._log.oldest)), count_max)
 
-    def read_entries(self, entries: Sequence[Entry]) -> list[StoredMessage | None]:
-        """The messages of these entries; None where a record is damaged or gone."""
+    def read_entries(
+        self, entries: Sequence[Entry], place: tuple[str, int] | None = None
+    ) -> list[StoredMessage | None]:
+        """The messages of these entries; None where a record is damaged or gone.
+
+        `place` is the topic and the queue that they are of: an entry that does not fit its record
+        is then mended from the log, and told.
+        """
         found: list[StoredMessage | None] = []
         for run in _contiguous(entries):
             start, last = run[0].position, run[-1]
             size = last.position + last.size_bytes - start if last.has_record else 0
             data = self._log.read(start, size)
-            read = decode_run(data, [entry.position - start for entry in run])
+            starts = [entry.position - start for entry in run]
+            read = decode_run(data, starts, self._log.crc_range)
             for entry, message in zip(run, read, strict=True):
                 if isinstance(message, StoredMessage) and (
-                    message.position == entry.position and message.offset == entry.offset
+                    message.position == entry.position
+                    and message.offset == entry.offset
+                    and (place is None or (message.topic, message.queue) == place)
                 ):
                     found.append(message)
+                    if place is not None and not self._codes.fits(message, entry.tag_code):
+                        self._mend_code(message)
                 else:
-                    found.append(None)
-                    self._tell_damage(entry, message)
+                    found.append(self._mended(entry, message, place))
         return found
 
     def read_at(self, position: int, *, held: bool = False) -> StoredMessage:
@@ -109,7 +129,7 @@ class Reading:
             size = int.from_bytes(self._log.read(position, 4), "big")
         if RECORD_BYTES_MIN <= size <= self._log.segment_bytes:
             try:
-                message = decode(self._log.read(position, size))
+                message = decode(self._log.read(position, size), crc_range=self._log.crc_range)
             except Corrupt:
                 message = None
             if message is not None and message.position == position:
@@ -155,8 +175,14 @@ class Reading:
         """Whether the third field of a topic's entries is the hash of the tag."""
         return topic not in self._tag_codes
 
-    def reader_of(self, entries: Sequence[Entry]) -> Callable[[], list[StoredMessage | None]]:
-        """A job that reads the messages of these entries on any thread; None for what is gone."""
+    def reader_of(
+        self, entries: Sequence[Entry], places: Sequence[tuple[str, int]]
+    ) -> Callable[[], list[StoredMessage | None]]:
+        """A job that reads the messages of these entries on any thread; None for what is gone.
+
+        `places` are the topics and queues that they are of; a record that says it is of another
+        place, or another offset, is None as well.
+        """
         pieces: list[Piece | None] = []
         for run in _contiguous(entries):
             place = self._log.segment_at(run[0].position)
@@ -165,7 +191,14 @@ class Reading:
                 continue
             size = run[-1].position + run[-1].size_bytes - run[0].position
             pieces.append(Piece(*place, [entry.position for entry in run], size))
-        return ApartReader(self._files, pieces)
+        read = ApartReader(self._files, pieces, self._log.crc_range)
+        wanted = [(*of, entry.offset) for of, entry in zip(places, entries, strict=True)]
+        return lambda: [
+            message
+            if message is not None and (message.topic, message.queue, message.offset) == place
+            else None
+            for message, place in zip(read(), wanted, strict=True)
+        ]
 
     def reader_at(self, positions: Sequence[int]) -> Callable[[], list[StoredMessage | None]]:
         """The same for records that begin at these positions; None where no readable one does."""
@@ -175,7 +208,7 @@ class Reading:
             place = self._log.segment_at(position) if is_readable else None
             segment_bytes = self._log.segment_bytes
             pieces.append(None if place is None else Piece(*place, [position], 0, segment_bytes))
-        return ApartReader(self._files, pieces)
+        return ApartReader(self._files, pieces, self._log.crc_range)
 
     def positions_of_id(self, topics: Sequence[str], message_id: str, count_max: int) -> list[int]:
         """Where messages with this id may lie in any of `topics`, but for where it was made."""
@@ -241,14 +274,41 @@ class Reading:
         """Numbers of the queues of `topic` that ever held a message."""
         return sorted(queue for name, queue in self._queues if name == topic)
 
+    def _mended(
+        self, entry: Entry, found: StoredMessage | Corrupt, place: tuple[str, int] | None
+    ) -> StoredMessage | None:
+        """What lies where an entry points is not its record: look for that, else tell the damage.
+
+        Nothing new where retention took it.
+        """
+        if not entry.has_record:
+            return None
+        queue = None if place is None else self._queues.get(place)
+        if queue is not None and not queue.is_gone:
+            if entry.offset < queue.min_offset(self._log.oldest):
+                return None
+            is_record = isinstance(found, Corrupt) and self._mender.fits(queue.id, entry)
+            mended = None if is_record else self._mender.mend(queue, entry.offset)
+            if mended is not None:
+                return mended
+        if entry.position >= self._log.oldest:
+            self._tell_damage(entry, found)
+        return None
+
+    def _mend_code(self, message: StoredMessage) -> None:
+        """The entry has another tag or time than its record, and is told."""
+        queue = self._queues.get((message.topic, message.queue))
+        if queue is not None and not queue.is_gone:
+            self._mender.put(queue, message)
+
     def _tell_damage(self, entry: Entry, found: StoredMessage | Corrupt) -> None:
-        """What lies where an entry points is not its record; nothing new if retention took it."""
         if isinstance(found, Corrupt):
             detail = found.detail
         else:
             detail = f"it says it lies at {found.position} as offset {found.offset}"
-        is_damage = entry.has_record and entry.position >= self._log.oldest
-        if is_damage and self._events.is_heard:
+        end = entry.position + max(0, entry.size_bytes)
+        self.damage_log.add(Damage(entry.position, end, f"a record cannot be read: {detail}"))
+        if self._events.is_heard:
             self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
 
 

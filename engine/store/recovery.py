@@ -8,15 +8,17 @@ reported; a damaged stretch with nothing behind it is the torn tail and is cut o
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-import msgspec
-
 from engine.errors import Corrupt
 from engine.message import StoredMessage
+from engine.store.damage import Damage
 from engine.store.record import (
     BLANK,
     MAGIC_BLANK,
+    NO_RANGE,
     RECORD_BYTES_MIN,
     decode,
+    has_crc,
+    has_room_for_crc,
 )
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -37,24 +39,19 @@ class Segments(Protocol):
         """Bytes of one segment from `position`, at most `size_bytes`; empty when not kept."""
 
 
-class Damage(msgspec.Struct, frozen=True):
-    """A stretch of the log, in bytes, that holds no whole record."""
-
-    start: int
-    end: int
-    detail: str
-
-
 class Scan:
     """Walks records from a position to the end of what was written."""
 
-    def __init__(self, log: Segments, start: int, limit: int) -> None:
+    def __init__(self, log: Segments, start: int, limit: int, crc_range: range = NO_RANGE) -> None:
+        """Records at positions in `crc_range` must have a CRC of their own."""
+        self._crc_range = crc_range
+        self.bare_end = 0  # one past the last whole record that has no CRC, though room for one
         self._log = log
         self._start = start
         self._limit = limit
         self.end = start  # one past the last whole record or blank
         self.damages: list[Damage] = []
-        self._detail = NO_RECORD
+        self.detail = NO_RECORD  # what is wrong with what lies at `end`
 
     def records(self) -> Iterator[StoredMessage]:
         """Whole records in order; afterwards `end` and `damages` say what else there was."""
@@ -66,18 +63,24 @@ class Scan:
     def _segment(self, position: int, stop: int) -> Iterator[StoredMessage]:
         window = Window(self._log, stop)
         while position + BLANK.size <= stop:
-            size, magic = BLANK.unpack(window.get(position, BLANK.size))
+            head = window.get(position, BLANK.size)
+            if len(head) < BLANK.size:  # its file is gone
+                return
+            size, magic = BLANK.unpack(head)
             if magic == MAGIC_BLANK and position + size == stop:
                 self._advance(position, stop)
                 return
             if RECORD_BYTES_MIN <= size <= stop - position:
                 try:
-                    message = self._whole(window.get(position, size), position)
+                    data = window.get(position, size)
+                    message = self._whole(data, position)
                 except Corrupt as error:
-                    self._detail = error.detail
+                    self.detail = error.detail
                 else:
                     self._advance(position, position + size)
                     position += size
+                    if not has_crc(data) and has_room_for_crc(len(message.property_block)):
+                        self.bare_end = position
                     yield message
                     continue
             # From here, not behind it. What was not whole and is now, a running server has just
@@ -90,12 +93,12 @@ class Scan:
     def _advance(self, start: int, end: int) -> None:
         """A whole record or blank lies at `start`: what was skipped before it is damage."""
         if start > self.end:
-            self.damages.append(Damage(self.end, start, self._detail))
-            self._detail = NO_RECORD
+            self.damages.append(Damage(self.end, start, self.detail))
+            self.detail = NO_RECORD
         self.end = end
 
     def _whole(self, data: bytes, position: int) -> StoredMessage:
-        message = decode(data)
+        message = decode(data, crc_range=self._crc_range)
         if message.position != position:
             raise Corrupt(f"the record says it lies at {message.position}, not {position}")
         # The CRC covers the body alone: a sector that a power loss took from the rest reads as 0.
@@ -107,7 +110,7 @@ class Scan:
         """Where the next whole record begins; None when there is none in this segment."""
         while position < stop:
             data = window.get(position, CHUNK_BYTES)
-            if not data.strip(b"\0"):
+            if data == bytes(len(data)):  # several times as fast as stripping zeros
                 position += len(data)
                 continue
             for at in _candidates(data):

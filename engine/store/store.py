@@ -5,6 +5,7 @@ make the kernel wait goes to the pool. How it is opened: `opening`.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,26 @@ import msgspec
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.errors import Busy, Corrupt, EngineError
+from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
 from engine.events import Events
 from engine.host import pack_host
 from engine.message import Message, Promise, Sent
 from engine.service import Service
-from engine.store.checkpoint import Checkpoint, CleanMark, QueueMark, save_checkpoint
+from engine.store.checkpoint import (
+    Checkpoint,
+    CleanMark,
+    QueueMark,
+    save_checkpoint,
+    save_clean,
+)
 from engine.store.commit_log import disk_full
 from engine.store.dispatch import Batch
-from engine.store.encode import Encoded, Encoder, TagCode
+from engine.store.encode import Encoded, Encoder
+from engine.store.entry_codes import CodeCheck, TagCode
 from engine.store.expiry import Expiry
-from engine.store.files import Files, sync_if_open, write_atomic
+from engine.store.files import Files, read_whole, sync_if_open, write_atomic
 from engine.store.flush import Done
+from engine.store.journal import Place
 from engine.store.opening import Opening
 from engine.store.pool import Pool
 from engine.store.upkeep import Checkpointer, DiskWatch
@@ -41,14 +50,26 @@ class Store(Opening):
         files: Files,
         events: Events,
         tag_codes: dict[str, TagCode] | None = None,
+        code_checks: dict[str, CodeCheck] | None = None,
     ) -> None:
-        """`tag_codes` gives, by topic, another third field of entries than the tag's hash."""
+        """`tag_codes` gives, by topic, another third field of entries than the tag's hash.
+
+        `code_checks` say of such a topic what else than that it may be.
+        """
         super().__init__(
-            config, clock=clock, pool=pool, files=files, events=events, tag_codes=tag_codes or {}
+            config,
+            clock=clock,
+            pool=pool,
+            files=files,
+            events=events,
+            tag_codes=tag_codes or {},
+            code_checks=code_checks or {},
         )
         self._encoder = Encoder(config.store_host, self._id_prefix(), self._queue, self._tag_codes)
         self.expiry = Expiry(files, self._root, pool, self._log, self._index, self._queue_files)
         self._last_ms = 0
+        self._deletions = 0  # of topics, since the start
+        self._exported: set[str] = set()
         self._free_bytes: int | None = None
         self._total_bytes = 0
         self.crowding = ""  # why producers are refused though there is some room left
@@ -95,16 +116,29 @@ class Store(Opening):
             for queue in self._queues.values()
         ]
         written = self._log.written
+        place, entries = self.journal.place, self._entry_count()
         self._index.close()
         self.journal.close()
-        self.save_checkpoint(written)
-        clean = CleanMark(written, marks)
-        write_atomic(self._files, self._root / "clean", msgspec.msgpack.encode(clean))
+        self.save_checkpoint(written, place, entries)
+        clean = CleanMark(written, marks, (place.number, place.size_bytes))
+        save_clean(self._files, self._root / "clean", clean)
         self._files.remove(self._root / "abort")
 
     def export(self, name: str, content: object) -> None:
-        """Write `content` as JSON into the configuration directory, for Apache RocketMQ to read."""
-        write_atomic(self._files, self._root / "config" / name, msgspec.json.encode(content))
+        """Write `content` as JSON into the configuration directory, for Apache RocketMQ to read.
+
+        Where this start found the journal damaged the file before is kept: it may say more.
+        """
+        path = self._root / "config" / name
+        if self.journal.is_damaged and name not in self._exported and self._files.exists(path):
+            with suppress(OSError):
+                self.damage_log.keep_copy(name, read_whole(self._files, path))
+        self._exported.add(name)
+        write_atomic(self._files, path, msgspec.json.encode(content))
+
+    def show_keys(self) -> None:
+        """Let another broker find keys as far as they are indexed; 2 MB to the page cache."""
+        self._index.write_slots()
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -165,13 +199,15 @@ class Store(Opening):
             )
         if self._dispatch.failure is not None:
             self._dispatch.release(self._flusher.flushed)
-            if self._dispatch.failure is not None:
-                raise disk_full(str(self._dispatch.failure))
+            failure = self._dispatch.failure
+            if failure is not None:
+                raise failure if isinstance(failure, OutOfFiles) else disk_full(str(failure))
 
     # -- upkeep -------------------------------------------------------------------------------
 
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of `topic`; its records stay in the log until retention."""
+        self._deletions += 1
         for key in [key for key in self._queues if key[0] == topic]:
             self._forget(self._queues[key])
         directory = self._root / "consumequeue" / topic
@@ -256,6 +292,11 @@ class Store(Opening):
             return error.detail
         return self.crowding
 
+    @property
+    def changes(self) -> tuple[int, int]:
+        """What a checkpoint says is out of date once this is another."""
+        return self._log.written, self._deletions
+
     def begin_checkpoint(self, finished: Callable[[], None]) -> None:
         """Bring everything below the readable end to disk, then move the checkpoint there.
 
@@ -267,6 +308,7 @@ class Store(Opening):
         mark = min(self._dispatch.position, self._log.written)
         self._index.write()
         queues = self._queue_files.take_unsynced()
+        place, entries = self.journal.place, self._entry_count()
         others = [*self._index.take_unsynced(), *self.journal.take_unsynced()]
 
         def sync() -> None:
@@ -278,7 +320,7 @@ class Store(Opening):
             if error is not None:
                 finished()
                 return
-            self._pool.submit(lambda: self.save_checkpoint(mark), saved)
+            self._pool.submit(lambda: self.save_checkpoint(mark, place, entries), saved)
 
         def saved(_: None, error: Exception | None) -> None:
             if error is None:
@@ -287,6 +329,7 @@ class Store(Opening):
 
         def others_synced(_: Any, error: Exception | None) -> None:
             if error is None:
+                self._index.mark_synced()
                 self._flusher.request(mark, log_flushed)
                 return
             self._queue_files.give_back(queues)
@@ -296,10 +339,17 @@ class Store(Opening):
 
         self._pool.submit(sync, others_synced)
 
-    def save_checkpoint(self, position: int) -> None:
-        """Write the checkpoint file: everything below `position` is on disk."""
+    def save_checkpoint(self, position: int, journal: Place, entries: int) -> None:
+        """Write the checkpoint file: everything below `position` and `journal` is on disk.
+
+        `entries` is how many the queues have of records below `position`, taken together.
+        """
         ms = self._last_ms
-        checkpoint = Checkpoint(ms, ms, ms, position, position)
+        checkpoint = Checkpoint(
+            *(ms, ms, ms, position, position, journal, entries),
+            crc_since=self._crc_since,
+            index_file=self._index.marked,
+        )
         save_checkpoint(self._files, self._root / "checkpoint", checkpoint)
 
 

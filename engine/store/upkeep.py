@@ -12,7 +12,7 @@ class Upkept(Protocol):
     """What these services ask of the store."""
 
     @property
-    def written(self) -> int: ...
+    def changes(self) -> tuple[int, int]: ...
 
     def begin_checkpoint(self, finished: Callable[[], None]) -> None: ...
 
@@ -29,15 +29,15 @@ class Checkpointer(Service):
         self._store = store
         self._interval_s = interval_s
         self._is_running = False
-        self._done_for = -1
+        self._done_for: tuple[int, int] | None = None
 
     def tick(self) -> float:
-        if self._store.written != self._done_for and not self._is_running:
-            self._is_running, self._done_for = True, self._store.written
+        if self._store.changes != self._done_for and not self._is_running:
+            self._is_running, self._done_for = True, self._store.changes
             try:
                 self._store.begin_checkpoint(self._finished)
             except OSError:
-                self._is_running, self._done_for = False, -1
+                self._is_running, self._done_for = False, None
                 raise
         return self._interval_s
 

@@ -1,7 +1,7 @@
 """The topics that exist and how each is set up, kept in the progress journal.
 
-`config/topics.json` in RocketMQ's form is written beside it at a clean stop, so that the
-directory can be carried to Apache RocketMQ.
+`engine.handover` writes RocketMQ's form of it beside it, so that the directory can be carried to
+Apache RocketMQ.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,10 +11,12 @@ from typing import Protocol
 import msgspec
 
 from engine.errors import Busy, Conflict, Forbidden, Invalid, TopicNotFound
+from engine.legality import check_by, check_number
 from engine.message import Promise, StoredMessage
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import (
     CLOSED_TOPICS,
+    NAME,
     SCHEDULE_TOPIC,
     check_topic_name,
     is_group_topic,
@@ -53,6 +55,19 @@ class TopicConfig(msgspec.Struct, frozen=True, array_like=True):
     is_automatic: bool = False  # made at first use: message types are not enforced
     trace_sample: float | None = None  # None: the broker's default
     retention_ms: int | None = None  # None: the broker's; 0: never too old
+
+    def rocketmq_entry(self) -> dict[str, object]:
+        """As an entry of RocketMQ's `topics.json`."""
+        return {
+            "topicName": self.name,
+            "readQueueNums": self.read_queues,
+            "writeQueueNums": self.write_queues,
+            "perm": self.permission,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": {"message.type": self.type.value},
+        }
 
     @property
     def is_readable(self) -> bool:
@@ -113,7 +128,7 @@ class Catalog:
         self._deleted: dict[str, int] = {}
         self._aged: dict[str, None] = {}  # topics with a retention of their own
         self.version = 0  # counts changes, so that a projection knows when it is stale
-        journal.register((TopicSet, TopicDeleted), self._apply, self._snapshot)
+        journal.register((TopicSet, TopicDeleted), self._apply, self._snapshot, _check_entry)
 
     def find(self, name: str) -> TopicConfig | None:
         return self._topics.get(name)
@@ -226,6 +241,24 @@ class Catalog:
         """A topic of the engine's own: the delay levels', a group's retries or dead letters."""
         return self._topics.get(name) or self._add(self._system_config(name))
 
+    def adopt(self, config: TopicConfig) -> TopicConfig:
+        """Before recovery: a topic that another broker made; its records in the log count.
+
+        Raises Invalid for a name that no topic can have.
+        """
+        check_topic_name(config.name)
+        if is_system_topic(config.name):
+            config = self._system_config(config.name)
+        begin = self._deleted.get(config.name, 0)
+        config = msgspec.structs.replace(config, created_ms=self._now_ms(), since_position=begin)
+        _check(config)
+        self._set(config)
+        return config
+
+    def is_deleted(self, name: str) -> bool:
+        """Whether the journal has the topic's end, and no later beginning."""
+        return name in self._deleted
+
     def is_current(self, topic: str, position: int) -> bool:
         """Whether a record of `topic` at `position` belongs to the topic that exists now."""
         config = self._topics.get(topic)
@@ -242,6 +275,8 @@ class Catalog:
         After a power loss a record of an unknown topic that was not deleted brings its topic back.
         """
         name, queues = message.topic, message.queue + 1
+        if not (NAME.match(name) and 0 < queues <= QUEUES_MAX):
+            return False  # damaged where no checksum lies over it: no topic could be like this
         config = self._topics.get(name)
         begin = self._deleted.get(name, 0)
         if config is None and message.position < begin:
@@ -267,18 +302,9 @@ class Catalog:
             self._journal.append(entry, is_lasting=True)
             self._apply(entry)
 
-    def rocketmq_table(self) -> dict[str, object]:
-        """The content of `topics.json`."""
-        return {
-            "topicConfigTable": {
-                name: _rocketmq_topic(config) for name, config in sorted(self._topics.items())
-            },
-            "dataVersion": {
-                "counter": self.version,
-                "timestamp": self._now_ms(),
-                "stateVersion": 0,
-            },
-        }
+    def rocketmq_topics(self) -> dict[str, dict[str, object]]:
+        """Each topic by name, as an entry of RocketMQ's `topics.json`."""
+        return {name: config.rocketmq_entry() for name, config in sorted(self._topics.items())}
 
     def _default(self, name: str) -> TopicConfig:
         queues = self._default_queues
@@ -328,6 +354,18 @@ class Catalog:
                 yield TopicDeleted(name, position)
 
 
+def _check_entry(entry: TopicSet | TopicDeleted) -> None:
+    """Raises Illegal for what cannot be a topic, or the end of one."""
+    if isinstance(entry, TopicDeleted):
+        check_number("position", entry.position)
+        return
+    config = entry.config
+    check_by(check_topic_name, config.name)
+    check_by(_check, config)
+    check_number("created_ms", config.created_ms)
+    check_number("since_position", config.since_position)
+
+
 def _check(config: TopicConfig) -> None:
     for field in ("read_queues", "write_queues"):
         if not 1 <= getattr(config, field) <= QUEUES_MAX:
@@ -356,16 +394,3 @@ def _check(config: TopicConfig) -> None:
             field="trace_sample",
             remedy="give the share of messages to trace, from 0 (none) to 1 (all)",
         )
-
-
-def _rocketmq_topic(config: TopicConfig) -> dict[str, object]:
-    return {
-        "topicName": config.name,
-        "readQueueNums": config.read_queues,
-        "writeQueueNums": config.write_queues,
-        "perm": config.permission,
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": 0,
-        "order": False,
-        "attributes": {"message.type": config.type.value},
-    }

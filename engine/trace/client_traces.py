@@ -6,7 +6,6 @@ the end, so the number of fields decides which there are. Source: reference "roc
 section 9.
 """
 
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 
@@ -16,11 +15,7 @@ from engine.message import StoredMessage
 
 CONTEXT_SEPARATOR = "\x02"
 FIELD_SEPARATOR = "\x01"
-TEXT_BYTES_MAX = 4 * 1024 * 1024
 CONTEXTS_MAX = 10_000
-COMPRESSED = 1  # system flag; the bits at COMPRESSION say how
-COMPRESSION = 0x700
-ZLIB = (0, 0x300)
 NUMBER_DIGITS_MAX = 18
 CONTEXT_CODES = ("SUCCESS", "TIME_OUT", "EXCEPTION", "RETURNNULL", "FAILED")
 
@@ -150,16 +145,8 @@ PUB_LONG_FIELDS = 14
 
 def traces_of(message: StoredMessage) -> tuple[list[ClientTrace], int]:
     """What a message of the trace topic tells, and how many contexts of it cannot be read."""
-    body: bytes = message.body
-    if message.sys_flag & COMPRESSED:
-        if message.sys_flag & COMPRESSION not in ZLIB:
-            return [], 1
-        unpacker = zlib.decompressobj()
-        try:
-            body = unpacker.decompress(body, TEXT_BYTES_MAX)
-        except zlib.error:
-            return [], 1
-    return parse(body)
+    plain = message.plain
+    return ([], 1) if plain.why_raw else parse(plain.body)
 
 
 def parse(body: bytes) -> tuple[list[ClientTrace], int]:

@@ -195,7 +195,7 @@ class Columns:
             unpacker = zlib.decompressobj()
             self._data = unpacker.decompress(body[HEAD.size :], BODY_BYTES_MAX)
             self.texts = msgspec.msgpack.decode(self._data[:texts_bytes], type=list[str])
-        except (struct.error, zlib.error, msgspec.DecodeError) as error:
+        except (struct.error, zlib.error, ValueError) as error:  # also of bytes that are no UTF-8
             raise Corrupt(f"a trace record cannot be read: {error}") from None
         if texts_bytes + self.count * ROW_BYTES != len(self._data) or not unpacker.eof:
             raise Corrupt(f"a trace record of {self.count} rows has {len(self._data)} bytes")

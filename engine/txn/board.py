@@ -26,6 +26,7 @@ from engine.txn.journal import (
     HalvesCut,
     HalvesFinished,
     HalvesKept,
+    check_halves,
 )
 from engine.txn.proof import Proof, left_behind, proof_of
 
@@ -69,7 +70,10 @@ class Board:
         self._ahead_ms = clock.now_ms() - clock.monotonic_s() * 1000
         self.on_earlier: Callable[[], None] = lambda: None  # another half message is due first
         store.journal.register(
-            (HalvesFinished, HalvesCut, HalvesChecked, HalvesKept), self._apply, self._snapshot
+            (HalvesFinished, HalvesCut, HalvesChecked, HalvesKept),
+            self._apply,
+            self._snapshot,
+            lambda entry: check_halves(entry, self._store.offset_max),
         )
 
     # -- life ------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from engine.host import pack_host
 from engine.message import (
     CHECK_IMMUNITY,
     PGROUP,
-    PROPERTIES_BYTES_MAX,
     REAL_QID,
     REAL_TOPIC,
     TRAN_MSG,
@@ -24,7 +23,6 @@ from engine.message import (
     Message,
     StoredMessage,
 )
-from engine.store.record import encode_properties
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
 from engine.topic.names import (
     GIVEN_UP_TOPIC,
@@ -37,9 +35,8 @@ from engine.topic.names import (
 QUEUE = 0  # the half topic, the op topic and the topic of what was given up have one queue
 TRANSACTION_BITS = 0xC
 COMMIT_BIT = 0x8
+TIMEOUT_MAX_MS = 31 * 24 * 3600 * 1000  # that a setting is taken to have been
 IMMUNITY_MAX_S = 24 * 3600
-# Kept free in the property string for what is noted when a transaction is decided or given up.
-ROOM_BYTES = 512
 MADE_ID = 1 << 63  # set in the second half of ids made here: no position in the log has it
 BUSY_S = 5.0
 
@@ -69,8 +66,8 @@ class HalfRule:
     def admit(self, message: Message, now_ms: int) -> Message:
         """The half message to store instead; any other message as it is.
 
-        Raises Invalid for a delay, a wrong group or immunity, and properties that leave no room;
-        Refused where the topic takes no transactions; Busy while too many are undecided.
+        Raises Invalid for a delay, a wrong group or immunity; Refused where the topic takes no
+        transactions; Busy while too many are undecided.
         """
         if not message.transaction_group:
             return message
@@ -87,7 +84,7 @@ class HalfRule:
         }
         if message.check_immunity_s:
             own[CHECK_IMMUNITY] = str(message.check_immunity_s)
-        half = msgspec.structs.replace(
+        return msgspec.structs.replace(
             message,
             topic=HALF_TOPIC,
             queue=QUEUE,
@@ -95,8 +92,6 @@ class HalfRule:
             sys_flag=message.sys_flag & ~TRANSACTION_BITS,
             properties={**message.properties, **own},
         )
-        _check_room(half)
-        return half
 
     def _check(self, message: Message) -> None:
         check_group_name(message.transaction_group, field="transaction_group")
@@ -154,17 +149,6 @@ def _check_topic(name: str, topic: TopicConfig | None) -> None:
     )
 
 
-def _check_room(half: Message) -> None:
-    size_bytes = len(encode_properties(half))
-    if size_bytes > PROPERTIES_BYTES_MAX - ROOM_BYTES:
-        raise Invalid(
-            f"the properties of a transactional message take {size_bytes} bytes, "
-            f"{PROPERTIES_BYTES_MAX - ROOM_BYTES} is the most",
-            field="properties",
-            remedy="send fewer or shorter properties, or move them into the body",
-        )
-
-
 class FirstCheck:
     """When half messages are first checked: the third field of the half topic's queue entries."""
 
@@ -177,3 +161,9 @@ class FirstCheck:
         if immunity.isdecimal() and len(immunity) < 10:
             return stored_ms + min(int(immunity), IMMUNITY_MAX_S) * 1000
         return stored_ms + self._timeout_ms
+
+    @staticmethod
+    def may_be(stored: StoredMessage, due_ms: int) -> bool:
+        """Whether that may be the field, written under another setting."""
+        is_set = stored.properties.get(CHECK_IMMUNITY, "").isdecimal()
+        return not is_set and 0 <= due_ms - stored.stored_ms <= TIMEOUT_MAX_MS

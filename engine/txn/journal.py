@@ -1,6 +1,11 @@
 """What the progress journal keeps of transactions."""
 
+from engine.errors import Illegal
+from engine.legality import check_all, check_columns, check_number, check_runs
 from engine.store.journal import JournalEntry
+from engine.stretch import check_marks
+
+DUE_BYTES = 8
 
 HALVES = 0  # the queue of half messages
 GIVEN_UP = 1  # the queue of those whose checks were given up
@@ -56,3 +61,37 @@ class HalvesKept(JournalEntry, frozen=True, tag="halves_kept", array_like=True):
     base: int = 0
     dues: bytes = b""
     counts: bytes = b""
+
+
+def check_halves(
+    entry: HalvesFinished | HalvesCut | HalvesChecked | HalvesKept, offset_max: int
+) -> None:
+    """Raises Illegal for what no queue of transactions can hold.
+
+    Marks and checks cost bytes of memory, and no message has an offset past `offset_max`.
+    """
+    check_number("record_end", entry.follows)
+    if isinstance(entry, HalvesFinished):
+        check_runs(entry.halves, offset_max, "halves")
+        check_runs(entry.given_up, offset_max, "given_up")
+    elif isinstance(entry, HalvesChecked):
+        check_all("offsets", entry.offsets, offset_max)
+        check_all("counts", entry.counts)
+        check_number("due_ms", entry.due_ms)
+        if len(entry.counts) != len(entry.offsets):
+            raise Illegal(f"{len(entry.counts)} counts for {len(entry.offsets)} offsets")
+    else:
+        check_number("kind", entry.kind, GIVEN_UP)
+        if isinstance(entry, HalvesCut):
+            check_number("offset", entry.offset)
+        else:
+            _check_kept(entry, offset_max)
+
+
+def _check_kept(entry: HalvesKept, offset_max: int) -> None:
+    check_number("floor", entry.floor, offset_max)
+    check_marks(entry.marks, offset_max - entry.floor)
+    check_number("base", entry.base, entry.floor)
+    check_columns(DUE_BYTES, dues=entry.dues)
+    if len(entry.dues) != DUE_BYTES * len(entry.counts):
+        raise Illegal(f"{len(entry.dues)} bytes of times for {len(entry.counts)} counts")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from engine.errors import Busy, GroupNotFound, Invalid
+from engine.legality import check_by
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import check_group_name
 
@@ -42,7 +43,7 @@ class Callbacks:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._callbacks: dict[str, Callback] = {}
-        journal.register((CallbackSet, CallbackDeleted), self._apply, self._snapshot)
+        journal.register((CallbackSet, CallbackDeleted), self._apply, self._snapshot, _check)
 
     def find(self, group: str) -> Callback | None:
         return self._callbacks.get(group)
@@ -64,19 +65,7 @@ class Callbacks:
 
     def set(self, callback: Callback) -> Callback:
         """Register one, in the place of an older one. Raises Invalid, Busy, DiskFull."""
-        check_group_name(callback.group)
-        if not 0 < len(callback.url) <= URL_LENGTH_MAX:
-            raise Invalid(
-                f"an address of {len(callback.url)} characters, 1 to {URL_LENGTH_MAX} are allowed",
-                field="url",
-                remedy="give a shorter address",
-            )
-        if not 1 <= callback.timeout_ms <= TIMEOUT_MS_MAX:
-            raise Invalid(
-                f"{callback.timeout_ms} ms to answer, 1 to {TIMEOUT_MS_MAX} are allowed",
-                field="timeout_ms",
-                remedy="let a slow producer answer later, by a commit or a roll-back",
-            )
+        check_callback(callback)
         if callback.group not in self._callbacks and len(self._callbacks) >= CALLBACKS_MAX:
             raise Busy(
                 f"{CALLBACKS_MAX} callbacks are the most",
@@ -104,3 +93,25 @@ class Callbacks:
 
     def _snapshot(self) -> Iterable[CallbackSet]:
         return map(CallbackSet, self._callbacks.values())
+
+
+def check_callback(callback: Callback) -> None:
+    """Raises Invalid, naming the field, for what cannot be a callback."""
+    check_group_name(callback.group)
+    if not 0 < len(callback.url) <= URL_LENGTH_MAX:
+        raise Invalid(
+            f"an address of {len(callback.url)} characters, 1 to {URL_LENGTH_MAX} are allowed",
+            field="url",
+            remedy="give a shorter address",
+        )
+    if not 1 <= callback.timeout_ms <= TIMEOUT_MS_MAX:
+        raise Invalid(
+            f"{callback.timeout_ms} ms to answer, 1 to {TIMEOUT_MS_MAX} are allowed",
+            field="timeout_ms",
+            remedy="let a slow producer answer later, by a commit or a roll-back",
+        )
+
+
+def _check(entry: CallbackSet | CallbackDeleted) -> None:
+    if isinstance(entry, CallbackSet):
+        check_by(check_callback, entry.callback)

@@ -13,8 +13,8 @@ from engine.message import PGROUP, REAL_TOPIC, StoredMessage
 from engine.store.encode import position_of_id
 from engine.store.store import Store
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC
-from engine.txn.board import Board
-from engine.txn.half import COMMIT_BIT, TRANSACTION_BITS
+from engine.txn.board import TOPICS, Board
+from engine.txn.half import COMMIT_BIT, QUEUE, TRANSACTION_BITS
 from engine.txn.journal import GIVEN_UP, HALVES
 
 RECORDS_MAX = 64
@@ -123,8 +123,10 @@ class Records:
             if chosen and size_bytes > READ_BYTES_MAX:
                 break
             chosen.append(offset)
+        place = (TOPICS[kind], QUEUE)
         wanted = sorted(entries[offset] for offset in chosen if offset in entries)
-        read = dict(zip((e.offset for e in wanted), self._store.read_entries(wanted), strict=True))
+        found = self._store.read_entries(wanted, place)
+        read = dict(zip((entry.offset for entry in wanted), found, strict=True))
         return {offset: read.get(offset) for offset in chosen}
 
     # -- inside ----------------------------------------------------------------------------------

@@ -9,7 +9,9 @@ from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
 
-COLUMNS = ("name", "mode", "retry_max", "start", "consume_enabled", "dead_letters", "members")
+COLUMNS = (
+    "name", "mode", "ordered", "retry_max", "start", "consume_enabled", "dead_letters", "members",
+)  # fmt: skip
 MEMBER_COLUMNS = ("client", "address", "language", "version", "is_pulling", "is_connected")
 LOCK_COLUMNS = ("topic", "queue", "client", "until_ms")
 EXPONENTIAL = ("initial_ms", "max_ms", "multiplier")
@@ -95,7 +97,7 @@ def delete_group(options: argparse.Namespace, output: Output) -> int:
 
 def _settings(options: argparse.Namespace) -> Json:
     given: Json = {"retry_max": options.retry_max, "start": options.start, "mode": options.mode}
-    given |= {"strategy": options.strategy, "rooms": options.room}
+    given |= {"strategy": options.strategy, "rooms": options.room, "ordered": options.ordered}
     if options.start_at is not None:
         given |= {"start": "time", "start_at_ms": time_ms(options.start_at, "--start-at")}
     if options.retry is not None:
@@ -161,6 +163,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         setting.add_argument("--start", default=None, help="earliest, latest or rocketmq")
         setting.add_argument("--start-at", default=None, metavar="WHEN", help="start at this time")
         setting.add_argument("--mode", default=None, help="clustering or broadcast")
+        setting.add_argument(
+            "--ordered", action=argparse.BooleanOptionalAction, default=None,
+            help="one message of a message group after the other, in FIFO topics",
+        )  # fmt: skip
         setting.add_argument(
             "--retry", default=None, metavar="POLICY",
             help="ladder, exponential:5s,2h,2 or steps:1s,30s,10m",

@@ -45,8 +45,12 @@ def _by_text(client: Client, text: str, output: Output) -> int:
 
 def _by_key(client: Client, options: argparse.Namespace, output: Output) -> int:
     times = _times(options)
-    found = client.find_by_key(options.topic, options.key, limit=min(options.limit, 64), **times)
+    found = client.find_by_key(options.topic, options.key, limit=options.limit + 1, **times)
+    has_more = len(found) > options.limit
+    found = found[: options.limit]
     output.rows(found if output.is_json else map(_row, found), COLUMNS)
+    if has_more:
+        note(f"stopped at {options.limit}: give a higher --limit, or an earlier --until")
     return Exit.OK
 
 

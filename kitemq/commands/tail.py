@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import httpx
 
-from kitemq.address import server_url
+from kitemq.address import server_url, tls_context, token_headers
 from kitemq.background import together
 from kitemq.backoff import Backoff
 from kitemq.client import API, TIMEOUT_S, Json, answer_of
@@ -38,10 +38,11 @@ async def _tail(options: argparse.Namespace, output: Output) -> int:
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
         base_url=url + API,
+        headers=token_headers(),
         timeout=timeout,
         limits=limits,
         trust_env=False,
-        verify=url.startswith("https:"),
+        verify=tls_context(url) or False,
     ) as http:
         follower = _Follower(http, options, output)
         queues = (await follower.get(f"/topics/{quote(options.topic, safe='')}"))["queues"]

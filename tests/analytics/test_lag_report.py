@@ -254,3 +254,32 @@ def test_bands_cover_what_is_not_ok_without_a_gap(series: Frames) -> None:
             assert key not in covered
             covered[key] = band["state"]
     assert covered == {key: state for key, state in published.items() if state != "OK"}
+
+
+def test_an_hour_tells_which_stretches_of_it_were_evaluated(spark: "SparkSession") -> None:
+    # The server begins in minute 7, stands still from minute 21 to minute 38; it is minute 52 now.
+    def known(number: int) -> bool:
+        minute = number * SAMPLE_S / 60
+        return 7 <= minute < 21 or 38 <= minute <= 52
+
+    samples = [
+        row
+        for number, row in enumerate(rows("g", lambda n: steady(n, 100), count=105))
+        if known(number)
+    ]
+    given = params(at_ms=BEGIN_MS + 52 * 60_000)
+    made = lag_hours.build(Frames(lag=frame(spark, samples)), given)
+    (row,) = table("lag_hours", made)
+    minutes = [
+        [(moment - BEGIN_MS) / 60_000 for moment in pair] for pair in json.loads(row["evaluated"])
+    ]
+    # Evaluated every 5 minutes: from 10 on, to the last sample and a late one; then from 40 on.
+    assert minutes == [[10, 21.5], [40, 52]]
+
+
+def test_what_nobody_sampled_was_not_evaluated(spark: "SparkSession") -> None:
+    # The last evaluations of a group that is gone go by samples of before: nothing tells of it.
+    samples = rows("g", lambda n: steady(n, 100), count=11)  # to minute 5
+    (row,) = table("lag_hours", lag_hours.build(Frames(lag=frame(spark, samples)), params()))
+    (pair,) = json.loads(row["evaluated"])
+    assert [(moment - BEGIN_MS) / 60_000 for moment in pair] == [0, 6]

@@ -13,6 +13,8 @@ from app.db.alert_rows import DeliveryRow, StateChanges
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, WAITING, Teller, signature
 from app.services.alerts.webhook import Outcome, Webhooks, host_of, settle
+from app.services.targets import Targets
+from app.settings import Settings
 from engine.clock import SystemClock
 from tests.app.conftest import Starter
 
@@ -89,7 +91,12 @@ async def until_settled(database: DatabaseWorker) -> list[DeliveryRow]:
 
 def hooks(database: DatabaseWorker, url: str, secret: str = "") -> Webhooks:
     return Webhooks(
-        database, SystemClock(), urls=(url,), secret=secret, backoff_s=(0.01, 0.02, 0.03)
+        database,
+        SystemClock(),
+        urls=(url,),
+        secret=secret,
+        targets=Targets(Settings()),
+        backoff_s=(0.01, 0.02, 0.03),
     )
 
 

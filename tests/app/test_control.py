@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.services import self_checks
+from app.services import self_checks, support
 from app.services.log_levels import LINE_CHARS_MAX, LINES_MAX, LogRing
 from app.services.read_only import FILE
 from app.services.settings_shown import secrets_of
@@ -189,6 +189,17 @@ def test_the_ring_keeps_the_newest_lines_and_cuts_long_ones() -> None:
 
 
 # -- self-checks ----------------------------------------------------------------------------------
+
+
+async def test_a_port_that_a_network_reaches_without_tls_is_a_warning(start: Starter) -> None:
+    given = {"host": "0.0.0.0", "admin_password": "correct horse battery"}
+    async with start(**given) as app:
+        (found,) = [c for c in await app.app.state.self_checks.run() if c.code == "exposure"]
+        assert found.outcome == "warning"
+        assert found.detail == (
+            "a network reaches HTTP on 0.0.0.0 and gRPC on 0.0.0.0 and RocketMQ's TCP protocol on "
+            "0.0.0.0 without TLS"
+        )
 
 
 async def test_a_sound_server_finds_nothing_and_says_when(running: App) -> None:
@@ -413,3 +424,32 @@ async def test_a_bundle_is_audited_and_for_admins_only(running: App) -> None:
     (entry,) = (await running.get("/audit?action=support.bundle"))["items"]
     assert entry["actor"] == "ann"
     assert "/api/v1/support-bundle" in (await running.http.get("/engine")).text
+
+
+def test_a_pattern_is_given_one_line_at_a_time_and_no_more_than_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A search keeps the event loop waiting for as long as it goes on."""
+    given: list[int] = []
+
+    class Counted:
+        def sub(self, instead: str, text: str) -> str:
+            given.append(len(text))
+            return text
+
+    monkeypatch.setattr(support, "PATTERNS", ((Counted(), ""),))
+    line = "x" * 999
+    parts = [
+        Part("log.txt", "newest", f"{line}\n" * 4_000, newest_last=True),
+        Part("metrics.txt", "oldest", f"{line}\n" * 4_000),
+    ]
+    pack(parts, (), made_at="", version="", environment="")
+    assert max(given) == len(line)
+    assert sum(given) <= 2 * PART_BYTES_MAX
+
+
+def test_a_secret_at_the_cut_of_a_long_line_is_not_cut_in_two() -> None:
+    text = "a " * (PART_BYTES_MAX // 2 - 4) + "kite_0123456789abcdef rest"
+    archive = pack([Part("x.txt", "", text)], (), made_at="", version="", environment="")
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        assert b"kite_0" not in packed.read("x.txt")

@@ -36,6 +36,7 @@ async def test_every_setting_is_kept_shown_and_changed(running: App) -> None:
         "retry_policy": {"kind": "exponential", "initial_ms": 100, "max_ms": 900, "multiplier": 3},
         "strategy": "machine_room",
         "rooms": ["hz"],
+        "ordered": True,
     }
     created = await create(running, **settings)
     assert {name: created[name] for name in settings} == settings
@@ -46,7 +47,9 @@ async def test_every_setting_is_kept_shown_and_changed(running: App) -> None:
         start="rocketmq",
         retry_policy={"kind": "steps", "delays_ms": [1, 2]},
         strategy="circle",
+        ordered=False,
     )
+    assert changed["ordered"] is False
     assert (changed["mode"], changed["start"], changed["start_at_ms"]) == (
         "clustering",
         "rocketmq",
@@ -61,6 +64,7 @@ async def test_every_setting_is_kept_shown_and_changed(running: App) -> None:
     ("settings", "field"),
     [
         ({"mode": "both"}, "mode"),
+        ({"ordered": "yes"}, "ordered"),
         ({"start": "time"}, "start_at_ms"),
         ({"start": "middle"}, "start"),
         ({"retry_policy": {"kind": "random"}}, "retry_policy.kind"),

@@ -1,10 +1,15 @@
 """Groups at the WebSocket door: who is connected is a member, a pause is waited out, broadcasts."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
-from engine.broker import GroupConfig, Mode
+import pytest
+
+from engine.broker import GroupConfig, Mode, TopicConfig, TopicType
+from engine.message import Message
 from protocol.batches import Ack, Deliver, Result, Sent, Subscribed
+from protocol.calls import Answer, Call
 from protocol.frames import Error, Subscribe, Unsubscribe
 from tests.app.test_socket import Peer, meet, send_of, server, until
 from tests.live import LiveServer
@@ -115,3 +120,26 @@ def test_a_broadcast_client_that_comes_back_is_told_what_it_holds(
     given = peer.hear(Deliver)[1]
     again = meet("me")
     assert again.ask(SUBSCRIBE, Subscribed).held == list(given.receipts)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_ordered_group_gets_a_message_group_one_by_one_and_a_call_tells_which_it_is(
+    server: LiveServer, meet: Callable[..., Peer], ordered: bool
+) -> None:
+    def prepare() -> None:
+        broker = server.broker
+        broker.create_topic(TopicConfig("t", TopicType.FIFO, read_queues=1, write_queues=1))
+        broker.create_group(GroupConfig("g", ordered=ordered))
+        broker.send([Message("t", body, message_group="m") for body in (b"1", b"2")])
+
+    server.call(prepare)
+    peer = meet("me")
+    peer.ask(SUBSCRIBE, Subscribed)
+    given = peer.hear(Deliver)[1]
+    assert list(given.bodies) == ([b"1"] if ordered else [b"1", b"2"])
+    if ordered:
+        assert peer.hears_nothing()
+        assert peer.ask(Ack("g", list(given.receipts)), Result, request=2).results == [0]
+        assert bodies(peer) == [b"2"]
+    answer = peer.ask(Call("GET", "/api/v1/groups/g", "", b""), Answer, request=3)
+    assert json.loads(answer.body)["ordered"] is ordered

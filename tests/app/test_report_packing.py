@@ -2,16 +2,19 @@
 
 import json
 import random
+import zlib
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import create_engine, text
 
 from app.db import report_pack, report_packing
 from app.db.database import Database
 from app.db.migrate import migrate
+from app.db.report_evaluated import STRETCHES_MAX, together
 from app.db.report_merge import WORST_FIRST, derived_columns
 from app.db.report_pack import pack_rows, unpack_rows
 from app.db.report_periods import DAY, HOUR, WEEKS, begin_of, name_of, number_of
@@ -145,6 +148,7 @@ def test_a_day_is_exactly_its_hours_together(database: Database) -> None:
     ]
     assert lag["evaluations"] == 4 * 12
     assert json.loads(lag["state_ms"])["OK"] == 4 * 28_000_000
+    assert sum(end - begin for begin, end in json.loads(lag["evaluated"])) == 4 * 3_600_000
     put_together(database, WEEKS, BEGIN + WEEKS)
     for name in SUMS:
         assert database.results.totals(name, ["topic"], ALL, 99) == sums[name], name
@@ -348,6 +352,23 @@ def test_a_block_that_is_damaged_is_told_and_not_taken() -> None:
     for wrong in (data[:-9], b"x" + data, pack_rows(RESULTS_BY_NAME["outcomes"], [], BEGIN)):
         with pytest.raises(ValueError, match="block of"):
             unpack_rows(table, wrong, BEGIN, HOUR, "t")
+
+
+def test_a_block_from_before_what_was_evaluated_was_kept_can_still_be_read() -> None:
+    table = RESULTS_BY_NAME["lag_hours"]
+    rows = period_rows(BEGIN, HOUR)["lag_hours"]
+    form, columns = msgspec.msgpack.decode(zlib.decompress(pack_rows(table, rows, BEGIN)))
+    older = zlib.compress(msgspec.msgpack.encode([form, columns[:-1]]))
+    found = unpack_rows(table, older, BEGIN, HOUR, "warehouse.orders")
+    assert found == [row | {"evaluated": ""} for row in rows]
+
+
+def test_stretches_are_put_together_and_the_shortest_left_out_beyond_their_number() -> None:
+    one = {"evaluated": "[[0, 10], [20, 30]]"}
+    assert together([one, {"evaluated": "[[30, 40], [5, 12]]"}]) == "[[0, 12], [20, 40]]"
+    many = [[n * 10, n * 10 + (1 if n % 2 else 5)] for n in range(2 * STRETCHES_MAX)]
+    kept = json.loads(together([{"evaluated": json.dumps(many)}]))
+    assert kept == [pair for pair in many if pair[1] - pair[0] == 5]
 
 
 def test_the_order_of_states_is_that_of_the_lag_report() -> None:

@@ -87,6 +87,20 @@ async def test_a_key_is_found_within_a_time(filled: App) -> None:
     assert bodies([found]) == ["order 52."]
 
 
+async def test_a_key_of_more_than_64_messages_is_read_to_its_end(filled: App) -> None:
+    for number in range(111):
+        await filled.send("flights", f"flight {number}", keys=["N14228"])
+    path = "/topics/flights/messages/by-key?key=N14228&limit=64"
+    first = await filled.get(path)
+    assert len(first["items"]) == 64
+    second = await filled.get(f"{path}&cursor={first['next_cursor']}")
+    assert second["next_cursor"] is None
+    found = [item["body"] for item in first["items"] + second["items"]]
+    assert found == [f"flight {number}" for number in reversed(range(111))]
+    problem = await filled.get(f"{path}&cursor=x", 422)
+    assert problem["errors"][0]["field"] == "cursor"
+
+
 async def test_one_box_takes_ids_keys_and_names(filled: App) -> None:
     (sent,) = await filled.send("invoices", "x", keys=["k3"])
     await filled.post("/groups", {"name": "orders-billing"}, 201)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 from app.serve import EXIT_FAILED, EXIT_REFUSED, main, settle_memory
+from kitemq.cli import main as kitemq_main
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30
 GUARD_S = 100  # no server outlives its test
-READY = re.compile(r"ready on (http://\S+)")
+READY = re.compile(r"ready on (https?://\S+)")
 
 
 @contextmanager
@@ -43,11 +44,13 @@ def serving(data: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], 
             process.kill()
 
 
-def url_of(process: subprocess.Popen[str]) -> str:
+def url_of(process: subprocess.Popen[str], hear: Callable[[str], object] = len) -> str:
+    """The URL once it is ready; `hear` is given each line until then."""
     assert process.stderr is not None
     said = ""
     for line in process.stderr:
         said += line
+        hear(line)
         if found := READY.search(line):
             return found[1]
     raise AssertionError(f"the server never got ready:\n{said}")
@@ -166,3 +169,28 @@ def test_a_wrong_setting_is_said_in_one_line(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().err
     assert "'default_queues'" in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [main, lambda words: kitemq_main(["serve", *words])])
+def test_every_setting_is_an_option_of_serve(
+    command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["--default-queues", "many"], ["--default-queues=many"]):
+        assert command(words) == EXIT_REFUSED
+        assert "'default_queues' from the command line is 'many'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [main, lambda words: kitemq_main(["serve", *words])])
+def test_an_unknown_option_of_serve_names_the_closest_setting(
+    command: Callable[[list[str]], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["--flush-interval", "5"]) == EXIT_REFUSED
+    assert "did you mean 'flush_interval_s'" in capsys.readouterr().err
+
+
+def test_an_unknown_option_of_another_command_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        kitemq_main(["topics", "list", "--flush-interval", "5"])
+    assert "--flush-interval" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from app.api.socket_limits import SocketLimits
 from engine.broker import GroupConfig
+from engine.message import Message
 from protocol.batches import (
     TO_DEAD_LETTERS,
     Ack,
@@ -41,6 +42,7 @@ from protocol.frames import (
     encode,
 )
 from protocol.stream import SERVER_FRAMES, iter_frames
+from tests.engine.test_compression import PACKERS
 from tests.live import LiveServer
 from tests.patience import until
 
@@ -532,3 +534,48 @@ def test_an_operator_disconnects_a_client_and_what_it_held_comes_back(
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 4004
     until(lambda: inflight(server) == 0)
+
+
+def test_a_compressed_body_is_pushed_as_it_was_sent(
+    server: LiveServer, meet: Callable[..., Peer]
+) -> None:
+    # Small ones on the loop; a large one, by a thread, holds up neither order nor credit.
+    texts = [b"small " * 100, bytes(range(256)) * 8000, b"last"]
+
+    def store() -> None:
+        for text, flag in zip(texts, (0x301, 0x001, 0x201), strict=True):
+            server.broker.send([Message("t", PACKERS[flag](text), queue=0, sys_flag=flag)])
+        server.broker.send([Message("t", b"broken", queue=0, sys_flag=0x301)])
+
+    peer = meet("c1")
+    peer.ask(send_of(b"first"), Sent)
+    server.call(store)
+    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=7)
+    got: list[tuple[bytes, int]] = []
+    while len(got) < 5:
+        _, frame = peer.hear(Deliver)
+        got += zip(frame.bodies, frame.sys_flags, strict=True)
+    assert sorted(got) == sorted(
+        [(b"first", 0), *((text, 0) for text in texts), (b"broken", 0x301)]
+    )
+
+
+def test_bodies_too_large_for_one_frame_are_pushed_in_several(
+    server: LiveServer, meet: Callable[..., Peer]
+) -> None:
+    def store() -> None:
+        for number in range(3):
+            body = PACKERS[0x301](b"%d" % number * 3 * 1024 * 1024)
+            server.broker.send([Message("t", body, queue=0, sys_flag=0x301)])
+
+    peer = meet("c1")
+    peer.ask(send_of(b"first"), Sent)
+    server.call(store)
+    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=7)
+    heads: list[bytes] = []
+    while len(heads) < 4:
+        _, frame = peer.hear(Deliver)
+        assert sum(map(len, frame.bodies)) <= 4 * 1024 * 1024
+        assert frame.attempts == [1] * len(frame.bodies)
+        heads += [body[:1] for body in frame.bodies]
+    assert sorted(heads) == [b"0", b"1", b"2", b"f"]

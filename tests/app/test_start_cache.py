@@ -127,9 +127,9 @@ async def test_a_report_that_begins_while_the_schedules_are_looked_at_goes_first
         reports._start_cache.take()
         schedules = reports.schedules
 
-        async def slowly() -> object:
+        async def slowly(*, keeps: bool = False) -> object:
             monkeypatch.setattr(reports, "schedules", schedules)
-            found = await schedules()
+            found = await schedules(keeps=keeps)
             await app.post("/reports/runs", {"job": "traces"}, 201)
             return found
 

@@ -98,10 +98,21 @@ async def test_a_delayed_message_arrives_when_it_is_due(running: App) -> None:
     assert delivery["body"] == "x"
 
 
+async def test_messages_of_one_group_of_a_fifo_topic_come_side_by_side_to_an_unordered_group(
+    running: App,
+) -> None:
+    await running.post("/topics", {"name": "steps", "type": "FIFO"}, 201)
+    await running.send("steps", "1", "2", message_group="order-7")
+    got = await running.receive("billing", "steps", max=10)
+    assert [delivery["body"] for delivery in got] == ["1", "2"]
+    assert (await running.get("/groups/billing"))["ordered"] is False
+
+
 async def test_messages_of_one_group_of_a_fifo_topic_come_one_after_the_other(
     running: App,
 ) -> None:
     await running.post("/topics", {"name": "steps", "type": "FIFO"}, 201)
+    await running.post("/groups", {"name": "billing", "ordered": True}, 201)
     await running.send("steps", "1", "2", message_group="order-7")
     [first] = await running.receive("billing", "steps", max=10)
     assert first["body"] == "1"

@@ -330,7 +330,8 @@ def test_live_producers_are_asked_in_turn_and_who_has_no_room_is_passed_over() -
         return lambda _: has_room[name] and (asked.append(name) or True)
 
     asks = {name: asker(name) for name in "abc"}
-    check: Any = type("Check", (), {"producer_group": "g"})
+    message = type("Message", (), {"is_compressed": False})
+    check: Any = type("Check", (), {"producer_group": "g", "message": message})
     assert producers.ask(check) is False
     for ask in asks.values():
         producers.enter("g", ask)
@@ -448,3 +449,25 @@ def test_a_wish_for_checks_that_cannot_be_is_refused(server: LiveServer) -> None
         peer.hear("result")
         peer.say(op="checks_wanted", id=5, group="h")
         assert json.loads(socket.recv(WAIT_S))["code"] == "conflict"
+
+
+async def test_the_console_tells_when_a_transaction_began_and_when_it_was_given_up(
+    running: App,
+) -> None:
+    begun_ms = running.clock.now_ms()
+    (name,) = await begin(running, "a")
+    assert (await rows(running, "pending"))[0]["begun_ms"] == begun_ms
+    for _ in range(17):
+        running.advance(30)
+    (row,) = await rows(running, "given_up")
+    assert row["begun_ms"] == begun_ms
+    assert row["given_up_ms"] == begun_ms + 16 * 30_000
+    page = (await running.http.get("/transactions?kind=given_up")).text
+    assert ">Given up</th>" in page
+    await decide(running, name, "resume")
+    (row,) = await rows(running, "pending")
+    assert (row["begun_ms"], row["given_up_ms"]) == (begun_ms, None)
+
+
+async def rows(app: App, kind: str) -> Any:
+    return (await app.http.get(f"/transactions?kind={kind}&format=json")).json()["rows"]

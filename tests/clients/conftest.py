@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.clients.official import LANGUAGES, NODE_CLIENT, PYTHON, Official
+from tests.clients.official import DRIVERS, Official, Way, clients, ways
 from tests.grpc.door import Served, served
 
 MISSING = "is not installed; `make test` does that"
@@ -22,14 +22,27 @@ SOON = (
 
 NUMBERS = itertools.count(1)
 Starter = Callable[..., Official]
+Processes = Callable[[Way], Official]
 
 
-def require(language: str) -> None:
-    """Skip where a client is missing."""
-    if language == "python" and not PYTHON.exists():
-        pytest.skip(f"RocketMQ's Python client {MISSING}")
-    if language == "node" and not (shutil.which("node") and NODE_CLIENT.exists()):
-        pytest.skip(f"RocketMQ's Node.js client {MISSING}")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test for every client that has what the test needs, by TLS too where one server serves.
+
+    Those that lack something are left out, not skipped: in CI a skipped test has failed.
+    """
+    needs = {word for mark in metafunc.definition.iter_markers("needs") for word in mark.args}
+    if "official" in metafunc.fixturenames:
+        metafunc.parametrize("official", ways(needs), ids=str, indirect=True)
+    if "client" in metafunc.fixturenames:
+        metafunc.parametrize("client", clients(needs))
+
+
+def require(client: str) -> None:
+    """Skip where a client is missing, or the program that runs it."""
+    driver = DRIVERS[client]
+    is_there = all(part.exists() for part in driver.parts)
+    if not (is_there and shutil.which(driver.command[0])):
+        pytest.skip(f"RocketMQ's client {client} {driver.version} {MISSING}")
 
 
 @pytest.fixture(scope="session")
@@ -46,16 +59,17 @@ def api(server: Served) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def processes(server: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starter]:
-    """The process of a language, of which there is one as long as nobody ended it."""
+def processes(server: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    """The process of a client, of which there is one as long as nobody ended it."""
     home = tmp_path_factory.mktemp("home")
-    running: dict[str, Official] = {}
+    running: dict[Way, Official] = {}
 
-    def process(language: str) -> Official:
-        if language not in running:
-            require(language)
-            running[language] = Official(language, server.address, home)
-        return running[language]
+    def process(way: Way) -> Official:
+        if way not in running:
+            require(way.client)
+            options = {"tls": True, "roots": server.data / "grpc_tls.crt"} if way.tls else {}
+            running[way] = Official(way.client, server.address, home, **options)
+        return running[way]
 
     try:
         yield process
@@ -64,9 +78,9 @@ def processes(server: Served, tmp_path_factory: pytest.TempPathFactory) -> Itera
             each.close()
 
 
-@pytest.fixture(params=LANGUAGES)
-def official(request: pytest.FixtureRequest, processes: Starter) -> Iterator[Official]:
-    """The clients of one language, then of the other; those of a test end with it."""
+@pytest.fixture
+def official(request: pytest.FixtureRequest, processes: Processes) -> Iterator[Official]:
+    """The clients of one language, then of the next; those of a test end with it."""
     found = processes(request.param)
     yield found
     found.leave()
@@ -80,12 +94,12 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Starter]:
-    """A process of its own: `start(language, address, **options)`."""
+    """A process of its own: `start(client, address, **options)`."""
     running: list[Official] = []
 
-    def process(language: str, address: str, **options: object) -> Official:
-        require(language)
-        running.append(Official(language, address, tmp_path, **options))
+    def process(client: str, address: str, **options: object) -> Official:
+        require(client)
+        running.append(Official(client, address, tmp_path, **options))
         return running[-1]
 
     try:

@@ -1,6 +1,7 @@
 """The official clients as a test drives them: a process for each, JSON lines in and out.
 
-The clients are not changed in any way; `drive.py` and `drive.js` only call what they offer.
+The clients are not changed in any way; `drive.py`, `drive.js` and the programs in `java`, `go` and
+`rust` only call what they offer. What a client does not offer at all its row in DRIVERS says.
 """
 
 import base64
@@ -11,21 +12,114 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from protocol.rocketmq.numbers import Code
 
 FOLDER = Path(__file__).parent
 PYTHON = FOLDER / ".venv" / "bin" / "python"
 NODE_CLIENT = FOLDER / "node_modules" / "rocketmq-client-nodejs"
-COMMANDS = {
-    "python": [str(PYTHON), "-P", str(FOLDER / "drive.py")],
-    "node": ["node", str(FOLDER / "drive.js")],
+JAVA = FOLDER / "java"
+GO = FOLDER / "go" / "build" / "drive"
+RUST = FOLDER / "rust" / "target" / "debug" / "drive"
+
+
+@dataclass(frozen=True)
+class Driver:
+    """How one client is driven, what the server calls it, and what it lacks beside the others.
+
+    A test says what it needs (`@pytest.mark.needs("push")`): "push" consumers, to "change" the
+    time of a message in hand, to "recall" a delayed one, to show a "priority", the "offset" in a
+    receipt, "plain" text besides TLS, to fail a "refused start" with the reason. What tests work
+    around stands in the rows as well: that a "refusal" of an acknowledgement is told, that the
+    channel receives more than "4 MiB", that a "subscription" is told to the server before the
+    first receive.
+    """
+
+    language: str
+    version: str
+    command: tuple[str, ...]
+    parts: tuple[Path, ...]  # what has to be installed or built
+    lacks: frozenset[str] = frozenset()
+    checks_certificate: bool = True
+    born_unit_ms: int = 1  # how exactly it tells when a message was born
+
+
+def java(version: str, *lacks: str) -> Driver:
+    """The Java client of one version; all versions are driven by one program."""
+    jar = JAVA / "lib" / f"rocketmq-client-java-{version}.jar"
+    classes = JAVA / "build"
+    # It logs into the user's home, of which Java does not ask the environment.
+    options = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Duser.home=.")
+    command = ("java", *options, "-cp", f"{jar}:{classes}", "Drive")
+    return Driver("JAVA", version, command, (jar, classes / "Drive.class"), frozenset(lacks), False)
+
+
+DRIVERS = {
+    "python": Driver(
+        "PYTHON",
+        "5.1.2",
+        (str(PYTHON), "-P", str(FOLDER / "drive.py")),
+        (PYTHON,),
+        frozenset({"refused start"}),
+    ),
+    "node": Driver(
+        "NODE_JS", "1.0.8", ("node", str(FOLDER / "drive.js")), (NODE_CLIENT,), frozenset({"4 MiB"})
+    ),
+    "java": java("5.2.0"),
+    "java-5.0.4": java("5.0.4", "recall", "priority", "plain", "refused start"),
+    "go": Driver(
+        "GOLANG",
+        "5.1.4",
+        (str(GO),),
+        (GO,),
+        frozenset({"priority", "refusal"}),
+        checks_certificate=False,
+    ),
+    "rust": Driver(
+        "RUST",
+        "5.0.0",
+        (str(RUST),),
+        (RUST,),
+        frozenset({"push", "change", "recall", "priority", "offset", "4 MiB", "subscription"}),
+        born_unit_ms=1000,
+    ),
 }
-LANGUAGES = tuple(COMMANDS)
-# Both clients scan for their queues once a second to five; the rest is a machine's slowness.
+
+
+class Way(NamedTuple):
+    """A client, and whether it speaks by TLS."""
+
+    client: str
+    tls: bool
+
+    def __str__(self) -> str:
+        return f"{self.client}-tls" if self.tls else self.client
+
+
+def clients(needs: Collection[str] = ()) -> list[str]:
+    """Those that lack nothing of what is needed."""
+    return [name for name, driver in DRIVERS.items() if not driver.lacks & set(needs)]
+
+
+def ways(needs: Collection[str] = ()) -> list[Way]:
+    """The same in plain text and by TLS, for those that can speak plain text."""
+    return [
+        Way(client, tls)
+        for client in clients(needs)
+        for tls in (False, True)
+        if tls or "plain" not in DRIVERS[client].lacks
+    ]
+
+
+# The clients scan for their queues once a second to five; the rest is a machine's slowness.
 LIMIT_S = 60.0
 WAIT_S = 3  # of a long poll
+# Where clients that check certificates look for roots: those of gRPC's C core and Node, and Rust.
+ROOTS = ("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "SSL_CERT_FILE")
 
 
 class ClientError(Exception):
@@ -54,14 +148,17 @@ class Official:
     Of what the clients inherit from this process only the path is left; their logs go to `home`.
     """
 
-    def __init__(self, language: str, address: str, home: Path, **options: Any) -> None:
-        self.language = language
+    def __init__(self, client: str, address: str, home: Path, **options: Any) -> None:
+        self.client = client
+        self.driver = DRIVERS[client]
+        if "plain" in self.driver.lacks:
+            options["tls"] = True
         environ = {"PATH": os.environ["PATH"], "HOME": str(home), "TZ": "UTC"}
         if roots := options.pop("roots", ""):
-            environ["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] = str(roots)
-        self._log = (home / f"{language}.err").open("ab")
+            environ |= dict.fromkeys(ROOTS, str(roots))
+        self._log = (home / f"{client}.err").open("ab")
         self._process = subprocess.Popen(
-            [*COMMANDS[language], address, json.dumps(options)],
+            [*self.driver.command, address, json.dumps(options)],
             cwd=home,
             env=environ,
             stdin=subprocess.PIPE,
@@ -94,7 +191,7 @@ class Official:
         def result(limit_s: float = LIMIT_S) -> Any:
             answer = answers.get(timeout=limit_s)
             if error := answer.get("error"):
-                raise ClientError(error["type"], error["code"], error["text"])
+                raise ClientError(error["type"], _number(error["code"]), error["text"])
             return answer["ok"]
 
         return result
@@ -206,6 +303,11 @@ class Official:
         gone = {"error": {"type": "Gone", "code": None, "text": "the client's process ended"}}
         for answers in list(self._answers.values()):
             answers.put(gone)
+
+
+def _number(code: int | str | None) -> int | None:
+    """A code of RocketMQ's, which Rust calls by its name."""
+    return Code[code].value if isinstance(code, str) else code
 
 
 class Client:

@@ -25,8 +25,10 @@ def by_rest(api: httpx.Client, topic: str) -> dict[str, Any]:
     return found | {"keys": sorted(found["keys"])}
 
 
-def compare(message: dict[str, Any], rest: dict[str, Any]) -> None:
-    """All that the clients show of a message is as REST has it."""
+def compare(official: Official, message: dict[str, Any], rest: dict[str, Any]) -> None:
+    """All that the client shows of a message is as REST has it."""
+    unit_ms = official.driver.born_unit_ms
+    rest = rest | {"born_ms": rest["born_ms"] // unit_ms * unit_ms}
     assert base64.b64decode(message["body"]) == BODY
     assert message["message_id"] == rest["message_id"]
     assert message["topic"] == rest["origin_topic"]
@@ -43,9 +45,11 @@ def test_what_a_client_sends_is_shown_by_rest(official: Official, api: httpx.Cli
     sent = producer.send(topic, BODY, **fields)
     rest = by_rest(api, topic)
     assert {**fields, "properties": rest["properties"]}.items() <= rest.items()
-    assert (rest["message_id"], rest["offset"]) == (sent["message_id"], str(sent["offset"]))
+    assert rest["message_id"] == sent["message_id"]
+    if "offset" not in official.driver.lacks:
+        assert rest["offset"] == str(sent["offset"])
     (message,) = official.simple(topic, {topic: "*"}).take(1)
-    compare(message, rest)
+    compare(official, message, rest)
 
 
 def test_what_rest_sends_reaches_a_client(official: Official, api: httpx.Client, topic: str):
@@ -62,6 +66,7 @@ def test_what_rest_sends_reaches_a_client(official: Official, api: httpx.Client,
     (message,) = official.simple(topic, {topic: "*"}).take(1)
     assert message["message_id"] == stored["messages"][0]["message_id"]
     assert (message["tag"], message["keys"]) == ("hot", ["k1", "k2"])
-    assert (message["message_group"], message["priority"]) == ("lane", 3)
-    assert message["born_ms"] == sent["born_ms"]
-    compare(message, by_rest(api, topic))
+    assert message["message_group"] == "lane"
+    if "priority" not in official.driver.lacks:
+        assert message["priority"] == 3
+    compare(official, message, by_rest(api, topic))

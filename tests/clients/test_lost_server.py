@@ -15,7 +15,7 @@ import pytest
 
 from bench.process import free_port
 from tests.clients.conftest import Starter
-from tests.clients.official import LANGUAGES, Client, ClientError, Official, bodies, body_of
+from tests.clients.official import Client, ClientError, Official, bodies, body_of
 from tests.grpc.door import Served, served
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(240)]
@@ -81,9 +81,9 @@ def mortal(tmp_path: Path) -> Any:
         server.kill()
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_clients_go_on_when_a_killed_server_is_back(mortal: Mortal, start: Starter, language: str):
-    official = start(language, mortal.address, timeout_s=3)
+@pytest.mark.needs("push")
+def test_clients_go_on_when_a_killed_server_is_back(mortal: Mortal, start: Starter, client: str):
+    official = start(client, mortal.address, timeout_s=3)
     producer = official.producer("orders")
     pushed = official.push("pushed", {"orders": "*"})
     simple = official.simple("simple", {"orders": "*"})
@@ -109,17 +109,16 @@ def test_clients_go_on_when_a_killed_server_is_back(mortal: Mortal, start: Start
     assert "after" in bodies(insist(partial(heard_all, pushed, taken), until_s))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
 def test_what_was_undecided_when_the_server_was_killed_is_asked_about_and_delivered(
-    mortal: Mortal, start: Starter, language: str
+    mortal: Mortal, start: Starter, client: str
 ):
-    official = start(language, mortal.address, timeout_s=3)
+    official = start(client, mortal.address, timeout_s=3)
     producer = official.producer("orders", name="first", checks={})  # it does not know
     sent = producer.send("orders", "half", transaction="leave")
     mortal.kill()
     seen = len(official.events("first", "check"))
     mortal.start()
-    if language == "node":  # Python opens its stream again within five minutes only
+    if client == "node":  # Python opens its stream again within five minutes only
         asked = official.wait_events("first", seen + 1, "check")[-1]
         assert asked.message["message_id"] == sent["message_id"]
     official.producer("orders", name="second", checks={"half": "commit"})

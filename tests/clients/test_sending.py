@@ -7,7 +7,8 @@ import pytest
 
 from tests.clients.official import Client, ClientError, Official, bodies, body_of
 
-TOLD_BYTES = 4 * 1024 * 1024 - 64 * 1024  # the largest body that clients are told of
+BODY_BYTES_MAX = 4 * 1024 * 1024
+HEADROOM_BYTES = 64 * 1024  # for clients whose own channel receives 4 MiB and no more
 
 
 def made(api: httpx.Client, name: str, kind: str) -> str:
@@ -35,6 +36,7 @@ def lag(api: httpx.Client, group: str) -> int:
     return found
 
 
+@pytest.mark.needs("recall")
 def test_a_message_that_waits_comes_when_it_is_due_and_not_once_it_was_recalled(
     official: Official, api: httpx.Client, topic: str
 ):
@@ -100,13 +102,16 @@ def test_the_largest_body_that_clients_are_told_of_goes_through_and_no_larger_on
     official: Official, topic: str
 ):
     producer = official.producer(topic)
-    body = bytes(range(256)) * (TOLD_BYTES // 256)
+    headroom_bytes = HEADROOM_BYTES if "4 MiB" in official.driver.lacks else 0
+    told_bytes = BODY_BYTES_MAX - headroom_bytes
+    unheard_bytes = headroom_bytes if official.client == "rust" else 0  # it asks the server alone
+    body = bytes(range(256)) * (told_bytes // 256)
     producer.send(topic, body)
     (message,) = official.simple(topic, {topic: "*"}).take(1)
-    assert len(message["body"]) == -(-TOLD_BYTES // 3) * 4
+    assert len(message["body"]) == -(-told_bytes // 3) * 4
     assert not message["corrupted"]
-    with pytest.raises(ClientError, match=r"(?i)exceed|too large"):
-        producer.send(topic, body + b"x")
+    with pytest.raises(ClientError, match=r"(?i)exceed|too.large"):
+        producer.send(topic, body + b"x" * (1 + unheard_bytes))
 
 
 @pytest.mark.parametrize(
@@ -126,11 +131,13 @@ def test_a_topic_takes_messages_of_its_own_type_only(
 ):
     made(api, topic, kind)
     producer = official.producer(topic, checks={})
-    with pytest.raises(ClientError, match=r"(?i)type not match"):
+    # Most clients look into the route; Rust leaves it to the server.
+    with pytest.raises(ClientError, match=r"(?i)type not match|is an? [A-Z]+ topic and takes no"):
         producer.send(topic, "wrong", **fields)
     assert api.get(f"/topics/{topic}").json()["messages"] == 0
 
 
+@pytest.mark.needs("priority")
 def test_a_priority_reaches_the_consumer(official: Official, topic: str):
     producer: Client = official.producer(topic)
     producer.send(topic, "urgent", priority=7)

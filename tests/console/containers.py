@@ -34,9 +34,14 @@ def avro_file(people: list[dict[str, Any]], codec: str = "null") -> bytes:
         text(one["name"]) + (long(0) if one["age"] is None else long(1) + long(one["age"]))
         for one in people
     )
+    return container(SCHEMA, records, codec, count=len(people))
+
+
+def container(schema: Any, records: bytes, codec: str = "null", *, count: int) -> bytes:
+    """A container file with one block, whatever its schema is."""
     if codec == "deflate":
         packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
         records = packer.compress(records) + packer.flush()
-    entries = text("avro.schema") + text(json.dumps(SCHEMA)) + text("avro.codec") + text(codec)
+    entries = text("avro.schema") + text(json.dumps(schema)) + text("avro.codec") + text(codec)
     head = b"Obj\x01" + long(2) + entries + long(0) + SYNC
-    return head + long(len(people)) + long(len(records)) + records + SYNC
+    return head + long(count) + long(len(records)) + records + SYNC

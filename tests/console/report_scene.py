@@ -155,6 +155,7 @@ def lag_hour(at_ms: int, ago: int) -> dict[str, Rows]:
                 "hot_queue": 2 if bad else None, "idle_members": 0, "lost": 0,
                 "completeness": 1.0, "evaluations": 12,
                 "state_ms": json.dumps({state: 4 * HOUR_MS}),
+                "evaluated": json.dumps([[at_ms, at_ms + HOUR_MS]]),
             }
         )  # fmt: skip
         for queue in range(4) if bad else ():

@@ -65,3 +65,13 @@ def test_lag_grows_only_when_it_rose_clearly_and_for_a_while() -> None:
     assert history.growth(now_ms, 350) == 0
     assert history.growth(NOW_MS + 1000, 500) == 0
     assert History().growth(now_ms, 10 * GROWTH_MIN) == 0
+
+
+def test_a_lag_that_stays_at_its_highest_does_not_grow() -> None:
+    history = History()
+    for step in range(26):
+        history.add(NOW_MS + step * 30_000, 9000 if step else 0)
+    assert history.growth(NOW_MS + 60_000, 9000) == 0  # for less than two minutes yet
+    assert history.growth(NOW_MS + 26 * 30_000, 9000) == 0
+    assert history.growth(NOW_MS + 26 * 30_000, 9010) == 0
+    assert history.growth(NOW_MS + 26 * 30_000, 12_000) == 12_000

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from app.ui import avro, bodies, protobuf, trees, unpack
+from engine.compression import plain_body
 from tests.console.containers import PROTOBUF, SYNC, avro_file, long, text
 
 
@@ -218,7 +219,7 @@ def test_compressed_bodies_are_unpacked_or_named() -> None:
         body = bodies.decode(magic + b"\xff\x00rest")
         assert (body.view, body.tried[0].is_ok) == ("hex", False)
         assert kind in body.tried[0].detail
-    flagged = unpack.unpack(b"\xff\x01", sys_flag=0x1 | 1 << 8)
+    flagged = unpack.unpack(plain_body(b"\xff\x01", 0x1 | 1 << 8, bytes_max=1000))
     assert (flagged.kind, flagged.is_unpacked) == ("lz4", False)
 
 

@@ -55,6 +55,28 @@ def test_no_page_breaks_the_content_policy_or_asks_another_host(
     assert hosts == {site.base.removeprefix("http://")}
 
 
+@pytest.mark.parametrize("path", ["/create/topic", "/topics/orders/produce"])
+def test_a_form_says_that_the_server_did_not_answer_and_keeps_what_was_typed(
+    open_page: OpenPage, path: str
+) -> None:
+    page = open_page(path)
+    is_topic = path == "/create/topic"
+    form = page.locator("#topic-form" if is_topic else "#topic-produce")
+    field = form.locator("[name=name]" if is_topic else "[name=body]")
+    field.fill("typed-while-offline")
+    button = form.get_by_role("button", name="Create" if is_topic else "Send")
+    page.route("**/*", lambda route: route.abort())
+    button.click()
+    note = form.get_by_role("alert")
+    expect(note).to_contain_text("did not answer")
+    expect(field).to_have_value("typed-while-offline")
+    expect(button).to_be_enabled()
+    page.unroute("**/*")
+    button.click()
+    expect(note).to_have_count(0)
+    expect(page.locator("main")).to_contain_text("typed-while-offline" if is_topic else "stored")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @in_parts
 def test_no_page_has_a_serious_accessibility_fault(

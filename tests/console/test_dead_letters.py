@@ -110,6 +110,18 @@ def test_dead_letters_are_found_by_each_condition(
     assert browser.get(f"/dlq/museum?{query}").status_code == 200
 
 
+def test_a_key_of_more_than_64_dead_letters_finds_them_all(
+    browser: httpx.Client, site: Site
+) -> None:
+    scenery = Scenery(site.base)
+    one_queue(scenery, "fragments")
+    dying_group(scenery, "restorers")
+    kill(scenery, "restorers", "fragments", [{"body": "shard", "keys": ["vase-7"]}] * 70)
+    scenery.close()
+    page = twin(browser, "/dlq/restorers?key=vase-7")
+    assert page["cut"]["total"] == 70  # type: ignore[index]
+
+
 def test_a_message_id_finds_its_dead_letter(browser: httpx.Client, graveyard: Scenery) -> None:
     letter = graveyard.get("/groups/museum/dead-letters/4")["message"]
     page = twin(browser, f"/dlq/museum?id={letter['message_id']}")

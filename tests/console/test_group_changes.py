@@ -155,6 +155,7 @@ SETTINGS = {
     "start": "earliest",
     "start_at": "",
     "rooms": "",
+    "ordered": "yes",
     "retry_max": "3",
     "dead_letters": "keep",
     "policy": "steps",
@@ -177,6 +178,17 @@ def test_settings_are_changed_by_their_form_and_audited(
     assert audited(browser, "settled") == ["create", "change"]
     history = browser.get("/groups/settled/history").text
     assert "retry_max: 16 → 3" in history
+    assert "ordered: " in history
+    assert found["ordered"] is True
+    assert browser.get("/groups/settled?format=json").json()["head"]["is_ordered"] is True
+    listed = browser.get("/groups?q=settled")
+    assert "ordered</span>" in listed.text
+    file = browser.get("/groups?q=settled&format=csv").text.splitlines()
+    cells = dict(zip(file[0].split(","), file[1].split(","), strict=True))
+    assert cells["ordered"] == "yes"
+    browser.post("/groups/settled/config", data={**SETTINGS, "ordered": "no"})
+    assert browser.get("/api/v1/groups/settled").json()["ordered"] is False
+    assert "ordered</span>" not in browser.get("/groups?q=settled").text
     retries = browser.get("/groups/settled/retries?format=json").json()
     assert (retries["policy"], retries["waits"]) == ("steps", ["1s", "1m", "1m"])
 
@@ -187,6 +199,7 @@ def test_settings_are_changed_by_their_form_and_audited(
         ({"retry_max": "x"}, "retry_max"),
         ({"start": "time", "start_at": "noon"}, "start_at"),
         ({"strategy": "machine_room"}, "rooms"),
+        ({"ordered": "perhaps"}, "ordered"),
         ({"policy": "exponential", "initial": "1h", "longest": "1s"}, "longest"),
         ({"policy": "exponential", "multiplier": "500"}, "multiplier"),
         ({"steps": "9d"}, "steps"),

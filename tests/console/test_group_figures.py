@@ -58,6 +58,14 @@ def test_a_group_that_has_not_begun_has_no_forecast() -> None:
     assert "no place" in found.reason
 
 
+def test_a_pace_that_changed_counts_from_the_last_minute_on() -> None:
+    """60,000 went in the last minute after four of standing still: gone in ten seconds, not 95."""
+    found = forecast(samples(*[70_000] * 9, 40_000, 10_000))
+    assert found.outlook is Outlook.SHRINKING
+    assert found.clears_at_ms == START_MS + 300_000 + 10_000
+    assert forecast(samples(70_000, 10_000, *[10_000] * 4)).outlook is Outlook.NOT_SHRINKING
+
+
 def test_what_is_older_than_the_window_does_not_count() -> None:
     assert forecast(samples(9000, 100, 100, 100, step_ms=200_000)).outlook is Outlook.NOT_SHRINKING
 

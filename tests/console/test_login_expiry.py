@@ -105,6 +105,26 @@ def test_a_person_who_asks_keeps_the_login_and_finds_it_expired_otherwise(
     expect(window).to_have_url(re.compile(r"/topics\?q=or$"))
 
 
+def test_a_form_sent_after_the_login_expired_keeps_what_was_typed(
+    window: Page, clock: HurriedClock
+) -> None:
+    window.goto("/create/topic")
+    field = window.locator("#topic-form [name=name]")
+    field.fill("typed-before-it-expired")
+    clock.hurry(9 * HOUR_S)
+    send = window.get_by_role("button", name="Create")
+    send.click()
+    expect(window.locator("#topic-form").get_by_role("alert")).to_contain_text("login has ended")
+    expect(field).to_have_value("typed-before-it-expired")
+    with window.context.expect_page() as opened:
+        window.get_by_role("link", name="Log in").click()
+    enter(opened.value)
+    expect(opened.value).to_have_url(re.compile(r"/create/topic$"))
+    opened.value.close()
+    send.click()
+    expect(window).to_have_url(re.compile(r"/topics/typed-before-it-expired"))
+
+
 def test_a_stream_ends_with_the_login_that_it_was_opened_with(
     guarded: Site, clock: HurriedClock
 ) -> None:

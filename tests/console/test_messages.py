@@ -64,6 +64,36 @@ def places(found: list[Any]) -> list[tuple[int, str]]:
     return [(row["queue"], row["offset"]) for page in found for row in page["rows"]]
 
 
+@pytest.fixture(scope="module")
+def popular_key(site: Site) -> str:
+    """A key of 111 messages of the topic `tail-numbers`."""
+    scenery = Scenery(site.base)
+    flights = [{"body": f"flight {number}", "keys": ["N14228"]} for number in range(111)]
+    scenery.send("tail-numbers", flights)
+    scenery.close()
+    return "N14228"
+
+
+@pytest.mark.parametrize(
+    ("path", "older"),
+    [("/topics/tail-numbers/messages", "next_cursor"), ("/messages", "older_cursor")],
+)
+def test_all_messages_of_a_key_are_reached_by_its_pages(
+    browser: httpx.Client, popular_key: str, path: str, older: str
+) -> None:
+    query = {"by": "key", "topic": "tail-numbers", "key": popular_key}
+    first = browser.get(path, params=query | {"format": "json"}).json()
+    assert len(first["rows"]) == 64
+    page = browser.get(path, params=query)
+    assert "more messages" in page.text
+    (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
+    second = browser.get(f"{link.replace('&amp;', '&')}&format=json").json()
+    assert (len(second["rows"]), second[older]) == (47, "")
+    assert len({row["message_id"] for row in first["rows"] + second["rows"]}) == 111
+    journeys = browser.get("/trace", params={"topic": "tail-numbers", "key": popular_key})
+    assert 'href="/messages?by=key&amp;topic=tail-numbers&amp;key=N14228"' in journeys.text
+
+
 @pytest.mark.parametrize(
     "query", ["filter=even", "contains=needle", "filter=SQL92:%20number%20%3C%20200"]
 )
@@ -284,7 +314,7 @@ def sent_body(scenery: Scenery, body: bytes) -> str:
         (avro_file([{"name": "Ada", "age": 36}]), "avro", ["name", "Ada", "36"]),
         (PROTOBUF, "protobuf", ["1 (varint)", "150", "testing"]),
         (msgspec.msgpack.encode({"sku": "K-7", "raw": b"\xff"}), "msgpack", ["sku", "K-7", "ff"]),
-        (gzip.compress(b'{"packed": true}', mtime=0), "json", ["packed", "true", "unpacked"]),
+        (gzip.compress(b'{"packed": true}', mtime=0), "json", ["packed", "true", "decompressed"]),
     ],
 )
 def test_bodies_of_many_kinds_are_shown_as_trees(

@@ -166,6 +166,17 @@ def test_uneven_queues_come_first() -> None:
     assert sum(line[4].value for line in rows) == pytest.approx(1)
 
 
+def test_queues_that_got_nothing_count_in_the_skew() -> None:
+    one = [
+        row | {"queue": 2, "messages": 1000} for row in rows_of("queue_skew") if not row["queue"]
+    ]
+    view = report_flow.queue_skew(Asked(SPAN, queues={"orders": 4}), one, [])
+    lines = [[cell.value for cell in line] for line in table_of(view, "queues").rows]
+    assert [line[1] for line in lines] == ["2", "0", "1", "3"]
+    assert [line[5] for line in lines] == [4.0, 0.0, 0.0, 0.0]
+    assert [figure.cell.value for figure in view.figures] == [4, 3, 4.0]
+
+
 def test_bands_show_the_worst_state_on_top_and_in_time_where_no_band_lies() -> None:
     rows = {name: rows_of(name) for name in ("lag_hours", "lag_bands")}
     rows["lag_now"] = report_scene.lag_now(NOW_MS)
@@ -273,6 +284,49 @@ def test_where_figures_are_by_days_a_range_is_of_whole_days_and_so_is_its_compar
 def test_a_day_of_lag_without_a_band_was_in_time_for_the_whole_day() -> None:
     span = Span(hour_ms("2026-11-20T00"), hour_ms("2026-11-22T00"), DAY_HOURS)
     row = report_scene.lag_hour(hour_ms("2026-11-20T00"), 9)["lag_hours"][1] | {"hours": 24}
+    whole_day = [hour_ms("2026-11-20T00"), hour_ms("2026-11-21T00")]
+    row["evaluated"] = json.dumps([whole_day])
     tables: dict[str, Any] = {"lag_hours": [row], "lag_bands": [], "lag_now": []}
     bands = chart_of(report_lag.lag(Asked(span), tables, tables), "bands")
     assert [(box.x, box.width) for box in bands.boxes if box.look == "state-ok"] == [(0, 50)]
+
+
+def test_nothing_is_painted_for_a_time_that_was_not_evaluated() -> None:
+    # Four hours: the server began at 00:30, stood still from 01:15 to 02:45, and it is 03:20 now.
+    begin = hour_ms("2026-11-20T00")
+    minute = HOUR_MS // 60
+    span = Span(begin, begin + 4 * HOUR_MS, 1)
+    told = ([(30, 60)], [(60, 75)], [(165, 180)], [(180, 200)])
+    hours = []
+    for hour, stretches in enumerate(told):
+        row = report_scene.lag_hour(begin + hour * HOUR_MS, 9)["lag_hours"][0]
+        pairs = [[begin + first * minute, begin + last * minute] for first, last in stretches]
+        hours.append(row | {"evaluated": json.dumps(pairs)})
+    # The group is offline since 03:10; as the job tells it, for a step beyond now.
+    band = {
+        "hour": hours[3]["hour"], "group": "billing", "topic": "orders", "queue": 0,
+        "begin_ms": begin + 190 * minute, "end_ms": begin + 205 * minute, "state": "OFFLINE",
+        "lag_max": 5, "time_lag_max_ms": 1000,
+    }  # fmt: skip
+    tables: dict[str, Any] = {"lag_hours": hours, "lag_bands": [band], "lag_now": []}
+    boxes = chart_of(report_lag.lag(Asked(span), tables, tables), "bands").boxes
+
+    def painted(look: str) -> list[tuple[int, int]]:
+        found = [(box.x, box.x + box.width) for box in boxes if box.look == look]
+        return [(round(first * 2.4), round(last * 2.4)) for first, last in found]
+
+    assert painted("state-ok") == [(30, 60), (60, 75), (165, 180), (180, 200)]
+    assert painted("state-offline") == [(190, 200)]
+
+
+def test_figures_of_before_paint_no_more_than_was_evaluated_up_to_the_last_time() -> None:
+    # No `evaluated`: of the hour 3 evaluations, every 5 minutes, the last at 00:50.
+    begin = hour_ms("2026-11-20T00")
+    row = report_scene.lag_hour(begin, 9)["lag_hours"][0] | {
+        "at_ms": begin + 3_000_000, "evaluations": 3, "queues": 4, "evaluated": "",
+        "state_ms": json.dumps({"OK": 4 * 900_000}),
+    }  # fmt: skip
+    tables: dict[str, Any] = {"lag_hours": [row], "lag_bands": [], "lag_now": []}
+    span = Span(begin, begin + HOUR_MS, 1)
+    boxes = chart_of(report_lag.lag(Asked(span), tables, tables), "bands").boxes
+    assert [(round(box.x * 0.6), round(box.width * 0.6)) for box in boxes] == [(40, 15)]

@@ -186,3 +186,26 @@ def test_a_groups_place_in_a_topic_is_skipped_or_reset_from_there(
     assert [row["topic"] for row in looked["review"]["rows"]] == ["starry-one"]
     assert browser.get(reset).status_code == 200
     made.delete("/groups/starry-readers")
+
+
+def test_the_readers_of_a_fifo_topic_show_which_of_them_are_ordered(
+    browser: httpx.Client, scenery: Scenery
+) -> None:
+    scenery.post("/topics", {"name": "starry-steps", "type": "FIFO"})
+    scenery.send("starry-steps", [{"body": "a", "message_group": "m"}])
+    for group, ordered in (("starry-queue", True), ("starry-crowd", False)):
+        scenery.post("/groups", {"name": group, "ordered": ordered})
+        scenery.receive(group, "starry-steps", 1)
+
+    def readers() -> dict[str, bool]:
+        twin = browser.get("/topics/starry-steps/groups?format=json").json()
+        return {each["group"]: each["is_ordered"] for each in twin["readers"]}
+
+    wanted = {"starry-queue": True, "starry-crowd": False}
+    until(lambda: readers() == wanted, "the walk did not find the groups")
+    page = browser.get("/topics/starry-steps/groups").text
+    for group, word in (("starry-queue", "ordered"), ("starry-crowd", "unordered")):
+        [row] = re.findall(rf'<tr id="group-{group}">.*?</tr>', page, re.DOTALL)
+        assert f">{word}</span>" in row
+        scenery.delete(f"/groups/{group}")
+    scenery.delete("/topics/starry-steps")

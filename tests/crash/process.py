@@ -13,7 +13,8 @@ from tests.patience import until
 START_TIMEOUT_S = 30.0
 CALL_TIMEOUT_S = 5.0
 SERVE = (sys.executable, "-m", "kitemq", "serve")
-NO_GRPC = ("--set", "grpc_listen=off")  # the port beside a free one may be taken
+# The ports beside a free one may be taken.
+NO_GRPC = ("--set", "grpc_listen=off", "--set", "remoting_listen=off")
 
 
 class ServerProcess:
@@ -47,6 +48,13 @@ class ServerProcess:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """End it in order."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(START_TIMEOUT_S)
             self._process = None
 
     def verify(self) -> str:

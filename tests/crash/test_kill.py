@@ -22,7 +22,7 @@ def test_kills_at_random_moments_lose_nothing_and_bring_nothing_back(server: Ser
     with server.client() as client:
         client.create_topic(PLAIN)
         client.create_topic(LINE, type="FIFO")
-        client.create_group(GROUP, retry_max=1000)
+        client.create_group(GROUP, retry_max=1000, ordered=True)
     load = Load(server, seed)
     load.start()
     faults = ""

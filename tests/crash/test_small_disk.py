@@ -1,12 +1,15 @@
 """A disk that is really full: sends are refused with the reason, and taken again later."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kitemq import Client, KiteError
-from tests.crash.process import ServerProcess
+from tests.crash.process import START_TIMEOUT_S, ServerProcess
 from tests.patience import until
 
 pytestmark = pytest.mark.crash
@@ -96,3 +99,109 @@ def test_a_kill_on_a_full_disk_loses_nothing(server: ServerProcess, small_disk: 
     with server.client() as client:
         assert heads(client) == [str(number) for number in range(len(accepted))]
     assert server.verify() == ""
+
+
+def fill_up(path: Path) -> None:
+    """Take the last byte of the disk."""
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+
+
+def people(data: Path, *words: str) -> str:
+    """What `kitemq users` or `kitemq tokens` prints."""
+    command = [sys.executable, "-m", "kitemq", *words, "--data", str(data)]
+    done = subprocess.run(
+        command, input="correct horse battery\n", text=True, capture_output=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_start_on_a_full_disk_reads_without_a_stack_and_heals_by_itself(
+    server: ServerProcess,
+    small_disk: Path,
+    is_killed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    people(server.data, "users", "add", "root", "--role", "admin", "--password-stdin")
+    token = people(server.data, "tokens", "add", "ci", "--owner", "root", "--role", "admin")
+    monkeypatch.setenv("KITEMQ_TOKEN", token.split()[-1])
+    server.start()
+    numbers = [str(number) for number in range(20)]
+    with server.client() as client:
+        client.send("t", [{"body": f"{number}:{BODY[:900]}", "queue": 0} for number in numbers])
+    server.kill() if is_killed else server.stop()
+    ballast = small_disk / "ballast"
+    fill_up(ballast)
+    server.start()
+    with server.client() as client:
+        assert heads(client) == numbers
+        _, error = send_until_refused(client)
+        assert error.code == "disk_full"
+        with pytest.raises(KiteError):
+            client.create_topic("new")
+        assert httpx.get(f"{server.url}/login").status_code == 200
+        assert httpx.get(f"{server.url}/healthz").status_code == 200
+        ballast.unlink()
+        until(lambda: is_taken(client, "20:after"))
+        until(lambda: is_created(client, "new"))
+    said = capfd.readouterr().err
+    assert "Traceback" not in said
+    assert said.count("has no room: everything can be read") == 1
+    server.kill()
+    server.start()
+    with server.client() as client:
+        assert heads(client)[:20] == numbers
+
+
+def is_created(client: Client, name: str) -> bool:
+    try:
+        client.create_topic(name)
+    except KiteError:
+        return False
+    return True
+
+
+def test_a_start_with_nothing_to_read_on_a_full_disk_is_one_sentence(small_disk: Path) -> None:
+    fill_up(small_disk / "ballast")
+    data = small_disk / "data"
+    for _ in range(2):
+        assert sentence(data).count("\n") == 1
+        assert "No space left on device" in sentence(data)
+
+
+def sentence(data: Path) -> str:
+    """What a server says that does not start, but that it stops."""
+    command = [sys.executable, "-m", "kitemq", "serve", "--data", str(data), "--port", "0"]
+    done = subprocess.run(
+        [*command, "--set", "grpc_listen=off", "--set", "remoting_listen=off"],
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=START_TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_a_data_directory_that_cannot_be_used_is_one_sentence_with_path_and_remedy(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    (tmp_path / "file").touch()
+    said = sentence(tmp_path / "file")
+    assert said.count("\n") == 1
+    assert str(tmp_path / "file") in said
+    assert "choose a directory" in said
+    said = sentence(tmp_path / "file" / "below")
+    assert said.count("\n") == 1
+    assert "choose a directory" in said
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    said = sentence(small_disk / "data")
+    assert said.count("\n") == 1
+    assert "mount the disk for writing" in said

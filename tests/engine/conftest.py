@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from engine import intake
 from engine.broker import Broker
 from engine.clock import ManualClock
 from engine.config import EngineConfig
-from engine.message import Message, Sent
+from engine.message import PROPERTIES_BYTES_MAX, Message, Sent
 from engine.store.files import Files
 from engine.store.pool import InlinePool
 from tests.engine.opened import let_go
@@ -72,6 +73,12 @@ def engine(tmp_path: Path, clock: ManualClock) -> Iterator[Engine]:
 @pytest.fixture
 def broker(engine: Engine) -> Broker:
     return engine.start()
+
+
+@pytest.fixture
+def no_room_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Producers may fill a record's properties, as in the store of another broker."""
+    monkeypatch.setattr(intake, "SENT_PROPERTIES_BYTES_MAX", PROPERTIES_BYTES_MAX)
 
 
 @pytest.fixture

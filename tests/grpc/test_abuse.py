@@ -11,14 +11,19 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from app.grpc import clients, receiving, splitter
+from app.grpc import clients, receiving, service, splitter
 from app.grpc.shares import Shares
 from app.grpc.splitter import Side, Splitter
+from app.security.byte_budget import ByteBudget, ByteLimits
 from app.services.rpc_figures import RpcFigures
 from engine.message import BODY_BYTES_MAX
-from protocol.rocketmq.messages import NotifyClientTerminationRequest, SendMessageRequest
+from protocol.rocketmq.messages import (
+    NotifyClientTerminationRequest,
+    SendMessageRequest,
+    TelemetryCommand,
+)
 from protocol.rocketmq.numbers import Code, Encoding
-from tests.grpc.door import Running, listening, message_of, receive_of
+from tests.grpc.door import LIMIT_S, Running, listening, message_of, receive_of
 from tests.grpc.test_door import PASSWORD, key_for, signed
 from tests.grpc.test_receiving import until
 
@@ -116,6 +121,27 @@ async def test_nobody_speaks_under_the_name_of_another_users_client(open_door: A
         assert await stream.read() is grpc.aio.EOF
 
 
+async def test_a_refused_stream_ends_with_its_reason_after_its_clients_first_words(
+    open_door: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java writes its settings once the stream is open, and loses the reason where it has ended."""
+    monkeypatch.setattr(service, "FIRST_S", LIMIT_S)
+    async with open_door(admin_password=PASSWORD) as running:
+        owner = signed(running, await key_for(running, "admin"))
+        assert (await owner.send("orders", b"1")).status.code == Code.OK
+        body = {"name": "eve", "password": PASSWORD, "role": "viewer"}
+        assert (await running.http.post("/api/v1/users", json=body)).status_code == 201
+        made = await running.http.post("/api/v1/tokens", json={"name": "k", "owner": "eve"})
+        stolen = signed(running, made.json()).begin("Telemetry")
+        reading = asyncio.ensure_future(stolen.read())
+        assert (await owner.send("orders", b"2", number=1)).status.code == Code.OK
+        assert not reading.done()
+        await stolen.write(TelemetryCommand())
+        assert "in use by another user" in (await reading).status.message
+        assert await stolen.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "in use by another user" in await stolen.details()
+
+
 async def test_a_stream_ends_when_the_access_key_behind_it_is_deleted(open_door: Any) -> None:
     async with open_door(admin_password=PASSWORD) as running:
         made = await key_for(running, "admin")
@@ -149,7 +175,11 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
         return int(inner.sockets[0].getsockname()[1])
 
     shares = Shares("connections", each_max=10, all_max=10)
-    relay = Splitter(listener, inner_port, None, figures, shares, time.monotonic)
+    limit = 64 * 1024 * 1024
+    budget = ByteBudget(
+        ByteLimits(all_max=limit, address_max=limit, caller_max=limit, connection_max=limit)
+    )
+    relay = Splitter(listener, inner_port, None, figures, shares, time.monotonic, budget)
     relay.start()
     client = socket.create_connection(listener.getsockname())
     try:

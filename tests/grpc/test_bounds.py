@@ -16,6 +16,7 @@ import grpc.aio
 import pytest
 
 from app.grpc import clients, leases, telemetry
+from app.grpc.connection_bytes import ConnectionBytes
 from app.grpc.origin import Origin
 from app.grpc.port import GrpcPort
 from app.grpc.splitter import SCARCE_MAX_S, SCARCE_S, Shortage
@@ -54,7 +55,7 @@ async def test_overload_answers_that_the_client_shall_slow_down(open_door: Any) 
     async with open_door(client_requests_max=1) as running:
         running.app.state.load.enter("127.0.0.1")  # as a request of REST that is under way
         assert (await running.stub.send("orders", b"1")).status.code == Code.TOO_MANY_REQUESTS
-        running.app.state.load.leave("127.0.0.1", 0)
+        running.app.state.load.leave("127.0.0.1")
         assert (await running.stub.send("orders", b"1")).status.code == Code.OK
         assert len(await running.stub.receive("g", "orders")) == 1
 
@@ -313,7 +314,10 @@ async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
     hub, clock = running.door.hub, running.clock
     await running.stub.send("orders", b"1")
     (delivery,) = running.broker.receive("g", {"orders": "*"}, client="slow", invisible_s=600)
-    origin = Origin("127.0.0.1:9", "127.0.0.1:8081", is_tls=False)
+    counted = ConnectionBytes(
+        running.app.state.load.budget, "127.0.0.1", set_reading=bool, end=bool
+    )
+    origin = Origin("127.0.0.1:9", "127.0.0.1:8081", is_tls=False, bytes=counted)
     hub.leases.add("g", "slow", origin, [delivery.receipt])
     clock.advance(50)
     hub.leases.written("g", [delivery.receipt])

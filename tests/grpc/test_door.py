@@ -10,7 +10,7 @@ import grpc.aio
 import httpx
 import pytest
 
-from app.grpc.certificate import CERTIFICATE_FILE, KEY_FILE, context_of, ensure_own
+from app.grpc.certificate import CERTIFICATE_FILE, KEY_FILE, ensure_own, own_certificate
 from app.grpc.door import GrpcDoor
 from app.grpc.port import GrpcPort
 from app.grpc.signature import sign
@@ -96,7 +96,7 @@ async def test_the_self_signed_certificate_stays_and_is_kept_from_others(tmp_pat
     assert [oct(path.stat().st_mode & 0o777) for path in paths] == ["0o600", "0o600"]
     ensure_own(tmp_path, "kite.example.org")
     assert [path.read_bytes() for path in paths] == before
-    context = context_of(tmp_path, str(paths[0]), str(paths[1]), "x")
+    context = own_certificate(tmp_path, "x").context
     assert isinstance(context, ssl.SSLContext)
 
 
@@ -104,7 +104,7 @@ async def test_a_key_that_was_left_without_its_certificate_is_made_again(tmp_pat
     certificate, key = ensure_own(tmp_path, "kite.example.org")
     before = key.read_bytes()
     certificate.unlink()
-    assert isinstance(context_of(tmp_path, "", "", "kite.example.org"), ssl.SSLContext)
+    assert isinstance(own_certificate(tmp_path, "kite.example.org").context, ssl.SSLContext)
     assert key.read_bytes() != before
 
 

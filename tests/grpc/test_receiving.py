@@ -9,14 +9,17 @@ import pytest
 
 from app.grpc import receiving
 from engine.broker import GroupConfig, Steps
+from engine.message import Message
 from protocol.rocketmq.messages import (
     ChangeInvisibleDurationRequest,
     ForwardMessageToDeadLetterQueueRequest,
     HeartbeatRequest,
     NotifyClientTerminationRequest,
+    PullMessageRequest,
     Resource,
 )
 from protocol.rocketmq.numbers import ClientType, Code, DigestType, Encoding, MessageType
+from tests.engine.test_compression import PACKERS
 from tests.grpc.door import Running, Stub, receive_of
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +74,26 @@ async def test_an_answer_begins_with_its_status_and_ends_with_its_time(running: 
     assert answers[0].status.code == Code.MESSAGE_NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    ("language", "auto_renew", "code"),
+    [
+        ("GO", True, Code.OK),
+        ("GO", False, Code.MESSAGE_NOT_FOUND),
+        ("JAVA", True, Code.MESSAGE_NOT_FOUND),
+    ],
+)
+async def test_an_empty_poll_of_a_push_consumer_in_go_ends_with_ok(
+    running: Running, language: str, auto_renew: bool, code: Code
+) -> None:
+    """Else it would wait for that poll when it is shut down."""
+    await running.stub.send("orders", b"1")
+    stub = running.stub.named("consumer", x_mq_language=language)
+    await stub.receive("g", "orders", auto_renew=auto_renew)
+    answers = await stub.received("g", "orders", auto_renew=auto_renew)
+    assert [each.WhichOneof("content") for each in answers] == ["status", "delivery_timestamp"]
+    assert answers[0].status.code == code
+
+
 async def test_every_queue_is_served_whichever_is_asked(running: Running) -> None:
     for number in range(8):
         await running.stub.send("orders", b"%d" % number, number=number)
@@ -112,6 +135,91 @@ async def test_a_wrong_receive_says_what_is_wrong_and_nothing_else(
     assert [each.status.code for each in answers] == [code]
 
 
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (9_999, "the invisibleTime is too small: 9999 ms, 10000 ms is the least"),
+        (43_200_001, "the invisibleTime is too large: 43200001 ms, 43200000 ms is the most"),
+        (-1, "the invisibleTime is too small: -1 ms, 10000 ms is the least"),
+    ],
+)
+async def test_a_wrong_invisible_time_is_told_exactly_and_in_rocketmqs_words(
+    running: Running, ms: int, words: str
+) -> None:
+    await running.stub.send("orders", b"x")
+    request = receive_of("g", "orders")
+    request.invisible_duration.FromMilliseconds(ms)
+    (answer,) = [each async for each in running.stub.begin("ReceiveMessage", request)]
+    assert answer.status.code == Code.ILLEGAL_INVISIBLE_TIME
+    assert answer.status.message == words
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [
+        (-1, "the invisibleTime is too small: -1 ms, 0 ms is the least"),
+        (43_200_001, "the invisibleTime is too large: 43200001 ms, 43200000 ms is the most"),
+    ],
+)
+async def test_a_wrong_change_of_the_invisible_time_is_told_exactly(
+    running: Running, ms: int, words: str
+) -> None:
+    await running.stub.send("orders", b"x")
+    (message,) = await running.stub.receive("g", "orders")
+    request = ChangeInvisibleDurationRequest(
+        group=Resource(name="g"), receipt_handle=message.system_properties.receipt_handle
+    )
+    request.invisible_duration.FromMilliseconds(ms)
+    answer = await running.stub.ask("ChangeInvisibleDuration", request)
+    assert answer.status.code == Code.ILLEGAL_INVISIBLE_TIME
+    assert answer.status.message == words
+
+
+async def test_what_is_said_of_a_worthless_handle_names_its_code(running: Running) -> None:
+    """Apache's own tests of its clients look for the name in the text."""
+    await running.stub.send("orders", b"x")
+    (message,) = await running.stub.receive("g", "orders", invisible_s=10)
+    running.advance(11)
+    stale = message.system_properties.receipt_handle
+    for handle in (stale, "garbage"):
+        answer = await running.stub.ack("g", "orders", handle)
+        assert answer.status.code == Code.INVALID_RECEIPT_HANDLE
+        assert "INVALID_RECEIPT_HANDLE" in answer.status.message
+        change = ChangeInvisibleDurationRequest(group=Resource(name="g"), receipt_handle=handle)
+        change.invisible_duration.seconds = 20
+        changed = await running.stub.ask("ChangeInvisibleDuration", change)
+        assert "INVALID_RECEIPT_HANDLE" in changed.status.message
+
+
+async def test_a_receive_brings_at_most_32_messages_whatever_it_asks_for(running: Running) -> None:
+    for begin in range(0, 120, 40):
+        bodies = [b"%d" % number for number in range(begin, begin + 40)]
+        await running.stub.send("orders", *bodies, number=begin)
+    counts = [len(await running.stub.receive("g", "orders", count=100_000)) for _ in range(4)]
+    assert counts == [32, 32, 32, 24]
+
+
+async def test_a_filter_may_be_as_long_as_a_tag(running: Running) -> None:
+    longest = "t" * (16 * 1024)
+    await running.stub.send("orders", b"1", tag=longest)
+    await running.stub.send("orders", b"2", tag="*", number=1)
+    (got,) = await running.stub.receive("g", "orders", tags=longest)
+    assert got.body == b"1"
+    assert len(await running.stub.receive("all", "orders", tags="*")) == 2
+
+
+async def test_a_time_that_has_passed_is_delivered_at_once_and_handed_to_the_consumer(
+    running: Running,
+) -> None:
+    due_s = running.clock.now_ms() // 1000 - 20
+    sent = await running.stub.send("orders", b"1", deliver_at_s=due_s)
+    assert sent.status.code == Code.OK
+    (got,) = await running.stub.receive("g", "orders")
+    assert got.system_properties.delivery_timestamp.seconds == due_s
+    assert got.system_properties.message_type == MessageType.DELAY
+    assert "TIMER_OUT_MS" not in got.user_properties
+
+
 async def test_a_poll_is_woken_by_a_message(running: Running) -> None:
     await running.stub.send("orders", b"1")
     await running.stub.receive("g", "orders")
@@ -119,6 +227,43 @@ async def test_a_poll_is_woken_by_a_message(running: Running) -> None:
     await running.until_parked()
     await running.stub.send("orders", b"2", number=1)
     assert [message.body for message in await waiting] == [b"2"]
+
+
+async def test_a_poll_ends_when_its_client_says_that_it_leaves(running: Running) -> None:
+    await running.stub.send("orders", b"1")
+    await running.stub.receive("g", "orders")
+    waiting = asyncio.ensure_future(running.stub.received("g", "orders", wait_s=20))
+    other = running.stub.named("other")
+    staying = asyncio.ensure_future(other.receive("g", "orders", wait_s=20))
+    while running.app.state.host.waiting_count < 2:
+        await asyncio.sleep(0.01)
+    await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
+    async with asyncio.timeout(10):
+        (status, _) = await waiting
+    assert status.status.code == Code.MESSAGE_NOT_FOUND
+    await running.stub.send(
+        "orders", b"2", number=1
+    )  # its place is nobody's: the other one gets it
+    assert [message.body for message in await staying] == [b"2"]
+
+
+async def test_a_pull_ends_when_its_client_says_that_it_leaves(running: Running) -> None:
+    await running.stub.send("orders", b"1")
+    request = PullMessageRequest(group=Resource(name="g"), batch_size=8)
+    request.message_queue.topic.name, request.message_queue.id = "orders", 3
+    request.filter_expression.expression = "nothing"
+    request.long_polling_timeout.seconds = 20
+
+    async def pull() -> list[Any]:
+        return [each async for each in running.stub.begin("PullMessage", request)]
+
+    waiting = asyncio.ensure_future(pull())
+    await running.until_parked()
+    await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
+    async with asyncio.timeout(10):
+        answers = await waiting
+    assert answers[0].status.code == Code.MESSAGE_NOT_FOUND
+    assert answers[-1].next_offset == 0
 
 
 async def test_a_poll_that_its_client_gives_up_leaves_the_message_to_others(
@@ -221,6 +366,32 @@ async def test_a_push_consumers_failure_waits_as_the_group_says_whatever_it_asks
     assert dead.system_properties.dead_letter_queue.topic == "orders"
 
 
+@pytest.mark.parametrize("auto_renew", [False, True])
+async def test_the_handle_of_a_failed_fifo_message_is_worth_nothing(
+    running: Running, auto_renew: bool
+) -> None:
+    """It named the message, which waits at its place, with a serial that passed for current."""
+    body = {"name": "fifo", "type": "FIFO"}
+    assert (await running.http.post("/api/v1/topics", json=body)).status_code == 201
+    running.broker.create_group(GroupConfig("c", ordered=True))
+    await running.stub.send("fifo", b"1", message_group="g")
+    (got,) = await running.stub.receive("c", "fifo", auto_renew=True)
+    failed = await change(running.stub, "c", "fifo", got.system_properties.receipt_handle, 10)
+    assert failed.status.code == Code.OK
+    handle = failed.receipt_handle
+    assert handle
+    for worthless in (handle, "fifo:0:0:0", "fifo:0:0:1"):
+        answer = await change(running.stub, "c", "fifo", worthless, 10)
+        assert answer.status.code == Code.INVALID_RECEIPT_HANDLE
+        answer = await running.stub.ack("c", "fifo", worthless)
+        assert answer.status.code == Code.INVALID_RECEIPT_HANDLE
+    running.advance(11)
+    (again,) = await running.stub.receive("c", "fifo", auto_renew=auto_renew)
+    assert again.system_properties.delivery_attempt == 2
+    answer = await running.stub.ack("c", "fifo", again.system_properties.receipt_handle)
+    assert answer.status.code == Code.OK
+
+
 async def test_a_consumer_can_give_a_message_up(running: Running) -> None:
     await running.stub.send("orders", b"1")
     (got,) = await running.stub.receive("g", "orders", auto_renew=True)
@@ -298,6 +469,7 @@ async def test_an_attempt_that_is_repeated_gets_the_same_messages(running: Runni
 async def test_messages_of_a_group_wait_for_the_one_before(running: Running) -> None:
     body = {"name": "fifo", "type": "FIFO"}
     assert (await running.http.post("/api/v1/topics", json=body)).status_code == 201
+    running.broker.create_group(GroupConfig("c", ordered=True))
     for number in range(3):
         await running.stub.send("fifo", b"%d" % number, number=number, message_group="g")
     for number in range(3):
@@ -305,6 +477,17 @@ async def test_messages_of_a_group_wait_for_the_one_before(running: Running) -> 
         assert got.body == b"%d" % number
         assert await running.stub.receive("c", "fifo") == []
         await running.stub.ack("c", "fifo", got.system_properties.receipt_handle)
+
+
+async def test_messages_of_a_message_group_come_together_to_an_unordered_group(
+    running: Running,
+) -> None:
+    body = {"name": "fifo", "type": "FIFO"}
+    assert (await running.http.post("/api/v1/topics", json=body)).status_code == 201
+    for number in range(3):
+        await running.stub.send("fifo", b"%d" % number, number=number, message_group="g")
+    found = await running.stub.receive("c", "fifo")
+    assert [got.body for got in found] == [b"0", b"1", b"2"]
 
 
 async def test_one_client_holds_so_many_polls_and_all_together_so_many(open_door: Any) -> None:
@@ -355,3 +538,24 @@ async def until(is_so: Any) -> None:
 
 def heartbeat_of(group: str) -> Any:
     return HeartbeatRequest(group=Resource(name=group), client_type=ClientType.PUSH_CONSUMER)
+
+
+@pytest.mark.parametrize("flag", PACKERS)
+async def test_a_body_of_a_classic_producer_comes_decompressed_as_identity(
+    running: Running, flag: int
+) -> None:
+    text = b"hello " * 4000
+    running.broker.send([Message("orders", PACKERS[flag](text), sys_flag=flag)])
+    (got,) = await running.stub.receive("billing", "orders")
+    assert got.body == text
+    assert got.system_properties.body_encoding == Encoding.IDENTITY
+    assert got.system_properties.body_digest.checksum == hashlib.md5(text).hexdigest().upper()
+
+
+async def test_a_body_that_cannot_be_decompressed_comes_raw_with_a_property_that_says_why(
+    running: Running,
+) -> None:
+    running.broker.send([Message("orders", b"broken", sys_flag=0x301)])
+    (got,) = await running.stub.receive("billing", "orders")
+    assert got.body == b"broken"
+    assert "incorrect header check" in got.user_properties["KITE_COMPRESSED"]

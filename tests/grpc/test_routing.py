@@ -24,13 +24,17 @@ from protocol.rocketmq.numbers import (
     Permission,
     QueryOffsetPolicy,
 )
-from tests.grpc.door import Running, message_of
+from tests.grpc.door import Running, Stub, message_of
 
 pytestmark = pytest.mark.anyio
 
 
 def queue_of(topic: str, number: int = 0) -> Any:
     return MessageQueue(topic=Resource(name=topic), id=number)
+
+
+async def listed_types(stub: Stub, topic: str) -> list[int]:
+    return list((await stub.route(topic)).message_queues[0].accept_message_types)
 
 
 async def test_a_route_leads_back_to_the_address_that_was_called(running: Running) -> None:
@@ -65,9 +69,63 @@ async def test_a_setting_names_the_addresses_to_be_called(open_door: Any) -> Non
 @pytest.mark.parametrize("kind", ["NORMAL", "FIFO", "DELAY", "TRANSACTION"])
 async def test_a_route_says_which_messages_a_topic_takes(running: Running, kind: str) -> None:
     await running.http.post("/api/v1/topics", json={"name": "t", "type": kind})
-    types = list((await running.stub.route("t")).message_queues[0].accept_message_types)
+    newest = running.stub.named("newest", x_mq_language="JAVA", x_mq_client_version="5.2.0")
     expected = [MessageType[kind]] + ([MessageType.PRIORITY] if kind == "NORMAL" else [])
-    assert types == expected
+    assert await listed_types(newest, "t") == expected
+
+
+BEFORE_PRIORITY = [
+    ("JAVA", "5.0.0"),
+    ("JAVA", "5.0.8"),
+    ("JAVA", "5.1.0"),
+    ("JAVA", "5.2.0-SNAPSHOT"),
+    ("JAVA", ""),
+    ("JAVA", "unknown"),
+    ("DOTNET", "5.1.0"),
+    ("DOTNET", "5.2.0-rc1+0123abcd"),
+    ("", ""),
+    ("COBOL", "9.9.9"),
+]
+KNOW_PRIORITY = [
+    ("JAVA", "5.2.0"),
+    ("JAVA", "5.10.1"),
+    ("JAVA", "6.0.0"),
+    ("DOTNET", "5.2.1+0123abcd"),
+    ("GO", "5.0.0"),  # these keep any number, and some name a version that is not theirs
+    ("CPP", "5.0.0"),
+    ("RUST", "5.0.0"),
+    ("PYTHON", "5.0.1"),
+    ("HTTP", "1.0.0"),  # what Node calls itself
+]
+
+
+@pytest.mark.parametrize(("language", "version"), BEFORE_PRIORITY)
+async def test_a_route_names_no_type_that_its_client_cannot_parse(
+    running: Running, language: str, version: str
+) -> None:
+    await running.http.post("/api/v1/topics", json={"name": "normal"})
+    old = running.stub.named("old", x_mq_language=language, x_mq_client_version=version)
+    first_four = [MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION]
+    assert await listed_types(old, "normal") == [MessageType.NORMAL]
+    assert await listed_types(old, "automatic") == first_four
+    request = QueryAssignmentRequest(topic=Resource(name="normal"), group=Resource(name="g"))
+    (assigned,) = (await old.ok("QueryAssignment", request)).assignments
+    assert list(assigned.message_queue.accept_message_types) == [MessageType.NORMAL]
+
+
+@pytest.mark.parametrize(("language", "version"), KNOW_PRIORITY)
+async def test_a_route_names_every_type_that_its_client_knows(
+    running: Running, language: str, version: str
+) -> None:
+    await running.http.post("/api/v1/topics", json={"name": "normal"})
+    new = running.stub.named("new", x_mq_language=language, x_mq_client_version=version)
+    assert await listed_types(new, "normal") == [MessageType.NORMAL, MessageType.PRIORITY]
+    assert MessageType.PRIORITY in await listed_types(new, "automatic")
+
+
+async def test_a_topic_takes_priorities_whatever_its_route_said(running: Running) -> None:
+    await running.http.post("/api/v1/topics", json={"name": "normal"})
+    assert (await running.stub.send("normal", b"1", priority=3)).status.code == Code.OK
 
 
 async def test_asking_for_a_route_creates_nothing(running: Running) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.message import BODY_BYTES_MAX
 from protocol.rocketmq.messages import (
     EndTransactionRequest,
     RecallMessageRequest,
@@ -190,3 +191,37 @@ async def test_an_encoding_that_is_not_served_is_refused_and_nothing_stored(
     assert not running.broker.messages_by_id(f"01{0:032X}")
     plain = await running.stub.send("orders", b"plain", body_encoding=Encoding.IDENTITY)
     assert plain.status.code == Code.OK
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("5.0.0", Code.BAD_REQUEST),
+        ("5.0.7", Code.BAD_REQUEST),
+        ("5.0.8", Code.MESSAGE_BODY_EMPTY),
+        ("", Code.MESSAGE_BODY_EMPTY),
+    ],
+)
+async def test_a_java_client_is_told_no_code_that_it_cannot_parse(
+    running: Running, version: str, code: Code
+) -> None:
+    """It throws at the number itself, so that nobody would see the reason."""
+    java = running.stub.named("java", x_mq_language="JAVA", x_mq_client_version=version)
+    refused = await java.send("orders", b"")
+    assert refused.status.code == code
+    assert "no body" in refused.status.message
+
+
+async def test_another_client_is_told_every_code(running: Running) -> None:
+    go = running.stub.named("go", x_mq_language="GO", x_mq_client_version="5.0.0")
+    assert (await go.send("orders", b"")).status.code == Code.MESSAGE_BODY_EMPTY
+
+
+async def test_a_body_of_the_largest_size_is_taken_with_full_properties_beside_it(
+    running: Running,
+) -> None:
+    body = bytes(BODY_BYTES_MAX)
+    properties = {"p": "x" * (15 * 1024)}
+    assert (await running.stub.send("orders", body, properties=properties)).status.code == Code.OK
+    (stored,) = running.broker.messages_by_id(f"01{0:032X}")
+    assert (len(stored.body), stored.properties["p"]) == (BODY_BYTES_MAX, properties["p"])

@@ -11,6 +11,7 @@ from app.grpc.codes import Refusal
 from app.grpc.shapes import to_wire
 from app.grpc.telemetry import ask_stack, ask_verify
 from engine.broker import Exponential, GroupConfig, Steps
+from engine.message import BODY_BYTES_MAX
 from protocol.rocketmq.messages import (
     EndTransactionRequest,
     HeartbeatRequest,
@@ -26,8 +27,9 @@ pytestmark = pytest.mark.anyio
 TRANSACTION = {"message_type": MessageType.TRANSACTION}
 
 
-def producer_settings(*topics: str) -> Any:
+def producer_settings(*topics: str, language: Language = Language.JAVA) -> Any:
     told = Settings(client_type=ClientType.PRODUCER)
+    told.user_agent.language = language
     told.publishing.topics.extend([Resource(name=topic) for topic in topics])
     told.publishing.SetInParent()
     return told
@@ -54,17 +56,50 @@ async def told(stub: Stub, settings: Any) -> tuple[Any, Any]:
 
 async def test_a_producer_is_told_what_it_may_send_and_how_to_try_again(running: Running) -> None:
     _, settings = await told(running.stub, producer_settings("orders"))
-    assert settings.publishing.max_body_size == 4 * 1024 * 1024 - 64 * 1024
+    assert settings.publishing.max_body_size == BODY_BYTES_MAX
     assert settings.publishing.validate_message_type
     assert settings.backoff_policy.max_attempts == 3
     assert settings.backoff_policy.exponential_backoff.initial.nanos == 10_000_000
     assert not settings.metric.on
 
 
+@pytest.mark.parametrize("language", [each for each in Language if each is not Language.NODE_JS])
+async def test_a_producer_is_told_the_largest_body_that_there_is(
+    running: Running, language: Language
+) -> None:
+    _, settings = await told(running.stub, producer_settings("orders", language=language))
+    assert settings.publishing.max_body_size == BODY_BYTES_MAX
+
+
+async def test_node_is_told_bodies_that_leave_room_in_its_own_channel(running: Running) -> None:
+    node = producer_settings("orders", language=Language.NODE_JS)
+    _, settings = await told(running.stub, node)
+    assert settings.publishing.max_body_size == BODY_BYTES_MAX - 64 * 1024
+
+
+@pytest.mark.parametrize(
+    ("language", "poll_s"),
+    [
+        (Language.JAVA, 5),
+        (Language.GOLANG, 5),
+        (Language.RUST, 5),
+        (Language.DOT_NET, 5),
+        (Language.NODE_JS, 5),
+        (Language.PYTHON, 20),
+        (Language.CPP, 20),
+    ],
+)
+async def test_who_waits_polls_out_at_its_end_is_told_short_ones(
+    running: Running, language: Language, poll_s: int
+) -> None:
+    _, settings = await told(running.stub, consumer_settings("g", "orders", language))
+    assert settings.subscription.long_polling_timeout.seconds == poll_s
+
+
 async def test_a_consumer_is_told_its_groups_schedule(running: Running) -> None:
     _, settings = await told(running.stub, consumer_settings("g", "orders"))
     assert settings.subscription.receive_batch_size == 32
-    assert settings.subscription.long_polling_timeout.seconds == 20
+    assert settings.subscription.long_polling_timeout.seconds == 5
     assert not settings.subscription.fifo
     assert settings.backoff_policy.max_attempts == 17
     waits = [wait.seconds for wait in settings.backoff_policy.customized_backoff.next]
@@ -88,15 +123,40 @@ async def test_each_language_is_told_the_schedule_in_the_form_that_it_reads(
     _, settings = await told(running.stub, consumer_settings("g", "orders", language))
     assert settings.backoff_policy.max_attempts == 5
     assert settings.backoff_policy.WhichOneof("strategy") == strategy
-    is_node = language is Language.NODE_JS
-    assert settings.subscription.long_polling_timeout.seconds == (5 if is_node else 20)
 
 
-async def test_a_consumer_of_a_fifo_topic_is_told_to_keep_the_order(running: Running) -> None:
+@pytest.mark.parametrize(
+    ("ordered", "topics", "is_fifo"),
+    [
+        (True, ["fifo"], True),
+        (True, ["fifo", "fifo-2"], True),
+        (True, ["orders"], False),
+        (True, ["fifo", "orders"], False),
+        (True, ["fifo", "nowhere"], False),
+        (True, [], False),
+        (False, ["fifo"], False),
+    ],
+)
+async def test_an_ordered_group_is_told_to_keep_the_order_of_fifo_topics_alone(
+    running: Running, ordered: bool, topics: list[str], is_fifo: bool
+) -> None:
+    for name in ("fifo", "fifo-2"):
+        body = {"name": name, "type": "FIFO"}
+        assert (await running.http.post("/api/v1/topics", json=body)).status_code == 201
+    running.broker.create_group(GroupConfig("g", ordered=ordered))
+    wanted = consumer_settings("g", "fifo")
+    del wanted.subscription.subscriptions[:]
+    for topic in topics:
+        wanted.subscription.subscriptions.add(topic=Resource(name=topic))
+    _, settings = await told(running.stub, wanted)
+    assert settings.subscription.fifo is is_fifo
+
+
+async def test_a_consumer_whose_group_will_create_itself_is_told_no_order(running: Running) -> None:
     body = {"name": "fifo", "type": "FIFO"}
     assert (await running.http.post("/api/v1/topics", json=body)).status_code == 201
     _, settings = await told(running.stub, consumer_settings("g", "fifo"))
-    assert settings.subscription.fifo
+    assert not settings.subscription.fifo
 
 
 async def test_settings_without_a_purpose_end_the_stream_which_says_so(running: Running) -> None:
@@ -230,7 +290,7 @@ async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
     assert connections.count == 1
     assert (connected.door, connected.about) == (
         "gRPC",
-        "GOLANG 9.9, push consumer, telemetry; 17 attempts, polls of 20 s, batches of 32",
+        "GOLANG 9.9, push consumer, telemetry; 17 attempts, polls of 5 s, batches of 32",
     )
     page = await running.http.get("/clients?format=json")
     assert "GOLANG" in page.text

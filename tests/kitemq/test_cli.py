@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -313,6 +314,18 @@ def test_a_damaged_store_exits_1_and_a_missing_one_2(
     assert "no commit log" in err
 
 
+def test_a_store_whose_server_runs_is_not_repaired_and_a_sound_one_stays_as_it_is(
+    server: LiveServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inside(server, capsys, "produce", "t", "--body", "x", "--count", "3")
+    code, _, err = inside(server, capsys, "store", "repair", "--data", str(tmp_path / "data"))
+    assert code != OK
+    assert "a server uses" in err
+    server.stop()
+    code, out, _ = inside(server, capsys, "store", "repair", "--data", str(tmp_path / "data"))
+    assert (code, documents(out)) == (OK, [{"repaired": 0, "kept": 0, "missing": 0}])
+
+
 def start(server: LiveServer, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-m", "kitemq", *arguments],
@@ -329,3 +342,24 @@ def test_the_server_may_be_named_after_the_command(
     assert main(["topics", "list", "--json", "--server", server.url]) == OK
     assert capsys.readouterr().err == ""
     assert main(["topics", "list", "--server", "http://127.0.0.1:9"]) == 4
+
+
+def test_tail_shows_its_token_as_every_command_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KITEMQ_TOKEN", "kite_the_token")
+    heads: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                heads.append(connection.recv(65536))
+                connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\n{}")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        main(["--server", f"http://127.0.0.1:{listener.getsockname()[1]}", "tail", "t"])
+        thread.join(60)
+    capsys.readouterr()
+    assert b"Authorization: Bearer kite_the_token" in heads[0]

@@ -14,8 +14,8 @@ from kitemq import (
     Invalid,
     KiteError,
     Received,
-    Stopped,
     TimedOut,
+    link,
 )
 from tests.live import LiveServer
 
@@ -221,15 +221,46 @@ async def test_what_a_crashed_client_held_is_released_when_it_comes_back(
         message.ack()
 
 
-async def test_a_second_client_of_the_same_name_takes_over(server: LiveServer) -> None:
+async def test_a_replaced_consumer_comes_back_once_its_name_is_free(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(link, "REPLACED_FIRST_S", 0.2)
+    monkeypatch.setattr(link, "REPLACED_MAX_S", 0.2)
+    send(server, 1, "t2")
     first = AsyncConsumer("g", "t2", server.url, client="same")
+    await first.start()
+    message = await first.receive(10)
+    assert message is not None
+    message.ack()
+    async with AsyncConsumer("g", "t2", server.url, client="same"):
+        await until(lambda: first._core._link.connection is None)
+    assert "took over the client name 'same'" in caplog.text
+    send(server, 1, "t2")
+    message = await first.receive(10)
+    assert message is not None
+    assert await settled(message) is AckResult.DONE
+    await first.stop()
+
+
+async def test_two_consumers_of_one_name_replace_each_other_ever_more_slowly(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: dict[link.Link, list[float]] = {}
+
+    async def noted(self: link.Link, wait_s: float) -> None:
+        waits.setdefault(self, []).append(wait_s)
+
+    monkeypatch.setattr(link.Link, "_stay_away", noted)
     with Client(server.url) as client:
         client.create_topic("t2")
-    await first.start()
-    async with AsyncConsumer("g", "t2", server.url, client="same"):
-        with pytest.raises(Stopped, match="same"):
-            await first.receive(10)
-    await first.stop()
+    async with (
+        AsyncConsumer("g", "t2", server.url, client="same") as first,
+        AsyncConsumer("g", "t2", server.url, client="same"),
+    ):
+        await until(lambda: len(waits.get(first._core._link, ())) >= 10)
+    for told in waits.values():
+        whole = [min(link.REPLACED_FIRST_S * 2.0**n, link.REPLACED_MAX_S) for n in range(len(told))]
+        assert all(half / 2 <= s <= half for half, s in zip(whole, told, strict=True)), told
 
 
 async def test_no_more_than_prefetch_is_handed_out(server: LiveServer) -> None:

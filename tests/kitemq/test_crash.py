@@ -44,7 +44,8 @@ class Killable:
 
     def _spawn(self) -> None:
         command = [sys.executable, "-m", "kitemq", "serve", "--listen", self.listen]
-        command += ["--set", "grpc_listen=off"]  # the port beside a free one may be taken
+        # The ports beside a free one may be taken.
+        command += ["--set", "grpc_listen=off", "--set", "remoting_listen=off"]
         self._process = subprocess.Popen(
             [*command, "--data", str(self._data), "--set", "log_level=warning"],
             env={name: value for name, value in os.environ.items() if "KITEMQ" not in name},

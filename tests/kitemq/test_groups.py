@@ -14,10 +14,12 @@ def test_a_group_is_set_up_paused_and_resumed_by_command(
     with Client(server.url) as client:
         client.create_topic("orders")
     given = ["--retry", "exponential:1s,10m,1.5", "--strategy", "circle", "--mode", "clustering"]
+    given.append("--ordered")
     code, out, _ = inside(server, capsys, "groups", "create", "g", "--start-at", "5", *given)
     assert code == OK
     [group] = documents(out)
     assert (group["start"], group["start_at_ms"], group["strategy"]) == ("time", 5, "circle")
+    assert group["ordered"] is True
     assert group["retry_policy"] == {
         "kind": "exponential",
         "initial_ms": 1000,
@@ -37,6 +39,11 @@ def test_a_group_is_set_up_paused_and_resumed_by_command(
     _, out, _ = inside(server, capsys, "groups", "change", "g", *given)
     assert documents(out)[0]["retry_policy"] == {"kind": "steps", "delays_ms": [250, 60_000]}
     assert documents(out)[0]["rooms"] == ["a", "b"]
+    assert documents(out)[0]["ordered"] is True
+    _, out, _ = inside(server, capsys, "groups", "change", "g", "--no-ordered")
+    assert documents(out)[0]["ordered"] is False
+    _, out, _ = inside(server, capsys, "groups", "list")
+    assert documents(out)[0]["ordered"] is False
     _, out, _ = inside(server, capsys, "groups", "pause", "g")
     assert documents(out)[0]["paused"]
     _, out, _ = inside(server, capsys, "groups", "pause", "g", "--topic", "orders")

@@ -21,6 +21,7 @@ from kitemq import (
     TransactionProducer,
     TransactionState,
     Unreachable,
+    link,
 )
 from tests.live import LiveServer
 
@@ -191,15 +192,18 @@ async def test_without_a_server_a_call_ends_after_its_time(server: LiveServer) -
         await asyncio.to_thread(server.start)
 
 
-async def test_who_takes_over_the_name_ends_the_other(server: LiveServer) -> None:
+async def test_a_replaced_producer_goes_on_once_its_name_is_free(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "REPLACED_FIRST_S", 0.2)
     first = AsyncTransactionProducer("g", server.url, client="one")
     await first.start()
     async with AsyncTransactionProducer("g", server.url, client="one"):
         async with asyncio.timeout(10):
-            while first._error is None:
+            while first._link.connection is not None:
                 await asyncio.sleep(0.01)
-        with pytest.raises(Stopped):
-            await first.begin("t", "x")
+    begun = await first.begin("t", "x")
+    assert await begun.rollback() is ROLLED_BACK
     await first.stop()
 
 

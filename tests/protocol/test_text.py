@@ -104,3 +104,33 @@ def test_a_receipt_comes_back_as_it_was(topic: str, queue: int, offset: int, ser
     assert text.parse_receipt(text.receipt_text((topic, queue, offset, serial))) == (
         topic, queue, offset, serial,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "receipt",
+    [
+        "",
+        "t:0:0",
+        "t:-1:0:5",
+        "t:0:-1:5",
+        "t:0:0:-5",
+        "t:+1:0:5",
+        "t: 1:0:5",
+        "t:1_0:0:5",
+        "t:\u0661:0:5",
+        "t:0:0:\u0661",
+        "t:0:0:0x5",
+        "t:0:0:5\n",
+        "t:0:0:",
+        f"t:0:{'9' * 5000}:5",
+    ],
+)
+def test_what_no_server_wrote_is_no_receipt(receipt: str) -> None:
+    with pytest.raises(ProtocolError):
+        text.parse_receipt(receipt)
+
+
+@pytest.mark.parametrize("number", [0, 2**31, 2**63 - 1, 2**63, 2**64])
+def test_a_receipt_of_any_size_is_read(number: int) -> None:
+    expected = ("t:1", number, number, number)
+    assert text.parse_receipt(text.receipt_text(expected)) == expected

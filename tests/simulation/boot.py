@@ -10,16 +10,22 @@ from engine.store.pool import InlinePool, Pool
 from tests.simulation.disk import Disk
 
 
-def boot(disk: Disk, clock: Clock, pool: Pool | None = None, **changes: Any) -> Broker:
-    """Start a broker on what the disk holds; `changes` are settings of the engine."""
+def settings(**changes: Any) -> EngineConfig:
+    """The settings of such a broker."""
     small: dict[str, Any] = {
         "segment_bytes": 32 * 1024,
         "queue_file_entries": 40,
         "index_slots": 50,
         "index_items": 200,
         "disk_free_min_bytes": 0,
+        "timer_log_bytes": 4096,
     }
-    config = EngineConfig(data=Path("/data"), **(small | changes))
+    return EngineConfig(data=Path("/data"), **(small | changes))
+
+
+def boot(disk: Disk, clock: Clock, pool: Pool | None = None, **changes: Any) -> Broker:
+    """Start a broker on what the disk holds; `changes` are settings of the engine."""
+    config = settings(**changes)
     broker = Broker(config, clock=clock, pool=pool or InlinePool(), files=disk.boot())
     broker.start()
     return broker

@@ -43,8 +43,10 @@ TOPICS = {
 TAGS = ("", "a", "Aa", "BB")
 LANES = ("red", "green", "blue")
 CLIENTS = ("c1", "c2")
+MIXED = "mixed"  # is ordered now and then
 LEVEL_MS = (0, 1000, 5000, 10_000, 30_000, 60_000)
 DRAIN_S = 3 * 3600.0
+BORDERS = (2**31, 2**63 - 1, 2**63, 2**64, 10**30)
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Group:
     name: str
     topics: dict[str, str]
     retry_max: int
+    ordered: bool = False
 
     def wants(self, sent: Sent) -> bool:
         expression = self.topics.get(sent.topic)
@@ -63,8 +66,8 @@ class Group:
 GROUPS = (
     Group("all", {PLAIN: "*", LATER: "*", PAID: "*"}, 2),
     Group("some", {PLAIN: "a||Aa", PAID: "a"}, 3),
-    Group("workers", {LINE: "*"}, 2),
-    Group("mixed", {LINE: "*", PLAIN: "*"}, 1),
+    Group("workers", {LINE: "*"}, 2, ordered=True),
+    Group(MIXED, {LINE: "*", PLAIN: "*"}, 1),
 )
 
 
@@ -92,6 +95,7 @@ class BrokerWorld:
         # In every other life, so that in the rest every hand-out is strictly checked.
         self.turns = self.chance.random() < 0.5
         self.config = EngineConfig(
+            timer_log_bytes=4096,
             data=ROOT,
             segment_bytes=self.chance.choice((8192, 16384, 65536)),
             queue_file_entries=self.chance.choice((26, 100, 1000)),
@@ -107,7 +111,9 @@ class BrokerWorld:
         for name, kind in TOPICS.items():
             self.broker.create_topic(TopicConfig(name, type=kind, read_queues=2, write_queues=2))
         for group in GROUPS:
-            self.broker.create_group(GroupConfig(group.name, retry_max=group.retry_max))
+            self.broker.create_group(
+                GroupConfig(group.name, retry_max=group.retry_max, ordered=group.ordered)
+            )
         self.flush()
 
     # -- life ---------------------------------------------------------------------------------
@@ -133,6 +139,8 @@ class BrokerWorld:
             (self.nack, 8),
             (self.extend, 3),
             (self.release, 3),
+            (self.forge, 4),
+            (self.turn_order, 1),
             (self.tick, 20),
             (self.work, 8),
             (self.check_held, 3),
@@ -241,8 +249,12 @@ class BrokerWorld:
         assert share is not None, f"{message_id} is not for {group.name}"
         was_recalled = share.sent.is_recalled and not share.has_lost_power
         assert not was_recalled, f"{message_id} came although it was recalled"
-        if share.sent.topic == LINE and not share.has_lost_power and not share.is_turned:
+        is_sure = not share.has_lost_power and not share.is_turned
+        if group.ordered and share.sent.topic == LINE and is_sure:
             self.check_lane(group, share)
+            assert delivery.receipt.topic == LINE, (
+                "what an ordered group failed with left its place"
+            )
         share.deliver(delivery, client, self.clock.now_ms())
 
     def adopt(self, message_id: str) -> None:
@@ -313,6 +325,53 @@ class BrokerWorld:
             for share, result in zip(shares, results, strict=True):
                 if self.is_taken(share, result):
                     share.put_back()
+
+    def turn_order(self) -> None:
+        """Messages that wait for earlier ones wait no longer, or have to from now on."""
+        self.broker.change_group(MIXED, ordered=not self.broker.group(MIXED).ordered)
+
+    def forge(self) -> None:
+        """Somebody sends receipts that nobody was given: none is taken, and nothing changes."""
+        group = self.chance.choice(GROUPS)
+        forged = [self.forged() for _ in range(self.chance.choice((1, 5, 20)))]
+        held = {
+            share.held.receipt
+            for (name, _), share in self.shares.items()
+            if name == group.name and share.held is not None
+        }
+        forged = [receipt for receipt in forged if receipt not in held]
+        verb = self.chance.randrange(5)
+        if verb == 0:
+            results = self.broker.ack(group.name, forged)
+        elif verb == 1:
+            results = self.broker.release(group.name, forged)
+        elif verb == 2:
+            results = [each.result for each in self.broker.extend(group.name, forged, 30)]
+        elif verb == 3:
+            level = self.chance.choice((None, -1, 2))
+            results = self.broker.nack(
+                group.name, [Nack(each, delay_level=level) for each in forged]
+            )
+        else:
+            assert all(self.broker.renew(group.name, each, 30) is None for each in forged)
+            results = []
+        for receipt, result in zip(forged, results, strict=verb < 4):
+            assert result is not AckResult.DONE, f"{receipt} of {group.name} is taken"
+
+    def forged(self) -> Receipt:
+        """Any serial at any place: also one of another group, and none at all."""
+        held = [share.held.receipt for share in self.shares.values() if share.held is not None]
+        if held and self.chance.random() < 0.5:
+            receipt = self.chance.choice(held)
+            near = (0, 1, -1, receipt.serial, receipt.serial - 1, receipt.serial + 1)
+            return receipt._replace(serial=self.chance.choice(near))
+        topics = (*TOPICS, "%RETRY%all", "%RETRY%workers", "nowhere", "")
+        return Receipt(
+            self.chance.choice(topics),
+            self.chance.choice((0, 0, 1, -1, *BORDERS)),
+            self.chance.choice((0, 1, 2, 3, self.chance.randrange(60), -1, *BORDERS)),
+            self.chance.choice((0, 0, 0, 1, -1, *BORDERS)),
+        )
 
     def is_taken(self, share: Share, result: AckResult) -> bool:
         """Whether a verb took a receipt; it must, before its deadline."""

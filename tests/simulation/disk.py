@@ -12,7 +12,10 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from engine.store.files import reraise
+
 SECTOR_BYTES = 512
+OPENING = frozenset({"open", "create", "sync_directory"})  # what needs a file that is free
 ROOM_UNLIMITED = 1 << 60
 
 
@@ -252,8 +255,14 @@ class FakeFiles:
     def meet_fault(self, verb: str, path: Path) -> None:
         if self.is_dead:
             raise Crash
-        if self.disk.fault is not None:
+        if self.disk.fault is None:
+            return
+        try:
             self.disk.fault(verb, path)
+        except OSError as error:
+            if verb in OPENING:
+                reraise(error)
+            raise
 
     def open(self, path: Path, *, create: bool = False) -> FakeFile:
         self._check()
@@ -269,6 +278,8 @@ class FakeFiles:
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
             node = Node()
             self.disk.rename({path: node})
+        else:
+            self.meet_fault("open", path)
         return FakeFile(self, path, node)
 
     def exists(self, path: Path) -> bool:

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tests.simulation.broker_world import BrokerWorld
+from tests.simulation.damage_world import DamageWorld
+from tests.simulation.journal_world import JournalWorld
 from tests.simulation.store_world import StoreWorld
 
 STEPS = 400
@@ -29,7 +31,9 @@ class World(Protocol):
 WORLDS: dict[str, Callable[[int], World]] = {
     "store": StoreWorld,
     "broker": BrokerWorld,
+    "damage": DamageWorld,
     "power": lambda seed: BrokerWorld(seed, power=True),
+    "journal": JournalWorld,
 }
 
 

@@ -15,9 +15,9 @@ from engine.broker import Broker, TopicConfig
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Corrupt, DiskFull, Invalid, NotFound
+from engine.inspection import inspect
 from engine.message import Message, Promise, Sent, StoredMessage
 from engine.store.consume_queue import Entry
-from engine.store.verify import verify_store
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.pool import SeededPool
 
@@ -356,7 +356,7 @@ class StoreWorld:
         self.adopt(lost_power)
         self.check_all(lost_power)
         if not self.power_was_lost and self.store.written:
-            report = verify_store(self.files, ROOT)
+            report = inspect(self.files, ROOT, patience_s=())
             assert report.is_sound, report.faults
 
     def adopt(self, lost_power: bool) -> None:
@@ -368,7 +368,7 @@ class StoreWorld:
                 self.model.forget(topic)
         self.model.unsettled.clear()
         self.adopt_purge()
-        names = {key for key in self.model.lines} | {
+        names = set(self.model.lines) | {
             (topic, queue) for topic in TOPICS for queue in self.store.queues_of(topic)
         }
         for topic, queue in names:

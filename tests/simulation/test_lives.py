@@ -11,6 +11,7 @@ import pytest
 from tests.simulation.soak import live
 
 STEPS = 250
+JOURNAL_STEPS = 20  # entries at run time, and as many before a start
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +32,18 @@ def test_a_killed_broker_loses_nothing_and_brings_nothing_back(seed: int) -> Non
     live("broker", seed, STEPS)
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_a_damaged_file_is_never_met_with_silence(seed: int) -> None:
+    """Each life has twelve damages, and a start for each."""
+    live("damage", seed, 40)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_what_was_flushed_reaches_every_group_after_a_power_loss(seed: int) -> None:
     live("power", seed, STEPS)
+
+
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_any_journal_entry_in_any_state_is_applied_or_set_aside(first: int) -> None:
+    for seed in range(first, first + 100):
+        live("journal", seed, JOURNAL_STEPS)

@@ -8,18 +8,20 @@ from the environment (HTTPS_PROXY, SSL_CERT_FILE), as httpx reads it.
 """
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from app.addresses import quiet_clients
 from app.errors import DoorError
 from app.oidc_settings import OidcSettings
 from app.security.oidc import refusals
-from app.settings import is_safe_url
+from app.settings import is_loopback, is_safe_url
 from engine.clock import Clock
 
 if TYPE_CHECKING:
@@ -204,6 +206,9 @@ class Provider:
         for name, address in named.items():
             if address and not is_safe_url(address):
                 raise self._broken(f"its {name} is {address[:200]!r}, which is not https")
+            if address and _is_inside(address) and not _is_inside(self._settings.oidc_issuer):
+                # Else it could have the server send requests to itself and to a cloud's metadata.
+                raise self._broken(f"its {name} is {address[:200]!r}, which is not its own")
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:
@@ -264,9 +269,20 @@ class Provider:
         return refusals.unreachable(self._settings.oidc_issuer)
 
 
+def _is_inside(address: str) -> bool:
+    """Whether an address names this very machine, or a link-local one."""
+    host = urlsplit(address).hostname or ""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return is_loopback(host)
+    return found.is_loopback or found.is_link_local or found.is_unspecified
+
+
 def _client() -> "httpx.AsyncClient":
     for name in LIBRARIES:
         import_module(name)
+    quiet_clients()
     import httpx
 
     limits = httpx.Limits(max_connections=ASKING_MAX, max_keepalive_connections=1)

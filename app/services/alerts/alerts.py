@@ -35,6 +35,7 @@ from app.services.alerts.standing import ORDER, Kept, Standing
 from app.services.alerts.webhook import BACKOFF_S, Webhooks
 from app.services.audit import Actor, Audit
 from app.services.reports.reports import Reports
+from app.services.targets import Targets
 from engine.broker import GroupLag
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
 
@@ -67,16 +68,20 @@ class Alerts:
         *,
         urls: Sequence[str] = (),
         secret: str = "",
+        targets: Targets,
         environment: str = "",
         backoff_s: Sequence[float] = BACKOFF_S,
     ) -> None:
-        """Whatever fires is told to `urls`, signed with `secret` where there is one."""
+        """Whatever fires is told to `urls`, signed with `secret` where there is one.
+
+        `targets` says which addresses may be called.
+        """
         self._host = host
         self._audit = audit
         self._database = database
         self._teller = Teller(tuple(urls), environment)
         self._webhooks = Webhooks(
-            database, host.clock, urls=urls, secret=secret, backoff_s=backoff_s
+            database, host.clock, urls=urls, secret=secret, targets=targets, backoff_s=backoff_s
         )
         self._readings = Readings(host, host.config.data, reports)
         self._kept: dict[int, Kept] = {}

@@ -170,7 +170,7 @@ class Readings:
     def _engine(self) -> Iterator[Reading]:
         health = self._host.broker.health()
         for name, text in {**health.warnings, **health.failures}.items():
-            yield Reading(name, 1, True, text)
+            if name != "damage":
+                yield Reading(name, 1, True, text)
         if health.damages:
-            count = len(health.damages)
-            yield Reading("log", count, True, f"the log is damaged in {count} places")
+            yield Reading("log", len(health.damages), True, health.warnings["damage"])

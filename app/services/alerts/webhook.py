@@ -14,10 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from app.addresses import shown_text
 from app.db.alert_rows import DeliveryRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.alerts.events import DELIVERED, FAILED, signature
+from app.services.targets import TargetRefused, Targets, made_client
 from engine.clock import Clock
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ log = logging.getLogger("kitemq.alerts")
 
 BACKOFF_S = (5.0, 30.0, 120.0, 600.0)  # after the first, second … failure; then it is given up
 TIMEOUT_S = 10.0
+CONNECTIONS_MAX = 16
 DATABASE_WAIT_S = 5.0
 ERROR_CHARS_MAX = 300
 TRY_AGAIN = frozenset({408, 425, 429})
@@ -56,11 +59,13 @@ class Webhooks:
         *,
         urls: Sequence[str],
         secret: str,
+        targets: Targets,
         backoff_s: Sequence[float] = BACKOFF_S,
     ) -> None:
         self._database = database
         self._clock = clock
         self._secret = secret
+        self._targets = targets
         self._backoff_s = tuple(backoff_s)
         self._wakes = {url: asyncio.Event() for url in urls}
         self._tasks: list[asyncio.Task[None]] = []
@@ -139,8 +144,11 @@ class Webhooks:
                     status = answer.status_code
         except TimeoutError:
             return Outcome(None, f"no answer within {TIMEOUT_S:.0f} s")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            return Outcome(None, f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX])
+        except TargetRefused as error:
+            return Outcome(None, f"the address is not called: {error}"[:ERROR_CHARS_MAX])
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            told = shown_text(f"{type(error).__name__}: {error}")
+            return Outcome(None, told[:ERROR_CHARS_MAX])
         return Outcome(status, "" if 200 <= status < 300 else f"the answer was {status}")
 
     async def _opened(self) -> "httpx.AsyncClient":
@@ -148,11 +156,7 @@ class Webhooks:
         if "httpx" not in sys.modules:
             await asyncio.to_thread(import_module, "httpx")
         if self._client is None:
-            import httpx
-
-            self._client = httpx.AsyncClient(
-                trust_env=False, follow_redirects=False, timeout=TIMEOUT_S
-            )
+            self._client = made_client(self._targets, connections_max=CONNECTIONS_MAX)
         return self._client
 
 

@@ -104,7 +104,7 @@ def read_result(folder: Path) -> Result | None:
         return None
     try:
         found = msgspec.json.decode(data, type=Result)
-    except msgspec.DecodeError as error:
+    except ValueError as error:  # also of bytes that are no UTF-8
         raise BadResult(f"the result cannot be read: {error}") from None
     if found.format != FORMAT:
         raise BadResult(f"the result has format {found.format}, not {FORMAT}")
@@ -116,7 +116,7 @@ def read_progress(folder: Path) -> Progress | None:
     try:
         data = (folder / PROGRESS).read_bytes()
         return msgspec.json.decode(data, type=Progress, strict=False)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         return None
 
 

@@ -136,7 +136,7 @@ class Reports:
                 if await self._begin(job, cause, attempt, BY_ITSELF, None) is not None:
                     del self._retries[job]
                 return
-        due = [each for each in await self.schedules() if each.is_enabled]
+        due = [each for each in await self.schedules(keeps=True) if each.is_enabled]
         due.sort(key=lambda each: each.next_ms)
         if due and due[0].next_ms <= now_ms:
             await self._begin_scheduled(due[0], now_ms)
@@ -182,11 +182,14 @@ class Reports:
         await self._ready()
         return self.figures[job].fresh_ms
 
-    async def schedules(self) -> list[ScheduleRow]:
-        """When each job runs, by name."""
+    async def schedules(self, *, keeps: bool = False) -> list[ScheduleRow]:
+        """When each job runs, by name; `keeps` writes those that nobody has set yet.
+
+        From then on their next time stays, so that it comes.
+        """
         now_ms = self._host.clock.now_ms()
         defaults = [schedule.default(job, now_ms) for job in JOBS]
-        return await self._ask(lambda db: db.reports.schedules(defaults))
+        return await self._ask(lambda db: db.reports.schedules(defaults, keeps=keeps))
 
     async def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200; the newest 5,000 are kept."""
@@ -223,7 +226,7 @@ class Reports:
     ) -> ScheduleRow:
         """Change when a job runs; the change counts from now on. Invalid names the field."""
         check_job(job)
-        before = next(each for each in await self.schedules() if each.job == job)
+        before = next(each for each in await self.schedules(keeps=True) if each.job == job)
         cron = before.cron if changes.cron is None else " ".join(changes.cron.split())
         now_ms = self._host.clock.now_ms()
         after = replace(

@@ -135,6 +135,34 @@
   });
   document.addEventListener("htmx:error", (event) => { if (isLive(event)) answered(false); });
 
+  // What a form asked for was not answered, or only by somebody who knows no login: it says so
+  // itself, and keeps what was typed.
+  function note(form, id, login) {
+    one(".form-note", form)?.remove();
+    if (!id) return;
+    const added = one(id).content.cloneNode(true);
+    if (login) one("a", added).href = login;
+    form.prepend(added);
+    one(".form-note", form).scrollIntoView({ block: "nearest" });
+  }
+  const formOf = (event) => {
+    const form = event.detail.ctx?.sourceElement?.closest?.("form");
+    return form?.method === "post" ? form : null;
+  };
+  document.addEventListener("htmx:before:request", (event) => {
+    const form = formOf(event);
+    if (form) note(form);
+  });
+  document.addEventListener("htmx:error", (event) => {
+    const form = formOf(event);
+    if (form) note(form, "#note-unanswered");
+  });
+  document.addEventListener("htmx:response:error", (event) => {
+    const form = formOf(event);
+    const login = event.detail.ctx.response.headers.get("KiteMQ-Login");
+    if (form && login) note(form, "#note-logged-out", login);
+  });
+
   // Preferences take effect when chosen.
   one("#preferences").addEventListener("change", (event) => {
     if (event.target.name === "theme") root.dataset.theme = event.target.value;

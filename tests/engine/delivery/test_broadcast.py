@@ -82,6 +82,7 @@ def test_what_a_client_died_with_comes_back_to_it_until_its_attempts_are_used_up
     engine, broker, type
 ):
     broker.create_topic(TopicConfig("steps", type))
+    broker.change_group("g", ordered=True)
     broker.send([Message("steps", b"1", message_group="m" if type is TopicType.FIFO else "")])
     for attempt in (1, 2, 3):
         (given,) = broker.receive("g", {"steps": "*"}, invisible_s=1, client="a")

@@ -1,7 +1,8 @@
 import pytest
 
-from engine.delivery.filter import parse_filter
+from engine.delivery.filter import FILTER_BYTES_MAX, parse_filter
 from engine.errors import Invalid
+from engine.message import Message
 
 
 def test_a_star_or_nothing_lets_everything_through():
@@ -14,7 +15,40 @@ def test_tags_are_joined_by_two_bars_and_trimmed():
     assert parse_filter(" a ||b|| ").tags == {"a", "b"}
 
 
-@pytest.mark.parametrize("text", ["||", " || || ", "a" * 2049, "||".join(map(str, range(65)))])
+def test_a_message_with_a_star_for_its_tag_is_sent_and_received(broker, send):
+    send("1", tag="*")
+    send("2", tag="a")
+    received = broker.receive("all", {"orders": "*"}, count_max=10)
+    assert sorted(delivery.message.body for delivery in received) == [b"1", b"2"]
+    (delivery,) = broker.receive("some", {"orders": "* || b"}, count_max=10)
+    assert delivery.message.tag == "*"
+
+
+def test_a_filter_names_the_longest_tag_that_a_message_may_have(broker, send):
+    longest = "t" * FILTER_BYTES_MAX
+    send("1", tag=longest)
+    send("2", tag="a")
+    (delivery,) = broker.receive("g", {"orders": longest}, count_max=10)
+    assert delivery.message.body == b"1"
+
+
+def test_the_filters_of_one_receive_are_bounded_together(broker, send):
+    send("1", tag="a")
+    many = {f"t{number}": "x" * FILTER_BYTES_MAX for number in range(17)}
+    for name in many:
+        broker.send([Message(name, b"x")])
+    with pytest.raises(Invalid, match="262144 is the most") as refusal:
+        broker.receive("g", many)
+    assert refusal.value.field == "topics"
+    broker.receive("g", dict(list(many.items())[:16]))
+
+
+TOO_LONG = ["a" * (FILTER_BYTES_MAX + 1), "茶" * (FILTER_BYTES_MAX // 3 + 1)]
+
+
+@pytest.mark.parametrize(
+    "text", ["||", " || || ", *TOO_LONG, "||".join(map(str, range(65)))], ids=range(5)
+)
 def test_a_filter_without_tags_or_with_too_many_is_refused(text):
     with pytest.raises(Invalid) as refusal:
         parse_filter(text)

@@ -1,5 +1,6 @@
 import pytest
 
+from engine.delivery.group import GroupConfig
 from engine.delivery.values import Nack
 from engine.errors import Busy, TopicNotFound
 from engine.message import Message
@@ -181,6 +182,7 @@ def test_a_retry_for_another_topic_that_was_set_aside_wakes_who_waits_for_that(
 def test_the_next_message_of_a_lane_wakes_one(broker):
     waiters = Waiters(broker)
     broker.create_topic(TopicConfig("fifo", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
     broker.send(
         [Message("fifo", b"1", message_group="m"), Message("fifo", b"2", message_group="m")]
     )

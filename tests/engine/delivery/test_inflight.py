@@ -1,7 +1,8 @@
 import pytest
 
-from engine.delivery.group import GroupConfig
-from engine.delivery.values import Receipt
+from engine.broker import TopicConfig, TopicType
+from engine.delivery.group import GroupConfig, Mode
+from engine.delivery.values import Nack, Receipt
 from engine.errors import GroupNotFound, Invalid
 from engine.events import Acked
 
@@ -153,3 +154,76 @@ def test_acknowledgements_are_told_as_one_event_for_a_queue(broker, send):
     broker.events.subscribe(heard.append)
     broker.ack("g", receipts(broker.receive("g", {"orders": "*"}, count_max=2)))
     assert [event.offsets for event in heard if isinstance(event, Acked)] == [(0, 1)]
+
+
+HUGE = (2**31, 2**63 - 1, 2**63, 2**64, 10**40)
+
+
+def hostile_receipts():
+    places = [("orders", 0, 0), ("orders", 0, 1), ("orders", 9, 0), ("no", 0, 0), ("", -1, -1)]
+    places += [("orders", 0, number) for number in (-1, *HUGE)]
+    places += [("orders", number, 0) for number in (-1, *HUGE)]
+    serials = (0, 1, -1, *HUGE)
+    return [Receipt(*place, serial) for place in places for serial in serials]
+
+
+def verbs(broker, group="g"):
+    yield lambda each: broker.ack(group, [each])
+    yield lambda each: broker.release(group, [each])
+    yield lambda each: [answer.result for answer in broker.extend(group, [each], 30)]
+    yield lambda each: broker.nack(group, [Nack(each)])
+    yield lambda each: broker.nack(group, [Nack(each, delay_level=-1)])
+    yield lambda each: ["stale"] * (broker.renew(group, each, 30) is None)
+
+
+def test_no_receipt_is_current_for_a_message_that_is_ready(engine, broker, send):
+    """With the serial 0 it was: the change was journalled, and no start could apply it."""
+    send("a", "b")
+    given = receipts(broker.receive("g", {"orders": "*"}, count_max=2))
+    broker.ack("g", given[1:])
+    broker.release("g", given[:1])
+    for verb in verbs(broker):
+        assert verb(Receipt("orders", 0, 0, 0)) == ["stale"]
+        for receipt in hostile_receipts():
+            assert set(verb(receipt)) <= {"stale", "already"}, receipt
+    again = engine.crash()
+    (delivery,) = again.receive("g", {"orders": "*"}, count_max=9)
+    assert (delivery.message.body, delivery.attempt) == (b"a", 1)
+    assert not again.health().damages
+
+
+def test_no_receipt_is_current_for_a_message_that_waits_at_its_place(engine, broker, send, clock):
+    broker.create_topic(TopicConfig("orders", type=TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
+    send("a", "b", message_group="lane")
+    (given,) = broker.receive("g", {"orders": "*"}, count_max=2)
+    assert broker.nack("g", [Nack(given.receipt)]) == ["done"]
+    for verb in verbs(broker):
+        for receipt in (given.receipt, *hostile_receipts()):
+            assert verb(receipt) == ["stale"], receipt
+    again = engine.crash()
+    clock.advance(20)
+    again.tick()
+    (delivery,) = again.receive("g", {"orders": "*"}, count_max=9)
+    assert (delivery.message.body, delivery.attempt) == (b"a", 2)
+
+
+def test_no_receipt_is_current_for_a_message_that_a_broadcast_client_gave_back(
+    engine, broker, send
+):
+    broker.create_group(GroupConfig("g", mode=Mode.BROADCAST))
+    send("a")
+    (given,) = broker.receive("g", {"orders": "*"}, client="c")
+    broker.release("g", [given.receipt])
+    for verb in verbs(broker):
+        for receipt in hostile_receipts():
+            assert verb(receipt) == ["stale"], receipt
+    again = engine.crash()
+    assert [each.attempt for each in again.receive("g", {"orders": "*"}, client="c")] == [1]
+
+
+def test_a_receipt_before_the_first_message_or_without_a_serial_was_never_done(broker, send):
+    send("a")
+    broker.ack("g", receipts(broker.receive("g", {"orders": "*"})))
+    odd = [Receipt("orders", 0, -1, 7), Receipt("orders", 0, 0, 0), Receipt("orders", 0, 0, -5)]
+    assert broker.ack("g", odd) == ["stale"] * 3

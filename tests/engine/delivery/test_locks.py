@@ -2,6 +2,7 @@
 
 import pytest
 
+from engine.delivery.group import GroupConfig
 from engine.delivery.locks import LOCKS_MAX, QueueId
 from engine.errors import Busy, GroupNotFound, Invalid, QueueNotFound, TopicNotFound
 from engine.message import Message
@@ -214,6 +215,7 @@ def test_the_broker_counts_no_attempts_of_an_orderly_puller_and_its_queue_stands
 def test_a_receive_in_order_counts_attempts_over_a_restart(engine, broker):
     """Where RocketMQ forgets (item 13), receiving from a FIFO topic does not."""
     broker.create_topic(TopicConfig("steps", TopicType.FIFO))
+    broker.create_group(GroupConfig("g", ordered=True))
     broker.send([Message("steps", body, message_group="m") for body in (b"1", b"2")])
     for attempt in (1, 2, 3):
         (given,) = broker.receive("g", {"steps": "*"}, count_max=2, invisible_s=1)

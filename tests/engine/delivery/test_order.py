@@ -9,7 +9,9 @@ from engine.topic.catalog import TopicConfig, TopicType
 
 @pytest.fixture
 def fifo(broker):
+    """A FIFO topic, and "g", which is ordered."""
     broker.create_topic(TopicConfig("fifo", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
 
     def send(*texts):
         """Each text's first letter is its message group."""
@@ -80,7 +82,7 @@ def test_a_released_message_is_still_ahead_of_its_group(broker, fifo):
 
 
 def test_when_attempts_are_used_up_the_group_of_messages_goes_on(engine, broker, fifo):
-    broker.create_group(GroupConfig("g", retry_max=1))
+    broker.change_group("g", retry_max=1)
     fifo("a1", "a2")
     (first,) = take(broker)
     broker.nack("g", [Nack(first.receipt, delay_s=0)])
@@ -96,6 +98,7 @@ def test_when_attempts_are_used_up_the_group_of_messages_goes_on(engine, broker,
 def test_what_waits_its_turn_is_bounded_and_goes_on_as_the_first_are_done(engine):
     broker = engine.start(inflight_max=4)
     broker.create_topic(TopicConfig("fifo", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
     broker.send([Message("fifo", b"a%d" % number, message_group="a") for number in range(9)])
     broker.send([Message("fifo", b"b", message_group="b")])
     seen = []

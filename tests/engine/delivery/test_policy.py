@@ -34,7 +34,7 @@ def comes_back_after(engine, broker, wait_ms):
 def test_exponential_waits_are_kept_to_the_millisecond(engine, broker, type):
     broker.create_topic(TopicConfig("orders", type))
     policy = Exponential(initial_ms=1_500, max_ms=20_000, multiplier=3)
-    broker.create_group(GroupConfig("g", retry_policy=policy))
+    broker.create_group(GroupConfig("g", retry_policy=policy, ordered=True))
     broker.send([Message("orders", b"a", message_group="m" if type is TopicType.FIFO else "")])
     for wait_ms in (1_500, 4_500, 13_500, 20_000, 20_000):
         comes_back_after(engine, broker, wait_ms)
@@ -46,7 +46,7 @@ def test_exponential_waits_are_kept_to_the_millisecond(engine, broker, type):
 @pytest.mark.parametrize("type", [TopicType.NORMAL, TopicType.FIFO])
 def test_steps_are_taken_one_after_the_other_and_the_last_one_stays(engine, broker, type):
     broker.create_topic(TopicConfig("orders", type))
-    broker.create_group(GroupConfig("g", retry_policy=Steps((250, 70_000))))
+    broker.create_group(GroupConfig("g", retry_policy=Steps((250, 70_000)), ordered=True))
     broker.send([Message("orders", b"a", message_group="m" if type is TopicType.FIFO else "")])
     for wait_ms in (250, 70_000, 70_000):
         comes_back_after(engine, broker, wait_ms)

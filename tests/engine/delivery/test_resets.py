@@ -13,7 +13,8 @@ from engine.broker import (
     StartAt,
 )
 from engine.delivery import resets as resets_module
-from engine.delivery.reset_history import QUEUES_KEPT_MAX, RESETS_KEPT_MAX
+from engine.delivery.changes import Reset
+from engine.delivery.reset_history import QUEUES_KEPT_MAX, RESETS_KEPT_MAX, ResetHistory
 from engine.delivery.values import Nack
 from engine.errors import (
     Conflict,
@@ -298,6 +299,7 @@ def test_parked_receives_and_pulls_are_woken(broker, send):
 
 def test_a_fifo_queue_begins_anew_its_lanes_free_and_its_failures_forgotten(broker):
     broker.create_topic(TopicConfig("steps", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
     broker.send([Message("steps", body.encode(), message_group="red") for body in "abc"])
     (first,) = take(broker, topic="steps")
     broker.nack("g", [Nack(first.receipt, delay_s=100)])
@@ -453,6 +455,17 @@ def test_the_history_is_kept_over_a_crash_and_a_snapshot(engine, broker, send):
     assert broker.resets.history("g") == kept
     assert broker.commit_offset("g", "orders", 0, 0) is False, "nobody was told yet"
     assert move(broker, EARLIEST).number == 4
+
+
+def test_a_snapshot_brings_each_reset_back_as_it_was():
+    history, other = ResetHistory(), ResetHistory()
+    history.add("g", Reset(9, 0, "earliest", []))
+    history.add("g", Reset(6, 0, "undo", [], undoes=9))
+    history.add("g", Reset(11, 0, "undo", [], undoes=9))
+    history.add("g", Reset(6, 0, "undo", [], undoes=9))
+    for group, reset in history.everything():
+        other.keep(group, reset)
+    assert other.of_group("g") == history.of_group("g")
 
 
 def test_the_history_is_bounded_by_resets_and_by_queues(broker, send):

@@ -261,6 +261,7 @@ def test_long_stories_with_crashes_and_snapshots_lose_nothing(engine, seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_a_snapshot_is_the_state_that_the_journal_tells(engine, broker, seed):
     broker.create_topic(TopicConfig("orders", TopicType.FIFO, read_queues=2, write_queues=2))
+    broker.create_group(GroupConfig("g", ordered=True))
     chance = random.Random(seed)
     for number in range(60):
         lane = chance.choice("abc")

@@ -183,7 +183,9 @@ def test_a_batch_of_failures_is_retried_as_one(engine, broker, send):
     assert sorted(int(each.message.body) for each in again) == list(range(200))
 
 
-def test_a_message_whose_properties_are_full_is_retried_in_its_place(engine, broker, send):
+def test_a_message_whose_properties_are_full_is_retried_in_its_place(
+    engine, broker, send, no_room_kept
+):
     send("a", properties={f"p{number}": "x" * 4050 for number in range(8)})
     (delivery,) = take(broker)
     fail(broker, delivery, error="e" * 1000)

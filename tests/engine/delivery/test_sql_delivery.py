@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from engine.delivery.filter import parse_filter
+from engine.delivery.group import GroupConfig
 from engine.delivery.values import Nack
 from engine.errors import Invalid
 from engine.message import Message
@@ -30,9 +31,9 @@ def reads(broker, monkeypatch):
     counts = []
     read_entries = broker._store.read_entries
 
-    def counted(entries):
+    def counted(entries, *place):
         counts.append(len(entries))
-        return read_entries(entries)
+        return read_entries(entries, *place)
 
     monkeypatch.setattr(broker._store, "read_entries", counted)
     return counts
@@ -132,6 +133,7 @@ def test_keys_and_the_message_group_have_names_too(broker, send):
 
 def test_message_groups_stay_in_order(broker):
     broker.create_topic(TopicConfig("fifo", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
     for number in range(6):
         properties = {"n": str(number)}
         broker.send([Message("fifo", b"%d" % number, message_group="m", properties=properties)])

@@ -218,7 +218,7 @@ def test_a_sweep_reads_each_dead_letter_once_and_a_page_few_in_vain(dead, send, 
     dead.kill()
     store, asked = dead.broker._store, []
     real = store.read_entries
-    monkeypatch.setattr(store, "read_entries", lambda e: asked.extend(e) or real(e))
+    monkeypatch.setattr(store, "read_entries", lambda e, *_: asked.extend(e) or real(e))
     letters, found, after = dead.broker.dead_letters, [], None
     while True:
         swept = letters.sweep("g", after=after, filter="even", reason="rejected")
@@ -289,7 +289,9 @@ class Story:
 
     def start(self):
         self.clock.advance(0.5)
-        config = EngineConfig(data=Path("/data"), disk_free_min_bytes=0, promise=Promise.STORED)
+        config = EngineConfig(
+            data=Path("/data"), disk_free_min_bytes=0, timer_log_bytes=4096, promise=Promise.STORED
+        )
         self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
         self.broker.start()
 

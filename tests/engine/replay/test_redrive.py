@@ -211,7 +211,9 @@ def test_redriven_members_of_a_message_group_keep_their_order(desk):
     assert set(map(tuple, seen.values())) == {tuple(range(20))}
 
 
-def test_properties_without_room_for_the_jobs_note_are_refused_and_the_others_go(desk):
+def test_properties_without_room_for_the_jobs_note_are_refused_and_the_others_go(
+    desk, no_room_kept
+):
     long = {f"p{number:03}": "x" * 302 for number in range(106)}
     for number in range(30):
         properties = long if number == 17 else {}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.broker import AckResult, Broker, Nack, PullStatus, TopicConfig, TopicType
+from engine.broker import AckResult, Broker, GroupConfig, Nack, PullStatus, TopicConfig, TopicType
 from engine.errors import Forbidden, Invalid, MessageNotFound, QueueNotFound, TopicNotFound
 from engine.events import Event, Expired
 from engine.message import Message, Promise
@@ -147,6 +147,7 @@ def test_a_purged_message_in_hand_does_not_come_back(broker: Broker, engine: Eng
 
 def test_a_fifo_group_goes_on_behind_a_purge(engine: Engine, broker: Broker) -> None:
     broker.create_topic(TopicConfig("fifo", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
     for number in range(4):
         broker.send([Message("fifo", b"%d" % number, message_group="a")])
     [first] = broker.receive("g", {"fifo": "*"}, count_max=10)

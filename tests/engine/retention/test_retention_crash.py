@@ -42,6 +42,7 @@ class Story:
 
     def start(self) -> None:
         config = EngineConfig(
+            timer_log_bytes=4096,
             data=ROOT,
             segment_bytes=4096,
             queue_file_entries=7,

@@ -3,6 +3,7 @@ import pytest
 from engine.errors import DiskFull
 from engine.events import Released, SendRefused
 from engine.message import Message
+from engine.store.consume_queue import ENTRY
 from engine.topic.catalog import TopicConfig, TopicType
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -177,7 +178,9 @@ def test_a_deleted_topic_takes_its_waiting_messages_along(engine, broker, delive
     assert bodies(broker) == []
 
 
-def test_a_message_with_no_room_for_its_source_arrives_without_it(engine, broker, deliverer):
+def test_a_message_with_no_room_for_its_source_arrives_without_it(
+    engine, broker, deliverer, no_room_kept
+):
     probe = {f"p{number}": "x" * 4000 for number in range(8)}
     overhead = 32767 - sum(len(name) + len(value) + 2 for name, value in probe.items())
     delay(broker, "a", properties={**probe, "last": "x" * (overhead - 115)})
@@ -210,3 +213,35 @@ def test_how_many_wait_is_known_by_level(engine, broker, deliverer):
     assert deliverer.waiting() == [2, *[0] * 16, 1]
     engine.tick(1)
     assert deliverer.waiting() == [0] * 17 + [1]
+
+
+def change_due(broker, queue, offset, due_ms):
+    """Let the entry of a waiting message have another time, as damage does."""
+    known = broker._store._queues[SCHEDULE, queue]
+    entry = known.entry(offset)
+    known.put(offset, ENTRY.pack(entry.position, entry.size_bytes, due_ms))
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_an_entry_damaged_to_an_earlier_time_releases_nothing_before_its_own(
+    engine, broker, deliverer, clock, offset
+):
+    delay(broker, "a", "b", level=2)
+    change_due(broker, 1, offset, clock.now_ms() - 1000)
+    engine.tick(4)
+    assert bodies(broker) == []
+    engine.tick(0.999)
+    assert bodies(broker) == []
+    engine.tick(0.001)
+    assert bodies(broker) == ["a", "b"]
+    assert len(broker.health().damages) == 1
+
+
+def test_an_entry_damaged_to_a_later_time_waits_no_longer_than_its_level(
+    engine, broker, deliverer, clock
+):
+    delay(broker, "a", "b", level=2)
+    change_due(broker, 1, 0, clock.now_ms() + (1 << 50))
+    engine.tick(0)
+    engine.tick(5)
+    assert bodies(broker) == ["a", "b"]

@@ -49,6 +49,21 @@ def test_neighbours_of_a_waiting_message_keep_the_hashes_of_their_tags(broker, c
 def test_what_is_due_already_does_not_wait(broker, clock, after_ms):
     broker.send([Message("t", b"x", queue=0, deliver_at_ms=clock.now_ms() + after_ms)])
     (message,) = broker.pull("t", 0, 0).messages
+    assert broker.topic_stats(TIMERS).messages == 0
+    assert message.properties.get("TIMER_OUT_MS", "") in (str(clock.now_ms() + after_ms), "")
+
+
+def test_a_time_that_has_passed_stays_with_the_message(broker, clock):
+    """Its consumer sees when it should have been delivered, as with RocketMQ."""
+    due_ms = clock.now_ms() - 20_000
+    broker.send([Message("t", b"x", queue=0, deliver_at_ms=due_ms)])
+    (message,) = broker.pull("t", 0, 0).messages
+    assert message.properties["TIMER_OUT_MS"] == str(due_ms)
+
+
+def test_a_time_before_1970_is_none(broker, clock):
+    broker.send([Message("t", b"x", queue=0, deliver_at_ms=-1)])
+    (message,) = broker.pull("t", 0, 0).messages
     assert "TIMER_OUT_MS" not in message.properties
 
 

@@ -7,6 +7,7 @@ from engine.events import Released, SendRefused
 from engine.message import Message
 from engine.schedule import timer_deliver
 from engine.schedule.timer_progress import TimerProgress
+from engine.store.consume_queue import ENTRY
 from engine.topic.catalog import TopicConfig, TopicType
 
 TIMERS = "rmq_sys_wheel_timer"
@@ -237,9 +238,9 @@ def test_a_waiting_message_that_is_damaged_is_stepped_over(engine, broker, deliv
 def test_a_message_with_hardly_any_room_left_arrives_with_its_source(
     engine, broker, deliverer, delay
 ):
-    probe = {f"p{number}": "x" * 4000 for number in range(8)}
-    room = 32767 - 256 - sum(len(name) + len(value) + 2 for name, value in probe.items())
-    last = room - len("UNIQ_KEY__REAL_TOPIC_t_REAL_QID_0_TIMER_OUT_MS_1700000000000_last__")
+    probe = {f"p{number}": "x" * 4000 for number in range(7)}
+    room = 28 * 1024 - sum(len(name) + len(value) + 2 for name, value in probe.items())
+    last = room - len("UNIQ_KEY__last__")
     delay("a", properties={**probe, "last": "x" * last})
     engine.tick(1)
     (message,) = broker.pull("t", 0, 0).messages
@@ -341,3 +342,27 @@ def test_a_moved_message_names_the_last_of_its_records_that_no_power_loss_can_ta
     assert [move(s) for s in (50, 60, 70)] == [f"{prefix}0,0", f"{prefix}1,0", f"{prefix}2,0"]
     broker.when_flushed(broker._store.written, lambda _: None)
     assert [move(s) for s in (50, 60)] == [f"{prefix}3,3", f"{prefix}4,3"]
+
+
+def change_due(broker, topic, queue, offset, due_ms):
+    """Let the entry of a waiting message have another time, as damage does."""
+    known = broker._store._queues[topic, queue]
+    entry = known.entry(offset)
+    known.put(offset, ENTRY.pack(entry.position, entry.size_bytes, due_ms))
+
+
+def test_an_entry_damaged_to_an_earlier_time_releases_nothing_before_its_own(
+    engine, broker, deliverer, delay, clock
+):
+    delay("a", s=100)
+    delay("b", s=1)
+    change_due(broker, TIMERS, 0, 0, clock.now_ms() + 500)
+    broker = engine.restart()
+    engine.tick(1)
+    assert bodies(broker) == ["b"]
+    (damage,) = broker.health().damages
+    assert TIMERS in damage.file
+    engine.tick(98)
+    assert bodies(broker) == ["b"]
+    engine.tick(1)
+    assert bodies(broker) == ["b", "a"]

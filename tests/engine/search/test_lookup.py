@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from engine.broker import Broker, Nack, TopicConfig
+from engine.broker import ANYWHERE, Broker, Nack, TopicConfig
 from engine.clock import ManualClock
 from engine.errors import TopicNotFound
 from engine.message import Message, StoredMessage
 from engine.search import search as search_module
 from engine.search.lookup import Lookup
-from engine.store import key_index
+from engine.store import index_file
 from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
@@ -88,6 +88,23 @@ def test_the_32_newest_of_a_key_equal_hashes_apart_in_whole_seconds(broker: Brok
     assert between(-9000, 0) == between(50_000, 90_000) == []
 
 
+@pytest.mark.parametrize("count", [63, 64, 65, 128, 150])
+def test_a_key_is_read_page_by_page_and_the_last_page_says_so(broker: Broker, count: int) -> None:
+    for number in range(count):
+        put(broker, str(number), keys=("Aa",))
+        put(broker, "other", keys=("BB",))  # the same hash
+    pages: list[list[bytes]] = []
+    before, is_cut = ANYWHERE, True
+    while is_cut:
+        lookup = broker.search.key_lookup("orders", "Aa", before=before)
+        found = broker.search.finish(lookup)
+        pages.append(bodies(found))
+        before, is_cut = found[-1].position, lookup.is_cut
+    assert [len(page) for page in pages] == [64] * ((count - 1) // 64) + [(count - 1) % 64 + 1]
+    read = [body for page in pages for body in page]
+    assert read == [str(number).encode() for number in reversed(range(count))]
+
+
 def test_a_key_is_found_in_whatever_topic_it_is(broker: Broker) -> None:
     for topic in ("one", "two", "three"):
         broker.send([Message(topic, topic.encode(), keys=("k",))])
@@ -133,7 +150,7 @@ def test_many_topics_are_asked_in_steps_the_likely_ones_first(broker: Broker, mo
 
 
 def test_a_popular_key_is_walked_along_in_steps(broker: Broker, clock, monkeypatch) -> None:
-    monkeypatch.setattr(key_index, "PAUSE_ITEMS", 10)
+    monkeypatch.setattr(index_file, "PAUSE_ITEMS", 10)
     put(broker, "wanted", keys=("k",))
     clock.advance(10)
     end_ms = clock.now_ms()
@@ -147,7 +164,7 @@ def test_a_popular_key_is_walked_along_in_steps(broker: Broker, clock, monkeypat
 def test_a_lookup_goes_on_over_index_files_that_retention_takes_meanwhile(
     engine, monkeypatch
 ) -> None:
-    monkeypatch.setattr(key_index, "PAUSE_ITEMS", 3)
+    monkeypatch.setattr(index_file, "PAUSE_ITEMS", 3)
     broker = engine.start(segment_bytes=4096, index_items=10)
     for number in range(60):
         put(broker, f"{number} " + "x" * 300, keys=("k",))

@@ -9,6 +9,7 @@ from engine.errors import Invalid, TopicNotFound
 from engine.message import Message
 from engine.search import scan as scan_module
 from engine.store.files import OsFiles
+from tests.engine.test_compression import PACKERS
 
 
 def run(broker: Broker, query: ScanQuery, **arguments: object) -> ScanPage:
@@ -222,3 +223,14 @@ def test_wrong_names_and_filters_are_refused(broker: Broker) -> None:
     with pytest.raises(Invalid) as caught:
         broker.search.scan(ScanQuery("t", filter="SQL92: a >"))
     assert caught.value.field == "filter"
+
+
+@pytest.mark.parametrize("flag", PACKERS)
+def test_a_text_is_found_in_a_body_that_its_producer_compressed(broker: Broker, flag: int) -> None:
+    broker.create_topic(TopicConfig("orders"))
+    for text in (b"a needle in " + b"hay " * 500, b"only " + b"hay " * 500):
+        broker.send([Message("orders", PACKERS[flag](text), sys_flag=flag)])
+    broker.send([Message("orders", b"broken", sys_flag=flag)])
+    found = run(broker, ScanQuery("orders", contains="needle"))
+    assert [message.plain.body[:8] for message in found.items] == [b"a needle"]
+    assert run(broker, ScanQuery("orders", contains="broken")).matched == 1, "what stayed raw"

@@ -55,6 +55,7 @@ class Bench:
         *,
         begin_of: Callable[[str], int | None] = lambda topic: 0,
         is_wanted: Callable[[StoredMessage], bool] = lambda message: True,
+        is_deleted: Callable[[str], bool] = lambda topic: False,
         **settings: Any,
     ) -> Store:
         self.settings |= settings
@@ -67,7 +68,12 @@ class Bench:
         self.store.open()
         self.store.journal.load()
         self.replayed = []
-        self.store.recover(begin_of=begin_of, is_wanted=is_wanted, on_replayed=self.replayed.append)
+        self.store.recover(
+            begin_of=begin_of,
+            is_wanted=is_wanted,
+            on_replayed=self.replayed.append,
+            is_deleted=is_deleted,
+        )
         self.is_open = True
         return self.store
 
@@ -115,5 +121,5 @@ class Bench:
 
 
 def record_size(bench: Bench, body_bytes: int, topic: str = "t") -> int:
-    """How long a plain message's record is: 88 + body + topic + properties with its 32-digit id."""
-    return 88 + body_bytes + 1 + len(topic) + 2 + len("UNIQ_KEY\x01") + 32 + 1
+    """How long a plain message's record is: 88 + body + topic + properties with id and CRC."""
+    return 88 + body_bytes + 1 + len(topic) + 2 + len("UNIQ_KEY\x01") + 32 + 1 + 20

@@ -159,7 +159,7 @@ def test_a_missing_segment_is_told_before_anything_is_touched(bench: Bench) -> N
         bench.open()
     (bench.root / "away").rename(missing)
     bench.store.close()
-    assert len([body for body in bench.open() and bench.bodies()]) == 3
+    assert len(list(bench.open() and bench.bodies())) == 3
 
 
 @pytest.mark.parametrize("setting", [SEGMENT // 2, SEGMENT * 2])

@@ -38,10 +38,12 @@ def expected(
         struct.pack(">q", 0),  # no half message
         struct.pack(">i", len(body)) + body,
         topic,
-        struct.pack(">h", len(properties)) + properties,
+        struct.pack(">h", len(properties) + 20) + properties,
     ]
     rest = b"".join(parts)
-    return struct.pack(">i", len(rest) + 4) + rest
+    whole = struct.pack(">i", len(rest) + 4 + 20) + rest
+    digits = f"{crc32(whole) & 0x7FFFFFFF:010d}"
+    return whole + b"__CRC32#\x01" + digits[::-1].encode() + b"\x02"
 
 
 def sample(topic: str) -> Message:
@@ -179,6 +181,55 @@ def test_a_changed_byte_is_noticed(bench: Bench, at: int, data: bytes, reason: s
     record[at : at + len(data)] = data
     with pytest.raises(Corrupt, match=reason):
         decode(bytes(record))
+
+
+def test_the_records_crc_is_rocketmqs_and_no_property_of_the_message(bench: Bench) -> None:
+    """Its digits are RocketMQ's: the least significant first, ten of them."""
+    store = bench.open()
+    bench.put(b"body!", properties={"colour": "blue"})
+    record = bench.log_bytes()[: store.written]
+    stated = record[-20:]
+    assert stated[:9] == b"__CRC32#\x01"
+    assert int(stated[9:19][::-1]) == crc32(record[:-20]) & 0x7FFFFFFF
+    assert set(decode(record).properties) == {"UNIQ_KEY", "colour"}
+
+
+def test_every_flipped_bit_of_a_record_is_noticed(bench: Bench) -> None:
+    store = bench.open()
+    bench.put(b"body!", properties={"colour": "blue"}, tag="a", keys=("k",))
+    record = bench.log_bytes()[: store.written]
+    for at in range(len(record)):
+        for bit in range(8):
+            damaged = bytearray(record)
+            damaged[at] ^= 1 << bit
+            with pytest.raises(Corrupt):
+                decode(bytes(damaged))
+
+
+def without_crc(record: bytes) -> bytes:
+    """The same record as versions without it wrote it."""
+    cut = bytearray(record[:-20])
+    cut[:4] = struct.pack(">i", len(cut))
+    block = cut.rindex(b"UNIQ_KEY") - 2
+    cut[block : block + 2] = struct.pack(">h", len(cut) - block - 2)
+    return bytes(cut)
+
+
+def test_a_record_without_its_crc_stays_readable(bench: Bench) -> None:
+    store = bench.open()
+    bench.put(b"body!", properties={"colour": "blue"})
+    record = bench.log_bytes()[: store.written]
+    assert decode(without_crc(record)).properties == decode(record).properties
+
+
+def test_properties_that_leave_no_room_for_the_crc_are_stored_without(bench: Bench) -> None:
+    store = bench.open(segment_bytes=1 << 20)
+    room = PROPERTIES_BYTES_MAX - len("UNIQ_KEY\x01ID1\x02") - len("n\x01\x02")
+    for spare in (19, 20):
+        value = "v" * (room - spare)
+        store.append([Message("t", b"x", queue=0, message_id="ID1", properties={"n": value})])
+        assert (b"__CRC32#" in bench.log_bytes()) == (spare == 20)
+    assert bench.bodies() == [b"x", b"x"]
 
 
 def test_a_record_that_is_cut_short_is_noticed(bench: Bench) -> None:

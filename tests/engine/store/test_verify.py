@@ -152,3 +152,16 @@ def test_only_so_many_faults_are_listed_but_all_are_counted(
         change_entry(bench, 0, offset, struct.pack(">qi", 0, 1))
     report = verify_store(bench.files, bench.root)
     assert (len(report.faults), report.fault_count) == (2, 5)
+
+
+def test_an_entry_with_the_hash_of_another_tag_is_told(bench: Bench) -> None:
+    filled(bench)
+    change_entry(bench, 1, 3, bench_entry(bench, 1, 3)[:12] + struct.pack(">q", 7))
+    report = verify_store(bench.files, bench.root)
+    assert [fault.where for fault in report.faults] == ["t/1@3"]
+    assert "its tag hash or due time is 7" in report.faults[0].detail
+
+
+def bench_entry(bench: Bench, queue: int, offset: int) -> bytes:
+    entry = bench.store.entries("t", queue, offset, 1)[0]
+    return struct.pack(">qiq", *entry[1:])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.broker import Nack, NewReplay, ReplayTo, TopicConfig, TopicType
+from engine.broker import GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig, TopicType
 from engine.errors import Invalid, TopicNotFound
 from engine.message import Message
 from engine.trace import finder
@@ -145,6 +145,7 @@ def test_a_recalled_and_a_moved_message_say_so(engine, broker, tell):
 
 def test_a_message_of_a_fifo_topic_waits_at_its_place(engine, broker, tell):
     broker.create_topic(TopicConfig("fifo", TopicType.FIFO, read_queues=1, write_queues=1))
+    broker.create_group(GroupConfig("g", ordered=True))
     message_id = send(engine, "fifo", message_group="a")
     nack(engine, receive(engine, topic="fifo"), delay_s=4.0)
     assert tell(message_id)[2:] == [

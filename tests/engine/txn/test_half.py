@@ -59,10 +59,10 @@ def test_group_and_immunity_are_checked(broker, txn):
 
 
 def test_properties_leave_room_for_what_is_noted_later(engine, broker, txn, half, bodies):
-    long = {f"p{number}": "x" * 4000 for number in range(8)}
-    error = refusal(broker, properties=long | {"last": "x" * 600})
+    long = {f"p{number}": "x" * 4000 for number in range(7)}
+    error = refusal(broker, properties=long | {"last": "x" * 640})
     assert error.field == "messages[0].properties"
-    name = half("a", properties=long | {"last": "x" * 40})
+    name = half("a", properties=long | {"last": "x" * 540})
     for _ in range(17):
         engine.tick(30)
     txn.resume(name)

@@ -1,0 +1,61 @@
+"""When a group on a topic was evaluated: stretches of time, read and put together. Pure.
+
+Figures of an earlier version do not tell; of them only the length of it all and the last
+evaluation are known, so that they count as one stretch up to that.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.db.report_rows import Row
+
+# Of one row, however many hours it is of: beyond that the shortest are left out, so that nothing is
+# taken for known that is not.
+STRETCHES_MAX = 200
+UNTOLD = ""
+
+Stretches = list[tuple[int, int]]
+
+
+def stretches(row: Mapping[str, Any]) -> Stretches:
+    """The stretches of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
+    told = row.get("evaluated", UNTOLD)
+    if told == UNTOLD:
+        return _guessed(row)
+    return [(begin, end) for begin, end in json.loads(told)]
+
+
+def together(rows: Iterable[Row]) -> str:
+    """The stretches of several rows as one row keeps them."""
+    found = joined(pair for row in rows for pair in stretches(row))
+    if len(found) > STRETCHES_MAX:
+        longest = sorted(found, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
+        found = sorted(longest)
+    return json.dumps(found)
+
+
+def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
+    """Stretches in order, those that touch as one."""
+    found: Stretches = []
+    for begin, end in sorted(pairs):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def within(begin: int, end: int, known: Stretches) -> Stretches:
+    """What of a time lies in the stretches."""
+    cut = [(max(begin, first), min(end, last)) for first, last in known]
+    return [(first, last) for first, last in cut if first < last]
+
+
+def _guessed(row: Mapping[str, Any]) -> Stretches:
+    evaluations, queues = row.get("evaluations") or 0, row.get("queues") or 0
+    if not (evaluations and queues and row.get("at_ms")):
+        return []
+    whole_ms = sum(json.loads(row["state_ms"] or "{}").values()) // queues
+    end = row["at_ms"] + whole_ms // evaluations
+    return [(end - whole_ms, end)] if whole_ms else []

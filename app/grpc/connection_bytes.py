@@ -1,0 +1,159 @@
+"""What one gRPC connection may make the server hold of requests that have not arrived whole.
+
+The bytes are counted by `Unfinished` as the relay passes them on, in the connection's `Hold` of the
+server's budget. A connection that is over its share is not read on, and its calls that wait for
+their requests end with TOO_MANY_REQUESTS, the newest first, until it fits again. One that does not
+fit without any such call is closed with GOAWAY (ENHANCE_YOUR_CALM), as is one whose message does
+not arrive whole within ROUNDS_MAX looks at it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from app.grpc.unfinished import Unfinished, goodbye
+from app.security.byte_budget import DETAILS, ByteBudget, Full, Reason
+
+BEGIN_S = 0.2  # for calls that have arrived to begin to wait
+SHED_S = 1.0  # for a call that was ended to leave the connection
+ROUNDS_MAX = 24  # looks of the port at a message that is not whole: two minutes
+
+
+class Reading:
+    """The calls of one connection that wait for their request."""
+
+    def __init__(self) -> None:
+        self._limits: dict[asyncio.Timeout, None] = {}
+        self._refused: set[asyncio.Timeout] = set()
+
+    def begin(self, limit: asyncio.Timeout) -> None:
+        """A call waits, as long as `limit` allows."""
+        self._limits[limit] = None
+
+    def end(self, limit: asyncio.Timeout) -> bool:
+        """It waits no more; whether it was refused."""
+        self._limits.pop(limit, None)
+        was_refused = limit in self._refused
+        self._refused.discard(limit)
+        return was_refused
+
+    def refuse_newest(self) -> bool:
+        """Let the newest call end; False where none waits."""
+        if not self._limits:
+            return False
+        limit, _ = self._limits.popitem()
+        self._refused.add(limit)
+        limit.reschedule(asyncio.get_running_loop().time())
+        return True
+
+
+class ConnectionBytes:
+    """Counts for one relay; `close` it with the connection."""
+
+    def __init__(
+        self,
+        budget: ByteBudget,
+        address: str,
+        *,
+        set_reading: Callable[[bool], None],
+        end: Callable[[bytes], None],
+    ) -> None:
+        """`set_reading` pauses and resumes the client; `end` closes it after some last bytes."""
+        self._budget = budget
+        self._hold = budget.hold(address, "", lambda: self._end(Reason.EVICTED))
+        self._limit_bytes = budget.limits.connection_max
+        self._unfinished = Unfinished()
+        self._set_reading = set_reading
+        self._end_with = end
+        self._is_over = False
+        self._was_patient = False
+        self._later: asyncio.TimerHandle | None = None
+        self._has_ended = False
+        self.reading = Reading()
+
+    def name(self, caller: str) -> None:
+        """Say who calls over this connection: the first one who is known."""
+        if not self._hold.caller:
+            self._hold.name(caller)
+
+    def received(self, data: bytes) -> None:
+        """The client sent this."""
+        unfinished, hold = self._unfinished, self._hold
+        unfinished.received(data)
+        more_bytes = unfinished.size_bytes - hold.size_bytes
+        if more_bytes <= 0:
+            if more_bytes:
+                hold.add(more_bytes)
+            return
+        try:
+            if unfinished.size_bytes > self._limit_bytes:
+                self._budget.refuse(Reason.CONNECTION)
+                raise Full(Reason.CONNECTION)
+            hold.take(more_bytes)
+        except Full as full:
+            hold.add(more_bytes)  # they are here: it goes beyond by what one read brings
+            if not self._is_over:
+                self._is_over = True
+                self._set_reading(False)
+                self._shed(full.reason)
+
+    def sent(self, data: bytes) -> None:
+        """The server answered this."""
+        unfinished, hold = self._unfinished, self._hold
+        ended = unfinished.sent(data)
+        if unfinished.size_bytes != hold.size_bytes:
+            hold.add(unfinished.size_bytes - hold.size_bytes)
+        if ended and self._is_over and not self._has_ended:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """A call ended, or did not end in time: go on where there is room, else end the next."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._has_ended or not self._is_over:
+            return
+        reason = self._lacks()
+        if reason is None:
+            self._is_over = self._was_patient = False
+            self._set_reading(True)
+        else:
+            self._shed(reason)
+
+    def grow_older(self) -> None:
+        """One look: end the connection where a message is too long on its way."""
+        if self._unfinished.grow_older() > ROUNDS_MAX:
+            self._budget.refuse(Reason.SLOW)
+            self._end(Reason.SLOW)
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._has_ended = True
+        self._hold.close()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+
+    def _lacks(self) -> Reason | None:
+        if self._unfinished.size_bytes > self._limit_bytes:
+            return Reason.CONNECTION
+        return self._hold.lacks
+
+    def _shed(self, reason: Reason) -> None:
+        """End one call, and wait for what that brings; without any, end the connection.
+
+        Calls that have just arrived may not have begun to wait for their requests yet.
+        """
+        has_refused = self.reading.refuse_newest()
+        if not has_refused and self._was_patient:
+            self._end(reason)
+            return
+        self._was_patient |= not has_refused
+        wait_s = SHED_S if has_refused else BEGIN_S
+        self._later = asyncio.get_running_loop().call_later(wait_s, self._look_again)
+
+    def _end(self, reason: Reason) -> None:
+        if self._has_ended:
+            return
+        self.close()
+        can_say = self._unfinished.can_say_goodbye
+        self._end_with(goodbye(DETAILS[reason]) if can_say else b"")

@@ -1,0 +1,267 @@
+"""uvicorn's WebSocket protocol, with the memory bounded that a connection may make it hold.
+
+What has arrived of an unfinished message, and messages that the application has not taken yet,
+count in the server's `ByteBudget`. A connection that is over its share is closed with code 1013
+(try again later), and one whose message does not arrive whole within MESSAGE_S with 1008.
+
+Tiny frames take the parser far longer than their bytes, and hundreds of connections may send much
+at once: what is more than a slice is parsed slice by slice, TURN_S in each turn of the event loop
+for all connections together, one after the other. A message of very many fragments or a burst of
+pings ends its connection with 1008.
+"""
+
+import asyncio
+from asyncio.transports import BaseTransport
+from collections import deque
+from time import perf_counter
+from typing import Any, ClassVar, TypeVar
+
+from uvicorn._types import ASGIReceiveEvent
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+from app.security.byte_budget import DETAILS, ByteBudget, Full, Hold, Reason
+
+HOLD = "kitemq.hold"  # of the scope: where the connection's hold stands
+CLOSE_ABUSE = 1008
+CLOSE_FULL = 1013
+EARLY_BYTES_MAX = 16 * 1024  # that may arrive before the handshake is answered
+FRAGMENT_BYTES = 64  # what a fragment takes besides its data
+MESSAGE_S = 120.0  # for a message to arrive whole
+FRAGMENTS_MAX = 1024  # of one message
+PINGS_MAX = 128  # in what is read at once
+SLICE_BYTES = 8 * 1024  # the least that is parsed at once: 1,365 frames, some 10 ms
+TURN_S = 0.005  # of a turn of the event loop, to parse large reads
+
+
+class LargeReads:
+    """Lets connections that have read much parse it in turns; for one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[BoundedSocket] = deque()
+        self._end_s = 0.0  # of what this turn of the loop has for them
+        self._is_scheduled = False
+
+    def parse(self, connection: "BoundedSocket") -> bool:
+        """Parse what `connection` has read; false where it has to wait for its next turn."""
+        if not self._is_scheduled:
+            self._end_s = perf_counter() + TURN_S
+            self._is_scheduled = True
+            connection.loop.call_soon(self._take_turns)
+        if not self._waiting and connection.parse_until(self._end_s):
+            return True
+        self._waiting.append(connection)
+        return False
+
+    def _take_turns(self) -> None:
+        self._end_s = perf_counter() + TURN_S
+        connection = None
+        while self._waiting:
+            connection = self._waiting.popleft()
+            if connection.parse_until(self._end_s):
+                connection.read_on()
+            else:
+                self._waiting.append(connection)
+            if perf_counter() > self._end_s:
+                break
+        if self._waiting:
+            self._waiting[0].loop.call_soon(self._take_turns)
+        else:
+            self._is_scheduled = False
+
+
+class BoundedSocket(WebSocketsSansIOProtocol):
+    """One connection; `with_budget` makes the class that knows the budget."""
+
+    budget: ClassVar[ByteBudget]
+    large_reads: ClassVar[LargeReads]
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._hold: Hold | None = None
+        self._fragment_bytes = 0  # of an unfinished message, without the frame that is read
+        self._sizes: deque[int] = deque()  # of the messages that the application has not taken
+        self._queued_bytes = 0
+        self._counted_bytes = 0
+        self._late: asyncio.TimerHandle | None = None
+        self._rest = b""  # that was read and has to wait for its turn
+        self._pings = 0
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        address = self.client[0] if self.client else ""
+        self._hold = self.budget.hold(address, "", self._evict)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        rest, self._rest = self._rest, b""
+        if rest and not self.close_sent:
+            super().data_received(rest)  # what the client sent before it went
+        super().connection_lost(exc)
+        self._forget()
+
+    def data_received(self, data: bytes) -> None:
+        self._pings = 0
+        if self._rest:
+            self._rest += data
+            self.transport.pause_reading()
+        elif len(data) <= SLICE_BYTES:
+            super().data_received(data)
+            self._recount()
+        else:
+            self._rest = data
+            if not self.large_reads.parse(self):
+                self.transport.pause_reading()
+                self._recount()
+
+    def parse_until(self, end_s: float) -> bool:
+        """Parse what has been read slice by slice; false where the time was over before the end."""
+        data, self._rest = self._rest, b""
+        self._pings = 0
+        position, size = 0, len(data)
+        while position < size and self._is_reading():
+            if position and perf_counter() > end_s:
+                self._rest = data[position:]
+                break
+            super().data_received(data[position : position + SLICE_BYTES])
+            position += SLICE_BYTES
+        self._recount()
+        return not self._rest
+
+    def read_on(self) -> None:
+        """Read again, after what had been read was parsed."""
+        if self._is_reading() and not (self.read_paused or self.transport.is_closing()):
+            self.transport.resume_reading()
+
+    def _is_reading(self) -> bool:
+        return self._hold is not None and not self.close_sent
+
+    def _recount(self) -> None:
+        unfinished_bytes = len(self.conn.reader.buffer) + self._fragment_bytes + len(self._rest)
+        if unfinished_bytes or self._queued_bytes or self._counted_bytes:
+            self._count(unfinished_bytes)
+
+    async def receive(self) -> ASGIReceiveEvent:
+        event = await super().receive()
+        if event["type"] == "websocket.receive":
+            # From here on the application counts what it keeps of it.
+            size_bytes = self._sizes.popleft()
+            self._queued_bytes -= size_bytes
+            self._counted_bytes -= size_bytes
+            if self._hold is not None:
+                self._hold.give(size_bytes)
+        return event
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if scope := getattr(self, "scope", None):
+            scope[HOLD] = self._hold
+
+    def handle_text(self, event: Frame) -> None:
+        self._fragment_bytes = 0 if event.fin else len(event.data) + FRAGMENT_BYTES
+        super().handle_text(event)
+
+    def handle_bytes(self, event: Frame) -> None:
+        self._fragment_bytes = 0 if event.fin else len(event.data) + FRAGMENT_BYTES
+        super().handle_bytes(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) >= FRAGMENTS_MAX:
+            self.budget.refuse(Reason.SIZE)
+            self._refuse(CLOSE_ABUSE, "a message of too many fragments")
+            return
+        if not event.fin:
+            self._fragment_bytes += len(event.data) + FRAGMENT_BYTES
+        super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        size_bytes = sum(map(len, self.frames))
+        self._fragment_bytes = 0
+        self._stop_waiting()
+        super().send_receive_event_to_app()
+        if not self.close_sent:
+            self._sizes.append(size_bytes)
+            self._queued_bytes += size_bytes
+
+    def handle_ping(self) -> None:
+        self._pings += 1
+        if self._pings > PINGS_MAX:
+            self._refuse(CLOSE_ABUSE, "too many pings")
+        elif self.writable.is_set():
+            super().handle_ping()
+        else:  # a client that reads nothing gets no more answers
+            self.conn.data_to_send()
+
+    def _count(self, unfinished_bytes: int) -> None:
+        hold = self._hold
+        if hold is None:
+            return
+        if not self.handshake_complete and unfinished_bytes > EARLY_BYTES_MAX:
+            self.budget.refuse(Reason.SIZE)
+            self._forget()
+            self.transport.abort()
+            return
+        more_bytes = unfinished_bytes + self._queued_bytes - self._counted_bytes
+        self._counted_bytes += more_bytes
+        if unfinished_bytes:
+            hold.is_unfinished = True
+            self._wait()
+        else:
+            hold.settle()
+        if more_bytes <= 0:
+            hold.add(more_bytes)
+            return
+        try:
+            hold.take(more_bytes)
+        except Full as full:
+            self._refuse(CLOSE_FULL, DETAILS[full.reason])
+
+    def _wait(self) -> None:
+        """From the first byte of a message on, a time runs for the rest."""
+        if self._late is None:
+            self._late = self.loop.call_later(MESSAGE_S, self._is_late)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _is_late(self) -> None:
+        self._late = None
+        if len(self.conn.reader.buffer) + self._fragment_bytes:
+            self.budget.refuse(Reason.SLOW)
+            self._refuse(CLOSE_ABUSE, DETAILS[Reason.SLOW])
+
+    def _evict(self) -> None:
+        self._refuse(CLOSE_FULL, DETAILS[Reason.EVICTED])
+
+    def _refuse(self, code: int, reason: str) -> None:
+        """Close the connection, and keep nothing of what arrived unfinished."""
+        self._forget()
+        if self.close_sent or self.transport.is_closing():
+            return
+        if not self.handshake_complete:
+            self.transport.abort()
+            return
+        self.stop_keepalive()
+        self.conn.fail(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code})
+        self.transport.close()
+
+    def _forget(self) -> None:
+        """Give back what is unfinished; messages under way end by themselves."""
+        self._stop_waiting()
+        self.conn.reader.discard()
+        self.frames, self._rest = [], b""
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.close()
+
+
+Socket = TypeVar("Socket", bound=BoundedSocket)
+
+
+def with_budget(kind: type[Socket], budget: ByteBudget) -> type[Socket]:
+    """The protocol class of this kind for a server with this budget."""
+    return type("BudgetedSocket", (kind,), {"budget": budget, "large_reads": LargeReads()})

@@ -1,0 +1,210 @@
+"""uvicorn's HTTP protocol with limits: the head's size and time, the body's pace, slow readers.
+
+Data is given to the parser in pieces of at most `header_bytes_max`, so that no head, however it is
+made, is ever larger than that, and a head that grows beyond costs no more than that either. What
+is refused gets a problem body where an answer can still be understood, and then the connection is
+closed; nothing of it is logged by itself.
+"""
+
+from enum import Enum
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
+from uvicorn.server import ServerState
+
+from app.errors import DoorError, problem_answer
+from app.network import places
+from app.network.places import Place
+from app.network.watch import Pace, Watch, Watched
+from app.security.headers import secured
+
+PIPELINED_MAX = 32  # requests that wait for the answer to the one before on the same connection
+REFUSED_S = 1.0  # for the peer to read why, while what it still sends is thrown away
+
+
+class Phase(Enum):
+    """What the parser is in, as far as it is known from what it told."""
+
+    IDLE = "idle"  # between requests
+    HEAD = "head"
+    BODY = "body"
+    GONE = "gone"  # refused, or a WebSocket by now: nothing more is parsed
+
+
+IDLE, HEAD, BODY, GONE = Phase
+
+
+class HttpConnection(Watched, HttpToolsProtocol):
+    """One connection of the HTTP port, until it is closed or becomes a WebSocket."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        *,
+        place: Place,
+        watch: Watch,
+    ) -> None:
+        HttpToolsProtocol.__init__(self, config, server_state, app_state)
+        self._enter(place, watch)
+        self._phase = HEAD  # of the first request, from connecting on
+        self._phase_s = 0.0  # when it was first looked at in this phase; 0: not yet
+        self._head_bytes = 0
+        self._head_max = watch.settings.header_bytes_max
+        self._received = 0
+        self._pace: Pace | None = None
+        self._is_pipelining = False
+
+    # -- what the transport tells ----------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+        if self._phase is not HEAD and len(data) <= self._head_max:
+            self._feed(data)  # nearly always
+            return
+        view, at = memoryview(data), 0
+        while at < len(data) and self._phase is not GONE:
+            size_bytes = self._room()
+            self._feed(view[at : at + size_bytes])
+            at += size_bytes
+
+    # -- what the parser tells -------------------------------------------------------------------
+
+    def on_headers_complete(self) -> None:
+        self._phase, self._phase_s = BODY, 0.0
+        if self.pipeline and len(self.pipeline) >= PIPELINED_MAX:
+            self._is_pipelining = True
+            raise ValueError("too many requests at once")
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._phase = IDLE
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._phase = GONE
+        self._watch.connections.discard(self)
+        made: Any = self.config.ws_protocol_class
+        self.ws_protocol_class = partial(made, place=self._place, watch=self._watch)  # type: ignore[assignment]
+        super().handle_websocket_upgrade()
+        self.parser = None  # type: ignore[assignment]  # it knows this object, which would stay for the collector
+
+    # -- limits ----------------------------------------------------------------------------------
+
+    def look(self, now_s: float) -> None:
+        """Called once a second: end what takes too long."""
+        super().look(now_s)
+        if self._phase in (IDLE, GONE) or self.flow.read_paused or self.transport.is_closing():
+            self._phase_s = 0.0
+            return
+        if not self._phase_s:
+            self._phase_s, self._pace = now_s, None
+        if self._phase is HEAD:
+            self._look_at_head(now_s)
+        else:
+            self._look_at_body(now_s)
+
+    def _look_at_head(self, now_s: float) -> None:
+        """Not while the answer to an earlier request is made: its client waits for that."""
+        if self._is_answering():
+            return
+        timeout_s = self._watch.settings.header_timeout_s
+        if now_s - self._phase_s >= timeout_s:
+            what = f"the request's headers were not complete within {timeout_s:g} s"
+            self._refuse(places.HEADER_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what)
+
+    def _look_at_body(self, now_s: float) -> None:
+        settings = self._watch.settings
+        if self._pace is None:
+            self._pace = Pace(now_s, self._received)
+        elif self._pace.is_too_slow(
+            now_s, self._received, settings.body_timeout_s, settings.transfer_bytes_per_s_min
+        ):
+            what = (
+                f"the body came with less than {settings.transfer_bytes_per_s_min} bytes a second "
+                f"over {settings.body_timeout_s:g} s"
+            )
+            self._refuse(places.BODY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what)
+
+    def _room(self) -> int:
+        """How much may be parsed before it has to be looked at whether the head is complete."""
+        return self._head_max - self._head_bytes if self._phase is HEAD else self._head_max
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        if self._phase is IDLE:
+            self._phase, self._phase_s, self._head_bytes = HEAD, 0.0, 0
+        elif self._phase is GONE:
+            return
+        self._received += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            return
+        except httptools.HttpParserError:
+            self._refuse_malformed()
+            return
+        if self._phase is HEAD:
+            self._head_bytes += len(data)
+            if self._head_bytes >= self._head_max:
+                self._refuse_head()
+
+    def _refuse_malformed(self) -> None:
+        if self._is_pipelining:
+            what = f"at most {PIPELINED_MAX} requests may wait on one connection"
+            status, code = HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests"
+            self._refuse(places.PIPELINED, status, code, what)
+            return
+        what = "this is no HTTP request"
+        self._refuse(places.MALFORMED, HTTPStatus.BAD_REQUEST, "bad_request", what)
+
+    def _refuse_head(self) -> None:
+        limit = f"larger than {self._head_max} bytes"
+        if len(self.url or b"") > self._head_max // 2:
+            status, code = HTTPStatus.REQUEST_URI_TOO_LONG, "url_too_long"
+            self._refuse(places.HEADER_SIZE, status, code, f"the URL with its headers is {limit}")
+            return
+        status, code = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large"
+        self._refuse(places.HEADER_SIZE, status, code, f"the headers are {limit}")
+
+    def _refuse(self, reason: str, status: HTTPStatus, code: str, what: str) -> None:
+        """Answer where that can be understood, then close; parse nothing more."""
+        phase, self._phase = self._phase, GONE
+        if not self._received:
+            self.end(reason)  # it never said anything
+            return
+        if self._is_answering():
+            cycle = self.cycle
+            if phase is not BODY or cycle.response_started or self.pipeline:
+                self.end(reason)  # in the middle of another answer
+                return
+            cycle.disconnected = True  # the application hears that its client is gone
+            cycle.message_event.set()
+        self._watch.places.refusals.note(reason, self._place.address)
+        self._answer(status, code, what)
+        # With a close at once, what comes meanwhile would make the system take the answer back.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.loop.call_later(REFUSED_S, self.transport.close)
+
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _answer(self, status: HTTPStatus, code: str, what: str) -> None:
+        number, headers, body = problem_answer(DoorError(status, code, what))
+        lines = [STATUS_LINE[number]]
+        for name, value in [*secured(headers), (b"connection", b"close")]:
+            lines += [name, b": ", value, b"\r\n"]
+        self.transport.write(b"".join([*lines, b"\r\n", body]))

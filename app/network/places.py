@@ -1,0 +1,207 @@
+"""Who may connect: so many connections in all, of one address, and of the open files.
+
+One object counts for every port. A connection takes a place before anything is done for it, and
+gives it back when its socket is closed. What is refused is counted by reason and logged once a
+minute for each, whatever arrives.
+"""
+
+import ipaddress
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from app.connection_settings import ConnectionSettings
+from app.network.files import FileShares
+
+log = logging.getLogger("kitemq.network")
+
+# Reasons, as in the metric kitemq_connections_refused_total.
+IN_ALL = "connections_max"
+BY_ADDRESS = "address_connections_max"
+NO_FILES = "open_files"
+SHORT_OF_FILES = "no_file_left"
+HEADER_TIMEOUT = "header_timeout"
+HEADER_SIZE = "header_size"
+MALFORMED = "malformed"
+PIPELINED = "pipelined"
+BODY_TIMEOUT = "body_timeout"
+SLOW_READER = "slow_reader"
+UNREAD = "unread_bytes_max"
+TLS = "tls_handshake"
+REASONS = (
+    IN_ALL,
+    BY_ADDRESS,
+    NO_FILES,
+    SHORT_OF_FILES,
+    HEADER_TIMEOUT,
+    HEADER_SIZE,
+    MALFORMED,
+    PIPELINED,
+    BODY_TIMEOUT,
+    SLOW_READER,
+    UNREAD,
+    TLS,
+)
+HTTP_FILES = 1  # that one connection has open
+GRPC_FILES = 3  # its own, and both ends of the one that brings it to gRPC's server
+CROWDED = 0.9  # of what is permitted
+SAID_S = 60.0  # between two lines of the log for one reason
+
+
+class Refusals:
+    """Counts what was refused or ended, by reason; a line a minute in the log for each."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self.counts: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        self._said: dict[str, tuple[float, int]] = {}  # when, and how many by then
+
+    def note(self, reason: str, address: str) -> None:
+        """A connection from `address` was refused or ended for `reason`."""
+        self.counts[reason] += 1
+        now_s, count = self._clock_s(), self.counts[reason]
+        said_s, said_count = self._said.get(reason, (now_s - SAID_S, 0))
+        if now_s - said_s >= SAID_S:
+            self._said[reason] = now_s, count
+            log.warning(
+                "%d connections were refused or closed (%s), the last one from %s",
+                count - said_count,
+                reason,
+                address,
+            )
+
+
+class Place:
+    """What a connection holds; `release` once its socket is closed, more often does nothing."""
+
+    __slots__ = ("_files", "_key", "_places", "address")
+
+    def __init__(self, places: "Places", address: str, key: str, files: int) -> None:
+        self._places: Places | None = places
+        self.address = address
+        self._key = key
+        self._files = files
+
+    def release(self) -> None:
+        places, self._places = self._places, None
+        if places is not None:
+            places.give(self._key, self._files)
+
+
+class Places:
+    """The counts of all ports; on the event loop's thread only."""
+
+    def __init__(
+        self,
+        settings: ConnectionSettings,
+        shares: FileShares,
+        clock_s: Callable[[], float],
+        *,
+        is_trusted: Callable[[str], bool] = lambda address: False,
+    ) -> None:
+        """`is_trusted` says of an address whether it is a proxy, which many clients share."""
+        self._settings = settings
+        self._is_trusted = is_trusted
+        self.shares = shares
+        self.files_max = shares.connections  # of connections; less where others have more open
+        self.files = 0
+        self.count = 0
+        self._held: Counter[str] = Counter()  # connections by address
+        self._held_files: Counter[str] = Counter()
+        self.refusals = Refusals(clock_s)
+
+    @property
+    def count_max(self) -> int:
+        """How many HTTP connections there may be at once."""
+        return min(self._settings.connections_max, self.files_max)
+
+    @property
+    def address_count_max(self) -> int:
+        """How many HTTP connections one address may have at once."""
+        return max(1, min(self._settings.address_connections_max, self.files_max // 2))
+
+    def state(self) -> tuple[bool, str]:
+        """Whether there is room for many more, and the figures as a sentence."""
+        shares = self.shares
+        text = (
+            f"{self.count:,} of {self.count_max:,} are open, one address may have "
+            f"{self.address_count_max:,}; of {shares.files_max:,} files that may be open "
+            f"{shares.reserved:,} are reserved"
+        )
+        return self.count < self.count_max * CROWDED, text
+
+    def take(self, address: str, files: int = HTTP_FILES) -> Place | None:
+        """A place for a connection from `address`; None where it has to be closed."""
+        key = self._key(address)
+        if reason := self._refusal(key, files):
+            self.refusals.note(reason, address)
+            return None
+        self.count += 1
+        self.files += files
+        if key:
+            self._held[key] += 1
+            self._held_files[key] += files
+        return Place(self, address, key, files)
+
+    def give(self, key: str, files: int) -> None:
+        """A place is free again."""
+        self.count -= 1
+        self.files -= files
+        if key:
+            self._held[key] -= 1
+            self._held_files[key] -= files
+            if not self._held[key]:
+                del self._held[key], self._held_files[key]
+
+    def take_back(self, address: str, files: int) -> None:
+        """A place taken for `address` is free again, for who did not keep it."""
+        self.give(self._key(address), files)
+
+    def make_room(self, others: int) -> None:
+        """`others` files are open that are no connections': take fewer where they are many."""
+        limit = self.shares.files_max
+        self.files_max = min(self.shares.connections, max(1, limit - others - limit // 16))
+
+    def _key(self, address: str) -> str:
+        return "" if self._is_trusted(address) else key_of(address)
+
+    def _refusal(self, key: str, files: int) -> str:
+        settings = self._settings
+        if key and self._held[key] >= settings.address_connections_max:
+            return BY_ADDRESS
+        if key and self._held_files[key] + files > max(files, self.files_max // 2):
+            return BY_ADDRESS
+        if self.count >= settings.connections_max:
+            return IN_ALL
+        return NO_FILES if self.files + files > self.files_max else ""
+
+
+@lru_cache(maxsize=4096)
+def key_of(address: str) -> str:
+    """What is counted together: an IPv4 address, or a /64 network of IPv6, which one host has."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address
+
+
+def trusted_by(texts: Sequence[str]) -> Callable[[str], bool]:
+    """Whether an address belongs to these addresses or networks, which were checked before."""
+    networks = [ipaddress.ip_network(text.strip("[]")) for text in texts]
+
+    def is_trusted(address: str) -> bool:
+        if not networks:
+            return False
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return any(parsed in network for network in networks)
+
+    return is_trusted

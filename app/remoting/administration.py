@@ -1,0 +1,452 @@
+"""What administration tools ask for and change: topics, groups, statistics, connections.
+
+Maps by queue are written as RocketMQ's tools write and read them: each key is an object, not a
+text, so that such a body is no JSON for anybody else.
+"""
+
+from collections.abc import Awaitable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.remoting.call import Call, json_body
+from app.remoting.clients import Client
+from app.remoting.errors import OK, Answer, Refusal
+from app.security.access import Action, Kind
+from app.services.groups import GroupChanges
+from app.services.resets import ResetOrder
+from app.services.topics import TopicChanges
+from app.version import VERSION
+from engine.broker import GroupConfig, QueueLag, ResetTarget, ResetTo, TopicConfig
+from engine.errors import EngineError, GroupNotFound, TopicNotFound
+from protocol.remoting.codes import VERSION as PROTOCOL_VERSION
+from protocol.remoting.codes import RequestCode, ResponseCode
+
+if TYPE_CHECKING:
+    from app.remoting.context import Context
+
+ASK_S = 5.0
+DATA_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+LANGUAGE_UNKNOWN = "OTHER"
+
+
+class _Group(msgspec.Struct):
+    groupName: str
+    consumeEnable: bool = True
+    retryMaxTimes: int = 16
+    consumeMessageOrderly: bool | msgspec.UnsetType = msgspec.UNSET  # older tools leave it out
+
+
+# -- topics ------------------------------------------------------------------------------------
+
+
+def list_topics(context: "Context", call: Call) -> Answer:
+    """Names of all topics, those of the engine and of groups among them."""
+    call.require(Action.READ, Kind.SERVER)
+    return _names(each.name for each in context.broker.topics(system=True))
+
+
+def list_system_topics(context: "Context", call: Call) -> Answer:
+    """Names of the topics that are the engine's own."""
+    call.require(Action.READ, Kind.SERVER)
+    found = (each for each in context.broker.topics(system=True) if each.is_system)
+    return _names(each.name for each in found if not each.name.startswith("%"))
+
+
+def topic_config(context: "Context", call: Call) -> Answer:
+    """How one topic is set up."""
+    return Answer(body=json_body(_topic_shape(context.broker.topic(call.topic(Action.READ)))))
+
+
+def all_topic_configs(context: "Context", call: Call) -> Answer:
+    """How all topics are set up."""
+    call.require(Action.READ, Kind.SERVER)
+    table = {each.name: _topic_shape(each) for each in context.broker.topics(system=True)}
+    return Answer(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
+
+
+def update_topic(context: "Context", call: Call) -> Awaitable[Answer]:
+    """Create a topic, or change its queues and permission; audited."""
+    topic = call.topic(Action.ADMINISTER)
+    config = TopicConfig(
+        topic,
+        read_queues=call.number("readQueueNums"),
+        write_queues=call.number("writeQueueNums"),
+        permission=call.number("perm"),
+    )
+    return _update_topic(context, call, config)
+
+
+async def _update_topic(context: "Context", call: Call, config: TopicConfig) -> Answer:
+    topics = context.state.topics
+    try:
+        context.broker.topic(config.name)
+    except TopicNotFound:
+        await topics.create(call.actor, config)
+        return OK
+    changes = TopicChanges(
+        read_queues=config.read_queues,
+        write_queues=config.write_queues,
+        permission=config.permission,
+    )
+    await topics.change(call.actor, config.name, changes)
+    return OK
+
+
+def delete_topic(context: "Context", call: Call) -> Awaitable[Answer]:
+    """Delete a topic with its messages; audited."""
+    return _delete_topic(context, call, call.topic(Action.ADMINISTER))
+
+
+async def _delete_topic(context: "Context", call: Call, name: str) -> Answer:
+    await context.state.topics.delete(call.actor, name)
+    return OK
+
+
+def delete_route(context: "Context", call: Call) -> Answer:
+    """A name server forgets a topic's route, which here is gone with the topic."""
+    call.topic(Action.ADMINISTER)
+    return OK
+
+
+def topic_stats(context: "Context", call: Call) -> Answer:
+    """The offsets of a topic's queues, and when each got its last message."""
+    topic = call.topic(Action.READ)
+    entries = (
+        (
+            (topic, each.queue),
+            {
+                "minOffset": each.min_offset,
+                "maxOffset": each.max_offset,
+                "lastUpdateTimestamp": each.last_stored_ms or 0,
+            },
+        )
+        for each in context.broker.topic_stats(topic).queues
+    )
+    return Answer(body=_by_queue(context, "offsetTable", entries))
+
+
+def consumed_by(context: "Context", call: Call) -> Answer:
+    """The groups that consume a topic."""
+    topic = call.topic(Action.READ)
+    groups = set(context.broker.groups_of(topic))
+    for client in context.clients.all():
+        groups |= {name for name, each in client.consumers.items() if topic in each.topics}
+    return Answer(body=json_body({"groupList": sorted(groups)}))
+
+
+# -- groups ------------------------------------------------------------------------------------
+
+
+def update_group(context: "Context", call: Call) -> Awaitable[Answer]:
+    """Create a consumer group, or change whether it consumes, its retries and order; audited."""
+    told = call.document(_Group)
+    call.require(Action.ADMINISTER, Kind.GROUP, told.groupName)
+    return _update_group(context, call, told)
+
+
+async def _update_group(context: "Context", call: Call, told: _Group) -> Answer:
+    groups, name = context.state.groups, told.groupName
+    changes = GroupChanges(
+        retry_max=told.retryMaxTimes,
+        consume_enabled=told.consumeEnable,
+        ordered=told.consumeMessageOrderly,
+    )
+    try:
+        context.broker.group(name)
+    except GroupNotFound:
+        config = GroupConfig(
+            name,
+            retry_max=told.retryMaxTimes,
+            consume_enabled=told.consumeEnable,
+            ordered=told.consumeMessageOrderly is True,
+        )
+        await groups.create(call.actor, config)
+    else:
+        await groups.change(call.actor, name, changes)
+    return OK
+
+
+def delete_group(context: "Context", call: Call) -> Awaitable[Answer]:
+    """Delete a consumer group with its progress; audited."""
+    return _delete_group(context, call, call.group(Action.ADMINISTER, "groupName"))
+
+
+async def _delete_group(context: "Context", call: Call, name: str) -> Answer:
+    await context.state.groups.delete(call.actor, name)
+    return OK
+
+
+def group_config(context: "Context", call: Call) -> Answer:
+    """How one consumer group is set up."""
+    group = context.broker.group(call.group(Action.READ, "group"))
+    return Answer(body=json_body(_group_shape(group)))
+
+
+def all_group_configs(context: "Context", call: Call) -> Answer:
+    """How all consumer groups are set up."""
+    call.require(Action.READ, Kind.SERVER)
+    table = {each.name: _group_shape(each) for each in context.broker.groups()}
+    return Answer(
+        body=json_body(
+            {"subscriptionGroupTable": table, "forbiddenTable": {}, "dataVersion": DATA_VERSION}
+        )
+    )
+
+
+def consume_stats(context: "Context", call: Call) -> Answer:
+    """How far a group is in each queue; of one topic where it is named."""
+    group, topic = call.group(Action.READ), call.text("topic", "")
+    queues = [each for each in _lag(context, group) if topic in ("", each.topic)]
+    rate = context.broker.statistics.group_rate(group)
+    entries = (
+        (
+            (each.topic, each.queue),
+            {
+                "brokerOffset": each.max_offset,
+                "consumerOffset": each.committed,
+                "pullOffset": each.cursor,
+                "lastTimestamp": each.oldest_ms or 0,
+            },
+        )
+        for each in queues
+    )
+    return Answer(body=_by_queue(context, "offsetTable", entries, {"consumeTps": rate}))
+
+
+def topics_of_group(context: "Context", call: Call) -> Answer:
+    """The topics that a group has consumed from."""
+    group = call.group(Action.READ, "group")
+    return _names(sorted({each.topic for each in _lag(context, group)}))
+
+
+def reset_offsets(context: "Context", call: Call) -> Awaitable[Answer]:
+    """Move a group in a topic to a time, or one queue to an offset; audited.
+
+    Consumers that are connected are told, and go on from there at once.
+    """
+    group = call.group(Action.ADMINISTER, "group")
+    return _reset_offsets(context, call, group, call.topic(Action.READ))
+
+
+async def _reset_offsets(context: "Context", call: Call, group: str, topic: str) -> Answer:
+    at_ms, offset = call.number("timestamp", -1), call.number("offset", -1)
+    queue = call.number("queueId", -1)
+    target = ResetTarget(ResetTo.LATEST)
+    if queue >= 0 and offset >= 0:
+        target = ResetTarget(ResetTo.OFFSET, offset)
+    elif at_ms >= 0:
+        target = ResetTarget(ResetTo.TIME, at_ms)
+    order = ResetOrder([topic], target, queues=[queue] if queue >= 0 else ())
+    reset = await context.state.resets.apply(
+        call.actor, group, order, precondition="", force=call.is_true("isForce")
+    )
+    moved = [((each.topic, each.queue), each.after or 0) for each in reset.queues]
+    body = _by_queue(context, "offsetTable", moved)
+    fields = {"topic": topic, "group": group, "timestamp": str(at_ms), "isForce": "true"}
+    for client in context.clients.consumers_of(group):
+        client.connection.tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+    return Answer(body=body)
+
+
+# -- clients -----------------------------------------------------------------------------------
+
+
+def consumer_connections(context: "Context", call: Call) -> Answer:
+    """The consumers of a group with their subscriptions."""
+    group = call.group(Action.READ)
+    clients = context.clients.consumers_of(group)
+    if not clients:
+        raise Refusal(
+            ResponseCode.CONSUMER_NOT_ONLINE, f"the group {group!r} has no classic consumer"
+        )
+    first = clients[0].consumers[group]
+    topics = {
+        each.topic: {
+            "topic": each.topic,
+            "subString": each.text,
+            "tagsSet": [],
+            "codeSet": [],
+            "subVersion": each.version,
+            "expressionType": each.kind,
+            "classFilterMode": False,
+        }
+        for each in first.topics.values()
+    }
+    return Answer(
+        body=json_body(
+            {
+                "connectionSet": [_connection(each) for each in clients],
+                "subscriptionTable": topics,
+                "consumeType": first.consume_type,
+                "messageModel": first.message_model,
+                "consumeFromWhere": first.consume_from,
+            }
+        )
+    )
+
+
+def producer_connections(context: "Context", call: Call) -> Answer:
+    """The producers of a producer group."""
+    call.require(Action.READ, Kind.SERVER)
+    group = call.text("producerGroup")
+    clients = context.clients.producers_of(group)
+    if not clients:
+        raise Refusal(
+            ResponseCode.CONSUMER_NOT_ONLINE, f"the producer group {group!r} has no client"
+        )
+    return Answer(body=json_body({"connectionSet": [_connection(each) for each in clients]}))
+
+
+def running_info(context: "Context", call: Call) -> Awaitable[Answer]:
+    """What a consumer tells of itself; it is asked."""
+    group = call.group(Action.READ)
+    client = context.clients.find(call.text("clientId"))
+    if client is None or group not in client.consumers:
+        raise Refusal(
+            ResponseCode.CONSUMER_NOT_ONLINE, f"no such consumer of {group!r} is connected"
+        )
+    return _running_info(client, group, call.text("jstackEnable", "false"))
+
+
+async def _running_info(client: Client, group: str, jstack: str) -> Answer:
+    fields = {"consumerGroup": group, "clientId": client.name, "jstackEnable": jstack}
+    try:
+        answer = await client.connection.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, fields, ASK_S)
+    except TimeoutError:
+        raise Refusal(
+            ResponseCode.CONSUME_MSG_TIMEOUT, f"the consumer did not answer within {ASK_S:.0f} s"
+        ) from None
+    known = set(ResponseCode)
+    code = ResponseCode(answer.code) if answer.code in known else ResponseCode.SYSTEM_ERROR
+    return Answer(code, body=answer.body, remark=answer.remark)
+
+
+# -- the broker --------------------------------------------------------------------------------
+
+
+def runtime_info(context: "Context", call: Call) -> Answer:
+    """Figures of the broker by name."""
+    call.require(Action.READ, Kind.SERVER)
+    broker, settings = context.broker, context.settings
+    health = broker.health()
+    traffic = broker.statistics.broker().traffic
+    rates_in = f"{traffic.messages_in.minute:.2f}"
+    rates_out = f"{traffic.messages_out.minute:.2f}"
+    table = {
+        "brokerVersion": str(PROTOCOL_VERSION),
+        "brokerVersionDesc": f"KiteMQ {VERSION}",
+        "bootTimestamp": str(context.state.started_ms),
+        "brokerActive": "true",
+        "putTps": " ".join([rates_in] * 3),
+        "getTotalTps": " ".join([rates_out] * 3),
+        "getFoundTps": " ".join([rates_out] * 3),
+        "getMissTps": "0.00 0.00 0.00",
+        "getTransferredTps": " ".join([rates_out] * 3),
+        "getTransferedTps": " ".join([rates_out] * 3),
+        "msgPutTotalTodayNow": str(traffic.messages_in.total),
+        "msgGetTotalTodayNow": str(traffic.messages_out.total),
+        "msgPutTotalTodayMorning": "0",
+        "msgGetTotalTodayMorning": "0",
+        "msgPutTotalYesterdayMorning": "0",
+        "msgGetTotalYesterdayMorning": "0",
+        "sendThreadPoolQueueSize": "0",
+        "sendThreadPoolQueueCapacity": str(settings.requests_max),
+        "sendThreadPoolQueueHeadWaitTimeMills": "0",
+        "pullThreadPoolQueueSize": str(context.figures.polls),
+        "pullThreadPoolQueueCapacity": str(settings.remoting_polls_max),
+        "pullThreadPoolQueueHeadWaitTimeMills": "0",
+        "pageCacheLockTimeMills": "0",
+        "commitLogDirCapacity": f"Free : {health.disk_free_bytes} bytes.",
+        "commitLogMaxOffset": str(broker.log_end),
+        "commitLogMinOffset": str(broker.log_end - health.log_bytes),
+        "dispatchBehindBytes": "0",
+        "remainHowManyDataToFlush": f"{health.unflushed_bytes} bytes",
+    }
+    return Answer(body=json_body({"table": table}))
+
+
+def broker_config(context: "Context", call: Call) -> Answer:
+    """The settings that RocketMQ's tools know by name."""
+    call.require(Action.READ, Kind.SERVER)
+    settings = context.settings
+    found = {
+        "brokerName": settings.broker_name,
+        "brokerClusterName": settings.cluster_name,
+        "brokerId": "0",
+        "brokerRole": "ASYNC_MASTER",
+        "brokerPermission": "6",
+        "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
+        "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
+        "defaultTopicQueueNums": str(settings.default_queues),
+        "flushDiskType": "SYNC_FLUSH" if settings.promise == "flushed" else "ASYNC_FLUSH",
+        "maxMessageSize": "4194304",
+        "namesrvAddr": context.address(call.connection),
+    }
+    text = "".join(f"{name}={value}\n" for name, value in found.items())
+    return Answer(fields={"version": "{}"}, body=text.encode())
+
+
+def kv_config(context: "Context", call: Call) -> Answer:
+    """Values that a name server keeps; here there are none."""
+    call.require(Action.READ, Kind.SERVER)
+    raise Refusal(
+        ResponseCode.QUERY_NOT_FOUND,
+        f"no value is kept for {call.text('namespace', '')}.{call.text('key', '')}",
+    )
+
+
+# -- shapes ------------------------------------------------------------------------------------
+
+
+def _names(names: Iterable[str]) -> Answer:
+    return Answer(body=json_body({"topicList": list(names), "brokerAddr": None}))
+
+
+def _by_queue(
+    context: "Context",
+    name: str,
+    entries: Iterable[tuple[tuple[str, int], Any]],
+    more: dict[str, Any] | None = None,
+) -> bytes:
+    """An object with a map whose keys are queues, and some other members."""
+    broker, encode = context.settings.broker_name, msgspec.json.encode
+    parts = [
+        encode({"brokerName": broker, "queueId": queue, "topic": topic}) + b":" + encode(value)
+        for (topic, queue), value in entries
+    ]
+    members = [encode(name) + b":{" + b",".join(parts) + b"}"]
+    members += [encode(key) + b":" + encode(value) for key, value in (more or {}).items()]
+    return b"{" + b",".join(members) + b"}"
+
+
+def _lag(context: "Context", group: str) -> list[QueueLag]:
+    try:
+        return context.broker.lag(group).queues
+    except EngineError as error:
+        raise Refusal(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group!r}"
+        ) from error
+
+
+def _connection(client: Client) -> dict[str, Any]:
+    command_version = client.version_number
+    return {
+        "clientId": client.name,
+        "clientAddr": client.connection.client,
+        "language": client.language or LANGUAGE_UNKNOWN,
+        "version": command_version,
+    }
+
+
+def _topic_shape(topic: TopicConfig) -> dict[str, Any]:
+    return {**topic.rocketmq_entry(), "attributes": {}}
+
+
+def _group_shape(group: GroupConfig) -> dict[str, Any]:
+    return {
+        **group.rocketmq_entry(),
+        "groupSysFlag": 0,
+        "consumeTimeoutMinute": 15,
+        "attributes": {},
+    }

@@ -1,0 +1,105 @@
+"""One request: who sends it, over which connection, and what its fields say."""
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from app.remoting.errors import Answer, Refusal
+from app.security.access import Action, Kind, Principal, require
+from app.security.byte_budget import Hold
+from app.services.audit import Actor, actor_at
+from protocol.remoting.codes import ResponseCode
+from protocol.remoting.frames import Command
+
+if TYPE_CHECKING:
+    from app.remoting.connection import Connection
+
+NUMBER_CHARS_MAX = 20
+TRUE = frozenset({"true", "1"})
+T = TypeVar("T")
+
+
+class Call:
+    """What a handler knows of the request that it answers."""
+
+    __slots__ = ("command", "connection", "counted", "fields", "hold", "who")
+
+    def __init__(self, connection: "Connection", command: Command, who: Principal) -> None:
+        self.connection = connection
+        self.command = command
+        self.fields = command.fields
+        self.who = who
+        self.hold: Hold | None = None  # of its bytes, until it is answered
+        self.counted = ""  # the address under which it counts among the requests under way
+
+    def answer(self, answer: Answer) -> None:
+        """Answer now, for a handler that returned nothing."""
+        self.connection.answer(self, answer)
+
+    @property
+    def body(self) -> bytes:
+        return self.command.body
+
+    @property
+    def actor(self) -> Actor:
+        """As the audit trail names the sender."""
+        return actor_at(self.who.audit_name(self.connection.client))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A field; Refusal where it is missing and there is no default."""
+        value = self.fields.get(name)
+        if value is not None:
+            return value
+        if default is None:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the field {name!r} is missing")
+        return default
+
+    def number(self, name: str, default: int | None = None) -> int:
+        """A field as a number of 64 bits; Refusal where it is none, or missing without default."""
+        value = self.fields.get(name, "")
+        if not value and default is not None:
+            return default
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < NUMBER_CHARS_MAX):
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER, f"the field {name!r} is {value[:80]!r}, no number"
+            )
+        number = int(value)
+        if not -(1 << 63) <= number < 1 << 63:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the field {name!r} is {number}")
+        return number
+
+    def is_true(self, name: str) -> bool:
+        return self.fields.get(name, "").lower() in TRUE
+
+    def document(self, kind: type[T]) -> T:
+        """The body as JSON of this kind; Refusal where it is none."""
+        try:
+            return msgspec.json.decode(self.command.body, type=kind, strict=False)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER, f"the body cannot be read: {str(error)[:200]}"
+            ) from None
+
+    def topic(self, action: Action, name: str = "topic") -> str:
+        """The topic that a field names, which the sender may do this to."""
+        topic = self.text(name)
+        self.require(action, Kind.TOPIC, topic)
+        return topic
+
+    def group(self, action: Action, name: str = "consumerGroup") -> str:
+        """The consumer group that a field names, which the sender may do this to."""
+        group = self.text(name)
+        self.require(action, Kind.GROUP, group)
+        return group
+
+    def require(self, action: Action, kind: Kind, name: str = "") -> None:
+        """Raise RightMissing, or ReadOnly, unless the sender may do this."""
+        if self.who.is_open and not self.who.is_read_only:
+            return
+        require(self.who, action, kind, name)
+
+
+def json_body(value: Any) -> bytes:
+    """A body of an answer."""
+    return msgspec.json.encode(value)

@@ -1,0 +1,289 @@
+"""Who calls: clients by the names that their heartbeats tell, with their groups, and how to reach
+them.
+
+A client lives as long as its connection, or its heartbeats over another one. Consumers are told at
+once when the members of their group change, so that they share the queues anew.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from app.host import EngineHost
+from app.remoting.errors import Refusal
+from app.remoting.records import record_of
+from app.security.access import Principal
+from app.security.client_names import ClientNames, holder_of
+from app.services.remoting_figures import RemotingFigures
+from app.services.transactions import Ask, Transactions
+from engine.broker import Check, GroupConfig, Mode
+from engine.errors import EngineError
+from engine.events import Event, MemberJoined, MemberLeft
+from engine.message import offset_id
+from protocol.remoting.codes import RequestCode, ResponseCode, version_text
+
+if TYPE_CHECKING:
+    from app.remoting.connection import Connection
+
+CLIENTS_MAX = 10_000
+GROUPS_MAX = 64  # of producers and of consumers, of one client
+TOPICS_MAX = 256  # of one group's subscription
+NAME_CHARS_MAX = 255
+BROADCASTING = "BROADCASTING"
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """One topic of a subscription as its client told it; `filter` is as the engine writes it."""
+
+    topic: str
+    text: str
+    kind: str  # TAG or SQL92
+    version: int
+    filter: str
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One group of a client."""
+
+    group: str
+    consume_type: str
+    message_model: str
+    consume_from: str
+    topics: dict[str, Subscribed]
+
+
+@dataclass(eq=False)
+class Client:
+    """One client; it is a member of `consumers`' groups, and answers checks of `producers`."""
+
+    name: str
+    connection: "Connection"
+    user: str
+    language: str
+    version: str
+    version_number: int
+    since_ms: int
+    seen_ms: int
+    consumers: dict[str, Consumer] = field(default_factory=dict)
+    producers: dict[str, Ask] = field(default_factory=dict)
+
+
+class Clients:
+    """At most 10,000; further ones get SYSTEM_BUSY."""
+
+    def __init__(
+        self,
+        host: EngineHost,
+        transactions: Transactions,
+        names: ClientNames,
+        figures: RemotingFigures,
+    ) -> None:
+        self._host = host
+        self._transactions = transactions
+        self._names = names
+        self._figures = figures
+        self._clients: dict[str, Client] = {}
+        self._of: dict[Connection, dict[str, Client]] = {}
+        self._changed: set[str] = set()  # groups whose members are to be told
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def all(self) -> list[Client]:
+        return list(self._clients.values())
+
+    def find(self, name: str) -> Client | None:
+        return self._clients.get(name)
+
+    def name_of(self, connection: "Connection") -> str:
+        """The first client on a connection; "" before its first heartbeat."""
+        return next(iter(self._of.get(connection, ())), "")
+
+    def consumers_of(self, group: str) -> list[Client]:
+        """The clients that are members of a group."""
+        return [client for client in self._clients.values() if group in client.consumers]
+
+    def producers_of(self, group: str) -> list[Client]:
+        """The clients that send for a producer group."""
+        return [client for client in self._clients.values() if group in client.producers]
+
+    def filter_of(self, connection: "Connection", group: str, topic: str) -> str | None:
+        """What a pull that names no filter means: that of its client's last heartbeat."""
+        own = self._of.get(connection, {}).values()
+        others = () if any(group in each.consumers for each in own) else self.consumers_of(group)
+        for client in (*own, *others):
+            consumer = client.consumers.get(group)
+            if consumer is not None and topic in consumer.topics:
+                return str(consumer.topics[topic].filter)
+        return None
+
+    def member_name(self, connection: "Connection", group: str) -> str:
+        """Which client of a connection is a member of the group; "" where none is."""
+        own = self._of.get(connection, {}).values()
+        return next((each.name for each in own if group in each.consumers), "")
+
+    # -- signs of life ---------------------------------------------------------------------------
+
+    def seen(
+        self, connection: "Connection", name: str, who: Principal, language: str, version: int
+    ) -> Client:
+        """A client is alive, on this connection; a Refusal where it cannot be known by its name."""
+        if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"clientID has 1 to {NAME_CHARS_MAX} printable characters",
+            )
+        now_ms = self._host.clock.now_ms()
+        client = self._clients.get(name)
+        if client is None:
+            if len(self._clients) >= CLIENTS_MAX:
+                raise Refusal(ResponseCode.SYSTEM_BUSY, f"{CLIENTS_MAX} clients are the most")
+            text = version_text(version)
+            client = Client(name, connection, who.name, language, text, version, now_ms, now_ms)
+            self._clients[name] = client
+        elif client.user and who.name and client.user != who.name:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"the client id {name!r} is in use by another user"
+            )
+        if client.connection is not connection:
+            self._of.get(client.connection, {}).pop(name, None)
+            client.connection = connection
+        self._of.setdefault(connection, {})[name] = client
+        client.seen_ms, client.user = now_ms, who.name or client.user
+        self._figures.clients = len(self._clients)
+        return client
+
+    def consumes(self, client: Client, consumer: Consumer, who: Principal) -> None:
+        """A client is a member of a group with this subscription."""
+        group = consumer.group
+        if group not in client.consumers and len(client.consumers) >= GROUPS_MAX:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, f"{GROUPS_MAX} groups of one client")
+        if len(consumer.topics) > TOPICS_MAX:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"over {TOPICS_MAX} topics of one group")
+        self._names.claim(group, client.name, holder_of(who))
+        self._ensure_group(consumer)
+        topics = {
+            each.topic: each.filter
+            for each in consumer.topics.values()
+            if not each.topic.startswith("%RETRY%")
+        }
+        self._host.broker.members.heartbeat(
+            group,
+            client.name,
+            topics=topics,
+            version=client.version,
+            language=client.language,
+            address=client.connection.client,
+        )
+        known = client.consumers.get(group)
+        client.consumers[group] = consumer
+        if known is None or known.topics.keys() != consumer.topics.keys():
+            self.changed(group)
+
+    def produces(self, client: Client, group: str) -> None:
+        """A client answers checks of a producer group while it is alive."""
+        if group in client.producers or len(client.producers) >= GROUPS_MAX:
+            return
+
+        def ask(check: Check) -> bool:
+            return _ask(client, check)
+
+        client.producers[group] = ask
+        self._transactions.producers.enter(group, ask)
+        try:
+            for check in self._host.broker.transactions.checks(group):
+                ask(check)
+        except EngineError:
+            return  # they are asked again at the next check
+
+    def keep(self, client: Client, groups: Iterable[str]) -> None:
+        """A heartbeat names all groups of a client: it left those that are not among them."""
+        kept = set(groups)
+        for group in [each for each in client.consumers if each not in kept]:
+            self.leaves(client, group)
+
+    def leaves(self, client: Client, group: str) -> None:
+        """A client consumes for a group no more."""
+        if client.consumers.pop(group, None) is None:
+            return
+        try:
+            self._host.broker.members.leave(group, client.name)
+        except EngineError:
+            return  # the group is gone
+
+    def stops_producing(self, client: Client, group: str) -> None:
+        ask = client.producers.pop(group, None)
+        if ask is not None:
+            self._transactions.producers.leave(group, ask)
+
+    def forget(self, client: Client) -> None:
+        """A client is gone."""
+        for group in tuple(client.consumers):
+            self.leaves(client, group)
+        for group in tuple(client.producers):
+            self.stops_producing(client, group)
+        if self._clients.get(client.name) is client:
+            del self._clients[client.name]
+        self._of.get(client.connection, {}).pop(client.name, None)
+        self._figures.clients = len(self._clients)
+
+    def lost(self, connection: "Connection") -> None:
+        """A connection is over, and with it the clients that spoke over it last."""
+        for client in tuple(self._of.get(connection, {}).values()):
+            self.forget(client)
+        self._of.pop(connection, None)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """Listens to the engine."""
+        if isinstance(event, (MemberJoined, MemberLeft)):
+            self.changed(event.group)
+
+    def changed(self, group: str) -> None:
+        """Tell the group's members, at the end of this turn of the loop, to share queues anew."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._changed.add(group)
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, set()
+        for client in self._clients.values():
+            for group in changed & client.consumers.keys():
+                client.connection.tell(
+                    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
+                )
+
+    def _ensure_group(self, consumer: Consumer) -> None:
+        """Make a group that broadcasts as such, at the first heartbeat of its first consumer."""
+        broker, config = self._host.broker, self._host.config
+        if consumer.message_model != BROADCASTING or not config.auto_create_groups:
+            return
+        if all(each.name != consumer.group for each in broker.groups()):
+            broker.create_group(
+                GroupConfig(consumer.group, retry_max=config.retry_max, mode=Mode.BROADCAST)
+            )
+
+
+def _ask(client: Client, check: Check) -> bool:
+    """Ask a producer what became of a transaction; it answers by END_TRANSACTION."""
+    message, connection = check.message, client.connection
+    address = connection.context.address(connection)
+    position = str(message.position)
+    return connection.tell(
+        RequestCode.CHECK_TRANSACTION_STATE,
+        {
+            "tranStateTableOffset": str(check.half_offset),
+            "commitLogOffset": position,
+            "msgId": message.message_id,
+            "transactionId": check.transaction_id,
+            "offsetMsgId": offset_id(address, message.position),
+            "topic": message.topic,
+        },
+        record_of(message, address),
+    )

@@ -1,0 +1,276 @@
+"""One connection: frames in, answers out, and requests of ours to the client.
+
+Every frame of one read is taken up at once, and what is answered in one turn of the event loop is
+written at once. Nonsense closes the connection; nothing that was accepted before is lost by that.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from app.db.rows import ASKED_FROM
+from app.network import places
+from app.network.keep_alive import keep_alive
+from app.network.places import Place
+from app.network.watch import Pace, Watch, Watched
+from app.remoting.call import Call
+from app.remoting.errors import Answer, Refusal, answer_of
+from app.security.access import NOBODY
+from app.security.byte_budget import Full
+from engine.host import host_text
+from protocol.remoting.codes import Flag, RequestCode, ResponseCode
+from protocol.remoting.frames import Command, FrameError, FrameReader, encode
+
+if TYPE_CHECKING:
+    from app.remoting.context import Context
+
+log = logging.getLogger("kitemq.remoting")
+
+QUESTIONS_MAX = 16  # to one client, without an answer yet
+FRAME_ROOM = 1024 * 1024  # of a frame besides a body of the largest size
+Outcome = Answer | None | Awaitable[Answer]
+
+
+class Connection(Watched):
+    """A client's connection; `client` and `server` are the addresses of both ends."""
+
+    def __init__(self, context: "Context", place: Place, watch: Watch) -> None:
+        self._enter(place, watch)
+        self.context = context
+        self.client = self.server = ""
+        self.host = place.address
+        self.since_ms = context.host.clock.now_ms()
+        self.is_open = False
+        self.polls = 0
+        self._reader = FrameReader(frame_bytes_max=context.settings.request_bytes_max + FRAME_ROOM)
+        self._hold = context.load.budget.hold(self.host, "", self._evicted)
+        self._out: list[bytes] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions: dict[int, asyncio.Future[Command]] = {}
+        self._opaque = 0
+        self._seen_s = 0.0
+        self._received_bytes = 0
+        self._arrival: Pace | None = None
+
+    # -- the transport's calls -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        super().connection_made(transport)
+        self.client = _text(transport.get_extra_info("peername"))
+        self.server = _text(transport.get_extra_info("sockname"))
+        if (accepted := transport.get_extra_info("socket")) is not None:
+            keep_alive(accepted)
+        self._seen_s = asyncio.get_running_loop().time()
+        self.is_open = True
+        self.context.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        for task in tuple(self._tasks):
+            task.cancel()
+        for question in self._questions.values():
+            question.cancel()
+        self._hold.close()
+        self.context.disconnected(self)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if not self.transport.is_closing():
+            self.transport.pause_reading()  # who does not read its answers asks no more
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        ASKED_FROM.set(self.host)
+        self._seen_s = asyncio.get_running_loop().time()
+        self._received_bytes += len(data)
+        self._reader.add(data)
+        try:
+            for command in self._reader.frames():
+                self._take(command)
+                if not self.is_open:
+                    return
+            self._count_pending()
+        except FrameError as error:
+            log.debug("%s sent what is no frame: %s", self.client, error)
+            self.end(places.MALFORMED)
+        except Full:
+            self.end(places.UNREAD)
+
+    def look(self, now_s: float) -> None:
+        """End it where nothing was heard of the client for long, or a frame comes too slowly."""
+        super().look(now_s)
+        settings = self.context.settings
+        if self.transport.is_closing():
+            return
+        if now_s - self._seen_s > settings.remoting_idle_s:
+            self.transport.close()
+        elif self._reader.pending_bytes and not self._watch.is_stalled(self):
+            self._look_at_arrival(now_s)
+        else:
+            self._arrival = None
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def answer(self, call: Call, answer: Answer) -> None:
+        """Answer a request, once; a request that expects none is only counted."""
+        self.release(call)
+        command = call.command
+        self.context.count(command.code, answer.code)
+        if command.is_one_way:
+            return
+        self._write(
+            Command(
+                int(answer.code),
+                command.opaque,
+                Flag.RESPONSE,
+                answer.fields,
+                answer.body,
+                answer.remark,
+                is_binary=command.is_binary,
+            )
+        )
+
+    def tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
+        """Send the client a request that it does not answer; False where it cannot be reached."""
+        if not self.is_open or self._watch.is_stalled(self):
+            return False
+        self._opaque += 1
+        self._write(Command(int(code), self._opaque, Flag.ONE_WAY, fields, body))
+        return True
+
+    async def ask(
+        self, code: RequestCode, fields: dict[str, str], timeout_s: float, body: bytes = b""
+    ) -> Command:
+        """Send the client a request, and wait for its answer; Refusal, TimeoutError."""
+        if not self.is_open or len(self._questions) >= QUESTIONS_MAX:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, "the client cannot be asked just now")
+        self._opaque += 1
+        opaque = self._opaque
+        answer = self._questions[opaque] = asyncio.get_running_loop().create_future()
+        try:
+            self._write(Command(int(code), opaque, 0, fields, body))
+            async with asyncio.timeout(timeout_s):
+                found: Command = await answer
+                return found
+        finally:
+            del self._questions[opaque]
+
+    def close(self) -> None:
+        """Write what is left, then close."""
+        if self.is_open:
+            self._flush()
+            self.transport.close()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _take(self, command: Command) -> None:
+        if command.is_answer:
+            question = self._questions.get(command.opaque)
+            if question is not None and not question.done():
+                question.set_result(command)
+            return
+        call = Call(self, command, NOBODY)
+        try:
+            call.who = self.context.signatures.identify(command)
+            handler = self.context.handler(command.code)
+            self._count_in(call)
+            outcome = handler(self.context, call)
+        except Exception as error:
+            self.answer(call, answer_of(error))
+            return
+        if isinstance(outcome, Answer):
+            self.answer(call, outcome)
+        elif outcome is not None:
+            self._begin(call, outcome)
+
+    def _begin(self, call: Call, outcome: Awaitable[Answer]) -> None:
+        """Let a handler that has to wait go on by itself."""
+        task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, call: Call, outcome: Awaitable[Answer]) -> None:
+        try:
+            answer = await outcome
+        except asyncio.CancelledError:
+            self.release(call)
+            raise
+        except Exception as error:
+            answer = answer_of(error)
+        self.answer(call, answer)
+
+    def _count_in(self, call: Call) -> None:
+        """Its bytes and itself count among all that are under way; DoorError where it is full."""
+        load = self.context.load
+        load.enter(self.host)
+        call.counted = self.host
+        if call.body:
+            call.hold = load.budget.hold(self.host, call.who.caller, _nothing)
+            call.hold.settle()
+            load.take(call.hold, len(call.body))
+
+    def release(self, call: Call) -> None:
+        """A request that is answered, or only waits from now on, does not count as under way."""
+        if call.counted:
+            self.context.load.leave(call.counted)
+            call.counted = ""
+        if call.hold is not None:
+            call.hold.close()
+            call.hold = None
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _write(self, command: Command) -> None:
+        if not self.is_open:
+            return
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(encode(command))
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if out and self.is_open and not self.transport.is_closing():
+            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _count_pending(self) -> None:
+        """Count the bytes of an unfinished frame in the server's budget; Full where it has none."""
+        more = self._reader.pending_bytes - self._hold.size_bytes
+        if more > 0:
+            self._hold.take(more)
+        elif more:
+            self._hold.add(more)
+
+    def _look_at_arrival(self, now_s: float) -> None:
+        settings = self.context.settings
+        if self._arrival is None:
+            self._arrival = Pace(now_s, self._received_bytes)
+        elif self._arrival.is_too_slow(
+            now_s,
+            self._received_bytes,
+            settings.body_timeout_s,
+            settings.transfer_bytes_per_s_min,
+        ):
+            self.end(places.BODY_TIMEOUT)
+
+    def _evicted(self) -> None:
+        if self.is_open:
+            self.transport.abort()
+
+
+Handler = Callable[[Any, Call], Outcome]
+
+
+def _text(address: Any) -> str:
+    """ "127.0.0.1:52100", "[::1]:52100"; "" where it is not known any more."""
+    return host_text(*address[:2]) if address else ""
+
+
+def _nothing() -> None:
+    """A whole request is never evicted."""

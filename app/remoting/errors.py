@@ -1,0 +1,121 @@
+"""What went wrong, as RocketMQ's response codes: the only table from our errors to them."""
+
+import logging
+
+import msgspec
+
+from app.errors import DoorError
+from engine.errors import (
+    Busy,
+    Conflict,
+    Corrupt,
+    DiskFull,
+    EngineError,
+    Forbidden,
+    GroupNotFound,
+    Illegal,
+    Invalid,
+    MessageNotFound,
+    NotFound,
+    OffsetGone,
+    OutOfFiles,
+    Paused,
+    QueueNotFound,
+    Refused,
+    Stopping,
+    TopicNotFound,
+)
+from protocol.remoting.codes import ResponseCode
+
+log = logging.getLogger("kitemq.remoting")
+
+REMARK_CHARS_MAX = 2000
+# By these Java producers try again, the last two not at once.
+CODES: dict[type[EngineError], ResponseCode] = {
+    EngineError: ResponseCode.SYSTEM_ERROR,
+    Invalid: ResponseCode.INVALID_PARAMETER,
+    NotFound: ResponseCode.QUERY_NOT_FOUND,
+    TopicNotFound: ResponseCode.TOPIC_NOT_EXIST,
+    GroupNotFound: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    QueueNotFound: ResponseCode.INVALID_PARAMETER,
+    MessageNotFound: ResponseCode.QUERY_NOT_FOUND,
+    OffsetGone: ResponseCode.PULL_OFFSET_MOVED,
+    Refused: ResponseCode.ILLEGAL_OPERATION,
+    Forbidden: ResponseCode.NO_PERMISSION,
+    Paused: ResponseCode.NO_PERMISSION,
+    Conflict: ResponseCode.ILLEGAL_OPERATION,
+    Busy: ResponseCode.SYSTEM_BUSY,
+    OutOfFiles: ResponseCode.SYSTEM_BUSY,
+    DiskFull: ResponseCode.SERVICE_NOT_AVAILABLE,
+    Stopping: ResponseCode.SERVICE_NOT_AVAILABLE,
+    Corrupt: ResponseCode.SYSTEM_ERROR,
+    Illegal: ResponseCode.SYSTEM_ERROR,
+}
+OF_FIELD = {
+    "body": ResponseCode.MESSAGE_ILLEGAL,
+    "messages": ResponseCode.MESSAGE_ILLEGAL,
+    "tag": ResponseCode.MESSAGE_ILLEGAL,
+    "keys": ResponseCode.MESSAGE_ILLEGAL,
+    "properties": ResponseCode.MESSAGE_ILLEGAL,
+    "message_id": ResponseCode.MESSAGE_ILLEGAL,
+    "message_group": ResponseCode.MESSAGE_ILLEGAL,
+    "deliver_at_ms": ResponseCode.MESSAGE_ILLEGAL,
+    "filter": ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+}
+OF_STATUS = {
+    401: ResponseCode.NO_PERMISSION,
+    403: ResponseCode.NO_PERMISSION,
+    413: ResponseCode.MESSAGE_ILLEGAL,
+    429: ResponseCode.SYSTEM_BUSY,
+    503: ResponseCode.SYSTEM_BUSY,
+}
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """What a request is answered: fields and body, or with another code why there are none."""
+
+    code: ResponseCode = ResponseCode.SUCCESS
+    fields: dict[str, str] = {}
+    body: bytes = b""
+    remark: str = ""
+
+
+OK = Answer()
+
+
+class Refusal(Exception):
+    """What this port itself turns down, before any engine is asked."""
+
+    def __init__(self, code: ResponseCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+def code_of(error: EngineError) -> ResponseCode:
+    """The code of an engine error: by its field where it is wrong input, else by its class."""
+    if isinstance(error, Invalid):
+        name = error.field.partition("].")[2] or error.field
+        if found := OF_FIELD.get(name.partition(".")[0]):
+            return found
+    return next(CODES[base] for base in type(error).__mro__ if base in CODES)
+
+
+def answer_of(error: Exception) -> Answer:
+    """The answer that tells a client about `error`; what is unexpected is logged, not told."""
+    if isinstance(error, Refusal):
+        return Answer(error.code, remark=error.text[:REMARK_CHARS_MAX])
+    if isinstance(error, EngineError):
+        code = code_of(error)
+        if code is ResponseCode.SYSTEM_ERROR:
+            log.error("a request failed: %s", error.code, exc_info=error)
+        return Answer(code, remark=_text(error.detail, error.remedy))
+    if isinstance(error, DoorError):
+        code = OF_STATUS.get(error.status_code, ResponseCode.INVALID_PARAMETER)
+        return Answer(code, remark=_text(error.detail, error.remedy))
+    log.error("a request failed", exc_info=error)
+    return Answer(ResponseCode.SYSTEM_ERROR, remark="the server failed; its log says why")
+
+
+def _text(detail: str, remedy: str) -> str:
+    return (f"{detail}; {remedy}" if remedy else detail)[:REMARK_CHARS_MAX]

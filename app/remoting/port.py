@@ -1,0 +1,91 @@
+"""The port for classic clients between `start` and `stop`: name server and broker in one.
+
+It shares the event loop, the engine, the users and the limits with the other ports.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from app.network.acceptor import Acceptor
+from app.network.places import Place
+from app.network.watch import Watch
+from app.remoting.clients import Clients
+from app.remoting.connection import Connection
+from app.remoting.context import Context
+from app.remoting.directory import Directory
+from app.remoting.signature import Signatures
+from app.settings import Settings
+from app.tls import Certificate, Pair
+from engine.host import host_text
+
+log = logging.getLogger("kitemq.remoting")
+
+
+class RemotingPort:
+    """Listens on `listener`, which it closes at the end; `state` is the application's."""
+
+    def __init__(self, state: Any, listener: socket.socket, watch: Watch) -> None:
+        """`watch` looks at the connections; its owner starts and stops it."""
+        self._state = state
+        self._listener = listener
+        self._watch = watch
+        clients = Clients(
+            state.host, state.transactions, state.client_names, state.remoting_figures
+        )
+        signatures = Signatures(state.people, state.access_keys)
+        self.context = Context(state, clients, signatures, state.remoting_figures)
+        self._acceptor: Acceptor | None = None
+        self._unlist: Callable[[], None] = _nothing
+        self.address = host_text(*listener.getsockname()[:2])
+
+    async def start(self) -> None:
+        """Begin to listen; ValueError (TlsError is one) where the certificate cannot be used."""
+        settings: Settings = self._state.settings
+        self._state.targets.own_ports.add(self._listener.getsockname()[1])
+        try:
+            await asyncio.to_thread(self._state.access_keys.load)
+        except OSError as error:
+            log.error("the remoting port serves no access keys: %s", error)
+        certificate = await asyncio.to_thread(_certificate, settings)
+        self._state.host.broker.events.subscribe(self.context.clients.hear)
+        self._unlist = self._state.connections.add_door(Directory(self.context.clients))
+        self._acceptor = Acceptor(
+            self._listener,
+            self._state.places,
+            self._made,
+            certificate=certificate,
+            handshake_s=settings.header_timeout_s,
+            takes_plain=not settings.tls_required,
+        )
+        self._acceptor.start()
+        log.info("classic RocketMQ clients are served on %s", self.address)
+
+    async def stop(self) -> None:
+        """Take no more connections, answer what was asked, then close them all."""
+        if self._acceptor is not None:
+            await self._acceptor.stop()
+        self._listener.close()
+        for connection in tuple(self.context.connections):
+            connection.close()
+        await asyncio.sleep(0)
+        self._unlist()
+        self._unlist = _nothing
+        self._state.host.broker.events.unsubscribe(self.context.clients.hear)
+
+    def _made(self, place: Place) -> asyncio.Protocol:
+        return Connection(self.context, place, self._watch)
+
+
+def _certificate(settings: Settings) -> Certificate | None:
+    """What the port serves TLS with beside plain text; None where it is plain only."""
+    if not (settings.remoting_tls and settings.tls_certificate):
+        return None
+    return Certificate(Pair(Path(settings.tls_certificate), Path(settings.tls_key)))
+
+
+def _nothing() -> None:
+    """Nothing was put into any list yet."""

@@ -1,0 +1,128 @@
+"""Heartbeats, goodbyes, and who is a member of a group."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.remoting.call import Call, json_body
+from app.remoting.clients import Consumer, Subscribed
+from app.remoting.errors import OK, Answer, Refusal
+from app.security.access import Action, Kind
+from engine.errors import GroupNotFound
+from protocol.remoting.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from app.remoting.context import Context
+
+SQL = "SQL92"
+GROUPS_MAX = 128  # that one heartbeat may name
+
+
+class _Subscription(msgspec.Struct):
+    topic: str
+    subString: str | None = None
+    expressionType: str | None = None
+    subVersion: int = 0
+
+
+class _Consumer(msgspec.Struct):
+    groupName: str
+    consumeType: str = ""
+    messageModel: str = ""
+    consumeFromWhere: str = ""
+    subscriptionDataSet: list[_Subscription] = []
+
+
+class _Producer(msgspec.Struct):
+    groupName: str
+
+
+class _Heartbeat(msgspec.Struct):
+    clientID: str
+    producerDataSet: list[_Producer] = []
+    consumerDataSet: list[_Consumer] = []
+
+
+class _ClientCheck(msgspec.Struct):
+    clientId: str = ""
+    group: str = ""
+    subscriptionData: _Subscription | None = None
+
+
+def heartbeat(context: "Context", call: Call) -> Answer:
+    """A client tells all that it is: its producer groups, its consumer groups, their topics."""
+    beat = call.document(_Heartbeat)
+    if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
+        raise Refusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
+    for told in beat.consumerDataSet:
+        call.require(Action.CONSUME, Kind.GROUP, told.groupName)
+    command, clients = call.command, context.clients
+    client = clients.seen(
+        call.connection, beat.clientID, call.who, command.language, command.version
+    )
+    for producer in beat.producerDataSet:
+        clients.produces(client, producer.groupName)
+    for told in beat.consumerDataSet:
+        clients.consumes(client, _consumer(told), call.who)
+    clients.keep(client, (told.groupName for told in beat.consumerDataSet))
+    return OK
+
+
+def unregister(context: "Context", call: Call) -> Answer:
+    """A producer or consumer of a client ends."""
+    client = context.clients.find(call.text("clientID"))
+    if client is None or client.connection is not call.connection:
+        return OK
+    if group := call.text("producerGroup", ""):
+        context.clients.stops_producing(client, group)
+    if group := call.text("consumerGroup", ""):
+        context.clients.leaves(client, group)
+    if not client.producers and not client.consumers:
+        context.clients.forget(client)
+    return OK
+
+
+def consumer_list(context: "Context", call: Call) -> Answer:
+    """The members of a group among which its queues are shared."""
+    group = call.group(Action.READ)
+    try:
+        members = [each.client for each in context.broker.members.of(group) if each.is_pulling]
+    except GroupNotFound:
+        members = []
+    if not members:
+        return Answer(ResponseCode.SYSTEM_ERROR, remark=f"the group {group!r} has no consumer")
+    return Answer(body=json_body({"consumerIdList": members}))
+
+
+def check_client(context: "Context", call: Call) -> Answer:
+    """Whether a subscription by SQL92 can be read; others are not checked, as with Apache."""
+    told = call.document(_ClientCheck)
+    if told.subscriptionData is not None:
+        context.broker.check_filter(filter_text(told.subscriptionData))
+    return OK
+
+
+def filter_text(told: Any) -> str:
+    """A filter as the engine writes it."""
+    return engine_filter(told.subString or "", told.expressionType or "")
+
+
+def engine_filter(text: str, kind: str) -> str:
+    """A tag expression or an SQL92 one, as the engine writes it."""
+    return f"SQL92: {text}" if kind == SQL else text or "*"
+
+
+def _consumer(told: _Consumer) -> Consumer:
+    topics = {
+        each.topic: Subscribed(
+            each.topic,
+            each.subString or "*",
+            each.expressionType or "TAG",
+            each.subVersion,
+            filter_text(each),
+        )
+        for each in told.subscriptionDataSet
+    }
+    return Consumer(
+        told.groupName, told.consumeType, told.messageModel, told.consumeFromWhere, topics
+    )

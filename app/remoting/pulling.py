@@ -1,0 +1,212 @@
+"""Pulls with long polling, and messages that consumers send back."""
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from app.remoting.call import Call
+from app.remoting.errors import OK, Answer, Refusal
+from app.remoting.presence import engine_filter
+from app.remoting.records import records_of
+from app.security.access import Action
+from engine.broker import PullAnswer, PullResult
+from protocol.remoting.codes import PullFlag, ResponseCode
+
+if TYPE_CHECKING:
+    from app.remoting.context import Context
+
+BATCH_MAX = 160
+BYTES = 256 * 1024  # of one answer, where the client names no limit
+BYTES_MAX = 4 * 1024 * 1024
+SUSPEND_MAX_S = 60.0
+CODES = {
+    PullAnswer.FOUND: ResponseCode.SUCCESS,
+    PullAnswer.NOT_FOUND: ResponseCode.PULL_NOT_FOUND,
+    PullAnswer.RETRY_IMMEDIATELY: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullAnswer.OFFSET_MOVED: ResponseCode.PULL_OFFSET_MOVED,
+}
+GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
+LEVELS_MAX = 1 << 16
+
+
+def pull(context: "Context", call: Call) -> Answer | Awaitable[Answer]:
+    """Messages of one queue from an offset on; held until there is one where the client allows."""
+    group = call.group(Action.CONSUME)
+    topic = call.topic(Action.CONSUME)
+    queue, offset, flags = (
+        call.number("queueId"),
+        call.number("queueOffset"),
+        call.number("sysFlag"),
+    )
+    if flags & PullFlag.COMMIT_OFFSET and (committed := call.number("commitOffset", 0)) > 0:
+        _commit(context, call, group, topic, queue, committed)
+    filter = _filter(context, call, group, topic, flags)
+    size = {
+        "count_max": min(max(1, call.number("maxMsgNums")), BATCH_MAX),
+        "bytes_max": min(max(1, call.number("maxMsgBytes", 0) or BYTES), BYTES_MAX),
+    }
+    found = context.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
+    wait_s = min(call.number("suspendTimeoutMillis", 0) / 1000, SUSPEND_MAX_S)
+    if not flags & PullFlag.SUSPEND or wait_s <= 0 or found.answer not in GOES_ON:
+        return _answer(context, call, found)
+    return _held(context, call, (topic, queue, found.next_offset, group, filter), size, wait_s)
+
+
+async def _held(
+    context: "Context",
+    call: Call,
+    place: tuple[str, int, int, str, str],
+    size: dict[str, int],
+    wait_s: float,
+) -> Answer:
+    """Wait for a message; the request counts as a held pull meanwhile, not as one under way."""
+    topic, queue, offset, group, filter = place
+    with context.polling(call.connection):
+        call.connection.release(call)
+        found = await context.host.pull(
+            topic, queue, offset, filter=filter, group=group, wait_s=wait_s, **size
+        )
+    return _answer(context, call, found)
+
+
+def _answer(context: "Context", call: Call, found: PullResult) -> Answer:
+    fields = {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(found.next_offset),
+        "minOffset": str(found.min_offset),
+        "maxOffset": str(found.max_offset),
+        "offsetDelta": "0",
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }
+    body = b""
+    if found.messages:
+        body = records_of(found.messages, context.address(call.connection))
+    return Answer(CODES[found.answer], fields, body, found.status.value)
+
+
+def _filter(context: "Context", call: Call, group: str, topic: str, flags: int) -> str:
+    """The filter of a pull: its own, or that of its client's last heartbeat."""
+    if flags & PullFlag.CLASS_FILTER:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "filter classes are not offered")
+    if flags & PullFlag.SUBSCRIPTION:
+        return engine_filter(call.text("subscription", ""), call.text("expressionType", ""))
+    known = context.clients.filter_of(call.connection, group, topic)
+    if known is None:
+        raise Refusal(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            f"no consumer of {group!r} has told its subscription to {topic!r} yet",
+        )
+    return known
+
+
+def _commit(
+    context: "Context", call: Call, group: str, topic: str, queue: int, offset: int
+) -> bool:
+    """Move a group's place; False where a reset forbids it."""
+    broker = context.broker
+    client = ""
+    if broker.is_broadcast(group):
+        client = context.clients.member_name(call.connection, group)
+    return broker.advance_offset(group, topic, queue, offset, client)
+
+
+def update_offset(context: "Context", call: Call) -> Answer:
+    """A consumer is done with all messages of a queue before an offset."""
+    group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
+    queue, offset = call.number("queueId"), call.number("commitOffset")
+    end = _queue_bounds(context, topic, queue)[1]
+    if offset > end:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"the queue ends at offset {end}, {offset} lies beyond it",
+        )
+    if not _commit(context, call, group, topic, queue, offset):
+        raise Refusal(
+            ResponseCode.ILLEGAL_OPERATION,
+            "the group was moved meanwhile: pull from its new place first",
+        )
+    return OK
+
+
+def query_offset(context: "Context", call: Call) -> Answer:
+    """A group's place in a queue; a group without one begins where RocketMQ lets it begin."""
+    group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
+    queue, broker = call.number("queueId"), context.broker
+    client = ""
+    if broker.is_broadcast(group):
+        client = context.clients.member_name(call.connection, group)
+    offset = broker.committed_offset(group, topic, queue, client)
+    if offset is None:
+        is_zero = call.text("setZeroIfNotFound", "true").lower() != "false"
+        if not (is_zero and broker.is_young_queue(topic, queue)):
+            raise Refusal(
+                ResponseCode.QUERY_NOT_FOUND, "the group has not consumed from this queue yet"
+            )
+        offset = 0
+    return Answer(fields={"offset": str(offset)})
+
+
+def max_offset(context: "Context", call: Call) -> Answer:
+    """The offset of the next message of a queue."""
+    return _bound(context, call, 1)
+
+
+def min_offset(context: "Context", call: Call) -> Answer:
+    """The oldest offset of a queue that is kept."""
+    return _bound(context, call, 0)
+
+
+def search_offset(context: "Context", call: Call) -> Answer:
+    """The first offset stored at or after a time; with UPPER the last one at or before it."""
+    topic, queue = call.topic(Action.READ), call.number("queueId")
+    at_ms = max(0, call.number("timestamp"))
+    if call.text("boundaryType", "LOWER").upper() == "UPPER":
+        first, _ = _queue_bounds(context, topic, queue)
+        offset = max(first, context.broker.offset_at_time(topic, queue, at_ms + 1) - 1)
+    else:
+        offset = context.broker.offset_at_time(topic, queue, at_ms)
+    return Answer(fields={"offset": str(offset)})
+
+
+def earliest_time(context: "Context", call: Call) -> Answer:
+    """When the oldest message of a queue was stored."""
+    topic, queue = call.topic(Action.READ), call.number("queueId")
+    _queue_bounds(context, topic, queue)
+    first_ms = context.broker.queue_content(topic, queue, count_max=1).first_stored_ms
+    return Answer(fields={"timestamp": str(-1 if first_ms is None else first_ms)})
+
+
+def send_back(context: "Context", call: Call) -> Answer:
+    """A consumer failed with a message: it comes back later, or becomes a dead letter."""
+    group = call.group(Action.CONSUME, "group")
+    message = context.message_at(call.number("offset"))
+    retries = call.number("maxReconsumeTimes", -1)
+    level = min(max(-1, call.number("delayLevel", 0)), LEVELS_MAX)
+    context.broker.send_back(
+        group,
+        message.topic,
+        message.queue,
+        message.offset,
+        delay_level=level,
+        retry_max=retries if retries >= 0 else None,
+        error="sent back by its consumer",
+        client=context.clients.member_name(call.connection, group),
+    )
+    return OK
+
+
+def _bound(context: "Context", call: Call, which: int) -> Answer:
+    topic, queue = call.topic(Action.READ), call.number("queueId")
+    return Answer(fields={"offset": str(_queue_bounds(context, topic, queue)[which])})
+
+
+def _queue_bounds(context: "Context", topic: str, queue: int) -> tuple[int, int]:
+    """The first offset that is kept, and the next one to be stored."""
+    config = context.broker.topic(topic)
+    queue_count = max(config.read_queues, config.write_queues)
+    if not 0 <= queue < queue_count:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue}",
+        )
+    return context.broker.queue_bounds(topic, queue)

@@ -1,0 +1,59 @@
+"""Stored messages as consumers read them: RocketMQ's records, one after the other.
+
+The store host is the address that the client called, so that the ids which clients make of it lead
+back here.
+"""
+
+import struct
+from collections.abc import Iterable
+from zlib import crc32
+
+from engine.host import IPV6_BYTES, pack_host
+from engine.message import StoredMessage
+
+MAGIC_V1 = -626843481
+MAGIC_V2 = -626843477
+CRC_MASK = 0x7FFFFFFF
+BORN_HOST_V6 = 0x10
+STORE_HOST_V6 = 0x20
+TOPIC_V1_BYTES_MAX = 127
+HEAD = struct.Struct(">iiiiiqqiq")  # up to the born time
+INT, LONG, SHORT = struct.Struct(">i"), struct.Struct(">q"), struct.Struct(">h")
+REST = struct.Struct(">iqi")  # reconsume times, prepared position, length of the body
+assert HEAD.size == 48
+
+
+def records_of(messages: Iterable[StoredMessage], store_host: str) -> bytes:
+    """The body of a pull's answer."""
+    return b"".join([record_of(message, store_host) for message in messages])
+
+
+def record_of(message: StoredMessage, store_host: str, topic: str = "") -> bytes:
+    """One message as a record, of another `topic` where one is given."""
+    born, store = pack_host(message.born_host), pack_host(store_host)
+    sys_flag = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
+    sys_flag |= BORN_HOST_V6 if len(born) == IPV6_BYTES else 0
+    sys_flag |= STORE_HOST_V6 if len(store) == IPV6_BYTES else 0
+    name, body, properties = (topic or message.topic).encode(), message.body, message.property_block
+    is_v1 = len(name) <= TOPIC_V1_BYTES_MAX
+    length = bytes((len(name),)) if is_v1 else SHORT.pack(len(name))
+    size = HEAD.size + len(born) + LONG.size + len(store) + REST.size + len(body)
+    size += len(length) + len(name) + SHORT.size + len(properties)
+    head = HEAD.pack(
+        size,
+        MAGIC_V1 if is_v1 else MAGIC_V2,
+        crc32(body) & CRC_MASK,
+        message.queue,
+        message.flag,
+        message.offset,
+        message.position,
+        sys_flag,
+        message.born_ms,
+    )
+    rest = REST.pack(message.attempt - 1, message.prepared_position, len(body))
+    return b"".join(
+        (
+            head, born, LONG.pack(message.stored_ms), store, rest, body,
+            length, name, SHORT.pack(len(properties)), properties,
+        )
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""Sends: single messages and batches, from the properties of clients into the engine's fields.
+
+All sends that arrive in one turn of the event loop are stored by one append.
+"""
+
+from typing import TYPE_CHECKING
+
+from app.remoting.call import Call
+from app.remoting.errors import Answer, Refusal, answer_of
+from app.security.access import Action
+from app.services.sends import Part
+from engine.errors import EngineError
+from engine.message import (
+    BATCH_COUNT_MAX,
+    CHECK_IMMUNITY,
+    DELAY,
+    KEYS,
+    PGROUP,
+    RESERVED,
+    SHARDING_KEY,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+    WAIT,
+    Message,
+    split_properties,
+)
+from protocol.remoting.batches import BatchError, decode_batch
+from protocol.remoting.codes import RequestCode, ResponseCode, SysFlag
+
+if TYPE_CHECKING:
+    from app.remoting.context import Context
+
+# The short names of SEND_MESSAGE_V2.
+SHORT_NAMES = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "brokerName",
+}
+SHORT_CODES = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+KEPT_BITS = SysFlag.COMPRESSED | SysFlag.MULTI_TAGS | SysFlag.COMPRESSION_TYPE
+DELIVER_AT_MS = "TIMER_DELIVER_MS"
+DELAY_MS = "TIMER_DELAY_MS"
+DELAY_S = "TIMER_DELAY_SEC"
+REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients trace by the second
+NUMBER_CHARS_MAX = 15
+
+
+def send(context: "Context", call: Call) -> Answer | None:
+    """Store one message or a batch of one topic; answered once what was promised is kept."""
+    if call.command.code in SHORT_CODES:
+        call.fields = {SHORT_NAMES.get(name, name): value for name, value in call.fields.items()}
+    topic = call.topic(Action.PRODUCE)
+    is_batch = call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
+    messages = _batch(context, call, topic) if is_batch else [_single(context, call, topic)]
+
+    def done(part: Part | None, error: EngineError | None) -> None:
+        if part is None:
+            call.answer(answer_of(error or RuntimeError("neither stored nor refused")))
+        else:
+            call.answer(_stored(context, call, part))
+
+    context.sends.add(messages, None, sum([len(each.body) for each in messages]), done)
+    return None
+
+
+def _stored(context: "Context", call: Call, part: Part) -> Answer:
+    connection = call.connection
+    client = context.clients.name_of(connection)
+    if client:
+        context.activity.sent(client, len(part.messages), context.host.clock.now_ms())
+    ids = [context.offset_id(connection, position) for position in part.positions]
+    first = part.messages[0]
+    fields = {
+        "msgId": ",".join(ids),
+        "queueId": str(first.queue),
+        "queueOffset": str(part.offsets[0]),
+        **REGION,
+    }
+    if first.message_id:
+        fields["transactionId"] = first.message_id
+    return Answer(fields=fields)
+
+
+def _single(context: "Context", call: Call, topic: str) -> Message:
+    properties = split_properties(call.text("properties", ""))
+    return _message(context, call, topic, call.body, properties, call.number("flag", 0))
+
+
+def _batch(context: "Context", call: Call, topic: str) -> list[Message]:
+    try:
+        found = decode_batch(call.body, count_max=BATCH_COUNT_MAX)
+    except BatchError as error:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch cannot be read: {error}") from None
+    if not found:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+    messages = [
+        _message(context, call, topic, each.body, split_properties(each.properties), each.flag)
+        for each in found
+    ]
+    if any(each.transaction_group or each.delay_level or each.deliver_at_ms for each in messages):
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL, "delayed and transactional messages cannot be in a batch"
+        )
+    return messages
+
+
+def _message(
+    context: "Context", call: Call, topic: str, body: bytes, given: dict[str, str], flag: int
+) -> Message:
+    """A producer's message; properties that are the broker's own are left out."""
+    properties = {name: value for name, value in given.items() if name not in RESERVED}
+    if given.get(WAIT) == "false":
+        properties[WAIT] = "false"
+    is_transaction = (
+        call.number("sysFlag", 0) & SysFlag.TRANSACTION_ROLLBACK == SysFlag.TRANSACTION_PREPARED
+        or given.get(TRAN_MSG) == "true"
+    )
+    group = given.get(PGROUP) or call.text("producerGroup", "")
+    return Message(
+        topic=topic,
+        body=body,
+        tag=given.get(TAGS, ""),
+        keys=tuple(given.get(KEYS, "").split()),
+        properties=properties,
+        message_group=given.get(SHARDING_KEY, ""),
+        message_id=given.get(UNIQ_KEY, ""),
+        queue=max(-1, call.number("queueId", -1)),
+        delay_level=_number(given, DELAY),
+        flag=flag,
+        sys_flag=call.number("sysFlag", 0) & KEPT_BITS,
+        born_ms=max(0, call.number("bornTimestamp", 0)),
+        born_host=call.connection.client,
+        deliver_at_ms=_deliver_at_ms(given, context.host.clock.now_ms()),
+        transaction_group=group if is_transaction else "",
+        check_immunity_s=_number(given, CHECK_IMMUNITY) if is_transaction else 0,
+    )
+
+
+def _deliver_at_ms(given: dict[str, str], now_ms: int) -> int:
+    """When a message is due, 0 for at once: a time, or a wait from now on."""
+    if due_ms := _number(given, DELIVER_AT_MS):
+        return due_ms
+    wait_ms = _number(given, DELAY_MS) or _number(given, DELAY_S) * 1000
+    return now_ms + wait_ms if wait_ms else 0
+
+
+def _number(given: dict[str, str], name: str) -> int:
+    text = given.get(name, "")
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= NUMBER_CHARS_MAX):
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL, f"the property {name!r} is {text[:80]!r}, no number"
+        )
+    return int(text)

@@ -1,0 +1,145 @@
+"""Every request code: who answers it, or why nobody does. `docs/remoting.md` is made from this.
+
+`python -m app.remoting.table` prints the page's table.
+"""
+
+from typing import NamedTuple
+
+from app.remoting import administration as admin
+from app.remoting import deciding, finding, locking, presence, pulling, routing, sending
+from app.remoting.connection import Handler
+from app.remoting.errors import Refusal
+from protocol.remoting.codes import RequestCode as R
+from protocol.remoting.codes import ResponseCode
+
+
+class Operation(NamedTuple):
+    """What the server does with a code."""
+
+    handler: Handler
+    about: str
+
+
+CLUSTER = "there is one broker and no cluster of brokers"
+TO_CLIENT = "brokers ask clients this, not the other way round"
+OFFERED: dict[R, Operation] = {
+    R.SEND_MESSAGE: Operation(sending.send, "Store a message, or with `batch` several."),
+    R.SEND_MESSAGE_V2: Operation(sending.send, "The same with short field names."),
+    R.SEND_BATCH_MESSAGE: Operation(sending.send, "Store several messages of one topic."),
+    R.PULL_MESSAGE: Operation(pulling.pull, "Messages of a queue from an offset; held while none."),
+    R.LITE_PULL_MESSAGE: Operation(pulling.pull, "The same for lite pull consumers."),
+    R.QUERY_MESSAGE: Operation(finding.query_message, "Messages of a topic by key or message id."),
+    R.VIEW_MESSAGE_BY_ID: Operation(finding.view_message, "The message that an offset id names."),
+    R.QUERY_CONSUMER_OFFSET: Operation(pulling.query_offset, "A group's place in a queue."),
+    R.UPDATE_CONSUMER_OFFSET: Operation(
+        pulling.update_offset, "Move a group's place in a queue, at most to its end."
+    ),
+    R.SEARCH_OFFSET_BY_TIMESTAMP: Operation(pulling.search_offset, "The offset of a time."),
+    R.GET_MAX_OFFSET: Operation(pulling.max_offset, "The end of a queue."),
+    R.GET_MIN_OFFSET: Operation(pulling.min_offset, "The beginning of a queue."),
+    R.GET_EARLIEST_MSG_STORETIME: Operation(
+        pulling.earliest_time, "When the oldest message of a queue was stored; -1 for none."
+    ),
+    R.CONSUMER_SEND_MSG_BACK: Operation(
+        pulling.send_back, "Retry a message later, or make it a dead letter."
+    ),
+    R.HEART_BEAT: Operation(presence.heartbeat, "A client, its groups and subscriptions."),
+    R.UNREGISTER_CLIENT: Operation(presence.unregister, "A producer or consumer ends."),
+    R.GET_CONSUMER_LIST_BY_GROUP: Operation(presence.consumer_list, "The members of a group."),
+    R.CHECK_CLIENT_CONFIG: Operation(presence.check_client, "Whether a filter can be read."),
+    R.LOCK_BATCH_MQ: Operation(locking.lock, "Lock queues for an orderly consumer."),
+    R.UNLOCK_BATCH_MQ: Operation(locking.unlock, "Give such locks up."),
+    R.END_TRANSACTION: Operation(deciding.end_transaction, "Commit or roll back a half message."),
+    R.GET_ROUTEINFO_BY_TOPIC: Operation(routing.get_route, "A topic's queues and broker."),
+    R.GET_BROKER_CLUSTER_INFO: Operation(routing.get_cluster_info, "The broker and its cluster."),
+    R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Operation(admin.list_topics, "All topics by name."),
+    R.GET_TOPICS_BY_CLUSTER: Operation(admin.list_topics, "The same: there is one cluster."),
+    R.GET_SYSTEM_TOPIC_LIST_FROM_NS: Operation(
+        admin.list_system_topics, "The topics that are the engine's own."
+    ),
+    R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Operation(admin.list_system_topics, "The same."),
+    R.GET_TOPIC_CONFIG: Operation(admin.topic_config, "How a topic is set up."),
+    R.GET_ALL_TOPIC_CONFIG: Operation(admin.all_topic_configs, "How all topics are set up."),
+    R.UPDATE_AND_CREATE_TOPIC: Operation(
+        admin.update_topic, "Create a topic, or change its queues and permission; audited."
+    ),
+    R.DELETE_TOPIC_IN_BROKER: Operation(admin.delete_topic, "Delete a topic; audited."),
+    R.DELETE_TOPIC_IN_NAMESRV: Operation(
+        admin.delete_route, "Nothing: the route is gone with the topic."
+    ),
+    R.GET_TOPIC_STATS_INFO: Operation(admin.topic_stats, "The offsets of a topic's queues."),
+    R.QUERY_TOPIC_CONSUME_BY_WHO: Operation(admin.consumed_by, "The groups of a topic."),
+    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Operation(
+        admin.update_group,
+        "Create a group, or change its retries, its order and whether it consumes; audited.",
+    ),
+    R.DELETE_SUBSCRIPTIONGROUP: Operation(admin.delete_group, "Delete a group; audited."),
+    R.GET_SUBSCRIPTIONGROUP_CONFIG: Operation(admin.group_config, "How a group is set up."),
+    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Operation(
+        admin.all_group_configs, "How all groups are set up."
+    ),
+    R.GET_CONSUME_STATS: Operation(admin.consume_stats, "How far a group is in each queue."),
+    R.QUERY_TOPICS_BY_CONSUMER: Operation(admin.topics_of_group, "The topics of a group."),
+    R.INVOKE_BROKER_TO_RESET_OFFSET: Operation(
+        admin.reset_offsets, "Move a group to a time or an offset, and tell its clients; audited."
+    ),
+    R.GET_CONSUMER_CONNECTION_LIST: Operation(
+        admin.consumer_connections, "The classic consumers of a group."
+    ),
+    R.GET_PRODUCER_CONNECTION_LIST: Operation(
+        admin.producer_connections, "The classic producers of a producer group."
+    ),
+    R.GET_CONSUMER_RUNNING_INFO: Operation(
+        admin.running_info, "What a consumer tells of itself: it is asked."
+    ),
+    R.GET_BROKER_RUNTIME_INFO: Operation(admin.runtime_info, "Figures of the broker."),
+    R.GET_BROKER_CONFIG: Operation(admin.broker_config, "Settings by RocketMQ's names."),
+    R.GET_KV_CONFIG: Operation(admin.kv_config, "Always QUERY_NOT_FOUND: no values are kept."),
+}
+REFUSED: dict[R, str] = {
+    R.CHECK_TRANSACTION_STATE: TO_CLIENT,
+    R.NOTIFY_CONSUMER_IDS_CHANGED: TO_CLIENT,
+    R.RESET_CONSUMER_CLIENT_OFFSET: TO_CLIENT,
+    R.GET_CONSUMER_STATUS_FROM_CLIENT: TO_CLIENT,
+    R.PUSH_REPLY_MESSAGE_TO_CLIENT: TO_CLIENT,
+    R.REGISTER_BROKER: CLUSTER,
+    R.UNREGISTER_BROKER: CLUSTER,
+    R.QUERY_DATA_VERSION: CLUSTER,
+    R.GET_BROKER_MEMBER_GROUP: CLUSTER,
+    R.GET_BROKER_HA_STATUS: CLUSTER,
+    R.UPDATE_AND_CREATE_STATIC_TOPIC: "static topics spread over brokers, and there is one",
+}
+NOT_YET = "this server does not offer it yet"
+
+
+def handler_of(code: int) -> Handler:
+    """What answers a code; Refusal with the reason where nothing does."""
+    operation = OFFERED.get(code)  # type: ignore[call-overload]
+    if operation is not None:
+        return operation.handler  # type: ignore[no-any-return]
+    raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{_name(code)}: {reason(code)}")
+
+
+def reason(code: int) -> str:
+    """Why a code is not offered."""
+    if code not in set(R):
+        return "no such request is known"
+    return REFUSED.get(R(code), NOT_YET)
+
+
+def page() -> str:
+    """The table of `docs/remoting.md`."""
+    lines = ["| code | name | what it does here |", "|---|---|---|"]
+    for code in R:
+        operation = OFFERED.get(code)
+        about = operation.about if operation else f"Not supported: {reason(code)}."
+        lines.append(f"| {int(code)} | {code.name} | {about} |")
+    return "\n".join(lines)
+
+
+def _name(code: int) -> str:
+    return R(code).name if code in set(R) else f"request code {code}"
+
+
+if __name__ == "__main__":
+    print(page())  # noqa: T201 - this is what it is for

@@ -1,0 +1,84 @@
+"""Settings of the port for classic RocketMQ clients (the TCP protocol "remoting").
+
+`complaint` says what does not fit together, before the server starts.
+"""
+
+import re
+from dataclasses import dataclass
+
+from engine.config import setting
+
+AUTO = "auto"
+OFF = "off"
+ADDRESS = re.compile(r"(?:(?P<host>\[[0-9a-fA-F:.]+\]|[^\[\]:]+):)?(?P<port>[0-9]{1,5})\Z")
+HTTP_PORT = 8080
+NAME_SERVER_PORT = 9876
+BESIDE = 2  # ports after an HTTP port that is not the usual one
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemotingSettings:
+    """What the port for classic clients can be told."""
+
+    remoting_listen: str = setting(
+        AUTO,
+        "Where classic RocketMQ clients (TCP, 4.x and 5.x) are served, name server and broker in "
+        "one: `auto` is port 9876 on the same address where `port` is 8080, else the second port "
+        "after `port`, and a free one where `port` is 0; `HOST:PORT`, or `PORT` on the same "
+        "address; `off` for nowhere.",
+    )
+    remoting_advertised: str = setting(
+        "",
+        "Address (`HOST:PORT`) that classic clients are told to call for every topic; empty tells "
+        "each the address that it called.",
+    )
+    remoting_tls: bool = setting(
+        True,
+        "Serve TLS beside plain text on the port for classic clients, where there is a "
+        "`tls_certificate`.",
+    )
+    remoting_idle_s: float = setting(
+        120.0, "A connection of a classic client that sends nothing for so long is closed."
+    )
+    remoting_client_polls_max: int = setting(
+        1024, "Pulls that one connection of a classic client may hold open; more answer at once."
+    )
+    remoting_polls_max: int = setting(
+        20_000, "Pulls of all classic clients held open at once; more answer at once."
+    )
+
+
+def complaint(settings: RemotingSettings) -> str:
+    """What is wrong with these settings; "" where they will do."""
+    listen = settings.remoting_listen
+    if listen not in (AUTO, OFF) and not _is_address(listen):
+        return f"setting 'remoting_listen' is {listen!r}; expected auto, off or HOST:PORT"
+    told = settings.remoting_advertised
+    if told and (not _is_address(told) or ":" not in told):
+        return f"setting 'remoting_advertised' is {told!r}; expected HOST:PORT"
+    if not settings.remoting_idle_s > 0:
+        return f"setting 'remoting_idle_s' is {settings.remoting_idle_s}; expected more than 0"
+    return ""
+
+
+def listen_at(settings: RemotingSettings, host: str, port: int) -> tuple[str, int] | None:
+    """Host and port for classic clients beside the HTTP server's; None where that is off."""
+    text = settings.remoting_listen
+    if text == OFF:
+        return None
+    if text == AUTO:
+        return host, _beside(port)
+    found = ADDRESS.match(text)
+    assert found is not None, "the settings were checked"
+    return found["host"] or host, int(found["port"])
+
+
+def _beside(port: int) -> int:
+    if port == HTTP_PORT:
+        return NAME_SERVER_PORT
+    return port + BESIDE if 0 < port <= 65535 - BESIDE else 0
+
+
+def _is_address(text: str) -> bool:
+    found = ADDRESS.match(text)
+    return found is not None and int(found["port"]) <= 65535

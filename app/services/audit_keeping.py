@@ -1,0 +1,78 @@
+"""The audit trail's age and size: what is too old, or too many, goes by small steps.
+
+Each step is a transaction of its own with a pause behind it, so that no other use of the database
+waits for long. How old and how many is a setting.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from app.access_settings import AccessSettings
+from app.db.rows import DatabaseError
+from app.db.worker import DatabaseWorker
+from engine.clock import Clock
+
+if TYPE_CHECKING:
+    from app.db.database import Database
+
+log = logging.getLogger("kitemq.audit")
+
+FIRST_S = 60.0  # after the start, which has other things to do
+EVERY_S = 3600.0
+PAUSE_S = 0.05  # after each step
+DAY_MS = 86_400_000
+
+
+class AuditKeeping:
+    """Prunes the trail now and then between `start` and `stop`."""
+
+    def __init__(self, database: DatabaseWorker, clock: Clock, settings: AccessSettings) -> None:
+        self._database = database
+        self._clock = clock
+        self._days = settings.audit_days
+        self._entries_max = settings.audit_entries_max
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._days or self._entries_max:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def prune(self) -> int:
+        """Delete what is too old or too many; how many entries that were. Raises DatabaseError."""
+        deleted = 0
+        if self._days:
+            before_ms = self._clock.now_ms() - self._days * DAY_MS
+            deleted += await self._until_none(lambda db: db.delete_old_audit(before_ms))
+        if self._entries_max:
+            entries_max = self._entries_max
+            deleted += await self._until_none(lambda db: db.delete_surplus_audit(entries_max))
+        return deleted
+
+    async def _until_none(self, step: "Callable[[Database], int]") -> int:
+        total = 0
+        while deleted := await self._database.run(step):
+            total += deleted
+            await asyncio.sleep(PAUSE_S)
+        return total
+
+    async def _run(self) -> None:
+        wait_s = FIRST_S
+        while True:
+            await asyncio.sleep(wait_s)
+            wait_s = EVERY_S
+            try:
+                deleted = await self.prune()
+            except DatabaseError as error:
+                log.warning("old entries of the audit trail could not be deleted: %s", error)
+            else:
+                if deleted:
+                    log.info("%d old entries of the audit trail were deleted", deleted)

@@ -1,0 +1,199 @@
+"""Where the server may call: callbacks of producer groups, and webhooks of alerts.
+
+Who may register an address could make the server call what only the server reaches: itself, other
+programs of its machine, or the metadata service of a cloud. So the name is resolved here, every
+address that it has is checked, and the connection is made to one that was checked; what the name
+resolves to a moment later changes nothing. Proxies of the environment are not used, and
+redirects are not followed.
+
+Refused are link-local and metadata addresses, multicast, unspecified and reserved ones, loopback
+and every other address of this machine. Networks and names of the setting `callback_allow` are
+allowed all the same. While the server itself listens on loopback only, loopback is allowed: whoever
+reaches the server is on this machine already. The server's own ports are never called.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from app import grpc_settings, remoting_settings
+from app.addresses import quiet_clients
+from app.network_settings import network_of
+from app.settings import Settings, is_loopback
+from engine.errors import Invalid
+
+if TYPE_CHECKING:
+    import httpx
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+RESOLVE_S = 5.0
+ADDRESSES_MAX = 16  # of one name; further ones are not tried
+PORTS = {"http": 80, "https": 443}
+METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254")))
+TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")  # an IPv4 address in its last four bytes
+LOCALHOST = ipaddress.IPv4Address("127.0.0.1")
+REMEDY = "choose another address, or name its host or network in the setting callback_allow"
+
+
+class TargetRefused(Exception):
+    """An address is none that the server calls; the text says why."""
+
+
+class Targets:
+    """What may be called, by the settings; `own_ports` are those on which the server listens."""
+
+    def __init__(self, settings: Settings, *, loopback_only: bool | None = None) -> None:
+        self._networks = [found for each in settings.callback_allow if (found := network_of(each))]
+        names = (each.lower().rstrip(".") for each in settings.callback_allow)
+        self._names = frozenset(name for name in names if network_of(name) is None)
+        is_local = is_loopback(settings.host) and _others_are_local(settings)
+        self._takes_loopback = is_local if loopback_only is None else loopback_only
+        self.own_ports: set[int] = {settings.port} - {0}
+
+    def check(self, host: str, port: int, address: Address) -> None:
+        """Raise TargetRefused unless a connection to `address` may be made, for `host`."""
+        address = _plain(address)
+        if port in self.own_ports and _is_of_this_machine(address):
+            raise TargetRefused(f"{address} port {port} is this server itself")
+        if address.is_unspecified or address.is_multicast:
+            raise TargetRefused(f"{address} is no address of a server")
+        if self._is_allowed(host, address):
+            return
+        if address.is_link_local or address in METADATA:
+            raise TargetRefused(f"{address} is link-local, where clouds keep their credentials")
+        if address.is_loopback:
+            if self._takes_loopback:
+                return
+            raise TargetRefused(f"{address} is loopback, where only this machine's programs are")
+        if address.is_reserved or getattr(address, "is_site_local", False):
+            raise TargetRefused(f"{address} is reserved")
+        if _is_of_this_machine(address):
+            raise TargetRefused(f"{address} is this machine itself")
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """The addresses of a host, all of which may be called.
+
+        TargetRefused where one may not be, OSError where there is none within `RESOLVE_S`.
+        """
+        name = host.strip("[]")
+        literal = _literal(name)
+        found = [literal] if literal is not None else await _looked_up(name, port)
+        for address in found:
+            self.check(name, port, address)
+        return [str(address) for address in found[:ADDRESSES_MAX]]
+
+    def check_url(self, url: str) -> None:
+        """Raise Invalid (`url`) for an address that is refused whatever its name resolves to.
+
+        Names are resolved when they are called, each time anew.
+        """
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
+        address = LOCALHOST if host.rstrip(".") == "localhost" else _literal(host)
+        if address is None:
+            return
+        try:
+            self.check(host, port, address)
+        except TargetRefused as error:
+            raise Invalid(f"{host} cannot be called: {error}", field="url", remedy=REMEDY) from None
+
+    def _is_allowed(self, host: str, address: Address) -> bool:
+        if host.lower().rstrip(".") in self._names:
+            return True
+        return any(address in each for each in self._networks if each.version == address.version)
+
+
+def made_client(targets: Targets, *, connections_max: int) -> "httpx.AsyncClient":
+    """An HTTP client that calls nothing else; httpx must be loaded by now.
+
+    It has no time-outs of its own: the caller limits the whole call.
+    """
+    import httpx
+
+    class Transport(httpx.AsyncBaseTransport):
+        """Connects to addresses that were checked, under the name that was asked for."""
+
+        def __init__(self) -> None:
+            # Connections are not kept: the library would take one for another name of its address.
+            limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=0)
+            self._inner = httpx.AsyncHTTPTransport(trust_env=False, limits=limits)
+
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            url = request.url
+            port = url.port or PORTS[url.scheme]
+            addresses = await targets.resolve(url.host, port)
+            request.extensions = {**request.extensions, "sni_hostname": url.host}
+            for last, address in enumerate(addresses, start=1 - len(addresses)):
+                request.url = url.copy_with(host=address)
+                try:
+                    return await self._inner.handle_async_request(request)
+                except (httpx.ConnectError, httpx.ConnectTimeout):
+                    if not last:
+                        raise
+            raise httpx.ConnectError("the name has no address")
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    quiet_clients()
+    return httpx.AsyncClient(
+        transport=Transport(),
+        trust_env=False,
+        follow_redirects=False,
+        timeout=None,  # noqa: S113 - each caller bounds the whole call
+        headers={"Accept-Encoding": "identity"},  # so that what is counted is what is held
+    )
+
+
+def _others_are_local(settings: Settings) -> bool:
+    """Whether the ports besides HTTP are reached from this machine only."""
+    place = (settings, settings.host, settings.port)
+    found = (grpc_settings.listen_at(*place), remoting_settings.listen_at(*place))
+    return all(each is None or is_loopback(each[0]) for each in found)
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _plain(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one that stands for it."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    inside = address.ipv4_mapped or address.sixtofour
+    if inside is None and address.teredo is not None:
+        inside = address.teredo[1]
+    if inside is None and address in TRANSLATED:
+        inside = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return inside or address
+
+
+async def _looked_up(name: str, port: int) -> list[Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except (TimeoutError, UnicodeError) as error:
+        raise OSError(f"the name {name} could not be resolved") from error
+    # A link-local IPv6 address comes with its interface behind a percent sign.
+    texts = dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found)
+    return [ipaddress.ip_address(text) for text in texts]
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """Whether a program of this machine could listen there; nothing is sent to find out."""
+    if address.is_loopback or address.is_unspecified:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))  # the way to an own address begins at that address
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        return False

@@ -1,0 +1,286 @@
+"""What Apache RocketMQ's broker reads at its start beside the log, kept up to date.
+
+Topics, groups, offsets, delay levels, transactions and exact times are written every five seconds
+where they changed, once the log is on disk as far as they speak of it, and at a clean stop. So
+RocketMQ goes on where KiteMQ stopped; after a kill, where it was at most five seconds before.
+
+Of exact times that wait a running server writes down at most 5,000 one by one: with more of them
+RocketMQ looks at all from the oldest that waits. A clean stop writes down two million, or what fits
+`timer_log_bytes`.
+"""
+
+import logging
+from bisect import bisect_left
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.clock import Clock
+from engine.delivery.desk import Desk
+from engine.delivery.group import Mode
+from engine.errors import EngineError
+from engine.handover.tables import (
+    DELAYS,
+    GROUPS,
+    HALF_GROUP,
+    KITEMQ,
+    OFFSETS,
+    TOPICS,
+    WRITER,
+    Table,
+    Unreadable,
+    is_own_group,
+    read_table,
+)
+from engine.handover.timer_files import Unit, units_max, write_timers
+from engine.schedule.deliver import Deliverer
+from engine.schedule.timer_deliver import TimerDeliverer
+from engine.service import Service
+from engine.store.files import Files
+from engine.store.pool import Pool
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, is_group_topic, is_system_topic
+from engine.txn.board import Board
+from engine.txn.half import QUEUE
+from engine.txn.journal import HALVES
+
+log = logging.getLogger("kitemq.handover")
+
+INTERVAL_S = 5.0
+REFUSED = "what Apache RocketMQ would read could not be written"
+SHARE = 200  # of the owner's time, one part at most goes into this
+TIMERS_MAX = 5_000  # while the server runs
+SPAN_PER_TIMER = 4  # so many entries of the timer queue are looked at for each of them
+
+
+class TimerState(NamedTuple):
+    """What RocketMQ is told of exact times; `place` is another after every change of them."""
+
+    place: tuple[int, int, int]
+    now_ms: int
+    offset: int
+    units: list[Unit]
+    last: Unit | None
+
+
+class Exporter(Service):
+    """Builds the tables on the owner's thread and writes them in the pool."""
+
+    name = "tables for Apache RocketMQ"
+
+    def __init__(
+        self,
+        files: Files,
+        root: Path,
+        *,
+        store: Store,
+        catalog: Catalog,
+        desk: Desk,
+        deliverer: Deliverer,
+        timers: TimerDeliverer,
+        board: Board,
+        pool: Pool,
+        clock: Clock,
+        timer_log_bytes: int,
+    ) -> None:
+        super().__init__()
+        self._files = files
+        self._root = root
+        self._store = store
+        self._catalog = catalog
+        self._desk = desk
+        self._deliverer = deliverer
+        self._timers = timers
+        self._board = board
+        self._pool = pool
+        self._clock = clock
+        self._timer_log_bytes = timer_log_bytes
+        self._is_writing = False
+        self._before: dict[str, Table] = {}
+        self._topics_built: tuple[int, dict[str, object]] = (-1, {})  # of a catalog's version
+        self._written: dict[str, object] = {}  # by file name: what it says, but for its version
+        self._next_export_s = 0.0
+        self._shown = 0  # where the log ended when keys were shown last
+
+    def start(self) -> None:
+        """After recovery: keep what RocketMQ wrote of its own beside what is KiteMQ's."""
+        for name in (TOPICS, GROUPS, OFFSETS):
+            try:
+                self._before[name] = read_table(self._files, self._root / "config" / name)
+            except Unreadable:
+                self._before[name] = Table()
+
+    def tick(self) -> float:
+        """Write what changed; seconds until the next time."""
+        now_s = self._clock.monotonic_s()
+        if self._is_writing or now_s < self._next_export_s:
+            return max(0.1, self._next_export_s - now_s)
+        self._next_export_s = now_s + INTERVAL_S
+        try:
+            changed = self._changed(min(TIMERS_MAX, units_max(self._timer_log_bytes)))
+            if self._shown != self._store.written:
+                self._store.show_keys()
+                self._shown = self._store.written
+        except (OSError, EngineError) as error:  # KiteMQ can do without
+            log.warning("%s: %s", REFUSED, error)
+            return INTERVAL_S
+        took_s = self._clock.monotonic_s() - now_s
+        self._next_export_s = now_s + max(INTERVAL_S, SHARE * took_s)
+        if changed:
+            self._is_writing = True
+            self._store.when_flushed(
+                self._store.written, lambda error: self._flushed(error, changed)
+            )
+        return self._next_export_s - now_s
+
+    def stop(self) -> None:
+        """Write everything, the pool being idle; what the disk refuses is told in the log."""
+        try:
+            changed = self._changed(units_max(self._timer_log_bytes), is_last=True)
+        except (OSError, EngineError) as error:
+            log.warning("%s: %s", REFUSED, error)
+        else:
+            self._write(changed)
+
+    def _flushed(self, error: Exception | None, changed: dict[str, object]) -> None:
+        if error is None:
+            self._pool.submit(lambda: self._write(changed), self._done)
+        else:
+            self._done(None, error)
+
+    def _done(self, _: None, error: Exception | None) -> None:
+        self._is_writing = False
+        if error is not None:
+            self._written.clear()
+
+    def _changed(self, timers_max: int, *, is_last: bool = False) -> dict[str, object]:
+        """By file name what is to be written; nothing that was written so before."""
+        tables: dict[str, object] = {
+            TOPICS: self._topics(),
+            GROUPS: self._groups(),
+            OFFSETS: self._offsets(),
+            DELAYS: {"offsetTable": self._deliverer.passed()},
+        }
+        changed = {name: each for name, each in tables.items() if self._written.get(name) != each}
+        if is_last or self._written.get(TIMER_TOPIC) != self._timer_place():
+            changed[TIMER_TOPIC] = self._timer_state(timers_max)
+        return changed
+
+    def _write(self, changed: dict[str, object]) -> None:
+        try:
+            for name, content in changed.items():
+                if isinstance(content, TimerState):
+                    self._write_timers(content)
+                    self._written[name] = content.place
+                elif isinstance(content, dict):
+                    self._store.export(name, {**content, **self._stamp()})
+                    self._written[name] = content
+        except OSError as error:
+            log.warning("%s: %s", REFUSED, error)
+
+    def _write_timers(self, state: TimerState) -> None:
+        write_timers(
+            self._files,
+            self._root,
+            log_bytes=self._timer_log_bytes,
+            now_ms=state.now_ms,
+            offset=state.offset,
+            units=state.units,
+            last=state.last,
+        )
+
+    def _stamp(self) -> dict[str, object]:
+        now_ms = self._clock.now_ms()
+        version = {"counter": self._catalog.version, "timestamp": now_ms, "stateVersion": 0}
+        return {"dataVersion": version, WRITER: KITEMQ}
+
+    # -- the tables ------------------------------------------------------------------------------
+
+    def _topics(self) -> dict[str, object]:
+        """Built once for each change: with 10,000 topics it holds up the owner for 20 ms."""
+        if self._topics_built[0] != self._catalog.version:
+            self._topics_built = self._catalog.version, self._build_topics()
+        return self._topics_built[1]
+
+    def _build_topics(self) -> dict[str, object]:
+        before = self._before[TOPICS].section("topicConfigTable")
+        ours = self._catalog.rocketmq_topics()
+        own = {
+            name: entry
+            for name, entry in before.items()
+            if name not in ours and _is_internal(name, entry)
+        }
+        return {"topicConfigTable": {**own, **_merged(before, ours)}}
+
+    def _groups(self) -> dict[str, object]:
+        before = self._before[GROUPS].section("subscriptionGroupTable")
+        ours = {group.name: group.rocketmq_entry() for group in self._desk.groups.all()}
+        own = {name: entry for name, entry in before.items() if is_own_group(name)}
+        return {"subscriptionGroupTable": {**own, **_merged(before, ours)}}
+
+    def _offsets(self) -> dict[str, object]:
+        before = self._before[OFFSETS].section("offsetTable")
+        found: dict[str, object] = {
+            place: queues
+            for place, queues in before.items()
+            if is_own_group(place.partition("@")[2])
+        }
+        for group in self._desk.groups.all():
+            if group.mode is not Mode.CLUSTERING:
+                continue
+            places: dict[str, dict[str, int]] = {}
+            for each in self._desk.ledger.of_group(group.name):
+                queues = places.setdefault(f"{each.topic}@{group.name}", {})
+                queues[str(each.queue)] = each.floor
+            found |= places
+        return {"offsetTable": {**found, **self._half_offsets()}}
+
+    def _half_offsets(self) -> dict[str, object]:
+        """Where RocketMQ's check of transactions goes on: at the oldest that is undecided."""
+        end = self._store.bounds(HALF_TOPIC, QUEUE)[1]
+        first, ops = self._store.bounds(OP_TOPIC, QUEUE)
+        undecided = self._board.undecided(HALVES, 0, 1)
+        if undecided:
+            entries = self._store.entries(HALF_TOPIC, QUEUE, undecided[0], 1)
+            position = entries[0].position if entries else 0
+            ops = bisect_left(range(ops), position, lo=first, key=self._op_position)
+        places = ((HALF_TOPIC, undecided[0] if undecided else end), (OP_TOPIC, ops))
+        return {f"{topic}@{HALF_GROUP}": {str(QUEUE): offset} for topic, offset in places if end}
+
+    def _op_position(self, offset: int) -> int:
+        entries = self._store.entries(OP_TOPIC, QUEUE, offset, 1)
+        return entries[0].position if entries else 0
+
+    def _timer_place(self) -> tuple[int, int, int]:
+        return self._timers.count, self._timers.floor, self._timers.end
+
+    def _timer_state(self, count_max: int) -> TimerState:
+        now_ms, place = self._clock.now_ms(), self._timer_place()
+        count, floor, end = place
+        if count > count_max or end - floor > SPAN_PER_TIMER * count_max:
+            return TimerState(place, now_ms, floor, [], None)
+        units: list[Unit] = []
+        last: Unit | None = None
+        for entry, is_waiting in self._timers.standing():
+            last = Unit(entry.tag_code, entry.position, entry.size_bytes)
+            if is_waiting:
+                units.append(last)
+        if not units or units[-1] is last:
+            last = None
+        return TimerState(place, now_ms, end, units, last)
+
+
+def _merged(before: dict[str, Any], ours: dict[str, dict[str, object]]) -> dict[str, object]:
+    """Our entries, with the fields of RocketMQ's that KiteMQ does not know."""
+    return {
+        name: {**(before[name] if isinstance(before.get(name), dict) else {}), **entry}
+        for name, entry in ours.items()
+    }
+
+
+def _is_internal(name: str, entry: object) -> bool:
+    """Whether a topic is one that RocketMQ made for itself."""
+    permission = entry.get("perm") if isinstance(entry, dict) else 0
+    is_own = is_system_topic(name) and not is_group_topic(name)
+    is_inherited = isinstance(permission, int) and bool(permission & 1)
+    return is_own or name.startswith("RMQ_SYS_") or is_inherited

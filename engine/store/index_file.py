@@ -1,0 +1,312 @@
+"""One key index file: RocketMQ's header of 40 bytes, hash slots of 4, items of 20.
+
+The slots of the file being written live in memory; items are appended.
+
+| header field        | bytes | at |      | item field            | bytes | at |
+|---------------------|-------|----|------|-----------------------|-------|----|
+| first stored ms     | 8     | 0  |      | hash of topic#key     | 4     | 0  |
+| last stored ms      | 8     | 8  |      | position in the log   | 8     | 4  |
+| first position      | 8     | 16 |      | seconds since first   | 4     | 12 |
+| last position       | 8     | 24 |      | older item, same slot | 4     | 16 |
+| slots used, at seal | 4     | 32 |
+| items + 1           | 4     | 36 |      item 0 is no item: 0 is "none"; `index_mark` is there
+"""
+
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from zlib import crc32
+
+from engine.store.files import File
+from engine.store.index_mark import (
+    HEADER,
+    ITEM,
+    SLOT_BYTES,
+    IndexMark,
+    begin_crc,
+    crc_of_range,
+    items_at,
+    mark_fault,
+    whole_crc,
+)
+from engine.store.sealed_files import SealedFiles
+
+BUFFER_BYTES_MAX = 64 * 1024
+SECONDS_MAX = 0x7FFFFFFF
+PAUSE_ITEMS = 500  # items that one step along a chain looks at: a small read each
+
+
+class IndexFile:
+    """One index file; it is open, and its slots are in memory, only while items are added."""
+
+    def __init__(
+        self, path: Path, file: File, slot_count: int, item_max: int, sealed: SealedFiles
+    ) -> None:
+        """Looks at the header in `file` and does not keep it: `sealed` has it, or opens it."""
+        self.path = path
+        self._file: File | None = None
+        self._sealed = sealed
+        self._slot_count = slot_count
+        self._item_max = item_max
+        self._items_at = items_at(slot_count)
+        self._crc: int | None = None  # as of the newest item; None: not known
+        self._whole_crc = 0
+        self.is_marked = False  # known of files that this process writes
+        self._slots: array[int] | None = None
+        self._buffer = bytearray()
+        self._buffer_first = 1
+        self.first_ms = self.last_ms = 0
+        self.first_position = self.last_position = -1
+        self._slots_used = 0
+        self.next_item = 1
+        self.is_gone = False  # retention took it: nobody may read it any more
+        header = file.pread(HEADER.size, 0)
+        if len(header) == HEADER.size:
+            (
+                self.first_ms,
+                self.last_ms,
+                self.first_position,
+                self.last_position,
+                self._slots_used,
+                next_item,
+            ) = HEADER.unpack(header)
+            self.next_item = max(1, next_item)
+        if self.next_item == 1:
+            self.first_position = self.last_position = -1
+        self._buffer_first = self.next_item
+
+    @property
+    def file(self) -> File:
+        """The file, to be used at once; FileNotFoundError when somebody deleted it."""
+        return self._file or self._sealed.get(self.path)
+
+    @property
+    def room(self) -> int:
+        """How many more items fit."""
+        return self._item_max - self.next_item
+
+    def fault(self, log_end: int) -> str:
+        """In what way the head does not fit the items; empty where it does."""
+        if not 1 <= self.next_item <= self._item_max:
+            return f"it cannot have {self.next_item - 1} items"
+        if self.next_item == 1:
+            return "its head says that it has no items"
+        if not 0 <= self.first_position <= self.last_position < log_end:
+            return f"positions {self.first_position} to {self.last_position} are not in the log"
+        if self.first_ms > self.last_ms:
+            return "it ends before it begins"
+        first, last = self._item(1)[1], self._item(self.next_item - 1)[1]
+        if self._item(1)[:2] == (0, 0):
+            return "item 1 is missing"
+        if (first, last) != (self.first_position, self.last_position):
+            return f"its items go from {first} to {last}, its head says something else"
+        return ""
+
+    def cut_fault(self, log_end: int) -> str:
+        """Which item hides others below `log_end` from `truncate`, in a file without a mark."""
+        if self.next_item > self._item_max:
+            return f"it cannot have {self.next_item - 1} items"
+        if self.next_item == 1:
+            return self._hidden_fault(log_end)
+        if self.has_mark:
+            return ""
+        cut, last = 0, -1
+        for number, (hash_, position) in enumerate(self._items_on_file(), 1):
+            if cut:
+                if last < position < log_end:
+                    return f"item {cut} does not fit those behind it"
+            elif _is_end(hash_, position, last, log_end):
+                cut = number
+            else:
+                last = position
+        return ""
+
+    def _hidden_fault(self, log_end: int) -> str:
+        """What is wrong with a head that knows no items."""
+        data = self.file.pread(self._item_max * ITEM.size, self._items_at + ITEM.size)
+        whole = data[: len(data) - len(data) % ITEM.size] if data.strip(b"\0") else b""
+        for number, (hash_, position, _, _) in enumerate(ITEM.iter_unpack(whole), 1):
+            if 0 <= position < log_end and (hash_ or position):
+                return f"its head says that it has no items, but item {number} is there"
+        return ""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is at most."""
+        return self._items_at + self._item_max * ITEM.size
+
+    def mark_fault(self, *, is_sealed: bool) -> str:
+        """What is not as its mark says; see `index_mark.mark_fault`. Reads the whole file."""
+        return mark_fault(self.file, self._slot_count, is_sealed=is_sealed)
+
+    def open_for_writing(self, *, trust_slots: bool) -> None:
+        """Load the slots, or after a crash build them again from the items."""
+        if self._file is None:
+            self._file = self._sealed.take(self.path)
+        self.file.truncate(self.size_bytes)
+        self._load_crc()
+        self.is_marked = self.has_mark
+        if trust_slots:
+            self._slots = array("i", self.file.pread(self._slot_count * SLOT_BYTES, HEADER.size))
+            self._slots.byteswap()
+            return
+        slots = array("i", bytes(self._slot_count * SLOT_BYTES))
+        for number, (hash_, _) in enumerate(self._items_on_file(), 1):
+            slots[hash_ % self._slot_count] = number
+        self._slots = slots
+
+    def _load_crc(self) -> None:
+        first, end = (self._items_at + number * ITEM.size for number in (1, self.next_item))
+        self._crc = None
+        if self.next_item > 1:
+            crc = begin_crc(self.first_ms, self.first_position)
+            self._crc = crc_of_range(self.file, first, end, crc)
+
+    @property
+    def has_mark(self) -> bool:
+        """Whether there is a mark, right or wrong."""
+        return bool(self.file.pread(ITEM.size, self._items_at).strip(b"\0"))
+
+    def mark(self) -> IndexMark | None:
+        """What is to be marked once it is on the disk: all that is written; None if nothing."""
+        if self._crc is None or self._buffer:
+            return None
+        return IndexMark(self.next_item - 1, self._crc, self._whole_crc)
+
+    def set_mark(self, mark: IndexMark | None) -> None:
+        """Write a mark whose items are on the disk; None where there is none to believe."""
+        self.file.pwrite(mark.packed() if mark else bytes(ITEM.size), self._items_at)
+        self.is_marked = mark is not None
+
+    def add(self, hashes: Sequence[int], positions: Sequence[int], stored_ms: int) -> None:
+        """Add keys of records stored at one moment; at most `room` of them."""
+        slots, count = self._slots, self._slot_count
+        assert slots is not None, "index file not open for writing"
+        if self.first_position < 0:
+            self.first_ms, self.first_position = stored_ms, positions[0]
+        seconds = min(max((stored_ms - self.first_ms) // 1000, 0), SECONDS_MAX)
+        fields: list[int] = []
+        number = self.next_item
+        for hash_, position in zip(hashes, positions, strict=True):
+            slot = hash_ % count
+            fields += (hash_, position, seconds, slots[slot])
+            slots[slot] = number
+            number += 1
+        packed = items_layout(len(positions)).pack(*fields)
+        if self._crc is None:
+            self._crc = begin_crc(self.first_ms, self.first_position)
+        self._crc, self._whole_crc = crc32(packed, self._crc), 0
+        self._buffer += packed
+        self.next_item = number
+        self.last_ms, self.last_position = stored_ms, positions[-1]
+
+    @property
+    def is_buffer_full(self) -> bool:
+        return len(self._buffer) >= BUFFER_BYTES_MAX
+
+    def truncate(self, log_end: int) -> None:
+        """Forget items at or past `log_end` and those a power loss left unwritten."""
+        count, last = 0, -1
+        for hash_, position in self._items_on_file():
+            if _is_end(hash_, position, last, log_end):
+                break
+            count, last = count + 1, position
+        if count + 1 < self.next_item:
+            self.set_mark(None)  # items that it covers may be others from here on
+        self.next_item = self._buffer_first = count + 1
+        self.last_position = last
+        self.open_for_writing(trust_slots=False)
+
+    def write(self, *, with_slots: bool = False) -> None:
+        """Hand what is buffered to the page cache, the header last."""
+        if self._buffer:
+            self.file.pwrite(self._buffer, self._items_at + self._buffer_first * ITEM.size)
+            self._buffer_first = self.next_item
+            self._buffer = bytearray()
+        if with_slots and self._slots is not None:
+            on_disk = self._slots[:]
+            on_disk.byteswap()
+            self.file.pwrite(on_disk.tobytes(), HEADER.size)
+            self._slots_used = self._slot_count - self._slots.count(0)
+        self.file.pwrite(self._header(), 0)
+
+    def _header(self) -> bytes:
+        fields = (self.first_ms, self.last_ms, self.first_position, self.last_position)
+        return HEADER.pack(*fields, self._slots_used, self.next_item)
+
+    def seal(self) -> None:
+        """Write everything and give the slots' memory back; reads go to the file from here on."""
+        self.write(with_slots=True)
+        if self._slots is not None:
+            self._slots.byteswap()
+            self._whole_crc = whole_crc(self._header(), self._slots.tobytes())
+        self._slots = None
+        if self._file is not None:
+            self._sealed.put(self.path, self._file)
+            self._file = None
+
+    def close(self) -> None:
+        """Close it as it is."""
+        self._sealed.forget(self.path)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def iter_positions(self, hash_: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Positions whose key has this hash, newest first, at second resolution.
+
+        A None between them says that many items were looked at: a good moment to let others go on.
+        """
+        slot = hash_ % self._slot_count
+        if self._slots is not None:
+            number = self._slots[slot]
+        else:
+            raw = self._read(SLOT_BYTES, HEADER.size + slot * SLOT_BYTES)
+            number = int.from_bytes(raw, "big", signed=True)
+        seen = 0
+        while 0 < number < self.next_item and not self.is_gone:
+            seen += 1
+            if seen % PAUSE_ITEMS == 0:
+                yield None
+                if self.is_gone:
+                    return
+            item_hash, position, seconds, older = self._item(number)
+            stored_ms = self.first_ms + seconds * 1000
+            if stored_ms + 999 < begin_ms:
+                return
+            if item_hash == hash_ and stored_ms <= end_ms:
+                yield position
+            if older >= number:
+                return
+            number = older
+
+    def _items_on_file(self) -> Iterator[tuple[int, int]]:
+        """Hash and position of every item, oldest first; only before anything is added."""
+        data = self.file.pread((self.next_item - 1) * ITEM.size, self._items_at + ITEM.size)
+        whole = data[: len(data) - len(data) % ITEM.size]
+        return ((hash_, position) for hash_, position, _, _ in ITEM.iter_unpack(whole))
+
+    def _item(self, number: int) -> tuple[int, int, int, int]:
+        if number >= self._buffer_first:
+            return ITEM.unpack_from(self._buffer, (number - self._buffer_first) * ITEM.size)
+        data = self._read(ITEM.size, self._items_at + number * ITEM.size)
+        return ITEM.unpack(data) if len(data) == ITEM.size else (0, 0, 0, 0)
+
+    def _read(self, size_bytes: int, position: int) -> bytes:
+        try:
+            return self.file.pread(size_bytes, position)
+        except FileNotFoundError:  # somebody deleted it: nothing is found in it
+            return b""
+
+
+def _is_end(hash_: int, position: int, last: int, log_end: int) -> bool:
+    """Whether an item and all behind it are to be forgotten; `last` is the position before it."""
+    return position >= log_end or position < last or (position == 0 and hash_ == 0)
+
+
+@lru_cache(maxsize=512)
+def items_layout(count: int) -> struct.Struct:
+    """`count` index items in one go."""
+    return struct.Struct(">" + ITEM.format[1:] * count)

@@ -1,0 +1,1 @@
+"""RocketMQ's own TCP protocol ("remoting"): frames, codes and batches, as pure bytes."""

@@ -1,0 +1,330 @@
+"""Apache's own Java client, 4.9 and 5.x, unmodified, against a server process."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+JAVA = Path(__file__).parent / "java"
+VERSIONS = ("4.9.8", "5.3.3")
+LIMIT_S = 150.0
+SERVED = re.compile(r"classic RocketMQ clients are served on (\S+)")
+READY = re.compile(r"ready on (http://\S+)")
+NUMBERS = count(1)
+
+
+@dataclass
+class Server:
+    """A server process: where classic clients call, and its URL."""
+
+    address: str
+    url: str
+
+
+@contextmanager
+def served(data: Path, options: Sequence[str] = ()) -> Iterator[Server]:
+    """`kitemq serve` on free ports; killed at the end."""
+    command = [sys.executable, "-m", "app.serve", "--data", str(data), "--port", "0", *options]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("KITEMQ_")}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True
+    ) as process:
+        guard = threading.Timer(LIMIT_S, process.kill)
+        guard.start()
+        try:
+            assert process.stderr is not None
+            said = ""
+            while not (ready := READY.search(said)):
+                line = process.stderr.readline()
+                assert line, f"the server never got ready:\n{said}"
+                said += line
+            found = SERVED.search(said)
+            assert found is not None, said
+            guard.cancel()
+            drain = threading.Thread(target=process.stderr.read, daemon=True)
+            drain.start()
+            yield Server(found[1], ready[1])
+        finally:
+            guard.cancel()
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with served(tmp_path_factory.mktemp("server"), ("--transaction-timeout-s", "2")) as found:
+        yield found
+
+
+@dataclass
+class Driver:
+    """Runs the program that drives a version of the client."""
+
+    version: str
+    home: Path
+    address: str
+    options: tuple[str, ...] = ()
+
+    def begin(self, *words: object) -> "subprocess.Popen[str]":
+        classes = f"{JAVA / 'build' / self.version}{os.pathsep}{JAVA / 'lib' / self.version / '*'}"
+        command = ["java", "-XX:TieredStopAtLevel=1", "-cp", classes, f"-Duser.home={self.home}"]
+        command += [f"-Drocketmq.client.logRoot={self.home}", *self.options, "Drive", self.address]
+        return subprocess.Popen(
+            [*command, *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def lines(self, *words: object) -> list[list[str]]:
+        """What it printed, as words; it came to its end."""
+        with self.begin(*words) as process:
+            try:
+                text, _ = process.communicate(timeout=LIMIT_S)
+            finally:
+                process.kill()
+        lines = [line.split(" ") for line in text.splitlines()]
+        assert ["DONE"] in lines, text[-2000:]
+        return lines
+
+    def said(self, word: str, *words: object) -> list[list[str]]:
+        """The lines that begin with a word, without it."""
+        return [line[1:] for line in self.lines(*words) if line[0] == word]
+
+
+def driver_of(version: str, address: str, home: Path, *options: str) -> Driver:
+    is_there = (JAVA / "build" / version / "Drive.class").is_file() and shutil.which("java")
+    if not is_there:
+        why = "RocketMQ's classic Java client is missing: run tools/ensure_remoting_clients.sh"
+        if os.environ.get("CI") == "true":
+            pytest.fail(why)
+        pytest.skip(why)
+    return Driver(version, home, address, options)
+
+
+@pytest.fixture(params=VERSIONS)
+def java(request: pytest.FixtureRequest, server: Server, tmp_path: Path) -> Driver:
+    return driver_of(request.param, server.address, tmp_path)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses, for topics and groups."""
+    return f"java-{next(NUMBERS)}"
+
+
+Publish = Callable[..., None]
+
+
+@pytest.fixture
+def publish(server: Server) -> Publish:
+    """Sends bodies to a topic over REST."""
+
+    def send(topic: str, *bodies: str) -> None:
+        messages = {"messages": [{"body": body} for body in bodies]}
+        answer = httpx.post(f"{server.url}/api/v1/topics/{topic}/messages", json=messages)
+        assert answer.status_code in (200, 201), answer.text
+
+    return send
+
+
+def dead(server: Server, group: str) -> int:
+    return int(httpx.get(f"{server.url}/api/v1/groups/{group}/lag").json()["dead"])
+
+
+def test_what_is_sent_sync_async_one_way_and_large_is_pushed_by_tag(
+    java: Driver, topic: str
+) -> None:
+    lines = java.lines("send", topic, 9)
+    sent = [line for line in lines if line[0] == "SENT"]
+    assert [line[1] for line in sent] == ["SEND_OK"] * 6
+    assert ["VIEWED", "100000"] in lines  # found by its offset id, and inflated
+    got = java.said("GOT", "push", topic, topic, "*", 10)
+    assert Counter(line[0] for line in got) == Counter(
+        [*(f"m{n}" for n in range(9)), "large:100000"]
+    )
+    assert {line[2] for line in sent} <= {line[1] for line in got}
+    odd = java.said("GOT", "push", f"{topic}-odd", topic, "odd", 4)
+    assert sorted(line[0] for line in odd) == ["m1", "m3", "m5", "m7"]
+    sql = java.said("GOT", "push", f"{topic}-sql", topic, "SQL:number > 6", 2)
+    assert sorted(line[0] for line in sql) == ["m7", "m8"]
+
+
+def test_a_consumed_group_gets_nothing_again(java: Driver, topic: str, publish: Publish) -> None:
+    publish(topic, "1", "2")
+    java.lines("push", topic, topic, "*", 2)
+    publish(topic, "3")
+    assert [line[0] for line in java.said("GOT", "push", topic, topic, "*", 1)] == ["3"]
+
+
+def test_a_batch_is_one_send(java: Driver, topic: str) -> None:
+    ((status, offset_ids, ids),) = java.said("SENT", "batch", topic, 5)
+    assert status == "SEND_OK"
+    assert len(offset_ids.split(",")) == len(ids.split(",")) == 5
+    got = java.said("GOT", "push", topic, topic, "batch", 5)
+    assert sorted(line[0] for line in got) == ["b0", "b1", "b2", "b3", "b4"]
+
+
+def test_a_delayed_message_arrives(java: Driver, topic: str) -> None:
+    java.lines("delayed", topic)
+    assert [line[0] for line in java.said("GOT", "push", topic, topic, "*", 1)] == ["level"]
+
+
+def test_orderly_consumers_keep_the_order_of_each_queue(java: Driver, topic: str) -> None:
+    java.lines("ordered", topic, 30)
+    got = [line[0].split(":") for line in java.said("GOT", "orderly", topic, topic, 30)]
+    for lane in "012":
+        numbers = [int(number) for each, number in got if each == lane]
+        assert numbers == list(range(int(lane), 30, 3))
+
+
+def test_transactions_are_decided_at_once_or_when_asked(java: Driver, topic: str) -> None:
+    lines = java.lines("transactions", topic)
+    checked = sorted(line[1] for line in lines if line[0] == "CHECKED")
+    assert set(checked) == {"later-commit", "later-rollback"}
+    got = java.said("GOT", "push", topic, topic, "*", 2)
+    assert sorted(line[0] for line in got) == ["commit", "later-commit"]
+
+
+def test_a_failed_message_is_retried_and_then_dead(
+    java: Driver, server: Server, topic: str, publish: Publish
+) -> None:
+    publish(topic, "good", "hopeless")
+    got = java.said("GOT", "failing", topic, topic)
+    attempts = Counter((line[0], line[2]) for line in got)
+    assert attempts == {(body, times): 1 for body in ("good", "hopeless") for times in ("0", "1")}
+    assert {line[3] for line in got} == {topic}
+    assert dead(server, topic) == 1
+
+
+def test_each_client_of_a_broadcast_gets_everything(
+    java: Driver, topic: str, publish: Publish
+) -> None:
+    publish(topic, "1", "2", "3")
+    got = java.said("GOT", "broadcast", topic, topic, 3)
+    assert sorted(map(tuple, got)) == [(c, n) for c in ("c0", "c1") for n in "123"]
+
+
+def test_a_lite_pull_consumer_polls(java: Driver, topic: str, publish: Publish) -> None:
+    publish(topic, "1", "2", "3")
+    got = java.said("GOT", "litepull", topic, topic, 3)
+    assert sorted(line[0] for line in got) == ["1", "2", "3"]
+
+
+def test_a_killed_members_queues_go_to_the_others(
+    java: Driver, topic: str, publish: Publish
+) -> None:
+    for queue in range(4):
+        publish(topic, f"before-{queue}")
+    with java.begin("member", topic, topic) as first, java.begin("member", topic, topic) as second:
+        try:
+            assert first.stdout is not None
+            assert second.stdout is not None
+            while first.stdout.readline().strip() != "STARTED":
+                continue
+            while second.stdout.readline().strip() != "STARTED":
+                continue
+            first.kill()
+            publish(topic, *(f"after-{number}" for number in range(20)))
+            wanted = {f"after-{number}" for number in range(20)}
+            guard = threading.Timer(LIMIT_S, second.kill)
+            guard.start()
+            while wanted:
+                line = second.stdout.readline()
+                assert line, f"never got {wanted}"
+                wanted -= set(line.split(" ")[1:2])
+            guard.cancel()
+        finally:
+            first.kill()
+            second.kill()
+
+
+def key_pair(data: Path) -> tuple[str, str]:
+    """An access key of the admin's, and its secret."""
+    words = ["tokens", "add", "java", "--access-key", "--owner", "boss", "--data", str(data)]
+    made = subprocess.run(
+        [sys.executable, "-m", "app.users", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    _, access_key, secret_key = made.stdout.splitlines()
+    return access_key, secret_key
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_signed_client_may_do_what_its_token_may(version: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with served(data, ("--admin-name", "boss", "--admin-password", "correct horse battery")):
+        pass
+    access_key, secret_key = key_pair(data)
+    keys = (f"-Daccess={access_key}", f"-Dsecret={secret_key}")
+    with served(data) as server:
+        signed = driver_of(version, server.address, tmp_path, *keys)
+        assert len(signed.said("SENT", "batch", "orders", 2)) == 1
+        got = signed.said("GOT", "push", "billing", "orders", "*", 2)
+        assert sorted(line[0] for line in got) == ["b0", "b1"]
+        for options in ((keys[0], "-Dsecret=wrong"), ()):
+            other = driver_of(version, server.address, tmp_path, *options)
+            with other.begin("batch", "orders", 2) as process:
+                text, _ = process.communicate(timeout=LIMIT_S)
+            assert "DONE" not in text
+
+
+def mqadmin(home: Path, server: Server, command: str, *words: str) -> list[list[str]]:
+    """What a command of Apache's own administration tool printed, as words."""
+    driver_of(VERSIONS[-1], server.address, home)
+    classes = str(JAVA / "lib" / VERSIONS[-1] / "*")
+    options = [f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"]
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    found = subprocess.run(
+        ["java", "-XX:TieredStopAtLevel=1", *options, "-cp", classes, main, command, *words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    )
+    return [line.split() for line in found.stdout.splitlines() if line.strip()]
+
+
+def test_mqadmin_makes_shows_moves_and_deletes(
+    server: Server, tmp_path: Path, topic: str, publish: Publish
+) -> None:
+    name, at = ("-n", server.address), ("-b", server.address)
+
+    def run(command: str, *words: str) -> list[list[str]]:
+        return mqadmin(tmp_path, server, command, *name, *words)
+
+    assert ["DefaultCluster", "kitemq", "0", server.address] in [
+        line[:4] for line in run("clusterList")
+    ]
+    run("updateTopic", *at, "-t", topic, "-r", "2", "-w", "2")
+    run("updateSubGroup", *at, "-g", topic, "-r", "3")
+    assert httpx.get(f"{server.url}/api/v1/groups/{topic}").json()["retry_max"] == 3
+    publish(topic, "1", "2")
+    assert [topic] in run("topicList")
+    rows = [line for line in run("topicStatus", "-t", topic) if line[0] == "kitemq"]
+    assert sum(int(line[3]) for line in rows) == 2
+    driver_of(VERSIONS[-1], server.address, tmp_path).lines("push", topic, topic, "*", 2)
+    rows = [line for line in run("consumerProgress", "-g", topic) if line[0] == topic]
+    assert sum(int(line[4]) for line in rows) == 2
+    run("resetOffsetByTime", "-g", topic, "-t", topic, "-s", "0")
+    rows = [line for line in run("consumerProgress", "-g", topic) if line[0] == topic]
+    assert sum(int(line[5]) for line in rows) == 2
+    run("deleteSubGroup", *at, "-g", topic)
+    run("deleteTopic", "-c", "DefaultCluster", "-t", topic)
+    assert httpx.get(f"{server.url}/api/v1/topics/{topic}").status_code == 404

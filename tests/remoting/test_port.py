@@ -1,0 +1,647 @@
+"""The port for classic clients: what each request does, without any client library in between."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.remoting.table import OFFERED, REFUSED
+from app.services.audit import actor_at
+from app.services.resets import ResetOrder
+from engine.broker import ResetTarget, ResetTo
+from engine.message import StoredMessage
+from engine.store.record import decode
+from protocol.remoting.batches import BatchMessage, encode_batch
+from protocol.remoting.codes import Flag, RequestCode, ResponseCode
+from protocol.remoting.frames import Command, encode
+from tests.remoting.port import Client, Running, beat_of, pulling, sending
+
+pytestmark = pytest.mark.anyio
+
+UNIQ = "UNIQ_KEY\x01{}\x02"
+
+
+def records(body: bytes) -> list[StoredMessage]:
+    found, at = [], 0
+    while at < len(body):
+        found.append(decode(body, at))
+        at += found[-1].size_bytes
+    return found
+
+
+def bodies(body: bytes) -> list[bytes]:
+    return [each.body for each in records(body)]
+
+
+# -- frames and codes --------------------------------------------------------------------------
+
+
+async def test_nonsense_closes_the_connection_and_no_other(running: Running) -> None:
+    first, second = await running.connect(), await running.connect()
+    await second.send("orders", b"x")
+    first.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    assert await first.is_closed()
+    await second.send("orders", b"y")
+    assert running.broker.topic_stats("orders").messages == 2
+    assert running.app.state.places.refusals.counts["malformed"] == 1
+
+
+async def test_what_came_before_nonsense_is_kept(running: Running, client: Client) -> None:
+    client.begin(RequestCode.SEND_MESSAGE_V2, sending("orders"), b"x")
+    client.writer.write(b"\xff" * 16)
+    assert await client.is_closed()
+    assert running.broker.topic_stats("orders").messages == 1
+
+
+async def test_an_unknown_code_is_answered_with_the_reason(client: Client) -> None:
+    answer = await client.ask(31337)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert answer.remark == "request code 31337: no such request is known"
+
+
+async def test_a_code_that_is_not_offered_says_so(client: Client) -> None:
+    for code in sorted(set(RequestCode) - set(OFFERED)):
+        answer = await client.ask(code)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert code.name in answer.remark
+
+
+def test_no_code_is_both_offered_and_refused() -> None:
+    assert not OFFERED.keys() & REFUSED.keys()
+
+
+async def test_a_request_without_fields_or_body_is_answered(client: Client) -> None:
+    for code in sorted(OFFERED):
+        answer = await client.ask(code)
+        assert answer.code != ResponseCode.SYSTEM_ERROR, code
+
+
+async def test_a_one_way_request_is_never_answered(running: Running, client: Client) -> None:
+    one_way = client.begin(RequestCode.SEND_MESSAGE_V2, sending("orders"), b"x", flag=Flag.ONE_WAY)
+    await client.send("orders", b"y")
+    assert one_way not in client._answers
+    assert running.broker.topic_stats("orders").messages == 2
+
+
+async def test_an_answer_is_written_as_its_request_was(client: Client) -> None:
+    answer = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "x"}, is_binary=True)
+    assert answer.is_binary
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_silent_connection_is_closed(open_port: Callable[..., Any]) -> None:
+    async with open_port(remoting_idle_s=0.01) as running:
+        client = await running.connect()
+        await client.send("orders", b"x")
+        (connection,) = running.port.context.connections
+        connection.look(asyncio.get_running_loop().time() + 1)
+        assert await client.is_closed()
+
+
+async def test_a_frame_that_never_ends_is_given_up(running: Running, client: Client) -> None:
+    await client.send("orders", b"x")
+    client.writer.write(b"\x00\x00\x10\x00\x00")
+    (connection,) = running.port.context.connections
+    while not connection._reader.pending_bytes:
+        await asyncio.sleep(0.01)
+    now_s = asyncio.get_running_loop().time()
+    connection.look(now_s)
+    connection.look(now_s + running.app.state.settings.body_timeout_s)
+    assert await client.is_closed()
+
+
+# -- routes ------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_does_not_exist_has_no_route(client: Client) -> None:
+    answer = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"})
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_the_template_topic_has_the_queues_of_a_new_topic(client: Client) -> None:
+    route = await client.document(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
+    assert route["queueDatas"][0]["writeQueueNums"] == 4
+
+
+async def test_without_automatic_topics_there_is_no_template(open_port: Callable[..., Any]) -> None:
+    async with open_port(auto_create_topics=False) as running:
+        client = await running.connect()
+        answer = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"})
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        answer = await client.ask(RequestCode.SEND_MESSAGE_V2, sending("orders"), b"x")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_route_names_the_address_that_was_called(running: Running, client: Client) -> None:
+    await client.send("orders", b"x")
+    route = await client.document(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"})
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": running.port.address}
+    assert route["brokerDatas"][0]["brokerName"] == route["queueDatas"][0]["brokerName"] == "kitemq"
+
+
+async def test_a_route_names_the_advertised_address(open_port: Callable[..., Any]) -> None:
+    async with open_port(remoting_advertised="mq.example.org:9876") as running:
+        client = await running.connect()
+        cluster = await client.document(RequestCode.GET_BROKER_CLUSTER_INFO)
+        assert cluster["brokerAddrTable"]["kitemq"]["brokerAddrs"] == {"0": "mq.example.org:9876"}
+        assert cluster["clusterAddrTable"] == {"DefaultCluster": ["kitemq"]}
+
+
+# -- sends -------------------------------------------------------------------------------------
+
+
+async def test_a_send_keeps_what_its_client_said(running: Running, client: Client) -> None:
+    properties = (
+        UNIQ.format("AB12") + "TAGS\x01paid\x02KEYS\x01k1 k2\x02WAIT\x01true\x02own\x01v\x02"
+    )
+    answer = await client.send("orders", b"x", queue=2, properties=properties, h=7)
+    assert (answer.fields["queueId"], answer.fields["queueOffset"]) == ("2", "0")
+    assert answer.fields["transactionId"] == "AB12"
+    message = running.broker.message("orders", 2, 0)
+    assert (message.message_id, message.tag, message.keys) == ("AB12", "paid", ("k1", "k2"))
+    assert (message.flag, message.born_ms) == (7, 1_700_000_000_000)
+    assert message.properties["own"] == "v"
+    assert "WAIT" not in message.properties
+    assert answer.fields["msgId"].endswith(f"{message.position:016X}")
+
+
+async def test_the_long_names_of_the_old_send_work(running: Running, client: Client) -> None:
+    fields = {"producerGroup": "p", "topic": "orders", "queueId": 1, "sysFlag": 0, "flag": 0}
+    await client.ok(RequestCode.SEND_MESSAGE, fields, b"x")
+    assert running.broker.message("orders", 1, 0).body == b"x"
+
+
+async def test_a_batch_is_stored_in_one_queue_in_order(running: Running, client: Client) -> None:
+    batch = encode_batch([BatchMessage(0, b"1", ""), BatchMessage(0, b"2", "TAGS\x01t\x02")])
+    answer = await client.ok(RequestCode.SEND_BATCH_MESSAGE, sending("orders", queue=3), batch)
+    assert len(answer.fields["msgId"].split(",")) == 2
+    assert [running.broker.message("orders", 3, at).body for at in (0, 1)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "body", "code"),
+    [
+        ({}, b"", ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "TAGS\x01a|b\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "DELAY\x01soon\x02"}, b"x", ResponseCode.MESSAGE_ILLEGAL),
+        ({"e": 99}, b"x", ResponseCode.INVALID_PARAMETER),
+        ({"e": "one"}, b"x", ResponseCode.INVALID_PARAMETER),
+        ({"f": "9" * 30}, b"x", ResponseCode.INVALID_PARAMETER),
+        ({"b": "no topic"}, b"x", ResponseCode.INVALID_PARAMETER),
+        ({"b": "SCHEDULE_TOPIC_XXXX"}, b"x", ResponseCode.NO_PERMISSION),
+        ({"m": "true"}, b"xyz", ResponseCode.MESSAGE_ILLEGAL),
+        ({"m": "true"}, b"", ResponseCode.MESSAGE_ILLEGAL),
+    ],
+)
+async def test_a_wrong_send_is_refused(
+    running: Running, client: Client, changes: dict[str, Any], body: bytes, code: int
+) -> None:
+    answer = await client.ask(RequestCode.SEND_MESSAGE_V2, sending("orders", **changes), body)
+    assert answer.code == code
+    assert answer.remark
+    assert running.broker.topics() == []
+
+
+async def test_a_delay_level_is_waited_for(running: Running, client: Client) -> None:
+    await client.send("orders", b"x", properties="DELAY\x011\x02")
+    assert running.broker.topic_stats("orders").messages == 0
+    running.advance(1.1)
+    assert running.broker.topic_stats("orders").messages == 1
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC\x015", "TIMER_DELAY_MS\x015000"])
+async def test_an_exact_delay_is_waited_for(running: Running, client: Client, name: str) -> None:
+    await client.send("orders", b"x", properties=f"{name}\x02")
+    running.advance(4.5)
+    assert running.broker.topic_stats("orders").messages == 0
+    running.advance(1.5)
+    assert running.broker.topic_stats("orders").messages == 1
+
+
+# -- pulls -------------------------------------------------------------------------------------
+
+
+async def test_a_pull_brings_records_from_an_offset(running: Running, client: Client) -> None:
+    for body in (b"1", b"2", b"3"):
+        await client.send("orders", body, queue=0)
+    answer = await client.ok(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 1))
+    assert bodies(answer.body) == [b"2", b"3"]
+    assert (answer.fields["nextBeginOffset"], answer.fields["maxOffset"]) == ("3", "3")
+    message = records(answer.body)[0]
+    assert (message.topic, message.queue, message.offset) == ("orders", 0, 1)
+    assert message.store_host == running.port.address
+
+
+async def test_a_held_pull_is_answered_by_the_next_message(
+    running: Running, client: Client
+) -> None:
+    await client.send("orders", b"1", queue=0)
+    held = client.begin(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 1, sysFlag=6))
+    await running.until_parked()
+    assert running.app.state.remoting_figures.polls == 1
+    await client.send("orders", b"2", queue=0)
+    assert bodies((await client.answer(held)).body) == [b"2"]
+    assert running.app.state.remoting_figures.polls == 0
+
+
+async def test_a_pull_that_may_not_wait_says_that_nothing_is_there(client: Client) -> None:
+    await client.send("orders", b"1", queue=0)
+    answer = await client.ask(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 1))
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert answer.fields["nextBeginOffset"] == "1"
+
+
+async def test_an_offset_outside_the_queue_is_moved(client: Client) -> None:
+    await client.send("orders", b"1", queue=0)
+    answer = await client.ask(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 9))
+    assert (answer.code, answer.fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "found"),
+    [
+        ("TAG", "paid", [b"1"]),
+        ("TAG", "paid || open", [b"1", b"2"]),
+        ("SQL92", "n > 1", [b"2"]),
+    ],
+)
+async def test_a_pull_is_filtered(client: Client, kind: str, text: str, found: list[bytes]) -> None:
+    await client.send("orders", b"1", queue=0, properties="TAGS\x01paid\x02n\x011\x02")
+    await client.send("orders", b"2", queue=0, properties="TAGS\x01open\x02n\x012\x02")
+    await client.send("orders", b"3", queue=0)
+    fields = pulling("billing", "orders", 0, subscription=text, expressionType=kind)
+    assert bodies((await client.ok(RequestCode.PULL_MESSAGE, fields)).body) == found
+
+
+async def test_a_filter_that_cannot_be_read_is_refused(client: Client) -> None:
+    await client.send("orders", b"1", queue=0)
+    fields = pulling("billing", "orders", 0, subscription="n >", expressionType="SQL92")
+    answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
+    assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+async def test_a_pull_without_a_filter_takes_that_of_the_heartbeat(client: Client) -> None:
+    await client.send("orders", b"1", queue=0, properties="TAGS\x01paid\x02")
+    await client.send("orders", b"2", queue=0)
+    fields = pulling("billing", "orders", 0, sysFlag=0)
+    answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
+    assert answer.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    await client.beat("c1", "billing", filter="paid")
+    assert bodies((await client.ok(RequestCode.PULL_MESSAGE, fields)).body) == [b"1"]
+
+
+async def test_more_held_pulls_than_allowed_are_busy(open_port: Callable[..., Any]) -> None:
+    async with open_port(remoting_client_polls_max=1) as running:
+        client = await running.connect()
+        await client.send("orders", b"1", queue=0)
+        fields = pulling("billing", "orders", 1, sysFlag=6)
+        client.begin(RequestCode.PULL_MESSAGE, fields)
+        await running.until_parked()
+        answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+
+
+async def test_a_lost_connection_ends_its_held_pulls(running: Running, client: Client) -> None:
+    await client.send("orders", b"1", queue=0)
+    client.begin(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 1, sysFlag=6))
+    await running.until_parked()
+    client.writer.close()
+    while running.app.state.remoting_figures.polls or running.app.state.host.waiting_count:
+        await asyncio.sleep(0.01)
+    assert running.app.state.load.requests == 0
+
+
+# -- offsets -----------------------------------------------------------------------------------
+
+
+async def test_a_committed_offset_is_found_again(running: Running, client: Client) -> None:
+    for body in (b"1", b"2"):
+        await client.send("orders", body, queue=0)
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 1})
+    found = await client.ok(RequestCode.QUERY_CONSUMER_OFFSET, place)
+    assert found.fields == {"offset": "1"}
+    assert running.broker.lag("billing").count == 1
+
+
+async def test_an_offset_past_the_end_is_not_taken(running: Running, client: Client) -> None:
+    await client.send("orders", b"1", queue=0)
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    answer = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 2})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert running.broker.committed_offset("billing", "orders", 0) is None
+
+
+async def test_a_new_group_gets_all_of_a_young_queue(client: Client) -> None:
+    await client.send("orders", b"1", queue=0)
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    assert (await client.ok(RequestCode.QUERY_CONSUMER_OFFSET, place)).fields["offset"] == "0"
+    place["setZeroIfNotFound"] = "false"
+    answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, place)
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_commit_takes_nothing_from_clients_that_receive(
+    running: Running, client: Client
+) -> None:
+    for body in (b"1", b"2", b"3"):
+        await client.send("orders", body, queue=0)
+    first, second, third = running.broker.receive("billing", {"orders": "*"}, count_max=3)
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 2})
+    lag = running.broker.lag("billing")
+    assert (lag.count, lag.inflight) == (1, 1)
+    assert running.broker.ack("billing", [third.receipt]) == ["done"]
+    assert running.broker.ack("billing", [first.receipt, second.receipt]) == ["already"] * 2
+
+
+async def test_a_reset_reaches_a_pulling_consumer(running: Running, client: Client) -> None:
+    for body in (b"1", b"2"):
+        await client.send("orders", body, queue=0)
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 2})
+    await running.app.state.resets.apply(
+        actor_at("test"),
+        "billing",
+        ResetOrder(["orders"], ResetTarget(ResetTo.EARLIEST)),
+        precondition="",
+        force=True,
+    )
+    stale = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 2})
+    assert stale.code == ResponseCode.ILLEGAL_OPERATION
+    moved = await client.ask(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 2))
+    assert (moved.code, moved.fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+
+
+async def test_the_ends_of_a_queue_and_the_offset_of_a_time_are_told(
+    running: Running, client: Client
+) -> None:
+    await client.send("orders", b"1", queue=0)
+    begin_ms = running.clock.now_ms()
+    running.clock.advance(10)
+    await client.send("orders", b"2", queue=0)
+    place = {"topic": "orders", "queueId": 0}
+
+    async def offset(code: int, **more: Any) -> str:
+        return (await client.ok(code, place | more)).fields["offset"]
+
+    assert await offset(RequestCode.GET_MIN_OFFSET) == "0"
+    assert await offset(RequestCode.GET_MAX_OFFSET) == "2"
+    search = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    assert await offset(search, timestamp=begin_ms + 1) == "1"
+    assert await offset(search, timestamp=begin_ms + 1, boundaryType="UPPER") == "0"
+    earliest = await client.ok(RequestCode.GET_EARLIEST_MSG_STORETIME, place)
+    assert earliest.fields["timestamp"] == str(begin_ms)
+
+
+# -- members -----------------------------------------------------------------------------------
+
+
+async def test_members_are_told_when_one_comes_and_one_is_lost(running: Running) -> None:
+    first, second = await running.connect(), await running.connect()
+    await first.beat("c1", "billing")
+    await first.until_told(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    await second.beat("c2", "billing")
+    told = await first.until_told(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert told.fields == {"consumerGroup": "billing"}
+    listed = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+    members = await first.document(listed, {"consumerGroup": "billing"})
+    assert members == {"consumerIdList": ["c1", "c2"]}
+    first.told.clear()
+    second.writer.close()
+    await first.until_told(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    members = await first.document(listed, {"consumerGroup": "billing"})
+    assert members == {"consumerIdList": ["c1"]}
+
+
+async def test_a_client_that_unregisters_is_no_member(running: Running, client: Client) -> None:
+    await client.beat("c1", "billing", "shipping")
+    await client.ok(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "billing"})
+    assert running.broker.members.of("billing") == []
+    assert [each.client for each in running.broker.members.of("shipping")] == ["c1"]
+
+
+async def test_a_heartbeat_without_a_group_leaves_it(running: Running, client: Client) -> None:
+    await client.beat("c1", "billing", "shipping")
+    await client.beat("c1", "billing")
+    assert running.broker.members.of("shipping") == []
+
+
+async def test_a_member_is_shown_with_language_and_version(
+    running: Running, client: Client
+) -> None:
+    await client.beat("c1", "billing")
+    (member,) = running.broker.members.of("billing")
+    assert (member.language, member.version, member.topics) == ("JAVA", "5.3.3", {"orders": "*"})
+    assert member.is_pulling
+
+
+async def test_a_group_that_broadcasts_is_made_so(running: Running, client: Client) -> None:
+    await client.beat("c1", "news", model="BROADCASTING")
+    assert running.broker.is_broadcast("news")
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"clientID":""}', b'{"clientID":"a\\u0000"}'])
+async def test_a_heartbeat_that_cannot_be_read_is_refused(client: Client, body: bytes) -> None:
+    answer = await client.ask(RequestCode.HEART_BEAT, {}, body)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_a_queue_is_locked_for_one_client_until_its_connection_ends(running: Running) -> None:
+    first, second = await running.connect(), await running.connect()
+    await first.send("orders", b"x")
+    await first.beat("c1", "billing")
+    await second.beat("c2", "billing")
+    queue = {"topic": "orders", "brokerName": "kitemq", "queueId": 1}
+
+    def body(client: str) -> bytes:
+        return json.dumps(
+            {"consumerGroup": "billing", "clientId": client, "mqSet": [queue]}
+        ).encode()
+
+    lock = RequestCode.LOCK_BATCH_MQ
+    assert await first.document(lock, {}, body("c1")) == {"lockOKMQSet": [queue]}
+    assert await second.document(lock, {}, body("c2")) == {"lockOKMQSet": []}
+    second.told.clear()
+    first.writer.close()
+    await second.until_told(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+    assert await second.document(lock, {}, body("c2")) == {"lockOKMQSet": [queue]}
+    await second.ok(RequestCode.UNLOCK_BATCH_MQ, {}, body("c2"))
+    assert running.broker.locks.of("billing") == []
+
+
+# -- failures and transactions -----------------------------------------------------------------
+
+
+async def test_a_message_sent_back_is_retried_then_dead(running: Running, client: Client) -> None:
+    await client.send("orders", b"x", queue=0, properties=UNIQ.format("AB12"))
+    await client.beat("c1", "billing")
+    (message,) = records((await client.ok(11, pulling("billing", "orders", 0))).body)
+    back = {"offset": message.position, "group": "billing", "delayLevel": 1, "maxReconsumeTimes": 1}
+    await client.ok(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+    running.advance(1.1)
+    retry = "%RETRY%billing"
+    (again,) = records((await client.ok(11, pulling("billing", retry, 0))).body)
+    assert (again.topic, again.attempt, again.message_id) == (retry, 2, "AB12")
+    assert again.properties["RETRY_TOPIC"] == "orders"
+    await client.ok(RequestCode.CONSUMER_SEND_MSG_BACK, back | {"offset": again.position})
+    assert running.broker.lag("billing").dead == 1
+
+
+async def test_what_never_was_a_message_cannot_be_sent_back(client: Client) -> None:
+    await client.beat("c1", "billing")
+    for offset in (-1, 0, 12345, 1 << 62):
+        back = {"offset": offset, "group": "billing", "delayLevel": 0}
+        answer = await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+
+def ending(answer: Any, decision: int, **more: Any) -> dict[str, Any]:
+    fields = answer.fields
+    return {
+        "producerGroup": "sender", "tranStateTableOffset": fields["queueOffset"],
+        "commitLogOffset": int(fields["msgId"][16:], 16), "commitOrRollback": decision,
+        "msgId": fields["transactionId"], "transactionId": fields["transactionId"],
+    } | more  # fmt: skip
+
+
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01sender\x02"
+
+
+async def test_a_half_message_is_seen_once_it_is_committed(
+    running: Running, client: Client
+) -> None:
+    half = await client.send("orders", b"x", f=4, properties=HALF + UNIQ.format("AB12"))
+    other = await client.send("orders", b"y", f=4, properties=HALF + UNIQ.format("AB13"))
+    assert running.broker.topic_stats("orders").messages == 0
+    await client.ok(RequestCode.END_TRANSACTION, ending(half, 8))
+    await client.ok(RequestCode.END_TRANSACTION, ending(other, 12))
+    assert running.broker.topic_stats("orders").messages == 1
+
+
+async def test_a_transaction_of_another_group_is_not_decided(
+    running: Running, client: Client
+) -> None:
+    half = await client.send("orders", b"x", f=4, properties=HALF)
+    answer = await client.ask(RequestCode.END_TRANSACTION, ending(half, 8, producerGroup="other"))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert running.broker.topic_stats("orders").messages == 0
+
+
+async def test_a_live_producer_is_asked_about_its_transaction(
+    running: Running, client: Client
+) -> None:
+    await client.ok(RequestCode.HEART_BEAT, {}, beat_of("p1", producers=("sender",)))
+    await client.send("orders", b"x", f=4, properties=HALF + UNIQ.format("AB12"))
+    running.advance(7)
+    check = await client.until_told(RequestCode.CHECK_TRANSACTION_STATE)
+    assert check.flag & Flag.ONE_WAY
+    (message,) = records(check.body)
+    assert (message.topic, message.body, message.message_id) == ("orders", b"x", "AB12")
+    assert message.properties["PGROUP"] == "sender"
+    answer = ending(
+        type("Sent", (), {"fields": {"queueOffset": "0", "msgId": check.fields["offsetMsgId"],
+                                     "transactionId": check.fields["transactionId"]}}),
+        8, fromTransactionCheck="true", commitLogOffset=check.fields["commitLogOffset"],
+    )  # fmt: skip
+    await client.ok(RequestCode.END_TRANSACTION, answer)
+    assert running.broker.topic_stats("orders").messages == 1
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+async def test_a_message_is_found_by_offset_id_key_and_message_id(
+    running: Running, client: Client
+) -> None:
+    sent = await client.send("orders", b"x", properties=UNIQ.format("AB12") + "KEYS\x01k1\x02")
+    view = {"topic": "orders", "offset": int(sent.fields["msgId"][16:], 16)}
+    assert bodies((await client.ok(RequestCode.VIEW_MESSAGE_BY_ID, view)).body) == [b"x"]
+    query = {"topic": "orders", "key": "k1", "maxNum": 10, "beginTimestamp": 0}
+    query["endTimestamp"] = running.clock.now_ms() + 1
+    assert bodies((await client.ok(RequestCode.QUERY_MESSAGE, query)).body) == [b"x"]
+    by_id = query | {"key": "AB12", "_UNIQUE_KEY_QUERY": "true"}
+    assert bodies((await client.ok(RequestCode.QUERY_MESSAGE, by_id)).body) == [b"x"]
+    answer = await client.ask(RequestCode.QUERY_MESSAGE, query | {"key": "k2"})
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+# -- administration and console ----------------------------------------------------------------
+
+
+async def test_the_console_lists_a_client_asks_it_and_sends_it_away(
+    running: Running, client: Client
+) -> None:
+    await client.beat("c1", "billing", producers=("sender",))
+    connections = running.app.state.connections
+    (listed,) = connections.all()
+    assert (listed.client, listed.door, listed.language, listed.version) == (
+        "c1",
+        "TCP",
+        "JAVA",
+        "5.3.3",
+    )
+    (facts,) = connections.find("c1")
+    assert (facts.kind, dict(facts.groups)) == (
+        "consumer and producer",
+        {"billing": {"orders": "*"}},
+    )
+    asked = asyncio.create_task(connections.door_of("c1").stack("c1", 5.0))
+    question = await client.until_told(RequestCode.GET_CONSUMER_RUNNING_INFO)
+    body = b'{"mqTable":{{"queueId":0}:{}},"jstack":"main\\n  at x"}'
+    client.writer.write(encode(Command(0, question.opaque, Flag.RESPONSE, body=body)))
+    assert await asked == "main\n  at x"
+    assert connections.disconnect("c1") == 1
+    assert await client.is_closed()
+
+
+async def test_statistics_by_queue_have_objects_as_keys(client: Client) -> None:
+    await client.send("orders", b"x", queue=0)
+    answer = await client.ok(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"})
+    assert answer.body.startswith(
+        b'{"offsetTable":{{"brokerName":"kitemq","queueId":0,"topic":"orders"}:{"minOffset":0,'
+    )
+
+
+async def test_a_reset_is_told_to_connected_consumers(running: Running, client: Client) -> None:
+    await client.send("orders", b"x", queue=0)
+    await client.beat("c1", "billing")
+    place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
+    await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 1})
+    fields = {"topic": "orders", "group": "billing", "timestamp": 0, "isForce": "true"}
+    await client.ok(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    told = await client.until_told(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
+    assert b'"queueId":0,"topic":"orders"}:0' in told.body
+    assert running.broker.committed_offset("billing", "orders", 0) == 0
+
+
+async def test_the_metrics_count_requests(running: Running, client: Client) -> None:
+    await client.send("orders", b"x")
+    await client.ask(31337)
+    text = (await running.http.get("/metrics")).text
+    assert 'kitemq_remoting_requests_total{request="310",answer="0"} 1' in text
+    assert 'kitemq_remoting_requests_total{request="-1",answer="3"} 1' in text
+
+
+async def test_an_ordered_group_is_one_that_consumes_orderly(
+    running: Running, client: Client
+) -> None:
+    async def told() -> bool:
+        shape = await client.document(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "books"})
+        tables = await client.document(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {})
+        listed = tables["subscriptionGroupTable"]["books"]["consumeMessageOrderly"]
+        ordered = running.broker.group("books").ordered
+        assert shape["consumeMessageOrderly"] == listed == ordered
+        return ordered
+
+    update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    for body, is_ordered in (
+        (b'{"groupName":"books","consumeMessageOrderly":true}', True),
+        (b'{"groupName":"books","retryMaxTimes":3}', True),
+        (b'{"groupName":"books","consumeMessageOrderly":false}', False),
+        (b'{"groupName":"books","consumeMessageOrderly":true}', True),
+    ):
+        await client.ok(update, {}, body)
+        assert await told() == is_ordered, body
