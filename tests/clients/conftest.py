@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.clients.official import DRIVERS, Official, Way, clients, ways
+from tests.clients.official import DRIVERS, OLDER_JAVA, Official, Way, clients, ways
 from tests.grpc.door import Served, served
 
 MISSING = "is not installed; `make test` does that"
@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def require(client: str) -> None:
     """Skip where a client is missing, or the program that runs it."""
-    driver = DRIVERS[client]
+    driver = (DRIVERS | OLDER_JAVA)[client]
     is_there = all(part.exists() for part in driver.parts)
     if not (is_there and shutil.which(driver.command[0])):
         pytest.skip(f"RocketMQ's client {client} {driver.version} {MISSING}")

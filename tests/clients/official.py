@@ -89,6 +89,12 @@ DRIVERS = {
     ),
 }
 
+# Every other version of Java's client that Apache has published: test_versions.py starts each.
+OLDER_JAVA = {
+    f"java-{version}": java(version)
+    for version in ("5.0.0", "5.0.2", "5.0.3", "5.0.5", "5.0.6", "5.0.7", "5.0.8", "5.1.0")
+}
+
 
 class Way(NamedTuple):
     """A client, and whether it speaks by TLS."""
@@ -150,7 +156,7 @@ class Official:
 
     def __init__(self, client: str, address: str, home: Path, **options: Any) -> None:
         self.client = client
-        self.driver = DRIVERS[client]
+        self.driver = (DRIVERS | OLDER_JAVA)[client]
         if "plain" in self.driver.lacks:
             options["tls"] = True
         environ = {"PATH": os.environ["PATH"], "HOME": str(home), "TZ": "UTC"}
