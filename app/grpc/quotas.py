@@ -5,7 +5,7 @@ from collections import Counter
 from app.network.places import GRPC_FILES, Places
 
 
-class Shares:
+class AddressQuota:
     """Counts of one kind of thing, named in the plural; on the event loop's thread only."""
 
     def __init__(self, things: str, *, each_max: int, all_max: int) -> None:
@@ -33,7 +33,7 @@ class Shares:
             del self._held[address]
 
 
-class ConnectionShares(Shares):
+class ConnectionQuota(AddressQuota):
     """gRPC's own limits of connections, within those of all ports together."""
 
     def __init__(self, places: Places, *, each_max: int, all_max: int) -> None:

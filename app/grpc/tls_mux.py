@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
+from app.grpc.connection import GrpcConnection
 from app.grpc.connection_bytes import ConnectionBytes
-from app.grpc.origin import Origin
-from app.grpc.shares import Shares
+from app.grpc.quotas import AddressQuota
 from app.network.keep_alive import keep_alive
 from app.security.byte_budget import ByteBudget
 from app.services.rpc_figures import RpcFigures
@@ -35,16 +35,16 @@ SCARCE_MAX_S = 5.0
 SAID_S = 60.0  # between two lines of the log about that
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 # A peer that vanished without a word is noticed within a minute, by who only waits for it as by who
-# writes to it. The server's own pings (door.py) go through the relay as well.
+# writes to it. The server's own pings (server.py) go through the relay as well.
 VANISHED_MS = 50_000
 
 
-class Side(asyncio.Protocol):
+class RelayEnd(asyncio.Protocol):
     """One of the two connections of a relay; what it reads the other one writes."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.other: Side | None = None
+        self.other: RelayEnd | None = None
         self.early = b""
         self.watch: Callable[[bytes], None] | None = None  # is told what this side reads
         self._may_read = True
@@ -55,7 +55,7 @@ class Side(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
-    def link(self, other: "Side") -> None:
+    def link(self, other: "RelayEnd") -> None:
         """From now on write what `other` reads; it may have read something already."""
         other.other = self
         if self.transport is not None and other.early:
@@ -136,7 +136,7 @@ class Side(asyncio.Protocol):
             self._limit = loop.call_later(CLOSE_S, self.transport.abort)
 
 
-class Shortage:
+class AcceptBackoff:
     """The process or the machine has no room for a connection: how long to wait, what to log."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Shortage:
         self._said_s, self._unsaid = now_s, 0
 
 
-class Splitter:
+class TlsMux:
     """Accepts on `listener` until `stop`, as many connections at once as `shares` allow.
 
     `inner_port` gives the port of gRPC's server, which it may have to start first.
@@ -176,7 +176,7 @@ class Splitter:
         inner_port: Callable[[], Awaitable[int]],
         context: ssl.SSLContext | None,
         figures: RpcFigures,
-        shares: Shares,
+        shares: AddressQuota,
         clock_s: Callable[[], float],
         budget: ByteBudget,
         *,
@@ -194,16 +194,16 @@ class Splitter:
         self._shares = shares
         self._clock_s = clock_s
         self._budget = budget
-        self._shortage = Shortage()
-        self._origins: dict[str, Origin] = {}
-        self._outer: dict[str, Side] = {}  # by the client's address
+        self._shortage = AcceptBackoff()
+        self._origins: dict[str, GrpcConnection] = {}
+        self._outer: dict[str, RelayEnd] = {}  # by the client's address
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
-    def origin_of(self, peer: str) -> Origin | None:
+    def origin_of(self, peer: str) -> GrpcConnection | None:
         """The connection behind gRPC's name of an inner one; None for one that is not ours."""
         return self._origins.get(peer)
 
@@ -276,14 +276,14 @@ class Splitter:
 
     async def _relay(self, accepted: socket.socket, *, is_tls: bool) -> None:
         """Bring a connection to gRPC's server, until either side is over."""
-        outer: Side | None = None
+        outer: RelayEnd | None = None
         try:
-            side = Side()
+            side = RelayEnd()
             peer = accepted.getpeername()
             counted = ConnectionBytes(
                 self._budget, str(peer[0]), set_reading=side.set_reading, end=side.close_with
             )
-            origin = Origin(
+            origin = GrpcConnection(
                 host_text(*peer[:2]), host_text(*accepted.getsockname()[:2]), is_tls, counted
             )
             inner = await self._connected()
@@ -299,7 +299,7 @@ class Splitter:
                 outer.close()
 
     @asynccontextmanager
-    async def _known(self, origin: Origin, inner: Side) -> AsyncIterator[None]:
+    async def _known(self, origin: GrpcConnection, inner: RelayEnd) -> AsyncIterator[None]:
         """Calls over the inner connection are known to come from `origin`; it ends with this."""
         assert inner.transport is not None, "it is connected"
         peer = f"ipv4:{host_text(*inner.transport.get_extra_info('sockname')[:2])}"
@@ -314,14 +314,14 @@ class Splitter:
             del self._origins[peer]
             self._outer.pop(origin.client, None)
 
-    async def _connected(self) -> Side:
+    async def _connected(self) -> RelayEnd:
         loop = asyncio.get_running_loop()
-        _, inner = await loop.create_connection(Side, LOOPBACK, await self._inner_port())
+        _, inner = await loop.create_connection(RelayEnd, LOOPBACK, await self._inner_port())
         return inner
 
     async def _relayed(
-        self, accepted: socket.socket, outer: Side, inner: Side, *, is_tls: bool
-    ) -> Side:
+        self, accepted: socket.socket, outer: RelayEnd, inner: RelayEnd, *, is_tls: bool
+    ) -> RelayEnd:
         loop = asyncio.get_running_loop()
         context = self.context if is_tls else None
         wait_s = HANDSHAKE_S if is_tls else None

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from app.grpc.call import Call
-from app.grpc.clients import CLIENTS_MAX, Client, Clients
-from app.grpc.codes import Refusal
+from app.grpc.call import GrpcCall
+from app.grpc.clients import CLIENTS_MAX, GrpcClient, GrpcClients
+from app.grpc.codes import GrpcRefusal
 from app.grpc.leases import Leases
-from app.grpc.shares import Shares
+from app.grpc.quotas import AddressQuota
 from app.host import EngineHost
 from app.services.client_figures import ClientFigures
 from app.services.rpc_figures import RpcFigures
@@ -21,7 +21,7 @@ from protocol.rocketmq.numbers import Code
 
 
 @dataclass
-class Hub:
+class GrpcBackend:
     """One server's door."""
 
     host: EngineHost
@@ -29,22 +29,22 @@ class Hub:
     sends: SendGate
     transactions: Transactions
     scheduled: ScheduledMessages
-    clients: Clients
+    clients: GrpcClients
     leases: Leases
     figures: RpcFigures
     activity: ClientFigures
     address: str = ""  # where the door listens, for clients that do not say where they called
-    _polls: Shares = field(init=False)
-    _streams: Shares = field(init=False)
+    _polls: AddressQuota = field(init=False)
+    _streams: AddressQuota = field(init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self._polls = Shares(
+        self._polls = AddressQuota(
             "polls",
             each_max=settings.grpc_address_polls_max,
             all_max=settings.grpc_polls_max,
         )
-        self._streams = Shares(
+        self._streams = AddressQuota(
             "telemetry streams",
             each_max=settings.grpc_address_clients_max,
             all_max=CLIENTS_MAX,
@@ -55,11 +55,11 @@ class Hub:
         return self.host.broker
 
     @contextmanager
-    def polling(self, call: Call, client: Client) -> Iterator[None]:
-        """A poll is held for as long as the context is; a Refusal beyond the bounds."""
+    def polling(self, call: GrpcCall, client: GrpcClient) -> Iterator[None]:
+        """Count a poll while the context lasts; GrpcRefusal beyond the bounds."""
         each = self.settings.grpc_client_polls_max
         if client.polls >= each:
-            raise Refusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
+            raise GrpcRefusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
         with _taken(self._polls, call):
             client.polls += 1
             self.figures.polls = self._polls.count
@@ -70,16 +70,16 @@ class Hub:
                 self.figures.polls = self._polls.count - 1
 
     @contextmanager
-    def streaming(self, call: Call) -> Iterator[None]:
-        """A telemetry stream is held for as long as the context is; a Refusal beyond the bounds."""
+    def streaming(self, call: GrpcCall) -> Iterator[None]:
+        """Count a telemetry stream while the context lasts; GrpcRefusal beyond the bounds."""
         with _taken(self._streams, call):
             yield
 
 
 @contextmanager
-def _taken(shares: Shares, call: Call) -> Iterator[None]:
+def _taken(shares: AddressQuota, call: GrpcCall) -> Iterator[None]:
     if why_not := shares.take(call.origin.host):
-        raise Refusal(Code.TOO_MANY_REQUESTS, why_not)
+        raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
     try:
         yield
     finally:

@@ -10,13 +10,13 @@ from typing import Any
 
 import grpc.aio
 
-from app.grpc.clients import Clients
-from app.grpc.hub import Hub
+from app.grpc.backend import GrpcBackend
+from app.grpc.client_directory import GrpcClientDirectory
+from app.grpc.clients import GrpcClients
 from app.grpc.leases import Leases
-from app.grpc.reach import Reach
 from app.grpc.service import Service
 from app.grpc.signature import Signatures
-from app.grpc.splitter import LOOPBACK, Splitter
+from app.grpc.tls_mux import LOOPBACK, TlsMux
 from app.settings import Settings
 
 log = logging.getLogger("kitemq.grpc")
@@ -32,29 +32,29 @@ UNREAD_BYTES_MAX = 65_535  # of each call, before it is known who calls
 GRACE_S = 1.0  # for calls under way when the server stops
 
 
-class GrpcDoor:
-    """Serves what a splitter brings; `state` is the application's."""
+class GrpcServer:
+    """Serves what the TLS mux brings; `state` is the application's."""
 
-    def __init__(self, state: Any, address: str, splitter: Splitter) -> None:
-        """`address` is where clients call; `splitter` brings their connections."""
+    def __init__(self, state: Any, address: str, tls_mux: TlsMux) -> None:
+        """`address` is where clients call; `tls_mux` brings their connections."""
         settings: Settings = state.settings
         self._settings = settings
         self._state = state
         self._server: Any = None
-        self._splitter = splitter
+        self._tls_mux = tls_mux
         self._ticking: asyncio.Task[None] | None = None
         self._unlist: Callable[[], None] = _nothing
         self._signatures = Signatures(state.people, state.access_keys)
         self.inner_port = 0
         leases = Leases(state.host)
-        clients = Clients(
+        clients = GrpcClients(
             state.host,
             state.transactions,
             leases,
             state.client_names,
             address_clients_max=settings.grpc_address_clients_max,
         )
-        self.hub = Hub(
+        self.backend = GrpcBackend(
             state.host,
             settings,
             state.sends,
@@ -70,11 +70,13 @@ class GrpcDoor:
     async def start(self) -> None:
         """Begin to serve on `inner_port`."""
         self._server = grpc.aio.server(options=self._options())
-        service = Service(self.hub, self._signatures, self._state.load, self._splitter.origin_of)
+        service = Service(self.backend, self._signatures, self._state.load, self._tls_mux.origin_of)
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
         await self._server.start()
-        self._unlist = self._state.connections.add_door(Reach(self.hub, self._splitter.end))
+        self._unlist = self._state.connections.add_door(
+            GrpcClientDirectory(self.backend, self._tls_mux.end)
+        )
         self._ticking = asyncio.get_running_loop().create_task(self._tick())
 
     async def stop(self) -> None:
@@ -84,7 +86,7 @@ class GrpcDoor:
             await asyncio.gather(self._ticking, return_exceptions=True)
         self._unlist()
         self._unlist = _nothing
-        self.hub.clients.close()
+        self.backend.clients.close()
         if self._server is not None:
             await self._server.stop(GRACE_S)
 
@@ -126,14 +128,14 @@ class GrpcDoor:
 
     def steps(self) -> Iterator[None]:
         """What is due now and then, bit by bit: renew leases, let go of silent clients, count."""
-        hub = self.hub
-        self._splitter.grow_older()
-        yield from hub.clients.steps()
-        yield from hub.leases.steps()
-        yield from hub.clients.identify(self._signatures.identify)
-        hub.figures.clients = len(hub.clients)
-        hub.figures.streams = hub.clients.stream_count
-        hub.figures.leases = hub.leases.count
+        backend = self.backend
+        self._tls_mux.grow_older()
+        yield from backend.clients.steps()
+        yield from backend.leases.steps()
+        yield from backend.clients.identify(self._signatures.identify)
+        backend.figures.clients = len(backend.clients)
+        backend.figures.streams = backend.clients.stream_count
+        backend.figures.leases = backend.leases.count
 
 
 def _nothing() -> None:

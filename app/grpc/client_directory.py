@@ -5,9 +5,9 @@ from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
-from app.grpc.clients import Client
-from app.grpc.codes import Refusal
-from app.grpc.hub import Hub
+from app.grpc.backend import GrpcBackend
+from app.grpc.clients import GrpcClient
+from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import to_wire
 from app.grpc.telemetry import ask_stack, ask_verify
 from app.services import bodies
@@ -28,27 +28,27 @@ SETTINGS_MAX = 100
 VALUE_CHARS_MAX = 200
 
 
-class Reach:
+class GrpcClientDirectory:
     """Answers `Connections` for the gRPC door; `end` ends the connection from an address."""
 
-    def __init__(self, hub: Hub, end: Callable[[str], bool]) -> None:
-        self._hub = hub
+    def __init__(self, backend: GrpcBackend, end: Callable[[str], bool]) -> None:
+        self._backend = backend
         self._end = end
 
     @property
     def count(self) -> int:
-        return len(self._hub.clients)
+        return len(self._backend.clients)
 
     def connected(self) -> list[Connected]:
         """All clients that are alive."""
-        return self._hub.clients.connected()
+        return self._backend.clients.connected()
 
     def find(self, client: str) -> ClientFacts | None:
         """What one of them told of itself."""
-        found = self._hub.clients.find(client)
+        found = self._backend.clients.find(client)
         if found is None:
             return None
-        clock = self._hub.host.clock
+        clock = self._backend.host.clock
         silent_ms = round((clock.monotonic_s() - found.seen_s) * 1000)
         why_not = "" if found.stream is not None else NO_STREAM
         return ClientFacts(
@@ -73,8 +73,8 @@ class Reach:
     async def stack(self, client: str, timeout_s: float) -> str:
         """What its threads do; Busy where it cannot be asked just now, TimeoutError."""
         try:
-            return await ask_stack(self._hub, self._get(client), timeout_s)
-        except Refusal as error:
+            return await ask_stack(self._backend, self._get(client), timeout_s)
+        except GrpcRefusal as error:
             raise _busy(error) from error
 
     async def verify(
@@ -85,15 +85,15 @@ class Reach:
         await bodies.decompress([message])
         wire = to_wire(message, found.namespace)
         try:
-            status = await ask_verify(self._hub, found, wire, timeout_s)
-        except Refusal as error:
+            status = await ask_verify(self._backend, found, wire, timeout_s)
+        except GrpcRefusal as error:
             raise _busy(error) from error
         known = status.code in set(Code)
         return Processed(Code(status.code).name if known else str(status.code), status.message)
 
     def disconnect(self, client: str) -> int:
         """End its stream and forget it; its connection too, unless other clients share it."""
-        clients = self._hub.clients
+        clients = self._backend.clients
         found = clients.find(client)
         if found is None:
             return 0
@@ -103,21 +103,21 @@ class Reach:
         is_ended = not is_shared and self._end(found.address)
         return int(has_stream or is_ended)
 
-    def _get(self, client: str) -> Client:
-        found = self._hub.clients.find(client)
+    def _get(self, client: str) -> GrpcClient:
+        found = self._backend.clients.find(client)
         if found is None:
             raise Busy("the client is gone", field="client", remedy="ask again when it is back")
         return found
 
 
-def kind_of(client: Client) -> str:
+def kind_of(client: GrpcClient) -> str:
     """What a client is, in words; "" where it never said."""
     if client.kind is ClientType.CLIENT_TYPE_UNSPECIFIED:
         return ""
     return client.kind.name.lower().replace("_", " ")
 
 
-def _busy(error: Refusal) -> Busy:
+def _busy(error: GrpcRefusal) -> Busy:
     busy = Busy(str(error), field="client", remedy="ask again in a moment")
     busy.code = "client_not_reachable"
     return busy

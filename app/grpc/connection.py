@@ -6,7 +6,7 @@ from app.grpc.connection_bytes import ConnectionBytes
 
 
 @dataclass(eq=False)
-class Origin:
+class GrpcConnection:
     """Where a connection comes from, where it was accepted, whether it is encrypted.
 
     `ended_s` is when it ended, by the monotonic clock; None while it is open. `bytes` counts what

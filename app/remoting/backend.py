@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.host import EngineHost
-from app.remoting.clients import Clients
-from app.remoting.connection import Connection, Handler
-from app.remoting.errors import Refusal
+from app.remoting.clients import RemotingClients
+from app.remoting.connection import Handler, RemotingConnection
+from app.remoting.errors import RemotingRefusal
 from app.remoting.signature import Signatures
 from app.remoting.table import handler_of
 from app.security.load import Load
@@ -26,11 +26,11 @@ KNOWN = frozenset(map(int, RequestCode))
 
 
 @dataclass
-class Context:
+class RemotingBackend:
     """One server's port for classic clients; `state` is the application's, for its services."""
 
     state: Any
-    clients: Clients
+    clients: RemotingClients
     signatures: Signatures
     figures: RemotingFigures
     host: EngineHost = field(init=False)
@@ -38,7 +38,7 @@ class Context:
     sends: SendGate = field(init=False)
     load: Load = field(init=False)
     activity: ClientFigures = field(init=False)
-    connections: set[Connection] = field(default_factory=set)
+    connections: set[RemotingConnection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         state = self.state
@@ -53,11 +53,11 @@ class Context:
         """What answers a request code; Refusal with the reason where nothing does."""
         return handler_of(code)
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: RemotingConnection) -> None:
         self.connections.add(connection)
         self.figures.connections = len(self.connections)
 
-    def disconnected(self, connection: Connection) -> None:
+    def disconnected(self, connection: RemotingConnection) -> None:
         self.connections.discard(connection)
         self.figures.connections = len(self.connections)
         self.clients.lost(connection)
@@ -65,11 +65,11 @@ class Context:
     def count(self, code: int, answer: ResponseCode) -> None:
         self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += 1
 
-    def address(self, connection: Connection) -> str:
+    def address(self, connection: RemotingConnection) -> str:
         """Where clients shall call: as this one called, so that port mappings work."""
         return self.settings.remoting_advertised or connection.server
 
-    def offset_id(self, connection: Connection, position: int) -> str:
+    def offset_id(self, connection: RemotingConnection, position: int) -> str:
         """The id of a record as clients decode it: this port's address, and the position."""
         return offset_id(self.address(connection), position)
 
@@ -78,19 +78,21 @@ class Context:
         try:
             return self.broker.message_at(position)
         except MessageNotFound:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at {position}") from None
+            raise RemotingRefusal(
+                ResponseCode.SYSTEM_ERROR, f"no message lies at {position}"
+            ) from None
 
     @contextmanager
-    def polling(self, connection: Connection) -> Iterator[None]:
-        """A pull is held for as long as the context is; a Refusal beyond the bounds."""
+    def polling(self, connection: RemotingConnection) -> Iterator[None]:
+        """A pull is held for as long as the context is; a RemotingRefusal beyond the bounds."""
         settings, figures = self.settings, self.figures
         if connection.polls >= settings.remoting_client_polls_max:
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.SYSTEM_BUSY,
                 f"one connection holds at most {settings.remoting_client_polls_max} pulls",
             )
         if figures.polls >= settings.remoting_polls_max:
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.SYSTEM_BUSY, f"{figures.polls} pulls are held, no more can be"
             )
         connection.polls += 1

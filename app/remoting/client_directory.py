@@ -2,8 +2,8 @@
 
 import json
 
-from app.remoting.clients import Client, Clients
-from app.remoting.errors import Refusal
+from app.remoting.clients import RemotingClient, RemotingClients
+from app.remoting.errors import RemotingRefusal
 from app.services.connections import ClientFacts, Connected, Processed
 from engine.errors import Busy, Refused
 from engine.message import StoredMessage
@@ -15,10 +15,10 @@ NOT_OFFERED = "classic clients are not asked to process single messages"
 JSTACK = '"jstack":'
 
 
-class Directory:
+class RemotingClientDirectory:
     """Answers `Connections` for the port of classic clients."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: RemotingClients) -> None:
         self._clients = clients
 
     @property
@@ -76,7 +76,7 @@ class Directory:
         code = RequestCode.GET_CONSUMER_RUNNING_INFO
         try:
             answer = await found.connection.ask(code, fields, timeout_s)
-        except Refusal as error:
+        except RemotingRefusal as error:
             raise Busy(error.text, field="client", remedy="ask again in a moment") from error
         return _stack_in(answer.body.decode("utf-8", "replace"))
 
@@ -107,7 +107,7 @@ def _stack_in(text: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _kind(client: Client) -> str:
+def _kind(client: RemotingClient) -> str:
     if client.consumers and client.producers:
         return "consumer and producer"
     if client.consumers:
@@ -115,6 +115,6 @@ def _kind(client: Client) -> str:
     return "producer" if client.producers else ""
 
 
-def _about(client: Client) -> str:
+def _about(client: RemotingClient) -> str:
     language = f"{client.language} {client.version}".strip()
     return ", ".join(part for part in (language, _kind(client)) if part)

@@ -1,9 +1,9 @@
 """How many bytes of unfinished requests a gRPC connection holds, told from its HTTP/2 frames.
 
 gRPC's library holds what has arrived of a message until it is whole, and does not tell how much
-that is. The relay sees the frames of both directions: `Unfinished.received` is given what the
-client sent, `Unfinished.sent` what the server answers. A stream's bytes count until its message is
-whole, its client takes it back, or its call is answered.
+that is. The relay sees the frames of both directions: `PartialMessages.received` is given what the
+client sent, `PartialMessages.sent` what the server answers. A stream's bytes count until its
+message is whole, its client takes it back, or its call is answered.
 
 Only the heads of frames and of gRPC's messages are read; the library itself judges whether they
 are legal, and ends the connection where they are not.
@@ -23,7 +23,7 @@ FRAME_BYTES = 64  # what the library takes for a frame besides its data
 ENHANCE_YOUR_CALM = 0xB
 
 
-class Frames:
+class Http2FrameCutter:
     """One direction of a connection, cut into frames; `at_boundary` is between two of them."""
 
     def __init__(self, skip_bytes: int = 0) -> None:
@@ -66,7 +66,7 @@ class Frames:
         return position, end, not left
 
 
-class Message:
+class PartialMessage:
     """What has arrived of a stream's message."""
 
     __slots__ = ("_head", "_left", "rounds", "size_bytes")
@@ -98,13 +98,13 @@ class Message:
                 self.size_bytes = self.rounds = 0
 
 
-class Unfinished:
+class PartialMessages:
     """The streams of one connection, and `size_bytes` that have arrived of unfinished messages."""
 
     def __init__(self) -> None:
-        self._in = Frames(len(PREFACE))
-        self._out = Frames()
-        self._streams: dict[int, Message | None] = {}  # those that the client may send on
+        self._in = Http2FrameCutter(len(PREFACE))
+        self._out = Http2FrameCutter()
+        self._streams: dict[int, PartialMessage | None] = {}  # those that the client may send on
         self._last = 0
         self.size_bytes = 0
 
@@ -159,7 +159,7 @@ class Unfinished:
         if message is None:
             if stream not in self._streams:
                 return  # its call is answered: the library throws this away
-            message = self._streams[stream] = Message()
+            message = self._streams[stream] = PartialMessage()
         before = message.size_bytes
         message.take(data, start, end)
         self.size_bytes += message.size_bytes - before
@@ -170,7 +170,7 @@ class Unfinished:
             self.size_bytes -= message.size_bytes
 
 
-def goodbye(text: str) -> bytes:
+def goaway_frame(text: str) -> bytes:
     """A GOAWAY frame for a client that sends too much; `text` tells it so."""
     detail = text.encode()
     payload = struct.pack(">II", STREAM_BITS, ENHANCE_YOUR_CALM) + detail
