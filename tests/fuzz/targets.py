@@ -16,8 +16,7 @@ from zlib import crc32
 
 import msgspec
 
-from app.api import socket_shapes
-from app.api.receive import _receipt as rest_receipt
+from app.api.messages.receive import _receipt as rest_receipt
 from app.errors import DoorError
 from app.grpc.call import client_of
 from app.grpc.codes import GrpcRefusal
@@ -26,6 +25,7 @@ from app.grpc.signature import Signatures
 from app.security.hosts import check_host, host_name
 from app.security.origins import check_origin
 from app.services import topic_files
+from app.ws import shapes as socket_shapes
 from engine.clock import ManualClock
 from engine.compression import plain_body
 from engine.delivery.filter import parse_filter
