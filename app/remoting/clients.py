@@ -17,9 +17,9 @@ from app.security.access import Principal
 from app.security.client_names import ClientNames, holder_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
-from engine.broker import Check, GroupConfig, Mode
+from engine.broker import GroupConfig, Mode, TransactionCheck
 from engine.errors import EngineError
-from engine.events import Event, MemberJoined, MemberLeft
+from engine.events import EngineEvent, MemberJoined, MemberLeft
 from engine.message import offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode, version_text
 
@@ -190,7 +190,7 @@ class Clients:
         if group in client.producers or len(client.producers) >= GROUPS_MAX:
             return
 
-        def ask(check: Check) -> bool:
+        def ask(check: TransactionCheck) -> bool:
             return _ask(client, check)
 
         client.producers[group] = ask
@@ -240,7 +240,7 @@ class Clients:
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: EngineEvent) -> None:
         """Listens to the engine."""
         if isinstance(event, (MemberJoined, MemberLeft)):
             self.changed(event.group)
@@ -270,7 +270,7 @@ class Clients:
             )
 
 
-def _ask(client: Client, check: Check) -> bool:
+def _ask(client: Client, check: TransactionCheck) -> bool:
     """Ask a producer what became of a transaction; it answers by END_TRANSACTION."""
     message, connection = check.message, client.connection
     address = connection.context.address(connection)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import Call
 from app.remoting.errors import OK, Answer, Refusal
 from app.security.access import Action, Kind, require_decision
-from engine.broker import Decider, Decision
+from engine.broker import Decider, TransactionDecision
 from engine.errors import MessageNotFound
 from engine.message import PGROUP, REAL_TOPIC, TRANSACTION_ID
 from protocol.remoting.codes import ResponseCode, SysFlag
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from app.remoting.context import Context
 
 DECISIONS = {
-    SysFlag.TRANSACTION_COMMIT: Decision.COMMIT,
-    SysFlag.TRANSACTION_ROLLBACK: Decision.ROLLBACK,
+    SysFlag.TRANSACTION_COMMIT: TransactionDecision.COMMIT,
+    SysFlag.TRANSACTION_ROLLBACK: TransactionDecision.ROLLBACK,
 }
 
 
@@ -48,7 +48,7 @@ def end_transaction(context: "Context", call: Call) -> Answer | Awaitable[Answer
 
 
 async def _decide(
-    context: "Context", transaction_id: str, decision: Decision, group: str, by: Decider
+    context: "Context", transaction_id: str, decision: TransactionDecision, group: str, by: Decider
 ) -> Answer:
     await context.state.transactions.decide(transaction_id, decision, group, by)
     return OK

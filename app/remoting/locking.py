@@ -7,7 +7,7 @@ import msgspec
 from app.remoting.call import Call, json_body
 from app.remoting.errors import OK, Answer
 from app.security.access import Action, Kind
-from engine.broker import QueueId
+from engine.broker import LockedQueue
 from engine.errors import GroupNotFound
 
 if TYPE_CHECKING:
@@ -48,11 +48,13 @@ def unlock(context: "Context", call: Call) -> Answer:
     return OK
 
 
-def _asked(context: "Context", call: Call) -> tuple[_Locks, list[QueueId]]:
+def _asked(context: "Context", call: Call) -> tuple[_Locks, list[LockedQueue]]:
     asked = call.document(_Locks)
     call.require(Action.CONSUME, Kind.GROUP, asked.consumerGroup)
     name = context.settings.broker_name
     queues = [
-        QueueId(each.topic, each.queueId) for each in asked.mqSet if each.brokerName in ("", name)
+        LockedQueue(each.topic, each.queueId)
+        for each in asked.mqSet
+        if each.brokerName in ("", name)
     ]
     return asked, queues

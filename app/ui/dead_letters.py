@@ -23,7 +23,7 @@ from app.ui.dead_index import Known
 from app.ui.kinds import DEAD_LETTER_PREFIX
 from app.ui.language import _
 from app.ui.tables import Cut, Query
-from engine.broker import DeadLetter, Dismissed, DismissNote, ReplayJob
+from engine.broker import DeadLetter, DismissalSummary, DismissNote, ReplayJob
 from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
 
@@ -130,7 +130,7 @@ class DeadPage:
     cut: Cut[DeadLine]
     note: str
     jobs: list[ReplayJob]
-    dismissals: list[Dismissed]
+    dismissals: list[DismissalSummary]
     dismissals_total: int
     unread: str  # the right for want of which keys are not shown
 

@@ -16,7 +16,7 @@ from app.ui.lag_chart import SHAPES, LagChart, Shape
 from app.ui.lag_reader import SPANS, LagOf, Span
 from app.ui.sampler import GroupFigures, group_figures
 from app.ui.tables import Cut, Query
-from engine.broker import Counts, GroupConfig, LagKeeping, QueueLag
+from engine.broker import GroupConfig, LagBasis, LagHistoryRetention, QueueLag
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class QueueRow:
     max_offset: int
     committed: int
     lag: int
-    counts: Counts
+    counts: LagBasis
     inflight: int
     oldest_ms: int | None
     done_share: float
@@ -69,13 +69,13 @@ class GroupPage:
     tab: str
     config: GroupConfig
     figures: GroupFigures
-    counts: Counts
+    counts: LagBasis
     has_begun: bool
     forecast: Forecast
     growth: int
     view: LagView
     chart: LagChart
-    keeping: LagKeeping
+    keeping: LagHistoryRetention
     choices: Sequence[str]
     topics: Sequence[TopicRow]
     cut: Cut[QueueRow]

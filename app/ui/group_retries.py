@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.ui import group_policy, pages
 from app.ui.console import Console
 from app.ui.group_head import GroupHead, head_of
-from engine.broker import GroupFigures
+from engine.broker import GroupMetrics
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class GroupRetries:
     retry_inflight: int
     retry_kept: int | None
     dead_kept: int | None
-    figures: GroupFigures
+    figures: GroupMetrics
     since_ms: int
 
 

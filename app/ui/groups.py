@@ -19,7 +19,7 @@ from app.ui.language import _
 from app.ui.sampler import GroupFigures, Snapshot, group_figures
 from app.ui.tables import Cut, Query
 from app.ui.trends import UNREAD, Trend
-from engine.broker import Counts, GroupConfig
+from engine.broker import GroupConfig, LagBasis
 from engine.errors import NotFound
 
 SORTS = ("name", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
@@ -41,7 +41,7 @@ class GroupRow:
     is_differing: bool
     topics: int
     lag: int | None
-    counts: Counts
+    counts: LagBasis
     history: Line
     trend: Trend
     oldest_ms: int | None

@@ -15,7 +15,7 @@ from app.ui.language import _, ngettext, translated
 from app.ui.message import address
 from app.ui.routing import has_page
 from app.ui.templating import segment
-from engine.broker import Branch, GroupState, Journey, Reason, Stage, StageName
+from engine.broker import Branch, CheckedReason, GroupState, Journey, Stage, StageName
 
 STAGES_MAX = 200  # in the picture and the table; the JSON has them all
 STORY_MAX = 12  # of a block's last sentences
@@ -338,7 +338,7 @@ def _message_href(stages: Sequence[Stage]) -> str:
     return next(filter(None, [*stored, *others]), "")
 
 
-def _reason(reason: Reason) -> ReasonRow:
+def _reason(reason: CheckedReason) -> ReasonRow:
     question = translated(journey_words.QUESTIONS[reason.code])
     return ReasonRow(reason.code.value, question, reason.applies, reason.detail)
 

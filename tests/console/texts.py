@@ -20,7 +20,7 @@ from app.services.connections import WHY_NOT
 from app.ui import language
 from app.ui.language import Language
 from engine.broker import ReplayState, TransactionState
-from engine.delivery.dead_letter import Reason
+from engine.delivery.dead_letter import DeadLetterReason
 
 UI = Path(language.__file__).parent
 METHODS = [("templates/**.html", "jinja2.ext:babel_extract"), ("**.py", "python")]
@@ -50,7 +50,7 @@ def borrowed() -> Iterator[str]:
     yield from WHY_NOT
     yield from (state.value for state in ReplayState)
     yield from (state.value.replace("_", " ") for state in TransactionState)
-    yield from (reason.value.replace("_", " ") for reason in Reason)
+    yield from (reason.value.replace("_", " ") for reason in DeadLetterReason)
 
 
 def read(tongue: Language) -> Catalog:
