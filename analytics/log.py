@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from analytics.errors import StoreUnreadable
 from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN, TOPIC_LENGTHS
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 
 STEP_BYTES = 16 * 1024 * 1024
 NAME_DIGITS = 20
@@ -171,7 +171,7 @@ def _starts(data: bytes, position: int, stop: int) -> tuple[list[int], int, int]
 
 def _damaged(log: LogView, position: int, stop: int) -> Stretch | None:
     """The piece up to the next whole record, or to the segment's end; None if that is to come."""
-    for found in Scan(log, position, log.end).records():
+    for found in LogScan(log, position, log.end).records():
         end = min(found.position, stop)
         break
     else:

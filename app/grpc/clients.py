@@ -22,7 +22,7 @@ from app.host import EngineHost
 from app.security.client_names import ClientNames, Holder
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
-from engine.broker import Check
+from engine.broker import TransactionCheck
 from engine.errors import EngineError
 from protocol.rocketmq.messages import (
     ReconnectEndpointsCommand,
@@ -206,7 +206,7 @@ class GrpcClients:
         if not self._remember(client, _size(topic)):
             return
 
-        def ask(check: Check) -> bool:
+        def ask(check: TransactionCheck) -> bool:
             return self._ask(client, check)
 
         client.asks[topic] = ask
@@ -353,7 +353,7 @@ class GrpcClients:
             client.user = call.who.name
         return client
 
-    def _ask(self, client: GrpcClient, check: Check) -> bool:
+    def _ask(self, client: GrpcClient, check: TransactionCheck) -> bool:
         if client.stream is None:
             return False
         recover = RecoverOrphanedTransactionCommand(

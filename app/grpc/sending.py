@@ -11,7 +11,7 @@ from app.grpc.codes import GrpcRefusal, ok
 from app.grpc.routing import accepted_types, find_topic
 from app.grpc.shapes import inflated, to_engine, type_of
 from app.security.access import Action
-from engine.broker import Decider, Decision, TimerAnswer, TopicConfig
+from engine.broker import Decider, TimerAnswer, TopicConfig, TransactionDecision
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message
 from protocol.rocketmq.messages import (
     EndTransactionResponse,
@@ -32,8 +32,8 @@ INLINE_BYTES_MAX = 32 * 1024  # a larger body is inflated beside the loop
 HANDLE_VERSION = "v1"
 HANDLE_PARTS = 5
 DECISIONS = {
-    TransactionResolution.COMMIT: Decision.COMMIT,
-    TransactionResolution.ROLLBACK: Decision.ROLLBACK,
+    TransactionResolution.COMMIT: TransactionDecision.COMMIT,
+    TransactionResolution.ROLLBACK: TransactionDecision.ROLLBACK,
 }
 
 
@@ -78,7 +78,7 @@ async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> 
 async def end_transaction(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Commit or roll back; OK means that it is done, which with Apache it need not."""
     topic = call.topic(request.topic, Action.PRODUCE)
-    decision = DECISIONS.get(request.resolution, Decision.UNKNOWN)
+    decision = DECISIONS.get(request.resolution, TransactionDecision.UNKNOWN)
     if not request.transaction_id:
         raise GrpcRefusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
     is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK

@@ -11,13 +11,13 @@ from app.host import EngineHost
 from app.services import bodies
 from app.services.transactions import Ask, Transactions
 from app.ws.shapes import error_frame
-from engine.broker import Check, Decider, Decision
+from engine.broker import Decider, TransactionCheck, TransactionDecision
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from protocol import batches, frames, transactions
 
 log = logging.getLogger("kitemq.socket")
 
-DECISIONS = {code: Decision(name) for code, name in transactions.DECISIONS.items()}
+DECISIONS = {code: TransactionDecision(name) for code, name in transactions.DECISIONS.items()}
 FLUSHES_MAX = 1024  # decisions that wait for the disk at once
 
 OnAnswer = Callable[[int, frames.Frame, bool], None]
@@ -53,7 +53,7 @@ class Producers:
         if len(self._wanted) >= self._wanted_max:
             raise Busy(f"one connection wants checks of at most {self._wanted_max} groups")
 
-        def ask(check: Check) -> bool:
+        def ask(check: TransactionCheck) -> bool:
             if not self._has_room():
                 return False
             self._on_answer(request, check_frame(check), is_text)
@@ -102,7 +102,7 @@ class Producers:
         task.add_done_callback(self._flushes.discard)
 
     async def _decide(
-        self, request: int, frame: transactions.Decide, decision: Decision, is_text: bool
+        self, request: int, frame: transactions.Decide, decision: TransactionDecision, is_text: bool
     ) -> None:
         by = Decider.CHECK if frame.is_check else Decider.PRODUCER
         try:
@@ -116,7 +116,7 @@ class Producers:
         self._on_answer(request, answer, is_text)
 
 
-def check_frame(check: Check) -> transactions.Check:
+def check_frame(check: TransactionCheck) -> transactions.Check:
     """A check as a frame."""
     message = check.message
     return transactions.Check(

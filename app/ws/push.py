@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Protocol
 
-from app.host import EngineHost, Parked
+from app.host import EngineHost, LongPoll
 from app.services import bodies
 from app.ws.limits import SocketLimits
-from engine.broker import Connection, Delivery, Receipt
+from engine.broker import Delivery, MemberConnection, Receipt
 from engine.errors import Busy, EngineError, Paused
 from protocol.batches import Deliver
 
@@ -54,7 +54,7 @@ class Subscription:
         topics: dict[str, str],
         invisible_s: float,
         is_text: bool,
-        member: Connection,
+        member: MemberConnection,
     ) -> None:
         self._member = member
         self._host = host
@@ -66,7 +66,7 @@ class Subscription:
         self._invisible_s = invisible_s
         self._is_text = is_text
         self._credit = 0
-        self._parked: Parked | None = None
+        self._parked: LongPoll | None = None
         self._next: asyncio.Handle | None = None
         # Handed out, while a thread decompresses their bodies; nothing else is handed out then.
         self._held: list[Delivery] = []

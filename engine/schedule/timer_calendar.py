@@ -12,7 +12,7 @@ from engine.schedule.timer_agenda import Pending
 TOLERATED_MS = 1000  # what the clock's own upkeep does is followed
 
 
-class NeverBack:
+class MonotonicCalendar:
     """Due times on a calendar that never goes back.
 
     Where the machine's was set back by an hour, this one is an hour ahead of it, and so are the

@@ -20,7 +20,7 @@ from analytics.roll import Busy, Ends, _lock, local_folder, roll
 from analytics.schemas import FRAMES, LAG, MESSAGES, TRACE, arrow_schema
 from engine.broker import Broker
 from engine.message import Message
-from engine.statistics.lag_round import Column
+from engine.statistics.lag_round import LagColumn
 from tests.analytics.scenery import Store, live, messages_of, trace_of
 
 Rows = list[dict[str, Any]]
@@ -74,13 +74,13 @@ def lag_of(broker: Broker) -> Rows:
                     "group": name.group,
                     "topic": name.topic,
                     "queue": name.queue,
-                    "lag": numbers[Column.COUNT],
-                    "committed": numbers[Column.COMMITTED],
-                    "max_offset": numbers[Column.MAX_OFFSET],
-                    "active_ms": numbers[Column.ACTIVE_MS] or None,
-                    "expired": numbers[Column.EXPIRED],
-                    "resets": numbers[Column.RESETS],
-                    "oldest_ms": numbers[Column.OLDEST_MS] or None,
+                    "lag": numbers[LagColumn.COUNT],
+                    "committed": numbers[LagColumn.COMMITTED],
+                    "max_offset": numbers[LagColumn.MAX_OFFSET],
+                    "active_ms": numbers[LagColumn.ACTIVE_MS] or None,
+                    "expired": numbers[LagColumn.EXPIRED],
+                    "resets": numbers[LagColumn.RESETS],
+                    "oldest_ms": numbers[LagColumn.OLDEST_MS] or None,
                 }
             )
     return rows

@@ -15,7 +15,7 @@ from engine.statistics.lag_files import DIGITS, SUFFIX
 from engine.statistics.lag_round import WIDTH, LagRound
 from engine.statistics.values import LagName
 from engine.store.encode import Encoder
-from engine.trace.record import Builder, Row
+from engine.trace.record import Row, TraceRecordBuilder
 from protocol import batches, calls, frames, transactions
 from protocol.remoting import batches as remoting_batches
 from protocol.remoting import frames as remoting
@@ -146,7 +146,7 @@ def _record() -> bytes:
 
 
 def _trace() -> bytes:
-    builder = Builder(10_000)
+    builder = TraceRecordBuilder(10_000)
     row = dict.fromkeys(Row._fields, 0) | {
         "group": "g", "topic": "orders", "client": "c", "detail": "", "message_id": "", "at_ms": 1
     }  # fmt: skip

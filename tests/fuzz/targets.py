@@ -37,7 +37,7 @@ from engine.statistics.lag_files import OPEN_NAME, LagFiles
 from engine.store.encode import Encoder, is_own_id, position_of_id
 from engine.store.files import write_atomic
 from engine.store.record import decode, decode_run, stored_ms_in, times_in
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 from engine.trace import client_traces
 from engine.trace import record as trace_record
 from protocol import batches, frames, properties, stream, text, transactions
@@ -251,7 +251,7 @@ def records(data: bytes) -> None:
         pass
     else:
         assert 0 < message.size_bytes <= len(data)
-    scan = Scan(_OneSegment(data), 0, len(data))
+    scan = LogScan(_OneSegment(data), 0, len(data))
     last = -1
     for message in scan.records():
         assert message.position > last
@@ -315,7 +315,7 @@ def traces(data: bytes) -> None:
             rows = trace_record.decode(body)
         except Corrupt:
             continue
-        columns = trace_record.Columns(body)
+        columns = trace_record.TraceColumns(body)
         assert len(rows) == columns.count
         trace_record.rows_about(columns, "t", 0, 0)
         trace_record.rows_of_id(columns, "0")

@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.api.groups.groups import TAG
 from app.security.access import Action, Kind, Needs
-from engine.broker import Broker, Counts
+from engine.broker import Broker, LagBasis
 from engine.errors import Conflict, Invalid
 
 OFFSET_MAX = 2**63 - 1
@@ -30,7 +30,7 @@ class QueueLag(msgspec.Struct):
     inflight: int
     oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
     counts: Annotated[
-        Counts,
+        LagBasis,
         Meta(
             description="matching: `count` leaves out what the group's tag filter does; all: it "
             "counts everything, as the filter is not known (nobody received since the start), is "
@@ -52,7 +52,7 @@ class Lag(msgspec.Struct):
     dead: int
     dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
     oldest_age_ms: int | None
-    counts: Annotated[Counts, Meta(description="all where it is for any queue.")]
+    counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]
     queues: list[QueueLag]
 
 

@@ -4,7 +4,15 @@ import pytest
 
 from app.services import client_figures
 from app.services.client_figures import NOTHING, ClientFigures
-from engine.events import Acked, Dead, Delivered, MemberJoined, MemberLeft, Retried, SendRefused
+from engine.events import (
+    Acked,
+    DeadLettered,
+    MemberJoined,
+    MemberLeft,
+    MessagesDelivered,
+    Retried,
+    SendRefused,
+)
 
 
 def figures_of(*members: int) -> ClientFigures:
@@ -12,8 +20,8 @@ def figures_of(*members: int) -> ClientFigures:
     return ClientFigures(lambda group: next(counts))
 
 
-def handed(at_ms: int, first: int, count: int = 1, client: str = "w1") -> Delivered:
-    return Delivered(at_ms, "g", "orders", 0, tuple(range(first, first + count)), client)
+def handed(at_ms: int, first: int, count: int = 1, client: str = "w1") -> MessagesDelivered:
+    return MessagesDelivered(at_ms, "g", "orders", 0, tuple(range(first, first + count)), client)
 
 
 def test_hand_outs_acknowledgements_and_failures_are_counted_by_client() -> None:
@@ -59,7 +67,7 @@ def test_clients_hand_outs_and_groups_are_bounded(monkeypatch: pytest.MonkeyPatc
     figures = ClientFigures(lambda group: 1)
     for number in range(10):
         figures.hear(handed(number, number, client=f"w{number}"))
-        figures.hear(Delivered(number, f"g{number}", "orders", 0, (0,), "busy"))
+        figures.hear(MessagesDelivered(number, f"g{number}", "orders", 0, (0,), "busy"))
         figures.hear(MemberJoined(number, f"g{number}", "w1"))
         figures.hear(SendRefused(number, "orders", "refused", (), f"host:{number}"))
     for number in range(10):
@@ -84,5 +92,5 @@ def test_a_group_tells_who_came_and_went_newest_first() -> None:
 
 def test_a_dead_letter_counts_as_a_failure_with_its_reason() -> None:
     figures = figures_of()
-    figures.hear(Dead(5, "g", "orders", 0, 1, "retries_exhausted", "w1"))
+    figures.hear(DeadLettered(5, "g", "orders", 0, 1, "retries_exhausted", "w1"))
     assert figures.of("w1", 5).error == "retries_exhausted"

@@ -22,7 +22,7 @@ from app.services.connections import WHY_NOT
 from app.ui.framework import language
 from app.ui.framework.language import Language
 from engine.broker import ReplayState, TransactionState
-from engine.delivery.dead_letter import Reason
+from engine.delivery.dead_letter import DeadLetterReason
 
 UI = Path(language.__file__).parent.parent
 METHODS = [("**/templates/**.html", "jinja2.ext:babel_extract"), ("**.py", "python")]
@@ -54,7 +54,7 @@ def borrowed() -> Iterator[str]:
     yield from (NOT_BEGUN, TOO_YOUNG)
     yield from (state.value for state in ReplayState)
     yield from (state.value.replace("_", " ") for state in TransactionState)
-    yield from (reason.value.replace("_", " ") for reason in Reason)
+    yield from (reason.value.replace("_", " ") for reason in DeadLetterReason)
 
 
 def read(tongue: Language) -> Catalog:

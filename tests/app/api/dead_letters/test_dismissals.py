@@ -11,7 +11,7 @@ import pytest
 
 from app.services.audit import Actor
 from app.services.dismissals import DeadChoice, Dismissals
-from engine.broker import Resting
+from engine.broker import DismissalSnapshot
 from kitemq import Client, NotFound, Refused
 from kitemq.cli import main
 from tests.app.api.dead_letters.test_dead_letters import bury
@@ -95,14 +95,14 @@ async def test_stretches_are_looked_through_beside_the_loop(
 ) -> None:
     await bury(running, *"abcdef")
     here, threads = threading.get_ident(), list[int]()
-    for name in ("counted", "dismissals", "of", "dismissing", "restoring"):
-        real = getattr(Resting, name)
+    for name in ("counted", "dismissals", "of", "plan_dismissal", "plan_restoration"):
+        real = getattr(DismissalSnapshot, name)
 
-        def spy(resting: Resting, *given: Any, real: Any = real) -> Any:
+        def spy(resting: DismissalSnapshot, *given: Any, real: Any = real) -> Any:
             threads.append(threading.get_ident())
             return real(resting, *given)
 
-        monkeypatch.setattr(Resting, name, spy)
+        monkeypatch.setattr(DismissalSnapshot, name, spy)
     done = await running.post(f"{PATH}/dismiss", {"offsets": ["0", "2", "4"], "note": "x"})
     assert (await running.get(f"{PATH}/dismissals"))["dismissed"] == 3
     assert await running.post(f"{PATH}/restore", {"dismissal": done["id"]}) == {"count": 3}

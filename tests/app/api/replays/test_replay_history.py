@@ -130,7 +130,7 @@ async def test_the_oldest_copies_are_forgotten_and_jobs_outlive_the_engines_memo
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay_store, "JOBS_MAX", 3)
-    monkeypatch.setattr("engine.replay.book.JOBS_MAX", 2)
+    monkeypatch.setattr("engine.replay.job_store.JOBS_MAX", 2)
     await prepare(running, "a")
     for number in range(5):
         running.advance(1)

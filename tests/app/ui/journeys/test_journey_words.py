@@ -5,7 +5,7 @@ import pytest
 from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import is_filtered
 from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
-from engine.trace.journey import Source
+from engine.trace.journey import StageSource
 
 AT_MS = 1_790_000_000_000
 NOW_MS = AT_MS + 65_000
@@ -13,7 +13,7 @@ NOW_MS = AT_MS + 65_000
 
 def stage(name: StageName, outcome: StageOutcome, length_ms: int | None, **fields: object) -> Stage:
     until_ms = None if length_ms is None else AT_MS + length_ms
-    known = {"source": Source.TRACE, "group": "g", **fields}
+    known = {"source": StageSource.TRACE, "group": "g", **fields}
     return Stage(name=name, at_ms=AT_MS, until_ms=until_ms, outcome=outcome, **known)  # type: ignore[arg-type]
 
 

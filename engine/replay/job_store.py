@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.errors import Busy, NotFound
 from engine.legality import check_number
 from engine.message import SOURCE, StoredMessage
-from engine.replay.job import Job, Plan, State
+from engine.replay.job import JobPlan, ReplayState, StoredJob
 from engine.replay.legality import (
     check_cuts,
     check_decision,
@@ -23,7 +23,7 @@ from engine.replay.legality import (
     check_progress,
 )
 from engine.replay.outcomes import OutcomeLog
-from engine.replay.selection import Frozen, pack, runs_of, unpack
+from engine.replay.selection import FrozenSelection, pack, runs_of, unpack
 from engine.store.journal import Journal, JournalEntry
 
 JOBS_MAX = 1000  # kept; the oldest that are over are forgotten
@@ -32,13 +32,13 @@ JOBS_BYTES_MAX = 32 * 1024 * 1024  # selections and outcomes of all jobs togethe
 SOURCE_PREFIX = "replay:"
 ERROR_CHARS_MAX = 500
 
-EndOf = Callable[[Job, int], int | None]
+EndOf = Callable[[StoredJob, int], int | None]
 
 
 class ReplayCreated(JournalEntry, frozen=True, tag="replay_created"):
     """A job, or a dry run of one."""
 
-    plan: Plan
+    plan: JobPlan
     per_s: float
     dry_run: bool
 
@@ -53,7 +53,7 @@ class ReplayDecided(JournalEntry, frozen=True, tag="replay_decided"):
     """A person paused, resumed or stopped a job, or changed its rate."""
 
     job: str
-    state: State
+    state: ReplayState
     per_s: float
     at_ms: int
 
@@ -101,10 +101,10 @@ class ReplayForgotten(JournalEntry, frozen=True, tag="replay_forgotten"):
 class ReplayKept(JournalEntry, frozen=True, tag="replay_kept"):
     """All of a job."""
 
-    plan: Plan
+    plan: JobPlan
     per_s: float
     dry_run: bool
-    decided: State
+    decided: ReplayState
     chunks: list[bytes]
     tail: bytes
     ahead: list[int]
@@ -114,7 +114,7 @@ class ReplayKept(JournalEntry, frozen=True, tag="replay_kept"):
     last_error: str
 
 
-class Found(NamedTuple):
+class RecoveredCopy(NamedTuple):
     """A copy that recovery found."""
 
     queue: int
@@ -122,13 +122,13 @@ class Found(NamedTuple):
     end: int
 
 
-class Book:
+class JobStore:
     """Register it before the journal is loaded, `settle` it after recovery."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._jobs: dict[str, Job] = {}
-        self._found: dict[str, list[Found]] = {}
+        self._jobs: dict[str, StoredJob] = {}
+        self._found: dict[str, list[RecoveredCopy]] = {}
         journal.register(
             (
                 ReplayCreated,
@@ -147,7 +147,7 @@ class Book:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> StoredJob:
         """The job; raises NotFound, also for one that is forgotten."""
         job = self._jobs.get(job_id)
         if job is None:
@@ -159,11 +159,11 @@ class Book:
             )
         return job
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[StoredJob]:
         """Every job, the oldest first."""
         return list(self._jobs.values())
 
-    def of_source(self, topic: str, since_position: int) -> Iterator[Job]:
+    def of_source(self, topic: str, since_position: int) -> Iterator[StoredJob]:
         """Jobs, no dry runs, over the messages of a topic as it is now, the oldest first."""
         for job in self._jobs.values():
             plan = job.plan
@@ -172,22 +172,22 @@ class Book:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def create(self, plan: Plan, *, per_s: float, dry_run: bool) -> Job:
+    def create(self, plan: JobPlan, *, per_s: float, dry_run: bool) -> StoredJob:
         """Keep a new job; Busy where too many are not over yet, DiskFull."""
         self._make_room(len(plan.runs))
         self._write(ReplayCreated(plan, per_s, dry_run), is_lasting=True)
         return self._jobs[plan.id]
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: StoredJob) -> None:
         """Do a dry run in earnest."""
         self._write(ReplayBegun(job.plan.id), is_lasting=True)
 
-    def decide(self, job: Job, state: State, per_s: float, now_ms: int) -> None:
+    def decide(self, job: StoredJob, state: ReplayState, per_s: float, now_ms: int) -> None:
         """Pause, resume, stop, or change the rate."""
         self._write(ReplayDecided(job.plan.id, state, per_s, now_ms), is_lasting=True)
 
     def advance(
-        self, job: Job, outcomes: bytes, now_ms: int, *, record_end: int = 0, error: str = ""
+        self, job: StoredJob, outcomes: bytes, now_ms: int, *, record_end: int = 0, error: str = ""
     ) -> None:
         """These are the outcomes of the messages from the cursor on.
 
@@ -228,7 +228,7 @@ class Book:
         if source.startswith(SOURCE_PREFIX):
             job_id, queue, offset = source.removeprefix(SOURCE_PREFIX).rsplit("@", 2)
             end = message.position + message.size_bytes
-            self._found.setdefault(job_id, []).append(Found(int(queue), int(offset), end))
+            self._found.setdefault(job_id, []).append(RecoveredCopy(int(queue), int(offset), end))
 
     def settle(self, end_of: EndOf) -> None:
         """After recovery: note copies that progress does not know of, and what is lost.
@@ -246,7 +246,7 @@ class Book:
                 if end is not None and end < job.cuts.get(queue, job.selection.end_of(queue)):
                     self._write(ReplayCut(job.plan.id, queue, end))
 
-    def _note(self, job: Job, found: Sequence[Found]) -> None:
+    def _note(self, job: StoredJob, found: Sequence[RecoveredCopy]) -> None:
         indexes = [job.selection.index_of(each.queue, each.offset) for each in found]
         new = sorted({each for each in indexes if each is not None and each >= job.cursor})
         if new:
@@ -268,11 +268,11 @@ class Book:
         match entry:
             case ReplayCreated():
                 check_plan(entry.plan, self._jobs.get)
-                check_decision(State.RUNNING, entry.per_s)
+                check_decision(ReplayState.RUNNING, entry.per_s)
             case ReplayKept():
                 check_plan(entry.plan, self._jobs.get)
                 check_decision(entry.decided, entry.per_s)
-                selected = Frozen.unpack(entry.plan.runs)
+                selected = FrozenSelection.unpack(entry.plan.runs)
                 check_log(selected, entry.chunks, entry.tail)
                 check_kept(selected, entry.ahead, entry.cuts, entry.ended_ms, entry.record_end)
             case ReplayDecided():
@@ -289,7 +289,7 @@ class Book:
     def _apply(self, entry: JournalEntry) -> None:
         match entry:
             case ReplayCreated():
-                job = Job(entry.plan, per_s=entry.per_s, dry_run=entry.dry_run)
+                job = StoredJob(entry.plan, per_s=entry.per_s, dry_run=entry.dry_run)
                 self._add(job)
                 if job.is_over:
                     job.ended_ms = entry.plan.created_ms
@@ -302,7 +302,7 @@ class Book:
             ) if entry.job in self._jobs:
                 _change(self._jobs[entry.job], entry)
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: StoredJob) -> None:
         self._jobs[job.plan.id] = job
         if job.plan.retry_of in self._jobs:
             self._jobs[job.plan.retry_of].retried_by.append(job.plan.id)
@@ -317,11 +317,11 @@ class Book:
         return [_kept(job) for job in self._jobs.values()]
 
 
-def _change(job: Job, entry: JournalEntry) -> None:
+def _change(job: StoredJob, entry: JournalEntry) -> None:
     match entry:
         case ReplayBegun():
             job.dry_run = False
-            job.decided = State.RUNNING
+            job.decided = ReplayState.RUNNING
             job.outcomes = OutcomeLog()
             job.ended_ms = 0
             job.rate = None
@@ -346,7 +346,7 @@ def _change(job: Job, entry: JournalEntry) -> None:
             job.cuts[entry.queue] = entry.offset
 
 
-def _kept(job: Job) -> ReplayKept:
+def _kept(job: StoredJob) -> ReplayKept:
     chunks, tail = ([], b"") if job.dry_run else job.outcomes.packed
     return ReplayKept(
         job.plan,
@@ -363,8 +363,8 @@ def _kept(job: Job) -> ReplayKept:
     )
 
 
-def _restored(kept: ReplayKept) -> Job:
-    job = Job(kept.plan, per_s=kept.per_s, dry_run=kept.dry_run, decided=kept.decided)
+def _restored(kept: ReplayKept) -> StoredJob:
+    job = StoredJob(kept.plan, per_s=kept.per_s, dry_run=kept.dry_run, decided=kept.decided)
     job.outcomes = OutcomeLog(kept.chunks, kept.tail)
     job.ahead = set(kept.ahead)
     job.cuts = dict(kept.cuts)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol
 
 from engine.delivery.filter import Filter, parse_filter
-from engine.delivery.sources import Source, topics_of
+from engine.delivery.receive_targets import ReceiveTarget, topics_of
 from engine.errors import Busy
 from engine.store.store import Store
 
@@ -19,13 +19,13 @@ Wake = Callable[[], None]
 RETRY_AFTER_S = 1.0
 
 
-class Work(Protocol):
+class MessageAvailability(Protocol):
     """Asked whether there is anything to look at; `receive.py` answers."""
 
-    def has_work(self, source: Source) -> bool: ...
+    def has_work(self, source: ReceiveTarget) -> bool: ...
 
 
-class Parked(Protocol):
+class LongPoll(Protocol):
     """A place in the queue of those who wait."""
 
     @property
@@ -35,12 +35,14 @@ class Parked(Protocol):
         """Give the place up; may be called twice, and after the wake."""
 
 
-class ParkedReceive:
+class WaitingReceive:
     """One waiting receive; woken at most once."""
 
     __slots__ = ("_hold", "_wake", "group", "is_over", "is_woken", "sources", "topics")
 
-    def __init__(self, hold: "Hold", group: str, sources: Sequence[Source], wake: Wake) -> None:
+    def __init__(
+        self, hold: "LongPolling", group: str, sources: Sequence[ReceiveTarget], wake: Wake
+    ) -> None:
         self._hold = hold
         self._wake = wake
         self.group = group
@@ -59,13 +61,13 @@ class ParkedReceive:
             self._hold.leave_receive(self)
 
 
-class ParkedPull:
+class WaitingPull:
     """One waiting pull; woken at most once."""
 
     __slots__ = ("_hold", "_wake", "filter", "is_woken", "key", "offset")
 
     def __init__(
-        self, hold: "Hold", key: tuple[str, int], offset: int, match: Filter, wake: Wake
+        self, hold: "LongPolling", key: tuple[str, int], offset: int, match: Filter, wake: Wake
     ) -> None:
         self._hold = hold
         self._wake = wake
@@ -82,13 +84,15 @@ class ParkedPull:
         self._hold.leave_pull(self)
 
 
-Waiting = dict[ParkedReceive, None]  # in the order they came
+Waiting = dict[WaitingReceive, None]  # in the order they came
 
 
-class Hold:
+class LongPolling:
     """At most `total_max` wait at once, `per_key_max` of one group or on one queue."""
 
-    def __init__(self, store: Store, work: Work, *, total_max: int, per_key_max: int) -> None:
+    def __init__(
+        self, store: Store, work: MessageAvailability, *, total_max: int, per_key_max: int
+    ) -> None:
         self._store = store
         self._work = work
         self._total_max = total_max
@@ -96,7 +100,7 @@ class Hold:
         self._receives: dict[str, dict[str, dict[Filter, Waiting]]] = {}  # topic, group, filter
         self._group_counts: dict[str, int] = {}
         self._paused: dict[str, Waiting] = {}  # by group: who waits for the end of its pause
-        self._pulls: dict[tuple[str, int], dict[ParkedPull, None]] = {}
+        self._pulls: dict[tuple[str, int], dict[WaitingPull, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -104,13 +108,15 @@ class Hold:
 
     # -- receives --------------------------------------------------------------------------------
 
-    def park_receive(self, group: str, sources: Sequence[Source], wake: Wake) -> ParkedReceive:
+    def park_receive(
+        self, group: str, sources: Sequence[ReceiveTarget], wake: Wake
+    ) -> WaitingReceive:
         """Wait until there may be something in `sources`; raises Busy when too many wait.
 
         Where there is something at once, `wake` is called before this returns. Without `sources`
         the group is paused: `wake` comes when it is changed.
         """
-        parked = ParkedReceive(self, group, sources, wake)
+        parked = WaitingReceive(self, group, sources, wake)
         if any(map(self._work.has_work, sources)):
             parked.fire()
             return parked
@@ -124,7 +130,7 @@ class Hold:
         self._count += 1
         return parked
 
-    def leave_receive(self, parked: ParkedReceive) -> None:
+    def leave_receive(self, parked: WaitingReceive) -> None:
         """Take one out; if it was woken while there is still work, wake the next in its place."""
         if not parked.is_woken:
             self._unlist(parked)
@@ -147,13 +153,13 @@ class Hold:
 
     def park_pull(
         self, topic: str, queue: int, offset: int, expression: str, wake: Wake
-    ) -> ParkedPull:
+    ) -> WaitingPull:
         """Wait for a message at or past `offset` that may match; raises Busy, Invalid.
 
         Where there are messages at once, `wake` is called before this returns.
         """
         key = (topic, queue)
-        parked = ParkedPull(self, key, offset, parse_filter(expression), wake)
+        parked = WaitingPull(self, key, offset, parse_filter(expression), wake)
         if self._store.bounds(topic, queue)[1] > offset:
             parked.fire()
             return parked
@@ -162,7 +168,7 @@ class Hold:
         self._count += 1
         return parked
 
-    def leave_pull(self, parked: ParkedPull) -> None:
+    def leave_pull(self, parked: WaitingPull) -> None:
         """Take one out, if it is still there."""
         waiting = self._pulls.get(parked.key)
         if waiting is not None and parked in waiting:
@@ -225,12 +231,12 @@ class Hold:
             remedy="ask again later, or wait with fewer clients",
         )
 
-    def _wake(self, parked: ParkedReceive) -> None:
+    def _wake(self, parked: WaitingReceive) -> None:
         if not parked.is_woken and not parked.is_over:
             self._unlist(parked)
             parked.fire()
 
-    def _unlist(self, parked: ParkedReceive) -> None:
+    def _unlist(self, parked: WaitingReceive) -> None:
         paused = self._paused.get(parked.group)
         if paused is not None and parked in paused:
             del paused[parked]
@@ -255,7 +261,7 @@ class Hold:
 
 
 def _wake_matching(
-    wake: Callable[[ParkedReceive], None],
+    wake: Callable[[WaitingReceive], None],
     by_filter: dict[Filter, Waiting],
     tag_codes: list[int],
 ) -> None:

@@ -6,31 +6,37 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.delivery.broadcast import Broadcasts
-from engine.delivery.changes import GroupCleared, OrderEnded, Passed, Settled, TopicCleared
+from engine.delivery.changes import (
+    CursorAdvanced,
+    DeliverySettled,
+    GroupCleared,
+    OrderEnded,
+    TopicCleared,
+)
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.expire import Expirer
-from engine.delivery.failure import Failures
+from engine.delivery.failure import FailureHandler
 from engine.delivery.group import GroupCatalog, GroupConfig
-from engine.delivery.hold import Hold, Parked, Wake
 from engine.delivery.inflight import Inflight
-from engine.delivery.ledger import Ledger
-from engine.delivery.locks import Locks
+from engine.delivery.locks import QueueLocks
+from engine.delivery.long_polling import LongPoll, LongPolling, Wake
 from engine.delivery.members import Members
-from engine.delivery.offsets import Offsets
-from engine.delivery.overtake import Overtaker
-from engine.delivery.progress import Progress, owner_of
+from engine.delivery.message_state import Transition
+from engine.delivery.min_offset_corrector import MinOffsetCorrector
+from engine.delivery.offsets import ConsumerOffsets
+from engine.delivery.progress_store import ProgressStore
 from engine.delivery.pull import Pull
-from engine.delivery.receive import Receive
-from engine.delivery.resets import Resets
-from engine.delivery.retry import Levels
-from engine.delivery.slot import Move
-from engine.delivery.sources import Sources, readable_topic
+from engine.delivery.queue_progress import QueueProgress, owner_of
+from engine.delivery.receive import Receiver
+from engine.delivery.receive_targets import ReceiveTargets, readable_topic
+from engine.delivery.resets import OffsetResets
+from engine.delivery.retry import RetryLevels
 from engine.delivery.start import Starts
 from engine.errors import Paused
-from engine.events import Events
+from engine.events import EventBus
 from engine.intake import Intake
 from engine.message import StoredMessage
-from engine.runs import to_runs
+from engine.run_length import to_runs
 from engine.service import Service
 from engine.store.journal import JournalEntry
 from engine.store.store import Store
@@ -38,7 +44,7 @@ from engine.topic.catalog import Catalog
 from engine.topic.names import retry_topic
 
 
-class Desk:
+class DeliverySubsystem:
     """Build it before the journal is loaded, `start` it after recovery.
 
     Its parts are public: `groups`, `receives`, `inflight`, `failures`, `pulls`, `offsets`,
@@ -53,17 +59,17 @@ class Desk:
         intake: Intake,
         catalog: Catalog,
         groups: GroupCatalog,
-        locks: Locks,
-        levels: Levels,
+        locks: QueueLocks,
+        levels: RetryLevels,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._clock = clock
         self._deadlines = Deadlines()
         self.groups = groups
-        self.ledger = Ledger(store.journal, self._deadlines, window=config.inflight_max)
+        self.ledger = ProgressStore(store.journal, self._deadlines, window=config.inflight_max)
         self.broadcasts = Broadcasts(
             self.ledger,
             groups,
@@ -72,21 +78,21 @@ class Desk:
             timeout_s=config.broadcast_client_timeout_s,
         )
         starts = Starts(store, recent_bytes=config.recent_bytes)
-        self.sources = Sources(groups, catalog, self.ledger, store, self.broadcasts, starts)
-        self.overtaker = Overtaker(store, self.ledger, clock, events)
-        self.receives = Receive(
+        self.sources = ReceiveTargets(groups, catalog, self.ledger, store, self.broadcasts, starts)
+        self.overtaker = MinOffsetCorrector(store, self.ledger, clock, events)
+        self.receives = Receiver(
             store, catalog, self.ledger, self.sources, self.overtaker, clock, events
         )
         self.inflight = Inflight(self.ledger, groups, self.broadcasts, clock, events)
-        self.failures = Failures(
+        self.failures = FailureHandler(
             store, intake, catalog, self.ledger, self.inflight, groups, levels, clock, events
         )
         wanted = self.sources.wanted
         self.pulls = Pull(store, catalog, groups, self.ledger, clock, events, wanted)
-        self.offsets = Offsets(
+        self.offsets = ConsumerOffsets(
             store, catalog, groups, self.ledger, clock, self.broadcasts, starts, wanted
         )
-        self.hold = Hold(
+        self.hold = LongPolling(
             store,
             self.receives,
             total_max=config.parked_max,
@@ -101,7 +107,7 @@ class Desk:
             members_max=config.members_max,
         )
         self.locks = locks
-        self.resets = Resets(
+        self.resets = OffsetResets(
             store,
             catalog,
             groups,
@@ -148,8 +154,8 @@ class Desk:
 
     def park_receive(
         self, group: str, topics: Mapping[str, str], wake: Wake, client: str = ""
-    ) -> Parked:
-        """Wait until a receive of these may find something; see `Hold.park_receive`.
+    ) -> LongPoll:
+        """Wait until a receive of these may find something; see `LongPolling.park_receive`.
 
         In a group that is paused this means its end: no error, though a receive raises Paused.
         """
@@ -159,8 +165,10 @@ class Desk:
             return self.hold.park_receive(group, (), wake)
         return self.hold.park_receive(sources[0].progress.group, sources, wake)
 
-    def park_pull(self, topic: str, queue: int, offset: int, expression: str, wake: Wake) -> Parked:
-        """Wait for a message at or past `offset` that may match; see `Hold.park_pull`."""
+    def park_pull(
+        self, topic: str, queue: int, offset: int, expression: str, wake: Wake
+    ) -> LongPoll:
+        """Wait for a message at or past `offset` that may match; see `LongPolling.park_pull`."""
         readable_topic(self._catalog, topic)
         return self.hold.park_pull(topic, queue, offset, expression, wake)
 
@@ -221,12 +229,12 @@ class Desk:
     def _ready(self, group: str, topic: str, count: int) -> None:
         self.hold.ready(group, topic, count)
 
-    def _draw_back(self, progress: Progress) -> None:
+    def _draw_back(self, progress: QueueProgress) -> None:
         """A power loss may have cut the log shorter than progress: what comes anew must count."""
         end = self._store.bounds(progress.topic, progress.queue)[1]
         place = (progress.group, progress.topic, progress.queue)
         lost = sorted(offset for offset in progress.slots if offset >= end)
         if lost:
-            self.ledger.write(Settled(*place, to_runs(lost), Move.DROP))
+            self.ledger.write(DeliverySettled(*place, to_runs(lost), Transition.DROP))
         if progress.cursor > end:
-            self.ledger.write(Passed(*place, end))
+            self.ledger.write(CursorAdvanced(*place, end))

@@ -3,25 +3,25 @@
 from collections.abc import Callable
 
 from engine.clock import Clock
-from engine.events import Events
+from engine.events import EventBus
 from engine.intake import Intake
 from engine.message import StoredMessage
-from engine.replay.book import Book
-from engine.replay.choice import Choice
 from engine.replay.dead_letters import DeadLetters
-from engine.replay.dismissals import Dismissals
+from engine.replay.dismissals import DismissalStore
 from engine.replay.examine import Examiner
-from engine.replay.job import Job
-from engine.replay.marks import Marks
-from engine.replay.replays import Replays
-from engine.replay.runner import Runner
+from engine.replay.job import StoredJob
+from engine.replay.job_store import JobStore
+from engine.replay.marks import ReplayMarks
+from engine.replay.replays import ReplayJobs
+from engine.replay.runner import ReplayRunner
+from engine.replay.selection_planner import SelectionPlanner
 from engine.service import Service
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE
 
 
-class ReplayDesk:
+class ReplaySubsystem:
     """Build it before the journal is loaded, `start` it after recovery.
 
     Its parts are public: `replays`, `dead_letters`.
@@ -33,22 +33,22 @@ class ReplayDesk:
         intake: Intake,
         catalog: Catalog,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         *,
         has_group: Callable[[str], bool],
         check_running: Callable[[], None],
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._book = Book(store.journal)
-        marks = Marks(self._book, catalog)
+        self._book = JobStore(store.journal)
+        marks = ReplayMarks(self._book, catalog)
         examiner = Examiner(store, catalog, marks, has_group)
-        self._runner = Runner(self._book, examiner, store, intake, clock, events)
-        self._dismissals = Dismissals(
+        self._runner = ReplayRunner(self._book, examiner, store, intake, clock, events)
+        self._dismissals = DismissalStore(
             store.journal, catalog, lambda topic: store.bounds(topic, GROUP_QUEUE)
         )
-        choice = Choice(store, catalog, has_group, self._dismissals)
-        self.replays = Replays(choice, self._book, examiner, self._runner, clock, check_running)
+        choice = SelectionPlanner(store, catalog, has_group, self._dismissals)
+        self.replays = ReplayJobs(choice, self._book, examiner, self._runner, clock, check_running)
         self.dead_letters = DeadLetters(
             store,
             catalog,
@@ -72,7 +72,7 @@ class ReplayDesk:
         self._book.settle(self._end_of)
         self._dismissals.settle()
 
-    def _end_of(self, job: Job, queue: int) -> int | None:
+    def _end_of(self, job: StoredJob, queue: int) -> int | None:
         config = self._catalog.find(job.plan.source)
         if config is None or config.since_position > job.plan.since_position:
             return None

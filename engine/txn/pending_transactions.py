@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from engine.clock import Clock
+from engine.finished_offsets import FinishedOffsets
 from engine.message import StoredMessage
-from engine.runs import iter_runs, to_runs
-from engine.store.consume_queue import Entry
+from engine.run_length import iter_runs, to_runs
+from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
-from engine.stretch import Stretch
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC
-from engine.txn.checks import Checks
-from engine.txn.half import IMMUNITY_MAX_S, QUEUE
+from engine.txn.check_times import CheckTimes
+from engine.txn.half_messages import IMMUNITY_MAX_S, QUEUE
 from engine.txn.journal import (
     GIVEN_UP,
     HALVES,
@@ -28,13 +28,13 @@ from engine.txn.journal import (
     HalvesKept,
     check_halves,
 )
-from engine.txn.proof import Proof, left_behind, proof_of
+from engine.txn.recovery_evidence import RecoveryEvidence, evidence_of, left_behind
 
 LOAD_ENTRIES = 4096
 TOPICS = {HALVES: HALF_TOPIC, GIVEN_UP: GIVEN_UP_TOPIC}
 
 
-class Agenda(Protocol):
+class CheckAgenda(Protocol):
     """Pending things by time; `schedule` has one. Its entries have `due_ms` and `offset`."""
 
     def __len__(self) -> int: ...
@@ -45,7 +45,7 @@ class Agenda(Protocol):
     def load(self, dues: "array[int]", offsets: "array[int]") -> None: ...
 
 
-class Board:
+class PendingTransactions:
     """A change is in force, and kept, once its verb returned."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Board:
         store: Store,
         clock: Clock,
         *,
-        agenda: Agenda,
+        agenda: CheckAgenda,
         pending: Callable[[int, int], Any],
         interval_s: float,
     ) -> None:
@@ -63,9 +63,9 @@ class Board:
         self._agenda = agenda
         self._pending = pending
         self._interval_ms = round(interval_s * 1000)
-        self._stretches = {HALVES: Stretch(), GIVEN_UP: Stretch()}
-        self._checks = Checks()
-        self._proofs: list[Proof] = []  # what recovery found
+        self._stretches = {HALVES: FinishedOffsets(), GIVEN_UP: FinishedOffsets()}
+        self._checks = CheckTimes()
+        self._proofs: list[RecoveryEvidence] = []  # what recovery found
         # Times go on at the steady clock's pace from here, whatever becomes of the calendar.
         self._ahead_ms = clock.now_ms() - clock.monotonic_s() * 1000
         self.on_earlier: Callable[[], None] = lambda: None  # another half message is due first
@@ -105,7 +105,7 @@ class Board:
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record: it may prove that others are finished."""
-        proof = proof_of(message)
+        proof = evidence_of(message)
         if proof is not None:
             self._proofs.append(proof)
 
@@ -134,9 +134,9 @@ class Board:
         end = self._store.bounds(TOPICS[kind], QUEUE)[1]
         return self._stretches[kind].unfinished(start, count_max, end)
 
-    def entries(self, kind: int, offsets: Sequence[int]) -> list[Entry]:
+    def entries(self, kind: int, offsets: Sequence[int]) -> list[QueueEntry]:
         """Entries of these offsets, ascending, without those that retention took."""
-        found: list[Entry] = []
+        found: list[QueueEntry] = []
         for run in iter_runs(to_runs(sorted(set(offsets)))):
             entries = self._store.entries(TOPICS[kind], QUEUE, run.start, len(run))
             found += [entry for entry in entries if entry.offset in run]
@@ -183,7 +183,7 @@ class Board:
             self._agenda.remove(self._pending(self._checks.due_ms(offset), offset))
         self._apply(entry)
 
-    def begin_checks(self, entries: Sequence[Entry], counts: Sequence[int]) -> None:
+    def begin_checks(self, entries: Sequence[QueueEntry], counts: Sequence[int]) -> None:
         """A check of these begins, number `counts`; the next is due an interval from now.
 
         DiskFull or Corrupt, and nothing has changed.
@@ -237,7 +237,7 @@ class Board:
             self.finish(halves=list(halves), given_up=list(given_up), record_end=end)
         self._proofs = []
 
-    def _kept(self, kind: int) -> Iterator[Entry]:
+    def _kept(self, kind: int) -> Iterator[QueueEntry]:
         """Entries of a queue from the floor to the end."""
         topic, offset = TOPICS[kind], self._stretches[kind].floor
         end = self._store.bounds(topic, QUEUE)[1]
@@ -266,9 +266,9 @@ class Board:
             if entry.kind == HALVES:
                 self._checks.cut(entry.offset)
         else:
-            self._stretches[entry.kind] = Stretch(entry.floor, zlib.decompress(entry.marks))
+            self._stretches[entry.kind] = FinishedOffsets(entry.floor, zlib.decompress(entry.marks))
             if entry.kind == HALVES:
-                self._checks = Checks(entry.base, entry.dues, entry.counts)
+                self._checks = CheckTimes(entry.base, entry.dues, entry.counts)
 
     def _snapshot(self) -> Iterable[HalvesKept]:
         for kind, stretch in self._stretches.items():

@@ -11,7 +11,7 @@ COUNT_LIMIT = 255
 TRIM_MIN = 4096
 
 
-class Checks:
+class CheckTimes:
     """Times are ms by the board's clock; 0 is none yet."""
 
     def __init__(self, base: int = 0, dues: bytes = b"", counts: bytes = b"") -> None:

@@ -7,7 +7,7 @@ from engine.store.store import Store
 SETTLE_INTERVAL_S = 0.1
 
 
-class Sweeper(RoundService[tuple[str, int]]):
+class QueueFileCleaner(RoundService[tuple[str, int]]):
     """50 queues in a tick; a round over all of them at most once a minute.
 
     There is no hurry: a file is in nobody's way, and covers 300,000 messages.

@@ -14,14 +14,14 @@ from engine.message import (
 )
 from engine.schedule.timer import TIMER_DEQUEUE_MS, TIMER_OUT_MS, TIMER_ROLL_TIMES
 from engine.topic.names import CLOSED_TOPICS, OP_TOPIC, TIMER_TOPIC
-from engine.txn.half import COMMIT_BIT, TRANSACTION_BITS
+from engine.txn.half_messages import COMMIT_BIT, TRANSACTION_BITS
 
 NOTES_MAX = 1_000_000  # of each kind
 LATE_MS = 10_000  # RocketMQ writes down every second how far its timers are
 DELETED = "TIMER_DEL_UNIQKEY"
 
 
-class Level(NamedTuple):
+class DelayedMessage(NamedTuple):
     """The last message that left a delay level: what it says, and where its record lies."""
 
     topic: str
@@ -31,7 +31,7 @@ class Level(NamedTuple):
     end: int
 
 
-class Timed(NamedTuple):
+class TimedMessage(NamedTuple):
     """A message of the timer queue: bound for where, under which id, due when, moved how often."""
 
     topic: str
@@ -40,14 +40,14 @@ class Timed(NamedTuple):
     moved: int
 
 
-class Found:
+class LogFindings:
     """`note` is shown every record of another broker's, in the order of the log."""
 
     def __init__(self) -> None:
         self.read_ms = 0  # timers that were due earlier are known to be delivered
         self.halves_before = 0  # half messages before this offset are known to be decided
-        self.levels: dict[int, Level] = {}
-        self.timers: dict[Timed, int] = {}  # to where their delivered record ends
+        self.levels: dict[int, DelayedMessage] = {}
+        self.timers: dict[TimedMessage, int] = {}  # to where their delivered record ends
         self.recalled: set[str] = set()  # "topic+id"
         self.halves: set[int] = set()  # offsets that an op record names
         self.prepared: set[int] = set()  # positions of half messages that were committed
@@ -81,7 +81,7 @@ class Found:
         properties = message.properties
         moved = _whole(properties.get(TIMER_ROLL_TIMES, ""))
         if moved:
-            place = timed(message, properties.get(REAL_TOPIC, ""))
+            place = timed_message(message, properties.get(REAL_TOPIC, ""))
             self._keep_timer(place._replace(moved=moved - 1), message)
         if DELETED in properties:
             self._keep(self.recalled, properties[DELETED])
@@ -95,7 +95,7 @@ class Found:
         level = _whole(properties.get(DELAY, ""))
         end = message.position + message.size_bytes
         if level:
-            self.levels[level] = Level(
+            self.levels[level] = DelayedMessage(
                 message.topic,
                 properties.get(UNIQ_KEY, ""),
                 message.attempt,
@@ -105,9 +105,9 @@ class Found:
         elif TIMER_DEQUEUE_MS in properties:
             is_late = message.stored_ms >= self.read_ms - LATE_MS
             if is_late or _whole(properties.get(TIMER_OUT_MS, "")) >= self.read_ms:
-                self._keep_timer(timed(message, message.topic), message)
+                self._keep_timer(timed_message(message, message.topic), message)
 
-    def _keep_timer(self, place: Timed, message: StoredMessage) -> None:
+    def _keep_timer(self, place: TimedMessage, message: StoredMessage) -> None:
         if len(self.timers) < NOTES_MAX:
             self.timers[place] = message.position + message.size_bytes
 
@@ -116,12 +116,12 @@ class Found:
             kept.add(value)
 
 
-def timed(message: StoredMessage, topic: str) -> Timed:
+def timed_message(message: StoredMessage, topic: str) -> TimedMessage:
     """What tells a message that waits, or waited, for its time from all others."""
     properties = message.properties
     moved = _whole(properties.get(TIMER_ROLL_TIMES, ""))
     due = properties.get(TIMER_OUT_MS, "")
-    return Timed(topic, properties.get(UNIQ_KEY, ""), due, moved)
+    return TimedMessage(topic, properties.get(UNIQ_KEY, ""), due, moved)
 
 
 def _whole(text: str) -> int:

@@ -1,11 +1,11 @@
 """What is finished by what the log still has, whatever a power loss took from the middle of it."""
 
 from engine.txn.journal import GIVEN_UP, HALVES
-from engine.txn.proof import Proof, left_behind
+from engine.txn.recovery_evidence import RecoveryEvidence, left_behind
 
 
 def proof(position, *, root=0, halves=(), given_up=(), kind=None, offset=0, name="ID"):
-    return Proof(root, name, halves, given_up, kind, offset, position, position + 10)
+    return RecoveryEvidence(root, name, halves, given_up, kind, offset, position, position + 10)
 
 
 def left(proofs, **places):

@@ -6,14 +6,14 @@ what is in a client's hands: that ends with its acknowledgement or its deadline.
 
 from engine.clock import Clock
 from engine.delivery.changes import CutOff
-from engine.delivery.ledger import Ledger
-from engine.delivery.progress import Progress
-from engine.events import Events, Overtaken
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
+from engine.events import EventBus, Overtaken
 from engine.service import RoundService
 from engine.store.store import Store
 
 
-class Overtaker(RoundService[Progress]):
+class MinOffsetCorrector(RoundService[QueueProgress]):
     """100 queues of groups in a tick, a round over all of them at most once a second.
 
     A receive that finds its queue begins later does not wait for its turn.
@@ -24,20 +24,20 @@ class Overtaker(RoundService[Progress]):
     INTERVAL_S = 1.0
     AT_ONCE = 100
 
-    def __init__(self, store: Store, ledger: Ledger, clock: Clock, events: Events) -> None:
+    def __init__(self, store: Store, ledger: ProgressStore, clock: Clock, events: EventBus) -> None:
         super().__init__(clock)
         self._store = store
         self._ledger = ledger
         self._events = events
 
-    def all(self) -> list[Progress]:
+    def all(self) -> list[QueueProgress]:
         return self._ledger.every()
 
-    def look_over(self, chosen: list[Progress]) -> None:
+    def look_over(self, chosen: list[QueueProgress]) -> None:
         for progress in chosen:
             self.look(progress)
 
-    def look(self, progress: Progress) -> None:
+    def look(self, progress: QueueProgress) -> None:
         """Let a group go on at the queue's begin if it is before that."""
         place = (progress.group, progress.topic, progress.queue)
         if self._ledger.find(*place) is not progress:  # cleared since the round began

@@ -13,15 +13,16 @@ import msgspec
 
 from engine.delivery.changes import (
     CameDue,
-    Committed,
+    CursorAdvanced,
     CutOff,
+    DeliverySettled,
     GroupCleared,
     GroupReset,
     HandedOut,
+    HeldForRetry,
     HeldLonger,
-    Kept,
+    OffsetCommitted,
     OrderEnded,
-    Passed,
     PutBack,
     QueueChange,
     ResetKept,
@@ -30,16 +31,15 @@ from engine.delivery.changes import (
     Restored,
     SentBack,
     SerialUsed,
-    Settled,
     TopicCleared,
 )
 from engine.delivery.deadlines import Deadlines
 from engine.delivery.legality import Legality, anything, place
+from engine.delivery.message_state import Transition
 from engine.delivery.order import OPEN_LANE, TopicLanes
-from engine.delivery.progress import Progress, owner_of
+from engine.delivery.queue_progress import QueueProgress, owner_of
 from engine.delivery.reset_history import ResetHistory
-from engine.delivery.slot import Move
-from engine.runs import from_runs
+from engine.run_length import from_runs
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import RETRY_PREFIX
 
@@ -60,7 +60,7 @@ def _nobody(group: str, topic: str, count: int) -> None:
     """Until somebody listens."""
 
 
-class Ledger:
+class ProgressStore:
     """`window` bounds what one group may have outstanding in one queue."""
 
     def __init__(self, journal: Journal, deadlines: Deadlines, *, window: int) -> None:
@@ -68,7 +68,7 @@ class Ledger:
         self._deadlines = deadlines
         self.window = window
         self.on_ready: OnReady = _nobody
-        self._groups: dict[str, dict[tuple[str, int], Progress]] = {}
+        self._groups: dict[str, dict[tuple[str, int], QueueProgress]] = {}
         self._retries: dict[str, RetryCount] = {}
         self.resets = ResetHistory()
         self._serial = 0
@@ -81,12 +81,12 @@ class Ledger:
         """Of each type of change: whether it can be made, and what it does."""
         legal = Legality(self.find, self._counts_of)
         return {
-            Passed: (legal.passed, self._passed),
-            Committed: (legal.committed, self._committed),
+            CursorAdvanced: (legal.passed, self._passed),
+            OffsetCommitted: (legal.committed, self._committed),
             HandedOut: (legal.handed_out, self._handed_out),
-            Settled: (legal.settled, self._settled),
+            DeliverySettled: (legal.settled, self._settled),
             HeldLonger: (legal.held_longer, self._held_longer),
-            Kept: (legal.kept, self._kept),
+            HeldForRetry: (legal.kept, self._kept),
             PutBack: (legal.put_back, self._put_back),
             CameDue: (legal.came_due, self._came_due),
             CutOff: (legal.cut_off, self._cut_off),
@@ -119,16 +119,16 @@ class Ledger:
         self._journal.append(change, is_owed=is_owed)
         self.apply(change)
 
-    def find(self, group: str, topic: str, queue: int) -> Progress | None:
+    def find(self, group: str, topic: str, queue: int) -> QueueProgress | None:
         queues = self._groups.get(group)
         return None if queues is None else queues.get((topic, queue))
 
-    def of_group(self, group: str) -> list[Progress]:
+    def of_group(self, group: str) -> list[QueueProgress]:
         """All progress of a group, by topic and queue."""
         queues = self._groups.get(group, {})
         return [queues[key] for key in sorted(queues)]
 
-    def every(self) -> list[Progress]:
+    def every(self) -> list[QueueProgress]:
         """All progress of all groups, as it is now."""
         return [progress for queues in self._groups.values() for progress in queues.values()]
 
@@ -153,7 +153,7 @@ class Ledger:
     def retries(self, group: str) -> RetryCount:
         return self._retries.get(group, RetryCount())
 
-    def has_room(self, progress: Progress) -> bool:
+    def has_room(self, progress: QueueProgress) -> bool:
         return len(progress.slots) < self.window
 
     # -- one method for each change --------------------------------------------------------------
@@ -162,21 +162,21 @@ class Ledger:
         """Make a change that the journal has."""
         self._appliers[type(change)](change)
 
-    def _ensure(self, change: QueueChange) -> Progress:
+    def _ensure(self, change: QueueChange) -> QueueProgress:
         queues = self._groups.setdefault(change.group, {})
         key = (change.topic, change.queue)
         progress = queues.get(key)
         if progress is None:
-            progress = queues[key] = Progress(change.group, change.topic, change.queue)
+            progress = queues[key] = QueueProgress(change.group, change.topic, change.queue)
         return progress
 
-    def _find(self, change: QueueChange) -> Progress | None:
+    def _find(self, change: QueueChange) -> QueueProgress | None:
         return self.find(change.group, change.topic, change.queue)
 
-    def _passed(self, change: Passed) -> None:
+    def _passed(self, change: CursorAdvanced) -> None:
         self._ensure(change).cursor = change.cursor
 
-    def _committed(self, change: Committed) -> None:
+    def _committed(self, change: OffsetCommitted) -> None:
         self._ensure(change).restart(change.cursor)
         self.on_ready(change.group, change.topic, self.window)
 
@@ -191,7 +191,7 @@ class Ledger:
             for lane in change.deferred_lanes:
                 self.on_ready(change.group, lane, 1)
 
-    def _settled(self, change: Settled) -> None:
+    def _settled(self, change: DeliverySettled) -> None:
         if change.delayed or change.direct:
             self._count_retries(change.group, change.delayed, change.direct)
         progress = self._find(change)
@@ -207,16 +207,16 @@ class Ledger:
     def _held_longer(self, change: HeldLonger) -> None:
         self._serial = max(self._serial, change.serial)
         offsets = from_runs(change.runs)
-        self._rewatch(change, offsets, Move.EXTEND, change.deadline_ms, change.serial)
+        self._rewatch(change, offsets, Transition.EXTEND, change.deadline_ms, change.serial)
 
-    def _kept(self, change: Kept) -> None:
-        self._rewatch(change, from_runs(change.runs), Move.KEEP, change.due_ms)
+    def _kept(self, change: HeldForRetry) -> None:
+        self._rewatch(change, from_runs(change.runs), Transition.KEEP, change.due_ms)
 
     def _rewatch(
         self,
         change: QueueChange,
         offsets: Sequence[int],
-        move: Move,
+        move: Transition,
         until_ms: int,
         serial: int = 0,
     ) -> None:
@@ -226,12 +226,12 @@ class Ledger:
                 self._deadlines.add(progress, batch)
 
     def _put_back(self, change: PutBack) -> None:
-        self._make_ready(change, from_runs(change.runs), Move.RELEASE)
+        self._make_ready(change, from_runs(change.runs), Transition.RELEASE)
 
     def _came_due(self, change: CameDue) -> None:
-        self._make_ready(change, from_runs(change.runs), Move.DUE)
+        self._make_ready(change, from_runs(change.runs), Transition.DUE)
 
-    def _make_ready(self, change: QueueChange, offsets: Sequence[int], move: Move) -> None:
+    def _make_ready(self, change: QueueChange, offsets: Sequence[int], move: Transition) -> None:
         progress = self._find(change)
         if progress is None:
             return
@@ -244,7 +244,7 @@ class Ledger:
         progress = self._ensure(change)
         progress.expired += change.count
         was_full = not self.has_room(progress)
-        freed = progress.settle(progress.overtaken(change.first), Move.DROP)
+        freed = progress.settle(progress.overtaken(change.first), Transition.DROP)
         progress.cursor = max(progress.cursor, change.first)
         if freed or was_full:
             self.on_ready(change.group, change.topic, max(1, len(freed)))
@@ -293,7 +293,7 @@ class Ledger:
             for progress in queues.values():
                 if isinstance(progress.lanes, TopicLanes):
                     dropped = sorted(progress.lanes.offsets_of(change.topic))
-                    progress.settle(dropped, Move.DROP)
+                    progress.settle(dropped, Transition.DROP)
                     self.on_ready(progress.group, progress.topic, len(dropped))
 
     def _group_reset(self, change: GroupReset) -> None:
@@ -307,7 +307,7 @@ class Ledger:
                 continue
             progress = queues.get(key)
             if progress is None:
-                progress = queues[key] = Progress(group, *key)
+                progress = queues[key] = QueueProgress(group, *key)
             progress.restart(moved.after)
             progress.is_reset_unseen = True
         self.resets.add(group, change.reset)

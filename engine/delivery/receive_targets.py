@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engine.delivery.broadcast import Broadcasts
-from engine.delivery.changes import Passed
+from engine.delivery.changes import CursorAdvanced
 from engine.delivery.filter import ALL, Filter, check_together, parse_filter
 from engine.delivery.group import GroupCatalog, GroupConfig, Mode
-from engine.delivery.ledger import Ledger
 from engine.delivery.order import OPEN_LANE
-from engine.delivery.progress import Progress
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.start import StartAt, Starts
-from engine.delivery.wanted import Wanted
+from engine.delivery.subscription_filters import SubscriptionFilters
 from engine.errors import Forbidden, Invalid, Paused
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig, TopicType
@@ -25,23 +25,23 @@ TOPICS_MAX = 64
 NO_LANES = (OPEN_LANE,)
 
 
-class Source(NamedTuple):
+class ReceiveTarget(NamedTuple):
     """One queue to take from, and which lanes of it; `is_ordered` keeps message groups in order."""
 
-    progress: Progress
+    progress: QueueProgress
     filter: Filter
     is_ordered: bool
     buckets: tuple[str, ...]
 
 
-class Sources:
+class ReceiveTargets:
     """Resolves names to progress; raises what tells a caller that a name or right is wrong."""
 
     def __init__(
         self,
         groups: GroupCatalog,
         catalog: Catalog,
-        ledger: Ledger,
+        ledger: ProgressStore,
         store: Store,
         broadcasts: Broadcasts,
         starts: Starts,
@@ -52,9 +52,9 @@ class Sources:
         self._store = store
         self._broadcasts = broadcasts
         self._starts = starts
-        self.wanted = Wanted(store)
+        self.wanted = SubscriptionFilters(store)
 
-    def of(self, group: str, topics: Mapping[str, str], client: str = "") -> list[Source]:
+    def of(self, group: str, topics: Mapping[str, str], client: str = "") -> list[ReceiveTarget]:
         """Sources for `topics` (name to filter), the group's retries last.
 
         `client` names whose progress it is where the group broadcasts; then there are no retries.
@@ -74,7 +74,7 @@ class Sources:
             retries = retry_topic(group)
         else:
             name = self._broadcasts.name_of(config, client)
-        found: list[Source] = []
+        found: list[ReceiveTarget] = []
         for topic, expression in topics.items():
             if topic == retries:
                 raise _retries_come_along(topic)
@@ -88,7 +88,7 @@ class Sources:
                 progress = self._ledger.find(name, topic, queue) or self._begin(
                     config, name, topic, queue
                 )
-                found.append(Source(progress, match, is_ordered, NO_LANES))
+                found.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
         if not found:
             raise paused_error(config, ", ".join(topics))
         if retries:
@@ -96,20 +96,20 @@ class Sources:
                 config, group, retries, GROUP_QUEUE
             )
             open_topics = [topic for topic in topics if topic not in paused] if paused else topics
-            found.append(Source(progress, ALL, False, (OPEN_LANE, *open_topics)))
+            found.append(ReceiveTarget(progress, ALL, False, (OPEN_LANE, *open_topics)))
         return found
 
-    def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> Progress:
+    def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> QueueProgress:
         """A queue that is added to a topic under consumption is consumed from its beginning."""
         is_new = topic != retry_topic(group.name) and not self._ledger.has_topic(name, topic)
         if is_new and group.start is not StartAt.EARLIEST:
             # All queues of the topic begin now: a later look would take the others for added ones.
             for other in range(self._catalog.get(topic).read_queues):
                 offset = self._starts.received(group.start, group.start_at_ms, topic, other)
-                self._ledger.write(Passed(name, topic, other, offset))
+                self._ledger.write(CursorAdvanced(name, topic, other, offset))
         else:
             first = self._store.bounds(topic, queue)[0]
-            self._ledger.write(Passed(name, topic, queue, first))
+            self._ledger.write(CursorAdvanced(name, topic, queue, first))
         progress = self._ledger.find(name, topic, queue)
         assert progress is not None
         return progress
@@ -151,6 +151,6 @@ def readable_topic(catalog: Catalog, name: str) -> TopicConfig:
     return topic
 
 
-def topics_of(sources: Sequence[Source]) -> dict[str, Filter]:
+def topics_of(sources: Sequence[ReceiveTarget]) -> dict[str, Filter]:
     """The topics that sources take from, with their filters."""
     return {source.progress.topic: source.filter for source in sources}

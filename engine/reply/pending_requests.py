@@ -11,7 +11,7 @@ from engine.message import StoredMessage
 GAPS_MAX = 1024  # deadlines of requests that have ended, before they are swept out
 
 
-class Request:
+class PendingRequest:
     """One request under way. `reply` is there once it came; `is_over` is true from then on, too.
 
     `is_replied` says that its reply is stored, which may be a moment before it can be read.
@@ -24,7 +24,7 @@ class Request:
 
     def __init__(
         self,
-        waiting: "Waiting",
+        waiting: "PendingRequests",
         *,
         correlation_id: str,
         message_id: str,
@@ -56,12 +56,12 @@ class Request:
         self._waiting.drop(self)
 
 
-class Waiting:
+class PendingRequests:
     """All requests under way, each until it ends in one of its ways."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, Request] = {}
-        self._deadlines: list[tuple[float, int, Request]] = []
+        self._requests: dict[str, PendingRequest] = {}
+        self._deadlines: list[tuple[float, int, PendingRequest]] = []
         self._number = 0
         self.cancelled_count = 0
 
@@ -73,10 +73,10 @@ class Waiting:
         """The first moment at which one may give up; it may have ended already."""
         return self._deadlines[0][0] if self._deadlines else None
 
-    def find(self, correlation_id: str) -> Request | None:
+    def find(self, correlation_id: str) -> PendingRequest | None:
         return self._requests.get(correlation_id)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: PendingRequest) -> None:
         """Wait for a reply to `request` from now on."""
         self._requests[request.correlation_id] = request
         self._number += 1
@@ -85,27 +85,27 @@ class Waiting:
             self._deadlines = [each for each in self._deadlines if not each[2].is_over]
             heapify(self._deadlines)
 
-    def end(self, request: Request, reply: StoredMessage | None) -> None:
+    def end(self, request: PendingRequest, reply: StoredMessage | None) -> None:
         """Tell whoever waits that the reply is there, or that none will come in time."""
         if self._take(request):
             request.reply = reply
             request.on_end()
 
-    def drop(self, request: Request) -> None:
+    def drop(self, request: PendingRequest) -> None:
         """Nobody waits for it any more."""
         if self._take(request):
             self.cancelled_count += 1
 
-    def take_due(self, now_s: float, count_max: int) -> list[Request]:
+    def take_due(self, now_s: float, count_max: int) -> list[PendingRequest]:
         """At most `count_max` requests whose time is over; each still has to be ended."""
-        due: list[Request] = []
+        due: list[PendingRequest] = []
         while self._deadlines and self._deadlines[0][0] <= now_s and len(due) < count_max:
             request = heappop(self._deadlines)[2]
             if not request.is_over:
                 due.append(request)
         return due
 
-    def _take(self, request: Request) -> bool:
+    def _take(self, request: PendingRequest) -> bool:
         if request.is_over:
             return False
         request.is_over = True

@@ -8,9 +8,9 @@ from itertools import islice
 
 from engine.delivery.filter import parse_filter
 from engine.errors import Forbidden, GroupNotFound, Invalid, QueueNotFound, Refused
-from engine.replay.dismissals import Dismissals
-from engine.replay.job import To
-from engine.replay.selection import Run, count_of, merged, runs_of
+from engine.replay.dismissals import DismissalStore
+from engine.replay.job import ReplayTo
+from engine.replay.selection import OffsetRange, count_of, merged, runs_of
 from engine.replay.values import NewReplay
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicConfig
@@ -24,7 +24,7 @@ RATE_MAX = 1_000_000.0
 NAME_CHARS_MAX = 200
 
 
-class Choice:
+class SelectionPlanner:
     """Looks into the topics; changes nothing."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Choice:
         store: Store,
         catalog: Catalog,
         has_group: Callable[[str], bool],
-        dismissals: Dismissals,
+        dismissals: DismissalStore,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -52,9 +52,9 @@ class Choice:
 
     def destination(self, new: NewReplay) -> str:
         """The name of the topic or group, empty for the origin; raises what is wrong with it."""
-        if new.to is To.ORIGIN:
+        if new.to is ReplayTo.ORIGIN:
             return ""
-        if new.to is To.GROUP:
+        if new.to is ReplayTo.GROUP:
             name = new.to_name
             if not name and new.source.startswith(DEAD_LETTER_PREFIX):
                 name = new.source.removeprefix(DEAD_LETTER_PREFIX)
@@ -78,7 +78,7 @@ class Choice:
             )
         return topic.name
 
-    def freeze(self, new: NewReplay, source: TopicConfig) -> list[Run]:
+    def freeze(self, new: NewReplay, source: TopicConfig) -> list[OffsetRange]:
         """What is chosen of all that is there now.
 
         Raises Invalid for too much, QueueNotFound, Refused for more than 10,000 stretches between
@@ -93,7 +93,7 @@ class Choice:
             )
         return runs
 
-    def _chosen(self, new: NewReplay, source: TopicConfig) -> list[Run]:
+    def _chosen(self, new: NewReplay, source: TopicConfig) -> list[OffsetRange]:
         if new.places:
             for queue, offset in new.places:
                 self._check_place(source, queue, offset)
@@ -105,13 +105,13 @@ class Choice:
             runs = merged(self._stored_between(new, source.name, queue) for queue in queues)
         return runs if new.with_dismissed else self._undismissed(source.name, runs)
 
-    def _undismissed(self, topic: str, runs: list[Run]) -> list[Run]:
+    def _undismissed(self, topic: str, runs: list[OffsetRange]) -> list[OffsetRange]:
         """The runs without what a person let rest: dead letters have one queue."""
         pile = self._dismissals.pile(topic)
         if not len(pile):
             return runs
         free = (
-            Run(run.queue, free.start, len(free))
+            OffsetRange(run.queue, free.start, len(free))
             for run in runs
             for free in pile.free(range(run.first, run.first + run.length))
         )
@@ -133,7 +133,7 @@ class Choice:
                 remedy="name messages that are there",
             )
 
-    def _within(self, source: TopicConfig, queue: int, first: int, end: int) -> Run:
+    def _within(self, source: TopicConfig, queue: int, first: int, end: int) -> OffsetRange:
         _check_queue(source, queue, "ranges")
         if not 0 <= first <= end:
             raise Invalid(
@@ -141,15 +141,15 @@ class Choice:
             )
         low, high = self._store.bounds(source.name, queue)
         first = max(first, low)
-        return Run(queue, first, min(end, high) - first)
+        return OffsetRange(queue, first, min(end, high) - first)
 
-    def _stored_between(self, new: NewReplay, topic: str, queue: int) -> Run:
+    def _stored_between(self, new: NewReplay, topic: str, queue: int) -> OffsetRange:
         first, end = self._store.bounds(topic, queue)
         if new.to_ms:
             end = min(end, self._store.offset_at_time(topic, queue, new.to_ms))
         if new.from_ms:
             first = max(first, self._store.offset_at_time(topic, queue, new.from_ms))
-        return Run(queue, first, end - first)
+        return OffsetRange(queue, first, end - first)
 
 
 def check_request(new: NewReplay) -> None:

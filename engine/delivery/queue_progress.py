@@ -1,17 +1,32 @@
-"""How far one group is in one queue: a cursor, and a slot for each message that is outstanding.
+"""A consumer group's progress in one queue: a cursor, and the state of each outstanding message.
 
-Everything before the cursor that has no slot is done. So memory follows what is outstanding, not
-what is stored. Nothing here decides or writes: `ledger.py` applies journalled changes through it.
+A message before the cursor that has no state is done, so memory grows with what is outstanding and
+not with what is stored. This module decides and writes nothing: `progress_store.py` applies the
+journal's changes through it.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from engine.delivery.changes import CutOff, HandedOut, Passed, QueueChange, ResetUnseen, Restored
+from engine.delivery.changes import (
+    CursorAdvanced,
+    CutOff,
+    HandedOut,
+    QueueChange,
+    ResetUnseen,
+    Restored,
+)
+from engine.delivery.message_state import (
+    ENDS,
+    TRANSITIONS,
+    InFlightState,
+    MessageState,
+    Transition,
+    state_after,
+)
 from engine.delivery.order import OPEN_LANE, Lanes, OrderLanes, TopicLanes
-from engine.delivery.slot import ENDS, MOVES, Move, Phase, Slot, follow
-from engine.runs import from_runs, to_runs
+from engine.run_length import from_runs, to_runs
 from engine.topic.names import retry_topic
 
 SNAPSHOT_OFFSETS_MAX = 1000  # in one journal entry
@@ -19,14 +34,14 @@ MOVED_KEPT_MAX = 1000
 CLIENT_MARK = "@"  # "group@client" names the progress of one client of a broadcast group
 
 
-class Batch(NamedTuple):
+class OffsetBatch(NamedTuple):
     """Messages that share a slot, for the deadlines."""
 
-    slot: Slot
+    slot: InFlightState
     offsets: Sequence[int]
 
 
-class Progress:
+class QueueProgress:
     """`slots` are keyed by offset. Not journalled: `moved`, the last receipts whose message went
     on to the retry topic, so that a late acknowledgement is told from a repeated one. While
     `is_reset_unseen`, no client of the group has heard that the queue was reset. `group` is the
@@ -62,7 +77,7 @@ class Progress:
         for slot in getattr(self, "slots", {}).values():
             slot.open = 0
         self.cursor = cursor
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, InFlightState] = {}
         self.ready: dict[str, dict[int, None]] = {}
         self.lanes: Lanes | None = TopicLanes() if self.is_retry else None
 
@@ -81,7 +96,7 @@ class Progress:
         return sorted(
             offset
             for offset, slot in self.slots.items()
-            if offset < first and slot.phase is not Phase.INFLIGHT
+            if offset < first and slot.phase is not MessageState.INFLIGHT
         )
 
     @property
@@ -109,7 +124,7 @@ class Progress:
 
     # -- applying changes ------------------------------------------------------------------------
 
-    def hand_out(self, change: HandedOut) -> list[Batch]:
+    def hand_out(self, change: HandedOut) -> list[OffsetBatch]:
         """Give the batch to its client, set aside what is deferred, move the cursor."""
         offsets = from_runs(change.runs)
         again = 0
@@ -118,15 +133,19 @@ class Progress:
         batches = self._hand_out_again(offsets[:again], change)
         fresh = offsets[again:]
         if fresh:
-            slot = Slot(
-                Phase.INFLIGHT, change.serial, change.deadline_ms, change.client, open=len(fresh)
+            slot = InFlightState(
+                MessageState.INFLIGHT,
+                change.serial,
+                change.deadline_ms,
+                change.client,
+                open=len(fresh),
             )
             self.slots.update(dict.fromkeys(fresh, slot))
-            batches.append(Batch(slot, fresh))
+            batches.append(OffsetBatch(slot, fresh))
         self._enter_lanes(fresh, change.lanes)
         deferred = from_runs(change.deferred)
         if deferred:
-            aside = Slot(Phase.READY, open=len(deferred))
+            aside = InFlightState(MessageState.READY, open=len(deferred))
             self.slots.update(dict.fromkeys(deferred, aside))
             free = self._enter_lanes(deferred, change.deferred_lanes)
             for offset in free:
@@ -134,66 +153,66 @@ class Progress:
         self.cursor = change.cursor
         return batches
 
-    def settle(self, offsets: Sequence[int], move: Move) -> list[int]:
+    def settle(self, offsets: Sequence[int], move: Transition) -> list[int]:
         """Take out what is done; the offsets which that sets free."""
         slots = self.slots
         lanes = self.lanes
         freed: list[int] = []
-        last: Slot | None = None
+        last: InFlightState | None = None
         for offset in offsets:
             slot = slots.pop(offset, None)
             if slot is None:
                 continue
             if slot is not last:
-                assert MOVES[slot.phase, move] in ENDS
+                assert TRANSITIONS[slot.phase, move] in ENDS
                 last = slot
             slot.open -= 1
-            if slot.phase is Phase.READY:
+            if slot.phase is MessageState.READY:
                 self._unready(offset)
-            elif move is Move.RETRY or move is Move.GIVE_UP:
+            elif move is Transition.RETRY or move is Transition.GIVE_UP:
                 self._remember_moved(offset, slot.serial)
             if lanes is not None:
                 following = lanes.leave(offset)
-                if following is not None and slots[following].phase is Phase.READY:
+                if following is not None and slots[following].phase is MessageState.READY:
                     self._make_ready(following)
                     freed.append(following)
         return freed
 
     def change_slots(
-        self, offsets: Sequence[int], move: Move, until_ms: int = 0, serial: int = 0
-    ) -> list[Batch]:
+        self, offsets: Sequence[int], move: Transition, until_ms: int = 0, serial: int = 0
+    ) -> list[OffsetBatch]:
         """Let each follow `move`; those that shared a slot share the next one too."""
-        batches: dict[int, tuple[Slot, Slot, list[int]]] = {}
+        batches: dict[int, tuple[InFlightState, InFlightState, list[int]]] = {}
         for offset in offsets:
             old = self.slots.get(offset)
             if old is None:
                 continue
             # The old slot is held on to: its id must not be given to another one meanwhile.
             _, slot, members = batches.setdefault(
-                id(old), (old, follow(old, move, until_ms, serial), [])
+                id(old), (old, state_after(old, move, until_ms, serial), [])
             )
             members.append(offset)
             old.open -= 1
             slot.open += 1
             self.slots[offset] = slot
-            if slot.phase is Phase.READY:
+            if slot.phase is MessageState.READY:
                 self._make_ready(offset)
-        return [Batch(slot, members) for _, slot, members in batches.values()]
+        return [OffsetBatch(slot, members) for _, slot, members in batches.values()]
 
     def end_order(self) -> int:
         """Forget the message groups; how many messages may go now, as none waits for another."""
         if not isinstance(self.lanes, OrderLanes):
             return 0
         offsets, self.lanes = self.lanes.offsets(), None
-        ready = [offset for offset in offsets if self.slots[offset].phase is Phase.READY]
+        ready = [offset for offset in offsets if self.slots[offset].phase is MessageState.READY]
         for offset in ready:
             self._make_ready(offset)
         return len(ready)
 
-    def restore(self, change: Restored) -> Batch:
+    def restore(self, change: Restored) -> OffsetBatch:
         """Take over one slot of a snapshot."""
         offsets = from_runs(change.runs)
-        slot = Slot(
+        slot = InFlightState(
             change.phase,
             change.serial,
             change.until_ms,
@@ -203,10 +222,10 @@ class Progress:
         )
         self.slots.update(dict.fromkeys(offsets, slot))
         free = self._enter_lanes(offsets, change.lanes)
-        if slot.phase is Phase.READY:
+        if slot.phase is MessageState.READY:
             for offset in free:
                 self._make_ready(offset)
-        return Batch(slot, offsets)
+        return OffsetBatch(slot, offsets)
 
     def snapshot(self) -> Iterator[QueueChange]:
         """Changes that rebuild this progress from nothing.
@@ -215,14 +234,14 @@ class Progress:
         entered by its earliest message first.
         """
         place = (self.group, self.topic, self.queue)
-        yield Passed(*place, self.cursor)
+        yield CursorAdvanced(*place, self.cursor)
         if self.is_reset_unseen:
             yield ResetUnseen(*place)
         if self.expired:
             yield CutOff(*place, 0, self.expired)
-        groups: dict[tuple[bool, int], tuple[Slot, list[int]]] = {}
+        groups: dict[tuple[bool, int], tuple[InFlightState, list[int]]] = {}
         for offset, slot in self.slots.items():
-            is_ready = slot.phase is Phase.READY
+            is_ready = slot.phase is MessageState.READY
             key = (is_ready, -slot.failures if is_ready else id(slot))
             groups.setdefault(key, (slot, []))[1].append(offset)
         in_order = [groups[key] for key in sorted(groups)]
@@ -244,18 +263,18 @@ class Progress:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _hand_out_again(self, offsets: Sequence[int], change: HandedOut) -> list[Batch]:
+    def _hand_out_again(self, offsets: Sequence[int], change: HandedOut) -> list[OffsetBatch]:
         by_failures: dict[int, list[int]] = {}
         for offset in offsets:
             old = self.slots[offset]
-            assert MOVES[old.phase, Move.DELIVER] is Phase.INFLIGHT
+            assert TRANSITIONS[old.phase, Transition.DELIVER] is MessageState.INFLIGHT
             old.open -= 1
             self._unready(offset)
             by_failures.setdefault(old.failures, []).append(offset)
         batches = []
         for failures, members in by_failures.items():
-            slot = Slot(
-                Phase.INFLIGHT,
+            slot = InFlightState(
+                MessageState.INFLIGHT,
                 change.serial,
                 change.deadline_ms,
                 change.client,
@@ -263,7 +282,7 @@ class Progress:
                 len(members),
             )
             self.slots.update(dict.fromkeys(members, slot))
-            batches.append(Batch(slot, members))
+            batches.append(OffsetBatch(slot, members))
         return batches
 
     def _enter_lanes(self, offsets: Sequence[int], lanes: list[str]) -> Sequence[int]:

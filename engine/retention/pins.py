@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class Keeper(NamedTuple):
+class RetentionPin(NamedTuple):
     """One who has messages waiting; `name` says whose they are, for people.
 
     `oldest_position` is where the oldest of them lies, None when none waits. `move_before`, where
@@ -18,20 +18,20 @@ class Keeper(NamedTuple):
     move_before: Callable[[int], None] | None = None
 
 
-class Holder(msgspec.Struct, frozen=True):
+class ActivePin(msgspec.Struct, frozen=True):
     """What keeps old segments from going: its oldest record lies at `position`."""
 
     name: str
     position: int
 
 
-def holders(keepers: list[Keeper], target: int) -> list[Holder]:
+def active_pins(keepers: list[RetentionPin], target: int) -> list[ActivePin]:
     """Those with something before `target`, which are asked to move it where they can."""
     found = []
     for keeper in keepers:
         position = keeper.oldest_position()
         if position is not None and position < target:
-            found.append(Holder(keeper.name, position))
+            found.append(ActivePin(keeper.name, position))
             if keeper.move_before is not None:
                 keeper.move_before(target)
     return found

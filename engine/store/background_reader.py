@@ -15,7 +15,7 @@ from engine.store.record import NO_RANGE, decode_run
 SIZE_BYTES = 4  # a record begins with its size
 
 
-class Piece(NamedTuple):
+class RecordBatch(NamedTuple):
     """Records at `positions` of one file, whose first byte has the position `base`.
 
     `size_bytes` covers them all from the first on; 0 means that there is one, whose size is not
@@ -29,11 +29,11 @@ class Piece(NamedTuple):
     size_max: int = 0
 
 
-class ApartReader:
+class BackgroundReader:
     """A job for the pool: the messages of all pieces in order, None for what is not there."""
 
     def __init__(
-        self, files: Files, pieces: Sequence[Piece | None], crc_range: range = NO_RANGE
+        self, files: Files, pieces: Sequence[RecordBatch | None], crc_range: range = NO_RANGE
     ) -> None:
         """A piece of None stands for one record that is known to be gone.
 
@@ -53,7 +53,7 @@ class ApartReader:
                     file.close()
 
     def _read(
-        self, piece: Piece | None, opened: dict[Path, File | None]
+        self, piece: RecordBatch | None, opened: dict[Path, File | None]
     ) -> Sequence[StoredMessage | None]:
         if piece is None:
             return (None,)

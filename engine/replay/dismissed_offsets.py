@@ -31,7 +31,7 @@ class DismissNote(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class Span(NamedTuple):
+class DismissedRange(NamedTuple):
     """Offsets `first` to `end` - 1, with the note they were dismissed with."""
 
     first: int
@@ -39,7 +39,7 @@ class Span(NamedTuple):
     note: DismissNote
 
 
-class Packed(msgspec.Struct, frozen=True):
+class PackedDismissals(msgspec.Struct, frozen=True):
     """A pile as bytes: 8 for each first offset and end, 4 for the number of its note."""
 
     notes: list[DismissNote]
@@ -48,10 +48,10 @@ class Packed(msgspec.Struct, frozen=True):
     which: bytes
 
 
-class Pile:
+class DismissedOffsets:
     """Spans in ascending order, none over another. To count takes no longer for many of them."""
 
-    def __init__(self, since_position: int, spans: Iterable[Span] = ()) -> None:
+    def __init__(self, since_position: int, spans: Iterable[DismissedRange] = ()) -> None:
         """`spans` ascend; where two lie over each other, the first has it.
 
         `since_position` tells the topic from a later one of its name.
@@ -89,7 +89,7 @@ class Pile:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def is_same(self, other: "Pile") -> bool:
+    def is_same(self, other: "DismissedOffsets") -> bool:
         """Whether nothing was dismissed or restored between this and another."""
         is_empty = not len(self) and not len(other)
         return self is other or (is_empty and self.since_position == other.since_position)
@@ -109,11 +109,11 @@ class Pile:
         """How many of these offsets are dismissed."""
         return max(0, self._below(end) - self._below(first))
 
-    def within(self, first: int, end: int) -> Iterator[Span]:
+    def within(self, first: int, end: int) -> Iterator[DismissedRange]:
         """The spans, cut to the offsets `first` to `end` - 1."""
         for at in range(*self._reach(first, end)):
             note = self._notes[self._which[at]]
-            yield Span(max(self._firsts[at], first), min(self._ends[at], end), note)
+            yield DismissedRange(max(self._firsts[at], first), min(self._ends[at], end), note)
 
     def free(self, run: range) -> Iterator[range]:
         """What of a run is not dismissed."""
@@ -137,20 +137,20 @@ class Pile:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def adding(self, more: Iterable[Span]) -> "Pile":
+    def adding(self, more: Iterable[DismissedRange]) -> "DismissedOffsets":
         """This one and ascending spans of what is not dismissed yet."""
-        return Pile(self.since_position, heapq.merge(self._all(), more, key=_first_of))
+        return DismissedOffsets(self.since_position, heapq.merge(self._all(), more, key=_first_of))
 
-    def without(self, runs: Iterable[range]) -> "Pile":
+    def without(self, runs: Iterable[range]) -> "DismissedOffsets":
         """What is left where these ascending runs are restored."""
-        return Pile(self.since_position, self._left(runs))
+        return DismissedOffsets(self.since_position, self._left(runs))
 
-    def kept_from(self, first: int) -> "Pile":
+    def kept_from(self, first: int) -> "DismissedOffsets":
         """Without the spans that end before an offset: retention took what they were about."""
         low = bisect_right(self._ends, first)
         if not low:
             return self
-        pile = Pile.__new__(Pile)
+        pile = DismissedOffsets.__new__(DismissedOffsets)
         pile._set(
             self.since_position,
             self._notes,
@@ -160,14 +160,14 @@ class Pile:
         )
         return pile
 
-    def packed(self) -> Packed:
+    def packed(self) -> PackedDismissals:
         """All of it, to be kept."""
-        return Packed(
+        return PackedDismissals(
             self._notes, self._firsts.tobytes(), self._ends.tobytes(), self._which.tobytes()
         )
 
     @classmethod
-    def unpacked(cls, since_position: int, packed: Packed) -> "Pile":
+    def unpacked(cls, since_position: int, packed: PackedDismissals) -> "DismissedOffsets":
         """What `packed` gave."""
         firsts, ends, which = array("q"), array("q"), array("i")
         firsts.frombytes(packed.firsts)
@@ -179,11 +179,11 @@ class Pile:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _all(self) -> Iterator[Span]:
+    def _all(self) -> Iterator[DismissedRange]:
         for first, end, number in zip(self._firsts, self._ends, self._which, strict=True):
-            yield Span(first, end, self._notes[number])
+            yield DismissedRange(first, end, self._notes[number])
 
-    def _left(self, runs: Iterable[range]) -> Iterator[Span]:
+    def _left(self, runs: Iterable[range]) -> Iterator[DismissedRange]:
         """The spans without the runs, both walked through once."""
         taking = iter(runs)
         run = next(taking, None)
@@ -191,13 +191,13 @@ class Pile:
             start = first
             while run is not None and run.start < end:
                 if start < run.start:
-                    yield Span(start, run.start, note)
+                    yield DismissedRange(start, run.start, note)
                 start = max(start, run.stop)
                 if run.stop >= end:
                     break
                 run = next(taking, None)
             if start < end:
-                yield Span(start, end, note)
+                yield DismissedRange(start, end, note)
 
     def _below(self, offset: int) -> int:
         """How many offsets under this one are dismissed."""
@@ -214,7 +214,7 @@ class Pile:
         return bisect_right(self._ends, first), bisect_left(self._firsts, end)
 
 
-def check_packed(packed: Packed) -> None:
+def check_packed(packed: PackedDismissals) -> None:
     """Raises Illegal for bytes that are no pile's."""
     check_columns(NUMBER_BYTES, firsts=packed.firsts, ends=packed.ends)
     check_columns(WHICH_BYTES, which=packed.which)
@@ -232,5 +232,5 @@ def check_packed(packed: Packed) -> None:
         before = end
 
 
-def _first_of(span: Span) -> int:
+def _first_of(span: DismissedRange) -> int:
     return span.first

@@ -9,30 +9,30 @@ from functools import partial
 
 from engine.clock import Clock
 from engine.config import EngineConfig
-from engine.delivery.desk import Desk
+from engine.delivery.delivery_state import delivery_state_of
 from engine.delivery.filter import parse_filter
 from engine.delivery.group import GroupCatalog
-from engine.delivery.locks import Locks
+from engine.delivery.locks import QueueLocks
 from engine.delivery.retry import RetryRule
-from engine.delivery.standing import standing_of
+from engine.delivery.subsystem import DeliverySubsystem
 from engine.errors import EngineError
-from engine.events import Events
+from engine.events import EventBus
 from engine.handover.adopt import Adoption
 from engine.handover.export import Exporter
 from engine.intake import AdmissionRule, Intake
 from engine.message import SOURCE, StoredMessage
-from engine.replay.desk import ReplayDesk
-from engine.reply.requests import Requests
-from engine.retention.keeper import Keeper
-from engine.retention.retention import Retention
+from engine.replay.subsystem import ReplaySubsystem
+from engine.reply.requests import RequestReply
+from engine.retention.pins import RetentionPin
+from engine.retention.retention import RetentionService
 from engine.schedule.delay import DelayRule
-from engine.schedule.deliver import Deliverer
-from engine.schedule.levels import Levels
+from engine.schedule.deliver import LevelDeliverer
+from engine.schedule.levels import DelayLevels
 from engine.schedule.timer import TimerRule, due_ms_of
-from engine.schedule.timer_agenda import Agenda, Pending
+from engine.schedule.timer_agenda import Pending, TimerAgenda
 from engine.schedule.timer_deliver import TimerDeliverer
 from engine.schedule.timers import Timers
-from engine.search.search import Search, oldest_first
+from engine.search.search import LogSearch, oldest_first
 from engine.service import Service
 from engine.statistics.statistics import Statistics
 from engine.store.damage import Damage
@@ -44,14 +44,14 @@ from engine.topic.catalog import Catalog
 from engine.topic.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from engine.topic.route import Router
 from engine.trace.traces import Traces
-from engine.txn.board import Board
-from engine.txn.half import FirstCheck, HalfRule
+from engine.txn.half_messages import FirstCheck, HalfRule
+from engine.txn.pending_transactions import PendingTransactions
 from engine.txn.transactions import Transactions
 
 CODE_CHECKS: dict[str, CodeCheck] = {HALF_TOPIC: FirstCheck.may_be}
 
 
-def tag_codes(config: EngineConfig, levels: Levels) -> dict[str, TagCode]:
+def tag_codes(config: EngineConfig, levels: DelayLevels) -> dict[str, TagCode]:
     """By topic: the third field of its queue entries, where that is not the hash of the tag."""
     return {
         SCHEDULE_TOPIC: levels.due_ms_of,
@@ -60,7 +60,7 @@ def tag_codes(config: EngineConfig, levels: Levels) -> dict[str, TagCode]:
     }
 
 
-class Assembly:
+class Container:
     """The parts by name, from the log up; `start` and `stop` once each."""
 
     def __init__(
@@ -78,8 +78,8 @@ class Assembly:
         self._pool = pool
         self._files = files
         self._check_running = check_running
-        self.events = Events()
-        levels = Levels()
+        self.events = EventBus()
+        levels = DelayLevels()
         self.store = self._build_store(levels)
         self.catalog = Catalog(
             self.store.journal,
@@ -95,7 +95,7 @@ class Assembly:
             groups_max=config.groups_max,
             retry_max=config.retry_max,
         )
-        self.locks = Locks(
+        self.locks = QueueLocks(
             self.store.journal, self.groups, self.catalog, clock, lease_s=config.queue_lock_lease_s
         )
         self.router = Router()
@@ -108,7 +108,7 @@ class Assembly:
             promise=config.promise,
             rules=self._rules(levels),
         )
-        self.desk = Desk(
+        self.desk = DeliverySubsystem(
             config,
             store=self.store,
             intake=self.intake,
@@ -119,21 +119,21 @@ class Assembly:
             clock=clock,
             events=self.events,
         )
-        self.search = Search(self.store, self.catalog, pool, parse_filter)
+        self.search = LogSearch(self.store, self.catalog, pool, parse_filter)
         put = (self.store, self.intake, self.catalog)
-        self.deliverer = Deliverer(*put, levels, clock, self.events)
+        self.deliverer = LevelDeliverer(*put, levels, clock, self.events)
         self.timer_deliverer = TimerDeliverer(*put, clock, self.events)
         self.timers = Timers(self.store, self.timer_deliverer, clock, self.events)
-        self.board = Board(
+        self.board = PendingTransactions(
             self.store,
             clock,
-            agenda=Agenda(),
+            agenda=TimerAgenda(),
             pending=Pending,
             interval_s=config.transaction_check_interval_s,
         )
         self.transactions = self._build_transactions()
         self.requests = self._build_requests()
-        self.replay_desk = ReplayDesk(
+        self.replay_desk = ReplaySubsystem(
             *put,
             clock,
             self.events,
@@ -222,7 +222,7 @@ class Assembly:
 
     # -- building --------------------------------------------------------------------------------
 
-    def _build_store(self, levels: Levels) -> Store:
+    def _build_store(self, levels: DelayLevels) -> Store:
         return Store(
             self._config,
             clock=self._clock,
@@ -233,7 +233,7 @@ class Assembly:
             code_checks=CODE_CHECKS,
         )
 
-    def _rules(self, levels: Levels) -> tuple[AdmissionRule, ...]:
+    def _rules(self, levels: DelayLevels) -> tuple[AdmissionRule, ...]:
         """Where a message is bound for is settled before whether it has to wait on the way.
 
         A half message is neither retried nor delayed.
@@ -264,8 +264,8 @@ class Assembly:
             check_running=self._check_running,
         )
 
-    def _build_requests(self) -> Requests:
-        return Requests(
+    def _build_requests(self) -> RequestReply:
+        return RequestReply(
             store=self.store,
             intake=self.intake,
             catalog=self.catalog,
@@ -276,20 +276,20 @@ class Assembly:
             check_running=self._check_running,
         )
 
-    def _build_retention(self) -> Retention:
+    def _build_retention(self) -> RetentionService:
         timers = self.timer_deliverer
-        retention = Retention(
+        retention = RetentionService(
             self._config,
             store=self.store,
             catalog=self.catalog,
             clock=self._clock,
             events=self.events,
             keepers=(
-                Keeper(
+                RetentionPin(
                     "messages with a time of delivery", timers.oldest_position, timers.move_before
                 ),
-                Keeper("messages in a delay level", self.deliverer.oldest_position),
-                Keeper("undecided transactions", self.transactions.oldest_position),
+                RetentionPin("messages in a delay level", self.deliverer.oldest_position),
+                RetentionPin("undecided transactions", self.transactions.oldest_position),
             ),
         )
         retention.on_moved = self.desk.overtaker.ask
@@ -325,7 +325,7 @@ class Assembly:
             segment_bytes=self._config.segment_bytes,
             records_of=lambda name: oldest_first(search.finish(search.id_lookup(name))),
             groups_of=self.desk.groups_of,
-            standing_of=partial(standing_of, self.desk.ledger),
+            standing_of=partial(delivery_state_of, self.desk.ledger),
         )
 
     def _replayed(self, message: StoredMessage) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from engine.statistics.accounts import Account, Book, Metric
+from engine.statistics.metric_series import Metric, MetricRegistry, MetricSeries
 from engine.statistics.windows import COARSE, FINE
 from engine.topic.names import is_system_topic
 
@@ -14,7 +14,7 @@ NAMES_MAX = 20_000
 
 
 class Sums(Protocol):
-    """A second that is over; `engine.statistics.counting.Second` is one."""
+    """A second that is over; `engine.statistics.counting.SecondSums` is one."""
 
     at_ms: int
     came: dict[tuple[str, int], list[int]]
@@ -24,15 +24,15 @@ class Sums(Protocol):
     refused: dict[str, int]
 
 
-class Books:
+class TrafficMetrics:
     """At most `NAMES_MAX` topics, queues, groups and readers each are counted apart."""
 
     def __init__(self, now_ms: int) -> None:
-        self.broker = Account(FINE, now_ms, now_ms)
-        self.topics: Book[str] = Book(FINE, NAMES_MAX, now_ms)
-        self.groups: Book[str] = Book(FINE, NAMES_MAX, now_ms)
-        self.queues: Book[tuple[str, int]] = Book(COARSE, NAMES_MAX, now_ms)
-        self.readers: Book[tuple[str, str]] = Book(COARSE, NAMES_MAX, now_ms)
+        self.broker = MetricSeries(FINE, now_ms, now_ms)
+        self.topics: MetricRegistry[str] = MetricRegistry(FINE, NAMES_MAX, now_ms)
+        self.groups: MetricRegistry[str] = MetricRegistry(FINE, NAMES_MAX, now_ms)
+        self.queues: MetricRegistry[tuple[str, int]] = MetricRegistry(COARSE, NAMES_MAX, now_ms)
+        self.readers: MetricRegistry[tuple[str, str]] = MetricRegistry(COARSE, NAMES_MAX, now_ms)
 
     def enter(self, sums: Sums, count_max: int) -> int:
         """Take up to `count_max` entries out of `sums` into the accounts; how many it took."""
@@ -102,7 +102,7 @@ class Books:
                 if count:
                     account.add(metric, at_ms, count)
 
-    def _reading(self, at_ms: int, place: tuple[str, str]) -> tuple[Account, ...]:
+    def _reading(self, at_ms: int, place: tuple[str, str]) -> tuple[MetricSeries, ...]:
         group, topic = place
         reader = self.readers.open((topic, group), at_ms)
         return self.broker, self.groups.open(group, at_ms), reader

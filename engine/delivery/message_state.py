@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Phase(StrEnum):
+class MessageState(StrEnum):
     """Where an outstanding message stands."""
 
     READY = "ready"  # may be handed out again, or waits for an earlier one of its lane
@@ -18,7 +18,7 @@ class Phase(StrEnum):
     DEAD = "dead"
 
 
-class Move(StrEnum):
+class Transition(StrEnum):
     """What can happen to it."""
 
     DELIVER = "deliver"
@@ -32,29 +32,29 @@ class Move(StrEnum):
     DROP = "drop"  # its record is gone
 
 
-MOVES: dict[tuple[Phase, Move], Phase] = {
-    (Phase.READY, Move.DELIVER): Phase.INFLIGHT,
-    (Phase.READY, Move.DROP): Phase.DONE,
-    (Phase.INFLIGHT, Move.EXTEND): Phase.INFLIGHT,
-    (Phase.INFLIGHT, Move.ACK): Phase.DONE,
-    (Phase.INFLIGHT, Move.RELEASE): Phase.READY,
-    (Phase.INFLIGHT, Move.KEEP): Phase.WAITING,
-    (Phase.INFLIGHT, Move.RETRY): Phase.DONE,
-    (Phase.INFLIGHT, Move.GIVE_UP): Phase.DEAD,
-    (Phase.INFLIGHT, Move.DROP): Phase.DONE,
-    (Phase.WAITING, Move.DUE): Phase.READY,
-    (Phase.WAITING, Move.DROP): Phase.DONE,
+TRANSITIONS: dict[tuple[MessageState, Transition], MessageState] = {
+    (MessageState.READY, Transition.DELIVER): MessageState.INFLIGHT,
+    (MessageState.READY, Transition.DROP): MessageState.DONE,
+    (MessageState.INFLIGHT, Transition.EXTEND): MessageState.INFLIGHT,
+    (MessageState.INFLIGHT, Transition.ACK): MessageState.DONE,
+    (MessageState.INFLIGHT, Transition.RELEASE): MessageState.READY,
+    (MessageState.INFLIGHT, Transition.KEEP): MessageState.WAITING,
+    (MessageState.INFLIGHT, Transition.RETRY): MessageState.DONE,
+    (MessageState.INFLIGHT, Transition.GIVE_UP): MessageState.DEAD,
+    (MessageState.INFLIGHT, Transition.DROP): MessageState.DONE,
+    (MessageState.WAITING, Transition.DUE): MessageState.READY,
+    (MessageState.WAITING, Transition.DROP): MessageState.DONE,
 }
-ENDS = frozenset({Phase.DONE, Phase.DEAD})
+ENDS = frozenset({MessageState.DONE, MessageState.DEAD})
 
 
-class Slot(msgspec.Struct, gc=False):
+class InFlightState(msgspec.Struct, gc=False):
     """The state that all messages of one hand-out share, so a batch costs one.
 
     It is never changed but for `open`; a message that moves on gets another slot.
     """
 
-    phase: Phase
+    phase: MessageState
     serial: int = 0  # of the hand-out; what makes a receipt current
     until_ms: int = 0  # INFLIGHT: the deadline; WAITING: when it is due; ms since 1970 UTC
     client: str = ""
@@ -62,13 +62,15 @@ class Slot(msgspec.Struct, gc=False):
     open: int = 0  # how many messages still share it
 
 
-def follow(slot: Slot, move: Move, until_ms: int = 0, serial: int = 0) -> Slot:
+def state_after(
+    slot: InFlightState, move: Transition, until_ms: int = 0, serial: int = 0
+) -> InFlightState:
     """The slot after `move`, shared by nobody yet; an illegal move is our own mistake.
 
     What stays in flight does so under `serial`, or under the one it has.
     """
-    phase = MOVES[slot.phase, move]
-    failures = slot.failures + (move is Move.KEEP)
-    if phase is Phase.INFLIGHT:
-        return Slot(phase, serial or slot.serial, until_ms, slot.client, failures)
-    return Slot(phase, until_ms=until_ms, failures=failures)
+    phase = TRANSITIONS[slot.phase, move]
+    failures = slot.failures + (move is Transition.KEEP)
+    if phase is MessageState.INFLIGHT:
+        return InFlightState(phase, serial or slot.serial, until_ms, slot.client, failures)
+    return InFlightState(phase, until_ms=until_ms, failures=failures)

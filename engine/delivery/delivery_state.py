@@ -4,11 +4,11 @@ from enum import StrEnum
 
 import msgspec
 
-from engine.delivery.ledger import Ledger
-from engine.delivery.slot import Phase
+from engine.delivery.message_state import MessageState
+from engine.delivery.progress_store import ProgressStore
 
 
-class Place(StrEnum):
+class DeliveryStatus(StrEnum):
     """Where a message stands with a group."""
 
     AHEAD = "ahead"  # not reached yet
@@ -19,23 +19,29 @@ class Place(StrEnum):
     NEVER = "never"  # the group does not consume this queue
 
 
-class Standing(msgspec.Struct, frozen=True):
+class DeliveryState(msgspec.Struct, frozen=True):
     """`until_ms` is when a hand-out or a wait ends, ms since 1970 UTC; 0 where neither goes on."""
 
-    place: Place
+    place: DeliveryStatus
     client: str = ""
     until_ms: int = 0
 
 
-PLACES = {Phase.READY: Place.READY, Phase.INFLIGHT: Place.INFLIGHT, Phase.WAITING: Place.WAITING}
+STATUSES = {
+    MessageState.READY: DeliveryStatus.READY,
+    MessageState.INFLIGHT: DeliveryStatus.INFLIGHT,
+    MessageState.WAITING: DeliveryStatus.WAITING,
+}
 
 
-def standing_of(ledger: Ledger, group: str, topic: str, queue: int, offset: int) -> Standing:
+def delivery_state_of(
+    ledger: ProgressStore, group: str, topic: str, queue: int, offset: int
+) -> DeliveryState:
     """How the message at this place stands; by the cursor and what is outstanding."""
     progress = ledger.find(group, topic, queue)
     if progress is None:
-        return Standing(Place.NEVER)
+        return DeliveryState(DeliveryStatus.NEVER)
     slot = progress.slots.get(offset)
     if slot is not None:
-        return Standing(PLACES[slot.phase], slot.client, slot.until_ms)
-    return Standing(Place.DONE if offset < progress.cursor else Place.AHEAD)
+        return DeliveryState(STATUSES[slot.phase], slot.client, slot.until_ms)
+    return DeliveryState(DeliveryStatus.DONE if offset < progress.cursor else DeliveryStatus.AHEAD)

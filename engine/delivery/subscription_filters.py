@@ -8,8 +8,8 @@ what moved and no more.
 import msgspec
 
 from engine.delivery.filter import Filter, TagFilter
-from engine.delivery.progress import Progress
-from engine.delivery.values import Counts
+from engine.delivery.queue_progress import QueueProgress
+from engine.delivery.values import LagBasis
 from engine.store.store import Store
 
 ENTRIES_MAX = 10_000  # that are examined for one queue; where more are open, all are counted
@@ -17,7 +17,7 @@ GROUPS_MAX = 100_000
 COUNTS_MAX = 10_000
 
 
-class _Count(msgspec.Struct, gc=False):
+class _FilterCount(msgspec.Struct, gc=False):
     """`count` of the entries from `low` to `high` - 1 have one of the filter's tags."""
 
     match: TagFilter
@@ -26,13 +26,13 @@ class _Count(msgspec.Struct, gc=False):
     count: int
 
 
-class Wanted:
+class SubscriptionFilters:
     """In memory only: after a restart a group's filter is known once it asks for messages."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._filters: dict[str, dict[str, Filter]] = {}
-        self._counts: dict[tuple[str, str, int], _Count] = {}
+        self._counts: dict[tuple[str, str, int], _FilterCount] = {}
 
     def note(self, group: str, topic: str, match: Filter) -> None:
         """A client of the group asked for messages of a topic with this filter."""
@@ -44,17 +44,17 @@ class Wanted:
         if filters.get(topic) is not match:
             filters[topic] = match
 
-    def count(self, progress: Progress, low: int, high: int) -> tuple[int, Counts]:
+    def count(self, progress: QueueProgress, low: int, high: int) -> tuple[int, LagBasis]:
         """How many messages from offset `low` to `high` - 1 are still to come, and what counts.
 
         Tags with the same hash count as one, as in the consume queue.
         """
         match = self._filters.get(progress.group, {}).get(progress.topic)
         if progress.is_retry or (match is not None and match.is_all) or low >= high:
-            return max(0, high - low), Counts.MATCHING
+            return max(0, high - low), LagBasis.MATCHING
         if not isinstance(match, TagFilter) or high - low > ENTRIES_MAX:
-            return high - low, Counts.ALL
-        return self._count_tags(progress, match, low, high), Counts.MATCHING
+            return high - low, LagBasis.ALL
+        return self._count_tags(progress, match, low, high), LagBasis.MATCHING
 
     def forget_group(self, group: str) -> None:
         """A group was deleted."""
@@ -69,11 +69,11 @@ class Wanted:
         for place in [place for place in self._counts if place[1] == topic]:
             del self._counts[place]
 
-    def _count_tags(self, progress: Progress, match: TagFilter, low: int, high: int) -> int:
+    def _count_tags(self, progress: QueueProgress, match: TagFilter, low: int, high: int) -> int:
         place = (progress.group, progress.topic, progress.queue)
         known = self._counts.pop(place, None)
         if known is None or not self._follows(known, match, low, high):
-            known = _Count(match, low, high, self._examine(progress, match, low, high))
+            known = _FilterCount(match, low, high, self._examine(progress, match, low, high))
         else:
             known.count -= self._examine(progress, match, known.low, low)
             known.count += self._examine(progress, match, known.high, high)
@@ -83,13 +83,13 @@ class Wanted:
         self._counts[place] = known
         return known.count
 
-    def _follows(self, known: _Count, match: TagFilter, low: int, high: int) -> bool:
+    def _follows(self, known: _FilterCount, match: TagFilter, low: int, high: int) -> bool:
         """Whether less is to be examined if it is moved on than if it is made anew."""
         is_ahead = known.low <= low <= known.high <= high
         is_less = (low - known.low) + (high - known.high) < high - low
         return known.match == match and is_ahead and is_less
 
-    def _examine(self, progress: Progress, match: TagFilter, low: int, high: int) -> int:
+    def _examine(self, progress: QueueProgress, match: TagFilter, low: int, high: int) -> int:
         """Retention may have taken what lies at `low`: entries then begin later."""
         entries = self._store.entries(progress.topic, progress.queue, low, high - low)
         return sum(match.may_match(entry.tag_code) for entry in entries if entry.offset < high)

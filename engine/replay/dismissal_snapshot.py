@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import msgspec
 
-from engine.replay.dismissals import Draft, dismissing, restoring
-from engine.replay.pile import DismissNote, Pile
+from engine.replay.dismissals import DismissalPlan, plan_dismissal, plan_restoration
+from engine.replay.dismissed_offsets import DismissedOffsets, DismissNote
 
 
-class Dismissed(msgspec.Struct, frozen=True):
+class DismissalSummary(msgspec.Struct, frozen=True):
     """What was dismissed together, as far as it still is and is kept: `count` dead letters."""
 
     id: str
@@ -23,10 +23,10 @@ class Dismissed(msgspec.Struct, frozen=True):
     count: int
 
 
-class Resting:
+class DismissalSnapshot:
     """Of the dead letters from offset `first` to `end` - 1, which are what the group has."""
 
-    def __init__(self, topic: str, pile: Pile, first: int, end: int) -> None:
+    def __init__(self, topic: str, pile: DismissedOffsets, first: int, end: int) -> None:
         self.first = first
         self.end = end
         self._topic = topic
@@ -46,11 +46,11 @@ class Resting:
         """Whether this one rests."""
         return self._pile.note_of(offset) is not None
 
-    def dismissals(self) -> list[Dismissed]:
+    def dismissals(self) -> list[DismissalSummary]:
         """What was dismissed together, the newest first."""
         counts = self._pile.tally(self.first, self.end)
         newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
-        return [dismissed(note, count) for note, count in newest]
+        return [summary_of(note, count) for note, count in newest]
 
     def of(self, dismissal_id: str) -> tuple[DismissNote | None, list[range]]:
         """What still rests of one dismissal, and its note; None where nothing does."""
@@ -62,15 +62,15 @@ class Resting:
                 runs.append(range(span.first, span.end))
         return note, runs
 
-    def dismissing(self, runs: Iterable[range], note: DismissNote) -> Draft:
+    def plan_dismissal(self, runs: Iterable[range], note: DismissNote) -> DismissalPlan:
         """A draft that lets rest what of these runs, in any order, does not yet."""
-        return self._trimmed(dismissing(self._topic, self._pile, self._kept(runs), note))
+        return self._trimmed(plan_dismissal(self._topic, self._pile, self._kept(runs), note))
 
-    def restoring(self, runs: Iterable[range]) -> Draft:
+    def plan_restoration(self, runs: Iterable[range]) -> DismissalPlan:
         """A draft that has looked at again what of these runs, in any order, rests."""
-        return self._trimmed(restoring(self._topic, self._pile, self._kept(runs)))
+        return self._trimmed(plan_restoration(self._topic, self._pile, self._kept(runs)))
 
-    def _trimmed(self, draft: Draft) -> Draft:
+    def _trimmed(self, draft: DismissalPlan) -> DismissalPlan:
         """Without what retention took the dead letters of."""
         return replace(draft, after=draft.after.kept_from(self.first))
 
@@ -86,6 +86,6 @@ class Resting:
         return kept
 
 
-def dismissed(note: DismissNote, count: int) -> Dismissed:
+def summary_of(note: DismissNote, count: int) -> DismissalSummary:
     """How many one note stands for."""
-    return Dismissed(note.id, note.note, note.by, note.at_ms, count)
+    return DismissalSummary(note.id, note.note, note.by, note.at_ms, count)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engine.message import SOURCE, StoredMessage
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC
-from engine.txn.half import QUEUE
+from engine.txn.half_messages import QUEUE
 from engine.txn.journal import GIVEN_UP, HALVES
 
 PREFIX = f"@{HALF_TOPIC}@{QUEUE}@"
@@ -19,7 +19,7 @@ PLACES_MAX = 4  # of each queue in one text: more only where a half message was 
 KINDS = {HALF_TOPIC: HALVES, GIVEN_UP_TOPIC: GIVEN_UP}
 
 
-class Proof(NamedTuple):
+class RecoveryEvidence(NamedTuple):
     """A record that took the place of others, and where it lies itself if that can be left."""
 
     root: int
@@ -48,13 +48,13 @@ def root_of(stored: StoredMessage) -> int:
     return stored.offset if stored.topic == HALF_TOPIC else -1
 
 
-def proof_of(stored: StoredMessage) -> Proof | None:
+def evidence_of(stored: StoredMessage) -> RecoveryEvidence | None:
     """What a record proves; None for one that came from no transaction."""
     source = stored.properties.get(SOURCE, "")
     if not source.startswith(PREFIX):
         return None
     root, halves, given_up, message_id = source.removeprefix(PREFIX).split(";", 3)
-    return Proof(
+    return RecoveryEvidence(
         int(root),
         message_id,
         _numbers(halves),
@@ -67,7 +67,7 @@ def proof_of(stored: StoredMessage) -> Proof | None:
 
 
 def left_behind(
-    proofs: Sequence[Proof], position_of: Callable[[int, int], int]
+    proofs: Sequence[RecoveryEvidence], position_of: Callable[[int, int], int]
 ) -> tuple[set[int], set[int]]:
     """Offsets of half messages and of given-up ones that `proofs` show to be finished.
 

@@ -16,7 +16,7 @@ from engine.statistics.windows import (
     TEN_SECONDS_MS,
     Levels,
     Rates,
-    Series,
+    WindowedCounter,
 )
 
 K = TypeVar("K")
@@ -39,7 +39,7 @@ class Metric(IntEnum):
     REFUSED = 7
 
 
-class Account:
+class MetricSeries:
     """The series of one name; one that never counted anything costs nothing."""
 
     __slots__ = ("_levels", "_series", "_since_ms", "used_ms")
@@ -47,13 +47,13 @@ class Account:
     def __init__(self, levels: Levels, now_ms: int, since_ms: int) -> None:
         self._levels = levels
         self._since_ms = since_ms
-        self._series: dict[Metric, Series] = {}
+        self._series: dict[Metric, WindowedCounter] = {}
         self.used_ms = now_ms
 
     def add(self, metric: Metric, at_ms: int, amount: int) -> None:
         series = self._series.get(metric)
         if series is None:
-            series = self._series[metric] = Series(self._levels, at_ms, self._since_ms)
+            series = self._series[metric] = WindowedCounter(self._levels, at_ms, self._since_ms)
         series.add(at_ms, amount)
         self.used_ms = at_ms
 
@@ -87,24 +87,24 @@ class Account:
             series.restart(now_ms)
 
 
-class Book(Generic[K]):
+class MetricRegistry(Generic[K]):
     """Accounts by name, at most `names_max` of them and `other`."""
 
     def __init__(self, levels: Levels, names_max: int, now_ms: int) -> None:
         self._levels = levels
         self._names_max = names_max
         self._since_ms = now_ms
-        self._accounts: dict[K, Account] = {}
+        self._accounts: dict[K, MetricSeries] = {}
         self._swept_ms = now_ms
-        self.other: Account | None = None
+        self.other: MetricSeries | None = None
 
     def __len__(self) -> int:
         return len(self._accounts)
 
-    def find(self, name: K) -> Account | None:
+    def find(self, name: K) -> MetricSeries | None:
         return self._accounts.get(name)
 
-    def open(self, name: K, now_ms: int) -> Account:
+    def open(self, name: K, now_ms: int) -> MetricSeries:
         """The account of a name, a new one where there is none; `other` where there is no room."""
         account = self._accounts.get(name)
         if account is not None:
@@ -113,10 +113,10 @@ class Book(Generic[K]):
             self.sweep(now_ms, CROWDED_IDLE_MS)
         if len(self._accounts) >= self._names_max:
             if self.other is None:
-                self.other = Account(self._levels, now_ms, self._since_ms)
+                self.other = MetricSeries(self._levels, now_ms, self._since_ms)
             return self.other
         # Whoever was not there before counted nothing before: rates are since the beginning.
-        account = self._accounts[name] = Account(self._levels, now_ms, self._since_ms)
+        account = self._accounts[name] = MetricSeries(self._levels, now_ms, self._since_ms)
         return account
 
     def sweep(self, now_ms: int, idle_ms: int = IDLE_MS) -> None:
@@ -128,7 +128,7 @@ class Book(Generic[K]):
         for name in [name for name in accounts if now_ms - accounts[name].used_ms > idle_ms]:
             del accounts[name]
 
-    def items(self) -> Iterator[tuple[K, Account]]:
+    def items(self) -> Iterator[tuple[K, MetricSeries]]:
         yield from list(self._accounts.items())
 
     def forget(self, name: K) -> None:

@@ -6,7 +6,7 @@ from engine.legality import unpacked
 FINISHED = b"\1"
 
 
-class Stretch:
+class FinishedOffsets:
     """Everything before `floor` is finished; offsets past the last mark are not."""
 
     def __init__(self, floor: int = 0, marks: bytes = b"") -> None:
