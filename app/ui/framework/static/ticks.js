@@ -1,4 +1,4 @@
-// Ticking dead letters: all of a page, a range by Shift, and how many are ticked.
+// Ticking rows of a list: all of a page, a range by Shift, and how many are ticked.
 (() => {
   "use strict";
   const boxes = (form) => [...form.querySelectorAll("[data-tick]")];
