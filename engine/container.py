@@ -46,7 +46,7 @@ from engine.topic.route import Router
 from engine.trace.traces import Traces
 from engine.txn.half_messages import FirstCheck, HalfRule
 from engine.txn.pending_transactions import PendingTransactions
-from engine.txn.transactions import Transactions
+from engine.txn.transactions import TransactionSubsystem
 
 CODE_CHECKS: dict[str, CodeCheck] = {HALF_TOPIC: FirstCheck.may_be}
 
@@ -252,8 +252,8 @@ class Container:
             TimerRule(),
         )
 
-    def _build_transactions(self) -> Transactions:
-        return Transactions(
+    def _build_transactions(self) -> TransactionSubsystem:
+        return TransactionSubsystem(
             self._config,
             board=self.board,
             store=self.store,

@@ -14,7 +14,7 @@ from app.grpc.clients import Clients
 from app.grpc.hub import Hub
 from app.grpc.leases import Leases
 from app.grpc.reach import Reach
-from app.grpc.service import Service
+from app.grpc.service import MessagingService
 from app.grpc.signature import Signatures
 from app.grpc.splitter import LOOPBACK, Splitter
 from app.settings import Settings
@@ -70,7 +70,9 @@ class GrpcDoor:
     async def start(self) -> None:
         """Begin to serve on `inner_port`."""
         self._server = grpc.aio.server(options=self._options())
-        service = Service(self.hub, self._signatures, self._state.load, self._splitter.origin_of)
+        service = MessagingService(
+            self.hub, self._signatures, self._state.load, self._splitter.origin_of
+        )
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
         await self._server.start()

@@ -22,7 +22,7 @@ CLIENTS_TOLD_MAX = 100  # of each variant in a warning
 Subscription = dict[str, str]  # topic to filter, as `normal` writes it
 
 
-class Variant(msgspec.Struct, frozen=True):
+class SubscriptionVariant(msgspec.Struct, frozen=True):
     """One of several subscriptions, and who has it: at most 100 clients, and how many in all."""
 
     topics: Subscription
@@ -34,7 +34,7 @@ class SubscriptionWarning(msgspec.Struct, frozen=True):
     """Members of one group subscribe to different things: each gets what is the others'."""
 
     group: str
-    variants: list[Variant]
+    variants: list[SubscriptionVariant]
 
     @property
     def detail(self) -> str:
@@ -77,7 +77,7 @@ def find_difference(group: str, members: Mapping[str, Subscription]) -> Subscrip
     return SubscriptionWarning(
         group,
         [
-            Variant(dict(topics), clients[:CLIENTS_TOLD_MAX], len(clients))
+            SubscriptionVariant(dict(topics), clients[:CLIENTS_TOLD_MAX], len(clients))
             for topics, clients in sorted(variants.items())
         ],
     )
