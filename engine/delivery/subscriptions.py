@@ -4,7 +4,7 @@ RocketMQ keeps one subscription for a group, that of the last heartbeat, so memb
 messages from each other and lose them. Here each receive and each pull names what it wants, so
 that the group's subscription selects nothing; it is kept for clients that ask for it, and members
 that differ are warned of, because a message still goes to one of them only.
-Source: reference "rocketmq-semantics", sections 6.4 and 16; item 15 of section 15.
+Source: docs/rocketmq-rules.md#members-and-subscriptions.
 """
 
 from collections.abc import Mapping, Sequence
