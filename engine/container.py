@@ -1,7 +1,7 @@
-"""All parts of the engine put together: the only module that knows every one of them.
+"""Builds the engine's parts and connects them; the only module that imports every one of them.
 
-What one part needs of another it is handed here. The order in which parts start, and in which
-services run, is written here with its reasons; `engine.broker` offers what the parts can do.
+The order in which parts start and services run is written here with its reasons. `engine.broker`
+offers what the parts can do.
 """
 
 from collections.abc import Callable
@@ -234,7 +234,7 @@ class Container:
         )
 
     def _rules(self, levels: DelayLevels) -> tuple[AdmissionRule, ...]:
-        """Where a message is bound for is settled before whether it has to wait on the way.
+        """Routing rules run before delay rules.
 
         A half message is neither retried nor delayed.
         """
