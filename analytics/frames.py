@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.records import Ints, Mask, Records
+from analytics.records import Ints, LogRecords, Mask
 from analytics.schemas import LAG, MESSAGES, TRACE, arrow_schema
 from engine.errors import Corrupt
 from engine.message import (
@@ -99,7 +99,7 @@ def role_of(topic: str) -> str:
     return "" if is_system_topic(topic) else "message"
 
 
-def by_role(records: Records) -> tuple[list[str], Ints]:
+def by_role(records: LogRecords) -> tuple[list[str], Ints]:
     """The roles there are, and for each record which of them it has."""
     topics = records.topic().dictionary_encode()
     roles = [role_of(topic) for topic in topics.dictionary.to_pylist()]
@@ -109,7 +109,7 @@ def by_role(records: Records) -> tuple[list[str], Ints]:
     return names, which
 
 
-def messages_table(records: Records) -> "pa.Table":
+def messages_table(records: LogRecords) -> "pa.Table":
     """The frame `messages` of these records, whose topics all have a role."""
     count = len(records)
     texts = records.properties(PROPERTIES)
@@ -291,7 +291,7 @@ def _first(*choices: "pa.StringArray") -> "pa.StringArray":
     return found
 
 
-def message_ids(records: Records, given: "pa.StringArray") -> "pa.StringArray":
+def message_ids(records: LogRecords, given: "pa.StringArray") -> "pa.StringArray":
     """Message ids; a record without one goes by its own place, as the engine says."""
     missing = pc.equal(given, "")
     if not pc.any(missing).as_py():
@@ -302,7 +302,7 @@ def message_ids(records: Records, given: "pa.StringArray") -> "pa.StringArray":
     return pa.array(made, pa.string())
 
 
-def _offset_id(records: Records, index: int) -> str:
+def _offset_id(records: LogRecords, index: int) -> str:
     stored = decode(records.whole(index))
     return offset_id(stored.store_host, stored.position)
 

@@ -34,7 +34,7 @@ from engine.delivery.reset_plan import (
 )
 from engine.delivery.resets import OffsetResets
 from engine.delivery.start import StartAt
-from engine.delivery.subscriptions import SubscriptionWarning, Variant
+from engine.delivery.subscriptions import SubscriptionVariant, SubscriptionWarning
 from engine.delivery.values import (
     AckResult,
     Delivery,
@@ -116,8 +116,8 @@ from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
     Transaction,
     TransactionPage,
-    Transactions,
     TransactionState,
+    TransactionSubsystem,
 )
 
 __all__ = [
@@ -222,6 +222,7 @@ __all__ = [
     "Statistics",
     "Steps",
     "Strategy",
+    "SubscriptionVariant",
     "SubscriptionWarning",
     "TimerAnswer",
     "TopicConfig",
@@ -235,8 +236,7 @@ __all__ = [
     "TransactionDecision",
     "TransactionPage",
     "TransactionState",
-    "Transactions",
-    "Variant",
+    "TransactionSubsystem",
 ]
 
 

@@ -1,7 +1,7 @@
-"""All parts of the engine put together: the only module that knows every one of them.
+"""Builds the engine's parts and connects them; the only module that imports every one of them.
 
-What one part needs of another it is handed here. The order in which parts start, and in which
-services run, is written here with its reasons; `engine.broker` offers what the parts can do.
+The order in which parts start and services run is written here with its reasons. `engine.broker`
+offers what the parts can do.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from engine.topic.route import Router
 from engine.trace.traces import Traces
 from engine.txn.half_messages import FirstCheck, HalfRule
 from engine.txn.pending_transactions import PendingTransactions
-from engine.txn.transactions import Transactions
+from engine.txn.transactions import TransactionSubsystem
 
 CODE_CHECKS: dict[str, CodeCheck] = {HALF_TOPIC: FirstCheck.may_be}
 
@@ -234,7 +234,7 @@ class Container:
         )
 
     def _rules(self, levels: DelayLevels) -> tuple[AdmissionRule, ...]:
-        """Where a message is bound for is settled before whether it has to wait on the way.
+        """Routing rules run before delay rules.
 
         A half message is neither retried nor delayed.
         """
@@ -252,8 +252,8 @@ class Container:
             TimerRule(),
         )
 
-    def _build_transactions(self) -> Transactions:
-        return Transactions(
+    def _build_transactions(self) -> TransactionSubsystem:
+        return TransactionSubsystem(
             self._config,
             board=self.board,
             store=self.store,

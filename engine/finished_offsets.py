@@ -1,4 +1,4 @@
-"""Which messages of a queue are finished: a floor, and a mark of one byte for each above it."""
+"""The finished offsets of a queue: a floor, and one byte for each offset above it."""
 
 from engine.errors import Illegal
 from engine.legality import unpacked

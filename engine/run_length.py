@@ -1,4 +1,4 @@
-"""Offsets in short: first offset and count of each stretch without a gap, again and again."""
+"""Run-length encoding of sorted offsets: `[first, count, ...]`."""
 
 from collections.abc import Iterable, Sequence
 

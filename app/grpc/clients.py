@@ -30,7 +30,7 @@ from protocol.rocketmq.messages import (
     Settings,
     TelemetryCommand,
 )
-from protocol.rocketmq.numbers import ClientType, Code, Language
+from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code
 
 CLIENTS_MAX = 10_000
 TOPICS_MAX = 256  # that one client is asked about
@@ -87,11 +87,15 @@ class GrpcClient:
         return f"{about}; {self.told}" if self.told else about
 
     @property
-    def speaks(self) -> Language:
+    def speaks(self) -> ClientLanguage:
         """Its language; by its settings where it sent some."""
         if self.settings is not None:
             number = self.settings.user_agent.language
-            return Language(number) if number in set(Language) else Language.LANGUAGE_UNSPECIFIED
+            return (
+                ClientLanguage(number)
+                if number in set(ClientLanguage)
+                else ClientLanguage.LANGUAGE_UNSPECIFIED
+            )
         return workarounds.language_of(self.language)
 
 

@@ -20,14 +20,14 @@ from protocol.rocketmq.messages import (
     SendResultEntry,
 )
 from protocol.rocketmq.numbers import (
+    BodyEncoding,
     Code,
-    Encoding,
     MessageType,
     TransactionResolution,
     TransactionSource,
 )
 
-PLAIN = (0, Encoding.IDENTITY)  # 0 is what says nothing
+PLAIN = (0, BodyEncoding.IDENTITY)  # 0 is what says nothing
 INLINE_BYTES_MAX = 32 * 1024  # a larger body is inflated beside the loop
 HANDLE_VERSION = "v1"
 HANDLE_PARTS = 5
@@ -121,7 +121,7 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
     size_bytes = 0
     for wire, message in zip(wires, messages, strict=True):
         encoding = wire.system_properties.body_encoding
-        if encoding == Encoding.GZIP:
+        if encoding == BodyEncoding.GZIP:
             message.body = await _inflated(message.body)
         elif encoding not in PLAIN:
             raise GrpcRefusal(

@@ -14,7 +14,7 @@ from app.services import bodies
 from app.ws.limits import SocketLimits
 from engine.broker import Delivery, MemberConnection, Receipt
 from engine.errors import Busy, EngineError, Paused
-from protocol.batches import Deliver
+from protocol.batches import DeliverFrame
 
 _message = attrgetter("message")
 
@@ -32,7 +32,7 @@ class Pusher(Protocol):
         """Raise RightMissing or ReadOnly unless the client may be handed these as of now."""
 
     def deliver(
-        self, subscription: int, frame: Deliver, *, is_text: bool, undo: Callable[[], None]
+        self, subscription: int, frame: DeliverFrame, *, is_text: bool, undo: Callable[[], None]
     ) -> None:
         """Write a DELIVER; `undo` if it cannot be."""
 
@@ -181,10 +181,10 @@ class Subscription:
         self._pusher.deliver(self._number, frame, is_text=self._is_text, undo=undo)
 
 
-def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> Deliver:
+def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> DeliverFrame:
     """The columns of a DELIVER."""
     messages = list(map(_message, deliveries))
-    return Deliver(
+    return DeliverFrame(
         receipts,  # type: ignore[arg-type]  # a named tuple is a tuple
         [delivery.attempt for delivery in deliveries],
         [delivery.invisible_until_ms for delivery in deliveries],

@@ -3,7 +3,7 @@
 A client's progress is kept under a derived name, "group@client", as if it were a group by itself;
 no group's name holds an "@". What a client fails with is dropped, as in RocketMQ. A client that is
 not seen for long is forgotten, and begins anew should it come back.
-Source: reference "rocketmq-semantics", sections 6.5 and 6.6.
+Source: docs/rocketmq-rules.md#retries-and-dead-letters.
 """
 
 from collections.abc import Callable, Iterable, Sequence

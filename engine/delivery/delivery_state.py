@@ -1,4 +1,4 @@
-"""How one message stands with one group right now, for whoever tells its journey."""
+"""The delivery state of one message in one group, as journeys show it."""
 
 from enum import StrEnum
 

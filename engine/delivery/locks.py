@@ -3,7 +3,7 @@
 A lock is a lease: whoever holds it takes it again before it runs out, and then nobody else gets
 the queue. It is the client's part to stop reading when half of the lease has passed without a
 renewal, so that two never read at once. Unlike RocketMQ's, locks outlive a restart of the broker.
-Source: reference "rocketmq-semantics", section 6.7; items 12 and 14 of section 15.
+Source: docs/rocketmq-rules.md#queue-locks.
 """
 
 from collections.abc import Iterable, Sequence

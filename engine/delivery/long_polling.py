@@ -1,9 +1,9 @@
-"""Who waits for messages, and who is woken: parked receives and parked pulls.
+"""Long polling: receives and pulls that wait for messages, and the choice of which ones wake.
 
-A parked receive competes with its group's others: as many are woken as messages became available,
-oldest first. A parked pull reads for itself: all are woken that a new message may match. Waking
-is one-shot, and a wake is never lost: a woken receive that goes away passes it on. How long to
-wait is the door's affair; nothing here looks at a clock.
+A waiting receive competes with the others of its group: as many wake as messages became available,
+oldest first. A waiting pull reads for itself: every pull that a new message may match wakes. Each
+wakes once, and no wake is lost: a woken receive that is cancelled passes it on. The endpoint
+decides how long to wait; nothing here looks at a clock.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -3,7 +3,7 @@
 A member is alive while it is connected, or gave a sign of life within the timeout. Nothing of it
 is kept over a restart: whoever is alive shows up again. Queues are shared out among those who send
 heartbeats, as pulling consumers do; who only receives takes from every queue and needs no share.
-Source: reference "rocketmq-semantics", sections 6.3 and 6.4.
+Source: docs/rocketmq-rules.md#members-and-subscriptions.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,7 @@
-"""One message's state within a group: the phases, and the only moves between them.
+"""The state of one message within a group, and the only transitions between states.
 
-A message without a slot is either still to come (at or past the cursor) or done (before it).
+A message without a recorded state is either still to come (at or past the cursor) or done (before
+it).
 """
 
 from enum import StrEnum

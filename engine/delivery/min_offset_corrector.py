@@ -1,7 +1,7 @@
-"""Groups that retention or a purge overtook: they go on where the queue begins now.
+"""Moves groups that retention or a purge overtook to the first offset that their queue still has.
 
-What a group had not finished of the messages that are gone is counted, told and given up, but for
-what is in a client's hands: that ends with its acknowledgement or its deadline.
+Messages that a group had not finished and that are gone are counted, reported and given up. A
+message in flight is left out: it ends with its acknowledgement or its deadline.
 """
 
 from engine.clock import Clock

@@ -1,9 +1,8 @@
-"""The book of all progress: every group, topic and queue, kept through the journal.
+"""Stores the progress of every group in every queue, through the journal.
 
 `write` checks a change (legality.py), journals it and applies it, in this order; loading checks and
-applies the same changes again.
-Whoever waits for messages is told through `on_ready` when some become available other than by
-arriving.
+applies the same changes again. `on_ready` reports messages that become available other than by
+arriving, so that long polls wake.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""Pull: read a queue from an offset of the client's own keeping; nothing is handed out.
+"""Pull: read a queue from an offset that the client keeps; nothing becomes in flight.
 
-The statuses are RocketMQ's (reference "rocketmq-semantics", section 1.10), and so is the answer
-that a classic client derives from them (section 6.2).
+The statuses are RocketMQ's, and so is the answer that a classic client derives from them.
+Source: docs/rocketmq-rules.md#pull-statuses.
 """
 
 from enum import StrEnum

@@ -1,7 +1,6 @@
-"""Which queues a receive looks into: those of the topics it names, and the group's retries.
+"""Resolves a receive to queues: those of the topics it names, and of the group's retry topic.
 
-Looking into a queue for the first time begins the group's progress there, at the end that the
-group was set up to start from.
+The first receive from a queue begins the group's progress there, where the group's settings say.
 """
 
 from collections.abc import Mapping, Sequence

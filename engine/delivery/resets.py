@@ -7,8 +7,8 @@ are others by now. What was handed out is forgotten: its receipts are stale, its
 do not come) again from the new place. Waiting receives and pulls are woken.
 
 A pulling client keeps its own place and does not know yet: until it pulls once more, and is told
-OFFSET_RESET with the new place, what it commits does not count (reference "rocketmq-semantics",
-section 6.5 and item 10 of section 15). A client that receives has nothing to hear.
+OFFSET_RESET with the new offset, what it commits does not count. A client that receives needs no
+such answer. Source: docs/rocketmq-rules.md#offsets-and-resets.
 
 Retries are messages of their own in the group's retry topic. A reset leaves them alone unless it
 names that topic, and no reset reaches those that still wait for their delay: they come, besides

@@ -2,7 +2,7 @@
 
 Its first retry waits for delay level 3 (10 s), each further one for the next level. The record
 that comes back remembers the topic it was first sent to and the failure that it comes from.
-Source: reference "rocketmq-semantics", section 6.6; item 11 of section 15.
+Source: docs/rocketmq-rules.md#retries-and-dead-letters.
 """
 
 from typing import NamedTuple, Protocol

@@ -1,8 +1,8 @@
-"""Which filter each group last used in each topic, and how much of what is open it lets through.
+"""The filter that each group last used in each topic, and how many open messages match it.
 
 Lag counts by it where that is cheap: a tag filter needs only the hashes in the consume queue. The
-counts are kept and follow the group's cursor and the queue's end, so that asking again examines
-what moved and no more.
+counts are cached and follow the group's cursor and the queue's end, so that a second count examines
+only the entries in between.
 """
 
 import msgspec

@@ -1,4 +1,4 @@
-"""All of delivery, put together: what `engine.broker` holds and hands its verbs on to."""
+"""Builds the parts of delivery and connects them; `engine.broker` passes its calls on to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,7 @@
-"""What recovery reads in the log of another broker's doing: which waiting messages it delivered.
+"""Finds in the log which delayed messages Apache RocketMQ already delivered.
 
-RocketMQ writes its progress in delays down now and then only; after a kill its files are late. But
-a delivered record keeps what the waiting one said, and that tells one from the other.
+RocketMQ saves the progress of its delays only from time to time, so after a kill its files are
+late. A delivered record keeps the properties of the waiting one, which identify it.
 """
 
 from typing import Any, NamedTuple

@@ -1,7 +1,7 @@
-"""What of a group's dead letters rests, as of one moment: to be counted, and changes planned.
+"""Immutable snapshot of the dismissed dead letters of a group, for work off the event loop.
 
-Nothing here changes, and nothing is read from the store: whoever has tens of thousands of
-stretches to look through may do so on another thread.
+Nothing is read from the store, so tens of thousands of ranges can be looked through on another
+thread.
 """
 
 from collections.abc import Iterable

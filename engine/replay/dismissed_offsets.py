@@ -1,7 +1,7 @@
-"""What is dismissed of one topic: stretches of offsets in order, each with its note.
+"""The dismissed offsets of one dead letter topic: ranges in order, each with its note. Immutable.
 
-A pile never changes: to dismiss or to restore makes another one. So whoever plans a change over
-tens of thousands of stretches may do so on another thread, while the owner's goes on.
+Dismissing and restoring make a new value, so a change over tens of thousands of ranges can be
+planned on another thread while the owner's goes on.
 """
 
 import heapq

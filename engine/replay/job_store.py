@@ -1,4 +1,4 @@
-"""All jobs, kept in the journal. A change is in force once its verb returned.
+"""Stores replay jobs in the journal. A change is in force once its method returned.
 
 A copy names its job and the place it comes from (SOURCE): it is the proof that this message is
 sent, so progress is journalled after the write and a crash in between is healed by `replayed`.

@@ -1,6 +1,6 @@
-"""From a request to the messages it means, and to where they may go.
+"""Resolves a replay request to the messages it selects and the topic they may go to.
 
-A selection is frozen when its job is created: what arrives later is not in it.
+A selection is fixed when its job is created: messages that arrive later are not in it.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""All of replay, put together: what `engine.broker` holds."""
+"""Builds the parts of replay and connects them; `engine.broker` calls them."""
 
 from collections.abc import Callable
 

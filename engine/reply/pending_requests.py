@@ -1,6 +1,7 @@
-"""Requests whose reply has not come, in memory: by correlation id, and by when they give up.
+"""Requests without a reply, in memory, by correlation id and by deadline.
 
-A restart forgets them all: whoever asked is gone with it, and a reply that comes then is late.
+A restart forgets them all, as their callers' connections end with it; a reply that comes afterwards
+is late.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 A request is an ordinary message with a correlation id. Its reply is a record of the reply topic,
 found by that id in the key index: so the log alone says which request is answered, a crash leaves
 nothing to heal, and a reply that nobody waits for any more can still be fetched. Who waits is known
-to memory only. Property names are RocketMQ's (reference "rocketmq-semantics", section 8).
+to memory only. Property names are RocketMQ's (docs/rocketmq-rules.md#request-and-reply).
 """
 
 import re

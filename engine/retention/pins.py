@@ -1,4 +1,4 @@
-"""Who waits in the log for something: their records must not go before they had their turn."""
+"""Components that pin old records against retention, such as timers and half messages."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """Up to which position the log may go: by age, by size, by room on the disk. Pure decisions.
 
 Only whole segments go, the oldest first, never the last, and at most ten in one look (RocketMQ's
-`deleteFileBatchMax`). Source: reference "rocketmq-semantics", section 1.9.
+`deleteFileBatchMax`).
+Source: docs/rocketmq-rules.md#retention.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""After segments went: the queue files that lead nowhere any more go too."""
+"""Removes queue files whose entries all point to log segments that retention removed."""
 
 from engine.clock import Clock
 from engine.service import RoundService

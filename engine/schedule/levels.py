@@ -1,6 +1,6 @@
 """The delay levels: 18 fixed waits, numbered from 1, in which order is kept by arrival alone.
 
-Source: reference "rocketmq-semantics", section 4.1.
+Source: docs/rocketmq-rules.md#delay-levels.
 """
 
 from bisect import bisect_left

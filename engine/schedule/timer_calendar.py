@@ -1,7 +1,7 @@
-"""The calendar, but for being set back: then time goes on at the steady clock's pace.
+"""Wall-clock time that never runs backwards.
 
-A message that waits ten seconds is not to wait an hour and ten seconds because somebody mended the
-machine's clock meanwhile; one sent after that is not to come early either.
+When the system clock is set back, time goes on at the pace of the monotonic clock: a message that
+waits ten seconds does not wait an hour more, and one sent afterwards does not come early.
 """
 
 from bisect import bisect_right

@@ -1,8 +1,8 @@
-"""The accounts of topics, queues, groups and readers: series by what they count, bounded in number.
+"""Series of metrics for topics, queues, groups and readers, bounded in number.
 
-An account lives while something happens: one that was silent for a day goes, totals and all. Where
-there is no room for another, those silent for a quarter of an hour go, and if that does not help
-either, what comes is counted together under the name `other`.
+A series that was silent for a day is dropped with its totals. When there is no room for another,
+series that were silent for a quarter of an hour are dropped; when that makes no room either, new
+names are counted together under `other`.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The books that the accounts stand in: topics, queues, groups, readers, the whole broker."""
+"""The metrics of traffic: of each topic, queue, group and reader, and of the whole broker."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar

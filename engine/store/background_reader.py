@@ -1,7 +1,8 @@
-"""Reading records of the log on another thread than the owner's: what may be cold is read so.
+"""Reads log records on a worker thread, so that page-cache misses never block the event loop.
 
-The owner says what to read and from which files; the job opens them itself, so that nothing which
-the owner closes meanwhile can be mistaken for them. What retention took in between is not found.
+The owner says which records to read and from which files. The job opens the files itself, so that
+a descriptor which the owner closes meanwhile cannot be mistaken for one of them. Records that
+retention removed in between are not found.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""When each undecided transaction is checked next, and how often it was: about ten bytes each.
+"""The time of the next check and the count of checks of each pending transaction, in ten bytes.
 
-Three columns from an offset of the half queue on. What is before the floor is let go from time to
+Three columns, from an offset of the half queue on. Entries before the floor are freed from time to
 time, so that deciding the oldest costs no more than deciding any other.
 """
 

@@ -3,7 +3,7 @@
 A half message lies in RocketMQ's half topic as an ordinary record: the topic and queue that it is
 bound for, its producer group and its transaction's id are properties, and the transaction bits of
 the system flag are clear. Its queue entry holds when it is first checked instead of a tag's hash.
-Source: reference "rocketmq-semantics", section 5.
+Source: docs/rocketmq-rules.md#transactions.
 """
 
 from collections.abc import Callable

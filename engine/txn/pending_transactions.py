@@ -1,8 +1,8 @@
-"""What is undecided, and when each is checked: kept in the journal, corrected by recovery.
+"""Pending transactions and the times of their checks: kept in the journal, corrected by recovery.
 
-Half messages are known from their queue's entries alone, about 30 bytes of memory each; records
-are read when they are asked about. Those whose checks were given up lie in a queue of their own
-and may still be decided.
+A half message takes about 30 bytes of memory, from its queue entry alone; its record is read only
+when it is needed. Half messages whose checks were given up are in a queue of their own and may
+still be decided.
 """
 
 import zlib

@@ -1,4 +1,4 @@
-"""Records that prove what they came from to be finished, whatever the journal still knows.
+"""Evidence in the log that a half message is finished, for recovery after the journal lost its end.
 
 The SOURCE property of a committed message, of a roll-back's op record, and of a half message that
 was given up or is checked again names the places that it leaves, and its root: the offset of the

@@ -70,7 +70,7 @@ class TransactionPage(msgspec.Struct, frozen=True):
     count: int
 
 
-class Transactions:
+class TransactionSubsystem:
     """The verbs. A decision is kept when its verb returns, and is final."""
 
     def __init__(

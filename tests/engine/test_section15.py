@@ -1,4 +1,4 @@
-"""RocketMQ's 25 subtlest behaviours (reference "rocketmq-semantics", section 15): where each is held.
+"""RocketMQ's 25 subtlest behaviours (docs/rocketmq-rules.md), and the tests that hold each.
 
 Below each item stand the tests that would catch a wrong implementation, by file under tests/ and
 name without its "test_"; a test here looks whether they exist. Where KiteMQ departs from RocketMQ

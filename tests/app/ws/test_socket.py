@@ -19,26 +19,26 @@ from engine.broker import GroupConfig
 from engine.message import Message
 from protocol.batches import (
     TO_DEAD_LETTERS,
-    Ack,
-    Deliver,
-    Extend,
-    Nack,
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
     PromiseCode,
-    Release,
-    Result,
+    ReleaseFrame,
     ResultCode,
-    Send,
-    Sent,
-    Subscribed,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+    SubscribedFrame,
 )
 from protocol.frames import (
-    Credit,
-    Error,
+    CreditFrame,
+    ErrorFrame,
     Frame,
-    Hello,
-    Subscribe,
-    Unsubscribe,
-    Welcome,
+    HelloFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+    WelcomeFrame,
     encode,
 )
 from protocol.stream import SERVER_FRAMES, iter_frames
@@ -80,7 +80,7 @@ class Peer:
 
     def hears_nothing(self) -> bool:
         """Whether the server has said nothing else by the time it answers a question."""
-        self.ask(Unsubscribe(999), Result, request=4711)
+        self.ask(UnsubscribeFrame(999), ResultFrame, request=4711)
         return not self._read
 
 
@@ -106,13 +106,13 @@ def meet(server: LiveServer) -> Iterator[Callable[..., Peer]]:
             )
             peer = Peer(stack.enter_context(opened))
             if client:
-                peer.ask(Hello(client), Welcome)
+                peer.ask(HelloFrame(client), WelcomeFrame)
             return peer
 
         yield connected
 
 
-def send_of(*bodies: bytes, topic: str = "t", **fields: Any) -> Send:
+def send_of(*bodies: bytes, topic: str = "t", **fields: Any) -> SendFrame:
     count = len(bodies)
     columns: dict[str, Any] = {
         "tags": [""] * count,
@@ -123,7 +123,7 @@ def send_of(*bodies: bytes, topic: str = "t", **fields: Any) -> Send:
         "flags": [0] * count,
         "born_ms": [0] * count,
     }
-    return Send(topic, list(bodies), **{**columns, **fields})
+    return SendFrame(topic, list(bodies), **{**columns, **fields})
 
 
 def inflight(server: LiveServer, group: str = "g") -> int:
@@ -132,33 +132,33 @@ def inflight(server: LiveServer, group: str = "g") -> int:
 
 def test_hello_is_answered_with_the_limits(meet: Callable[..., Peer]) -> None:
     limits = SocketLimits()
-    welcome = meet().ask(Hello("me"), Welcome)
+    welcome = meet().ask(HelloFrame("me"), WelcomeFrame)
     assert (welcome.client, welcome.version) == ("me", 1)
     assert welcome.count_max == limits.count_max
     assert welcome.frame_bytes_max == limits.frame_bytes_max
 
 
 def test_another_version_is_refused_by_name(meet: Callable[..., Peer]) -> None:
-    error = meet().ask(Hello("me", version=9), Error)
+    error = meet().ask(HelloFrame("me", version=9), ErrorFrame)
     assert (error.code, error.field) == ("invalid", "version")
 
 
 def test_a_send_says_where_each_message_stands(meet: Callable[..., Peer]) -> None:
     peer = meet()
-    sent = peer.ask(send_of(b"a", b"b", id_prefix="P", id_first=7), Sent)
+    sent = peer.ask(send_of(b"a", b"b", id_prefix="P", id_first=7), SentFrame)
     assert sent.promise == PromiseCode.STORED
     assert sent.offsets == [0, 1]
     assert sent.queues[0] == sent.queues[1]
     assert sent.positions[0] < sent.positions[1]
     assert sent.ids == ["", ""]  # the client knows them
-    chosen = peer.ask(send_of(b"c"), Sent).ids
+    chosen = peer.ask(send_of(b"c"), SentFrame).ids
     assert len(chosen[0]) == 32
 
 
 def test_a_flushed_send_is_answered_once_it_is_on_the_disk(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
-    sent = meet().ask(send_of(b"a", promise=PromiseCode.FLUSHED), Sent)
+    sent = meet().ask(send_of(b"a", promise=PromiseCode.FLUSHED), SentFrame)
     assert sent.promise == PromiseCode.FLUSHED
     assert server.call(lambda: server.broker.health().unflushed_bytes) == 0
 
@@ -168,7 +168,7 @@ def test_sends_of_one_turn_are_stored_together_and_answered_one_by_one(
 ) -> None:
     peer = meet()
     peer.say(*[(number, send_of(b"%d" % number, queue=0)) for number in range(1, 101)])
-    answers = [peer.hear(Sent) for _ in range(100)]
+    answers = [peer.hear(SentFrame) for _ in range(100)]
     assert [request for request, _ in answers] == list(range(1, 101))
     assert [answer.offsets for _, answer in answers] == [[number] for number in range(100)]
 
@@ -180,15 +180,15 @@ def test_a_bad_send_does_not_touch_those_beside_it(meet: Callable[..., Peer]) ->
         (2, send_of(b"b", b"c", queue=0, tags=["ok", "a|b"])),
         (3, send_of(b"d", queue=0)),
     )
-    assert peer.hear(Sent)[0] == 1
-    assert peer.hear(Sent)[1].offsets == [1]
-    request, error = peer.hear(Error)
+    assert peer.hear(SentFrame)[0] == 1
+    assert peer.hear(SentFrame)[1].offsets == [1]
+    request, error = peer.hear(ErrorFrame)
     assert (request, error.field) == (2, "messages[1].tag")
     assert error.remedy
 
 
 def test_a_reserved_property_is_refused(meet: Callable[..., Peer]) -> None:
-    error = meet().ask(send_of(b"a", properties=[{"KITE_SOURCE": "x"}]), Error)
+    error = meet().ask(send_of(b"a", properties=[{"KITE_SOURCE": "x"}]), ErrorFrame)
     assert error.code == "reserved_property"
 
 
@@ -199,8 +199,8 @@ def test_numbers_beyond_the_engines_are_refused_not_crashed(meet: Callable[..., 
         data = peer.socket.recv(WAIT_S)
         assert isinstance(data, bytes)
         ((_, answer),) = iter_frames(data, SERVER_FRAMES)
-        assert isinstance(answer, (Error, Sent))
-        if isinstance(answer, Error):
+        assert isinstance(answer, (ErrorFrame, SentFrame))
+        if isinstance(answer, ErrorFrame):
             assert answer.code != "internal_error"
 
 
@@ -211,13 +211,13 @@ def test_a_message_waits_as_long_as_its_frame_says(
     begun_ms = server.call(server.broker._clock.now_ms)
     at_ms = begun_ms + 600_000
     frame = send_of(b"a", b"b", b"c", delay_ms=[0, 300_000, 0], deliver_at_ms=[0, 0, at_ms])
-    assert len(peer.ask(frame, Sent).offsets) == 3
+    assert len(peer.ask(frame, SentFrame).offsets) == 3
     page = server.call(server.broker.scheduled)
     assert [item.message.body for item in page.items] == [b"b", b"c"]
     assert begun_ms + 300_000 <= page.items[0].due_ms <= begun_ms + 320_000
     assert page.items[1].due_ms == at_ms
-    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=2)
-    assert peer.hear(Deliver)[1].bodies == [b"a"]
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 10, 60_000), SubscribedFrame, request=2)
+    assert peer.hear(DeliverFrame)[1].bodies == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -234,50 +234,50 @@ def test_a_time_that_cannot_be_is_refused_with_its_field(
     meet: Callable[..., Peer], columns: dict[str, list[int]], field: str
 ) -> None:
     zeros = {"delay_ms": [0, 0], "deliver_at_ms": [0, 0]}
-    error = meet().ask(send_of(b"a", b"b", **{**zeros, **columns}), Error)
+    error = meet().ask(send_of(b"a", b"b", **{**zeros, **columns}), ErrorFrame)
     assert error.field == field
 
 
 def test_a_push_delivers_while_there_is_credit(meet: Callable[..., Peer]) -> None:
     peer = meet("me")
-    assert peer.ask(send_of(*[b"%d" % n for n in range(5)]), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 2, 60_000), Subscribed, request=8)
-    number, first = peer.hear(Deliver)
+    assert peer.ask(send_of(*[b"%d" % n for n in range(5)]), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 2, 60_000), SubscribedFrame, request=8)
+    number, first = peer.hear(DeliverFrame)
     assert number == 8
     assert first.bodies == [b"0", b"1"]
     assert first.attempts == [1, 1]
     assert peer.hears_nothing()
-    peer.say((0, Credit(8, 1)))
-    assert peer.hear(Deliver)[1].bodies == [b"2"]
-    acked = peer.ask(Ack("g", first.receipts), Result)
+    peer.say((0, CreditFrame(8, 1)))
+    assert peer.hear(DeliverFrame)[1].bodies == [b"2"]
+    acked = peer.ask(AckFrame("g", first.receipts), ResultFrame)
     assert acked.results == [ResultCode.DONE] * 2
-    assert peer.ask(Ack("g", first.receipts), Result).results == [ResultCode.ALREADY] * 2
+    assert peer.ask(AckFrame("g", first.receipts), ResultFrame).results == [ResultCode.ALREADY] * 2
 
 
 def test_an_arrival_wakes_a_push_that_waits(meet: Callable[..., Peer]) -> None:
     producer, consumer = meet(), meet()
-    producer.ask(send_of(b"0"), Sent)
-    consumer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed)
-    assert consumer.hear(Deliver)[1].bodies == [b"0"]
-    producer.ask(send_of(b"1"), Sent)
-    assert consumer.hear(Deliver)[1].bodies == [b"1"]
+    producer.ask(send_of(b"0"), SentFrame)
+    consumer.ask(SubscribeFrame("g", {"t": "*"}, 10, 60_000), SubscribedFrame)
+    assert consumer.hear(DeliverFrame)[1].bodies == [b"0"]
+    producer.ask(send_of(b"1"), SentFrame)
+    assert consumer.hear(DeliverFrame)[1].bodies == [b"1"]
 
 
 def test_every_way_to_settle_has_its_answer(meet: Callable[..., Peer]) -> None:
     peer = meet("me")
-    peer.ask(send_of(*[b"%d" % n for n in range(4)]), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 4, 60_000), Subscribed, request=2)
-    receipts = peer.hear(Deliver)[1].receipts
-    extended = peer.ask(Extend("g", receipts[:1], 90_000), Result)
+    peer.ask(send_of(*[b"%d" % n for n in range(4)]), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 4, 60_000), SubscribedFrame, request=2)
+    receipts = peer.hear(DeliverFrame)[1].receipts
+    extended = peer.ask(ExtendFrame("g", receipts[:1], 90_000), ResultFrame)
     assert extended.results == [ResultCode.DONE]
     assert extended.invisible_until_ms[0] > 0
-    assert peer.ask(Release("g", receipts[1:2]), Result).results == [ResultCode.DONE]
-    nack = Nack("g", receipts[2:], [0, -1], [-1, TO_DEAD_LETTERS], ["later", "never"])
-    assert peer.ask(nack, Result).results == [ResultCode.DONE] * 2
-    peer.say((0, Credit(2, 10)))
+    assert peer.ask(ReleaseFrame("g", receipts[1:2]), ResultFrame).results == [ResultCode.DONE]
+    nack = NackFrame("g", receipts[2:], [0, -1], [-1, TO_DEAD_LETTERS], ["later", "never"])
+    assert peer.ask(nack, ResultFrame).results == [ResultCode.DONE] * 2
+    peer.say((0, CreditFrame(2, 10)))
     attempts: list[int] = []
     while len(attempts) < 2:
-        attempts += peer.hear(Deliver)[1].attempts
+        attempts += peer.hear(DeliverFrame)[1].attempts
     assert sorted(attempts) == [1, 2]  # the released one, and the failed one
 
 
@@ -285,40 +285,43 @@ def test_after_unsubscribe_nothing_comes_but_receipts_still_count(
     meet: Callable[..., Peer],
 ) -> None:
     peer = meet()
-    peer.ask(send_of(b"0"), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=2)
-    receipts = peer.hear(Deliver)[1].receipts
-    peer.ask(Unsubscribe(2), Result, request=3)
-    peer.ask(send_of(b"1"), Sent)
+    peer.ask(send_of(b"0"), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 10, 60_000), SubscribedFrame, request=2)
+    receipts = peer.hear(DeliverFrame)[1].receipts
+    peer.ask(UnsubscribeFrame(2), ResultFrame, request=3)
+    peer.ask(send_of(b"1"), SentFrame)
     assert peer.hears_nothing()
-    assert peer.ask(Ack("g", receipts), Result).results == [ResultCode.DONE]
+    assert peer.ask(AckFrame("g", receipts), ResultFrame).results == [ResultCode.DONE]
 
 
 def test_a_client_that_comes_back_is_told_what_it_holds(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
     peer = meet("me")
-    peer.ask(send_of(b"0", b"1"), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 2, 60_000), Subscribed)
-    receipts = peer.hear(Deliver)[1].receipts
+    peer.ask(send_of(b"0", b"1"), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 2, 60_000), SubscribedFrame)
+    receipts = peer.hear(DeliverFrame)[1].receipts
     peer.socket.socket.close()  # no goodbye
     back = meet("me")
-    assert sorted(back.ask(Subscribe("g", {"t": "*"}, 2, 60_000), Subscribed).held) == receipts
-    assert back.ask(Ack("g", receipts), Result).results == [ResultCode.DONE] * 2
+    assert (
+        sorted(back.ask(SubscribeFrame("g", {"t": "*"}, 2, 60_000), SubscribedFrame).held)
+        == receipts
+    )
+    assert back.ask(AckFrame("g", receipts), ResultFrame).results == [ResultCode.DONE] * 2
 
 
 def test_a_clean_goodbye_puts_back_what_was_held(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
     peer = meet("me")
-    peer.ask(send_of(b"0"), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 2, 60_000), Subscribed)
-    peer.hear(Deliver)
+    peer.ask(send_of(b"0"), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 2, 60_000), SubscribedFrame)
+    peer.hear(DeliverFrame)
     peer.socket.close()
     until(lambda: inflight(server) == 0)
     other = meet("other")
-    other.ask(Subscribe("g", {"t": "*"}, 2, 60_000), Subscribed)
-    assert other.hear(Deliver)[1].attempts == [1]
+    other.ask(SubscribeFrame("g", {"t": "*"}, 2, 60_000), SubscribedFrame)
+    assert other.hear(DeliverFrame)[1].attempts == [1]
 
 
 def test_a_clean_goodbye_puts_back_more_than_one_call_may_name(
@@ -326,11 +329,11 @@ def test_a_clean_goodbye_puts_back_more_than_one_call_may_name(
 ) -> None:
     peer = meet("me")
     for _ in range(5):
-        peer.ask(send_of(*[b"x"] * 1000), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 5000, 60_000), Subscribed)
+        peer.ask(send_of(*[b"x"] * 1000), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 5000, 60_000), SubscribedFrame)
     count = 0
     while count < 5000:
-        count += len(peer.hear(Deliver)[1].bodies)
+        count += len(peer.hear(DeliverFrame)[1].bodies)
     assert inflight(server) == 5000
     peer.socket.close()
     until(lambda: inflight(server) == 0)
@@ -339,7 +342,7 @@ def test_a_clean_goodbye_puts_back_more_than_one_call_may_name(
 def test_a_second_connection_of_a_client_closes_the_first(meet: Callable[..., Peer]) -> None:
     first = meet("me")
     meet("me")
-    assert first.hear(Error)[1].code == "connection_closed"
+    assert first.hear(ErrorFrame)[1].code == "connection_closed"
     with pytest.raises(ConnectionClosed) as closed:
         first.socket.recv(WAIT_S)
     assert closed.value.rcvd is not None
@@ -353,10 +356,10 @@ def subscribed_but_silent(server: LiveServer, meet: Callable[..., Peer]) -> tupl
     """A client that does not read, and how many messages it was handed in the end."""
     producer = meet()
     for _ in range(BIG_COUNT // 20):
-        producer.ask(send_of(*[bytes([1]) * 100_000] * 20), Sent)
+        producer.ask(send_of(*[bytes([1]) * 100_000] * 20), SentFrame)
     server.call(lambda: server.broker.create_group(GroupConfig("g")))
     slow = meet("slow")
-    slow.say((1, Subscribe("g", {"t": "*"}, BIG_COUNT, 60_000)))
+    slow.say((1, SubscribeFrame("g", {"t": "*"}, BIG_COUNT, 60_000)))
     seen: list[int] = []
 
     def has_settled() -> bool:
@@ -374,7 +377,7 @@ def test_a_reader_that_takes_nothing_is_sent_no_more_than_the_bound(
     assert handed_out < BIG_COUNT
     received = 0
     while received < BIG_COUNT:  # and once it reads, it gets everything
-        received += len(slow.hear(Deliver)[1].bodies)
+        received += len(slow.hear(DeliverFrame)[1].bodies)
 
 
 def test_what_never_left_is_given_back_when_a_connection_breaks(
@@ -395,7 +398,7 @@ def test_what_cannot_be_cut_into_frames_ends_the_connection(
 ) -> None:
     peer = meet()
     peer.socket.send(garbage)
-    assert peer.hear(Error)[1].code == "connection_closed"
+    assert peer.hear(ErrorFrame)[1].code == "connection_closed"
     with pytest.raises(ConnectionClosed) as closed:
         peer.socket.recv(WAIT_S)
     assert closed.value.rcvd is not None
@@ -407,9 +410,9 @@ def test_an_unreadable_payload_is_an_error_and_the_connection_goes_on(
 ) -> None:
     peer = meet()
     peer.socket.send(b"\x05\x00\x00\x00\x07\x00\x00\x00\x01x")
-    request, error = peer.hear(Error)
+    request, error = peer.hear(ErrorFrame)
     assert (request, error.code) == (7, "invalid")
-    assert peer.ask(send_of(b"a"), Sent)
+    assert peer.ask(send_of(b"a"), SentFrame)
 
 
 def test_a_message_beyond_the_limit_ends_the_connection(meet: Callable[..., Peer]) -> None:
@@ -417,17 +420,17 @@ def test_a_message_beyond_the_limit_ends_the_connection(meet: Callable[..., Peer
     with contextlib.suppress(ConnectionClosed):  # it may hang up while we still talk
         peer.socket.send(bytes(9 * 1024 * 1024))
     with pytest.raises(ConnectionClosed) as closed:
-        peer.hear(Sent)
+        peer.hear(SentFrame)
     assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
 
 
 def test_subscriptions_are_bounded(meet: Callable[..., Peer]) -> None:
     peer = meet()
-    peer.ask(send_of(b"a"), Sent)
+    peer.ask(send_of(b"a"), SentFrame)
     limit = SocketLimits().subscriptions_max
     for number in range(1, limit + 1):
-        peer.ask(Subscribe("g", {"t": "*"}, 0, 60_000), Subscribed, request=number)
-    error = peer.ask(Subscribe("g", {"t": "*"}, 0, 60_000), Error, request=limit + 1)
+        peer.ask(SubscribeFrame("g", {"t": "*"}, 0, 60_000), SubscribedFrame, request=number)
+    error = peer.ask(SubscribeFrame("g", {"t": "*"}, 0, 60_000), ErrorFrame, request=limit + 1)
     assert error.code == "busy"
     assert error.retry_after_ms > 0
 
@@ -435,18 +438,18 @@ def test_subscriptions_are_bounded(meet: Callable[..., Peer]) -> None:
 @pytest.mark.parametrize(
     ("frame", "field"),
     [
-        (Subscribe("", {"t": "*"}, 1, 60_000), "group"),
-        (Subscribe("g", {}, 1, 60_000), "topics"),
-        (Subscribe("g", {"t": "||"}, 1, 60_000), "filter"),
-        (Subscribe("g", {"t": "*"}, 1, 1), "invisible_s"),
+        (SubscribeFrame("", {"t": "*"}, 1, 60_000), "group"),
+        (SubscribeFrame("g", {}, 1, 60_000), "topics"),
+        (SubscribeFrame("g", {"t": "||"}, 1, 60_000), "filter"),
+        (SubscribeFrame("g", {"t": "*"}, 1, 1), "invisible_s"),
     ],
 )
 def test_a_wrong_subscription_names_its_field(
-    meet: Callable[..., Peer], frame: Subscribe, field: str
+    meet: Callable[..., Peer], frame: SubscribeFrame, field: str
 ) -> None:
     peer = meet()
-    peer.ask(send_of(b"a"), Sent)
-    assert field in peer.ask(frame, Error).field
+    peer.ask(send_of(b"a"), SentFrame)
+    assert field in peer.ask(frame, ErrorFrame).field
 
 
 def test_pages_of_another_site_cannot_connect(server: LiveServer) -> None:
@@ -517,18 +520,18 @@ def test_an_operator_disconnects_a_client_and_what_it_held_comes_back(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
     peer = meet("me")
-    peer.ask(send_of(b"1", b"2"), Sent)
-    peer.ask(Subscribe("g", {"t": "*"}, 10, 600_000), Subscribed)
+    peer.ask(send_of(b"1", b"2"), SentFrame)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 10, 600_000), SubscribedFrame)
     held = 0
     while held < 2:
-        held += len(peer.hear(Deliver)[1].bodies)
+        held += len(peer.hear(DeliverFrame)[1].bodies)
     with httpx.Client(base_url=server.url, timeout=WAIT_S) as http:
         page = http.get("/clients/me", params={"format": "json"}).json()
         assert (page["in_flight"], page["activity"]["sent"]) == (2, 2)
         assert page["why_no_stack"] == "the WebSocket protocol has no such question for a client"
         done = http.post("/api/v1/clients/disconnect", json={"client": "me"}).json()
     assert done == {"client": "me", "connections": 1, "groups": ["g"], "returned": 2, "kept": 0}
-    assert peer.hear(Error)[1].code == "connection_closed"
+    assert peer.hear(ErrorFrame)[1].code == "connection_closed"
     with pytest.raises(ConnectionClosed) as closed:
         peer.socket.recv(WAIT_S)
     assert closed.value.rcvd is not None
@@ -548,12 +551,12 @@ def test_a_compressed_body_is_pushed_as_it_was_sent(
         server.broker.send([Message("t", b"broken", queue=0, sys_flag=0x301)])
 
     peer = meet("c1")
-    peer.ask(send_of(b"first"), Sent)
+    peer.ask(send_of(b"first"), SentFrame)
     server.call(store)
-    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=7)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 10, 60_000), SubscribedFrame, request=7)
     got: list[tuple[bytes, int]] = []
     while len(got) < 5:
-        _, frame = peer.hear(Deliver)
+        _, frame = peer.hear(DeliverFrame)
         got += zip(frame.bodies, frame.sys_flags, strict=True)
     assert sorted(got) == sorted(
         [(b"first", 0), *((text, 0) for text in texts), (b"broken", 0x301)]
@@ -569,12 +572,12 @@ def test_bodies_too_large_for_one_frame_are_pushed_in_several(
             server.broker.send([Message("t", body, queue=0, sys_flag=0x301)])
 
     peer = meet("c1")
-    peer.ask(send_of(b"first"), Sent)
+    peer.ask(send_of(b"first"), SentFrame)
     server.call(store)
-    peer.ask(Subscribe("g", {"t": "*"}, 10, 60_000), Subscribed, request=7)
+    peer.ask(SubscribeFrame("g", {"t": "*"}, 10, 60_000), SubscribedFrame, request=7)
     heads: list[bytes] = []
     while len(heads) < 4:
-        _, frame = peer.hear(Deliver)
+        _, frame = peer.hear(DeliverFrame)
         assert sum(map(len, frame.bodies)) <= 4 * 1024 * 1024
         assert frame.attempts == [1] * len(frame.bodies)
         heads += [body[:1] for body in frame.bodies]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.network import bounded_socket
-from protocol.batches import Sent
-from protocol.frames import Hello, Welcome, encode
+from protocol.batches import SentFrame
+from protocol.frames import HelloFrame, WelcomeFrame, encode
 from tests.app.ws.test_socket import Peer, send_of
 from tests.app.ws.test_socket_calls import opened
 from tests.live import LiveServer
@@ -89,8 +89,8 @@ def test_the_connection_that_takes_more_than_its_addresss_share_is_closed_and_ot
         second.sendall(head(BINARY, 2 * MIB) + bytes(MIB))
         assert close_code(second) == 1013
         peer = Peer(stack.enter_context(opened(server)))
-        assert peer.ask(Hello("small"), Welcome).client == "small"
-        assert len(peer.ask(send_of(b"1", topic="orders"), Sent, request=2).offsets) == 1
+        assert peer.ask(HelloFrame("small"), WelcomeFrame).client == "small"
+        assert len(peer.ask(send_of(b"1", topic="orders"), SentFrame, request=2).offsets) == 1
         first.sendall(bytes(MIB // 2))  # whole now
         until(lambda: held(server) == 0)
     until(lambda: held(server) == 0)
@@ -126,7 +126,7 @@ def test_frames_that_wait_for_their_turn_are_all_taken(
         peer = Peer(client)
         for frame in frames:
             client.send(frame)
-        assert [peer.hear(Sent)[0] for _ in frames] == list(range(count))
+        assert [peer.hear(SentFrame)[0] for _ in frames] == list(range(count))
     with connected(server) as link:
         link.sendall(b"".join(head(BINARY, len(frame)) + frame for frame in frames))
         link.shutdown(socket.SHUT_WR)
@@ -177,7 +177,7 @@ def test_a_message_of_very_many_small_frames_holds_nobody_up(server: LiveServer)
         with opened(server) as client:
             peer = Peer(client)
             for number in range(20):
-                peer.ask(send_of(b"1", topic="orders"), Sent, request=number + 1)
+                peer.ask(send_of(b"1", topic="orders"), SentFrame, request=number + 1)
         worst_s = server.call(lambda: server.app.state.heartbeat.worst_ever_s)
     assert worst_s < 2, "each of them takes some microseconds"
 
@@ -190,7 +190,7 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: Liv
             peer = Peer(client)
             for _ in range(16):  # each queue has its files after the first time
                 client.send(encode(1, send_of(b"1", topic="orders")))
-                peer.hear(Sent)
+                peer.hear(SentFrame)
         until(lambda: held(server) == 0)
 
     live_and_close()

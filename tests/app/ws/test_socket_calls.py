@@ -15,8 +15,8 @@ from app.api.catalog import OPERATIONS
 from app.api.framework.operation import API
 from app.ws import calls as socket_calls
 from app.ws.limits import SocketLimits
-from protocol.calls import Answer, Call
-from protocol.frames import Error, Frame, Unsubscribe, encode
+from protocol.calls import AnswerFrame, CallFrame
+from protocol.frames import ErrorFrame, Frame, UnsubscribeFrame, encode
 from protocol.stream import SERVER_FRAMES, iter_frames
 from tests.live import LiveServer
 from tests.patience import until
@@ -48,11 +48,11 @@ class Peer:
     def call(self, method: str, path: str, body: object = None, request: int = 1) -> Any:
         """Status and document of an operation below /api/v1."""
         if body is None:
-            self.say(request, Call(method, API + path))
+            self.say(request, CallFrame(method, API + path))
         else:
-            self.say(request, Call(method, API + path, JSON, json.dumps(body).encode()))
+            self.say(request, CallFrame(method, API + path, JSON, json.dumps(body).encode()))
         answer = self.hear(request)
-        assert isinstance(answer, Answer), answer
+        assert isinstance(answer, AnswerFrame), answer
         return answer.status, json.loads(answer.body) if answer.body else None
 
 
@@ -102,7 +102,7 @@ def test_operations_answer_as_over_http(meet: Callable[..., Peer]) -> None:
     sent = peer.call("POST", "/topics/orders/messages", {"body": "1"})[1]
     assert peer.call("GET", f"/messages/{sent['messages'][0]['message_id']}")[0] == 200
     assert peer.call("DELETE", "/groups/billing") == (204, None)
-    peer.say(2, Call("GET", "/healthz"))
+    peer.say(2, CallFrame("GET", "/healthz"))
     assert peer.hear(2).status == 200
 
 
@@ -119,7 +119,7 @@ def test_a_refusal_is_the_problem_of_http(meet: Callable[..., Peer]) -> None:
     assert peer.call("POST", "/topics", {"nme": "x"})[0] == 422
     assert peer.call("GET", "/nothing")[0] == 404
     assert peer.call("PATCH", "/topics")[0] == 405
-    peer.say(3, Call("POST", f"{API}/topics", "text/plain", b"{}"))
+    peer.say(3, CallFrame("POST", f"{API}/topics", "text/plain", b"{}"))
     assert peer.hear(3).status == 415
 
 
@@ -151,9 +151,9 @@ async def test_a_call_carries_the_handshakes_headers_but_those_of_the_connection
     others = [(b"upgrade", b"websocket"), (b"sec-websocket-key", b"k"), (b"content-length", b"9")]
     scope = {"type": "websocket", "scheme": "wss", "headers": kept + others, "app": app,
              "client": ("10.0.0.1", 5), "server": ("10.0.0.2", 80)}  # fmt: skip
-    answers: list[Answer] = []
+    answers: list[AnswerFrame] = []
     calls = calls_of(app, answers, scope)
-    calls.begin(1, Call("GET", f"{API}/topics/a%2Fb?c=d%20e", "x/y" if body else "", body),
+    calls.begin(1, CallFrame("GET", f"{API}/topics/a%2Fb?c=d%20e", "x/y" if body else "", body),
                 is_text=False)  # fmt: skip
     while not answers:
         await asyncio.sleep(0)
@@ -164,7 +164,7 @@ async def test_a_call_carries_the_handshakes_headers_but_those_of_the_connection
     assert (inner["path"], inner["query_string"]) == (f"{API}/topics/a/b", b"c=d%20e")
 
 
-def calls_of(app: Any, answers: list[Answer], scope: Any = None) -> socket_calls.Calls:
+def calls_of(app: Any, answers: list[AnswerFrame], scope: Any = None) -> socket_calls.Calls:
     scope = scope or {"type": "websocket", "headers": [], "app": app}
     return socket_calls.Calls(
         scope,
@@ -183,9 +183,9 @@ async def test_a_call_is_told_that_its_connection_has_gone_and_ends_by_itself() 
         heard.append("body")
         heard.append((await receive())["type"])
 
-    answers: list[Answer] = []
+    answers: list[AnswerFrame] = []
     calls = calls_of(app, answers)
-    calls.begin(1, Call("GET", f"{API}/topics"), is_text=False)
+    calls.begin(1, CallFrame("GET", f"{API}/topics"), is_text=False)
     while not heard:
         await asyncio.sleep(0)
     await calls.close()
@@ -209,7 +209,7 @@ async def test_a_call_that_does_not_heed_the_end_is_cancelled(
             raise
 
     calls = calls_of(app, [])
-    calls.begin(1, Call("GET", f"{API}/topics"), is_text=False)
+    calls.begin(1, CallFrame("GET", f"{API}/topics"), is_text=False)
     await begun.wait()
     await calls.close()
     await asyncio.sleep(0)
@@ -244,25 +244,25 @@ async def test_an_application_that_fails_answers_500(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     "frame",
     [
-        Call("GET", "/ws/v1"),
-        Call("GET", "/topics"),
-        Call("GET", "api/v1/topics"),
-        Call("GET", f"{API}/a b"),
-        Call("GET", f"{API}/\u00e9"),
-        Call("get", f"{API}/topics"),
-        Call("G T", f"{API}/topics"),
-        Call("", f"{API}/topics"),
-        Call("GET", f"{API}/" + "x" * 9000),
-        Call("POST", f"{API}/topics", "a\r\nb: c", b"{}"),
+        CallFrame("GET", "/ws/v1"),
+        CallFrame("GET", "/topics"),
+        CallFrame("GET", "api/v1/topics"),
+        CallFrame("GET", f"{API}/a b"),
+        CallFrame("GET", f"{API}/\u00e9"),
+        CallFrame("get", f"{API}/topics"),
+        CallFrame("G T", f"{API}/topics"),
+        CallFrame("", f"{API}/topics"),
+        CallFrame("GET", f"{API}/" + "x" * 9000),
+        CallFrame("POST", f"{API}/topics", "a\r\nb: c", b"{}"),
     ],
 )
 def test_what_is_no_request_of_the_interface_is_an_error(
-    meet: Callable[..., Peer], frame: Call
+    meet: Callable[..., Peer], frame: CallFrame
 ) -> None:
     peer = meet()
     peer.say(1, frame)
     error = peer.hear(1)
-    assert isinstance(error, Error)
+    assert isinstance(error, ErrorFrame)
     assert error.code == "invalid"
     assert error.remedy
 
@@ -278,10 +278,10 @@ def test_a_long_poll_does_not_hold_up_other_frames(
     peer = meet()
     peer.call("POST", "/topics", {"name": "orders"})
     wanted = {"topic": "orders", "wait_ms": 30_000}
-    peer.say(7, Call("POST", f"{API}/groups/g/receive", JSON, json.dumps(wanted).encode()))
+    peer.say(7, CallFrame("POST", f"{API}/groups/g/receive", JSON, json.dumps(wanted).encode()))
     until(lambda: waiting(server) == 1)
     assert peer.call("GET", "/topics/orders", request=8)[0] == 200
-    peer.say(9, Unsubscribe(1))
+    peer.say(9, UnsubscribeFrame(1))
     peer.hear(9)
     peer.call("POST", "/topics/orders/messages", {"body": "now"}, request=10)
     assert json.loads(peer.hear(7).body)["deliveries"][0]["body"] == "now"
@@ -294,7 +294,7 @@ def test_a_long_poll_ends_when_its_connection_closes(
     peer.call("POST", "/topics", {"name": "orders"})
     wanted = json.dumps({"topic": "orders", "wait_ms": 30_000}).encode()
     for request in range(3):
-        peer.say(request, Call("POST", f"{API}/groups/g/receive", JSON, wanted))
+        peer.say(request, CallFrame("POST", f"{API}/groups/g/receive", JSON, wanted))
     until(lambda: waiting(server) == 3)
     peer.socket.socket.close()
     until(lambda: waiting(server) == 0)
@@ -310,9 +310,9 @@ def test_calls_under_way_are_bounded(server: LiveServer, meet: Callable[..., Pee
     wanted = json.dumps({"topic": "orders", "wait_ms": 30_000}).encode()
     limit = SocketLimits().calls_max
     for request in range(limit + 1):
-        peer.say(request, Call("POST", f"{API}/groups/g/receive", JSON, wanted))
+        peer.say(request, CallFrame("POST", f"{API}/groups/g/receive", JSON, wanted))
     error = peer.hear(limit)
-    assert isinstance(error, Error)
+    assert isinstance(error, ErrorFrame)
     assert (error.code, error.retry_after_ms > 0) == ("busy", True)
     until(lambda: waiting(server) == limit)
 
@@ -341,7 +341,7 @@ def test_who_does_not_take_answers_makes_calls_wait(
         peer.call("POST", "/topics/orders/messages", {"body": "x" * 2**20, "queue": 0})
     for request in range(40):
         path = f"{API}/topics/orders/messages?offset={request % 4}&limit=1"
-        peer.say(request, Call("GET", path))
+        peer.say(request, CallFrame("GET", path))
     for request in range(40):
         assert peer.hear(request).status == 200
 
@@ -351,7 +351,7 @@ def test_a_request_and_its_reply_travel_over_connections(meet: Callable[..., Pee
     asker.call("POST", "/topics", {"name": "prices"})
     wanted = {"message": {"body": "tea"}, "timeout_ms": 20_000}
     path = f"{API}/topics/prices/request"
-    asker.say(7, Call("POST", path, JSON, json.dumps(wanted).encode()))
+    asker.say(7, CallFrame("POST", path, JSON, json.dumps(wanted).encode()))
     poll = {"topic": "prices", "wait_ms": 10_000}
     _, received = answerer.call("POST", "/groups/shop/receive", poll)
     (request,) = received["deliveries"]
@@ -375,7 +375,7 @@ def test_a_stop_of_the_server_ends_calls(server: LiveServer, meet: Callable[...,
     peer = meet()
     peer.call("POST", "/topics", {"name": "orders"})
     wanted = json.dumps({"topic": "orders", "wait_ms": 30_000}).encode()
-    peer.say(2, Call("POST", f"{API}/groups/g/receive", JSON, wanted))
+    peer.say(2, CallFrame("POST", f"{API}/groups/g/receive", JSON, wanted))
     until(lambda: waiting(server) == 1)
     begun_s = time.monotonic()
     server.stop()

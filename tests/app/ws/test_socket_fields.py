@@ -26,7 +26,7 @@ TOPIC, GROUP, PRODUCERS = "fields", "readers", "producers"
 SOON_MS = (int(time.time()) + 86_400) * 1000  # nothing is due while the test runs
 DOCUMENT = Path(__file__).parents[3] / "docs" / "websocket.md"
 INTERNAL = "internal_error"
-SILENT = (frames.Credit,)  # has no answer
+SILENT = (frames.CreditFrame,)  # has no answer
 
 
 class Peer:
@@ -41,7 +41,7 @@ class Peer:
         number = next(self._numbers)
         self._socket.send(frames.encode(number, frame))
         if isinstance(frame, SILENT):
-            return self.ask(frames.Unsubscribe(999))
+            return self.ask(frames.UnsubscribeFrame(999))
         while True:
             data = self._socket.recv(WAIT_S)
             assert isinstance(data, bytes)
@@ -79,13 +79,13 @@ def peer(server: LiveServer) -> Iterator[Peer]:
         yield Peer(socket)
 
 
-def send(**changes: Any) -> batches.Send:
+def send(**changes: Any) -> batches.SendFrame:
     columns: dict[str, Any] = {
         "topic": TOPIC, "bodies": [b"a", b"b"], "tags": [""] * 2, "keys": [""] * 2,
         "groups": [""] * 2, "properties": [{}] * 2, "delay_levels": [0] * 2, "flags": [0] * 2,
         "born_ms": [0] * 2,
     }  # fmt: skip
-    return batches.Send(**columns | changes)
+    return batches.SendFrame(**columns | changes)
 
 
 # -- what each field may hold: a frame of the least, and values that are taken ---------------------
@@ -93,8 +93,8 @@ def send(**changes: Any) -> batches.Send:
 RECEIPT = (TOPIC, 0, 0, 77)  # of a hand-out that is over: the answer is "stale"
 DECISION = {"transaction_id": "7F00000100002A9F0000000000000000", "decision": 1}
 BINARY: dict[type[frames.Frame], tuple[frames.Frame, dict[str, list[Any]]]] = {
-    frames.Hello: (frames.Hello(""), {"client": ["field-client"], "version": [1]}),
-    batches.Send: (
+    frames.HelloFrame: (frames.HelloFrame(""), {"client": ["field-client"], "version": [1]}),
+    batches.SendFrame: (
         send(),
         {
             "topic": [TOPIC, "another"],
@@ -114,41 +114,47 @@ BINARY: dict[type[frames.Frame], tuple[frames.Frame, dict[str, list[Any]]]] = {
             "deliver_at_ms": [[SOON_MS, 0], [0, SOON_MS], [SOON_MS, SOON_MS]],
         },
     ),
-    frames.Subscribe: (
-        frames.Subscribe(GROUP, {TOPIC: "*"}, 0, 60_000),
+    frames.SubscribeFrame: (
+        frames.SubscribeFrame(GROUP, {TOPIC: "*"}, 0, 60_000),
         {
             "group": [GROUP], "topics": [{TOPIC: "a || b"}, {TOPIC: "SQL92:a = 1"}],
             "credit": [0, 5], "invisible_ms": [10, 60_000],
         },
     ),
-    frames.Credit: (frames.Credit(999, 1), {"subscription": [999], "count": [0, 65_536]}),
-    batches.Ack: (batches.Ack(GROUP, []), {"group": [GROUP], "receipts": [[], [RECEIPT]]}),
-    batches.Release: (batches.Release(GROUP, []), {"group": [GROUP], "receipts": [[], [RECEIPT]]}),
-    batches.Nack: (
-        batches.Nack(GROUP, [RECEIPT], [-1], [-1], ["why"]),
+    frames.CreditFrame: (frames.CreditFrame(999, 1), {"subscription": [999], "count": [0, 65_536]}),
+    batches.AckFrame: (
+        batches.AckFrame(GROUP, []),
+        {"group": [GROUP], "receipts": [[], [RECEIPT]]},
+    ),
+    batches.ReleaseFrame: (
+        batches.ReleaseFrame(GROUP, []),
+        {"group": [GROUP], "receipts": [[], [RECEIPT]]},
+    ),
+    batches.NackFrame: (
+        batches.NackFrame(GROUP, [RECEIPT], [-1], [-1], ["why"]),
         {
             "group": [GROUP], "receipts": [[RECEIPT]], "delay_ms": [[-1], [0], [5000]],
             "delay_levels": [[-1], [0], [3], [batches.TO_DEAD_LETTERS]], "errors": [["no stock"]],
         },
     ),
-    batches.Extend: (
-        batches.Extend(GROUP, [RECEIPT], 60_000),
+    batches.ExtendFrame: (
+        batches.ExtendFrame(GROUP, [RECEIPT], 60_000),
         {"group": [GROUP], "receipts": [[], [RECEIPT]], "invisible_ms": [10, 60_000]},
     ),
-    frames.Unsubscribe: (frames.Unsubscribe(999), {"subscription": [999]}),
-    calls.Call: (
-        calls.Call("GET", "/api/v1/topics"),
+    frames.UnsubscribeFrame: (frames.UnsubscribeFrame(999), {"subscription": [999]}),
+    calls.CallFrame: (
+        calls.CallFrame("GET", "/api/v1/topics"),
         {
             "method": ["GET", "DELETE"], "path": ["/api/v1/topics?q=a"],
             "content_type": ["application/json"], "body": [b"{}"],
         },
     ),
-    transactions.ChecksWanted: (
-        transactions.ChecksWanted(PRODUCERS), {"group": [PRODUCERS]}
+    transactions.ChecksWantedFrame: (
+        transactions.ChecksWantedFrame(PRODUCERS), {"group": [PRODUCERS]}
     ),
-    transactions.ChecksUnwanted: (transactions.ChecksUnwanted(999), {"wanted": [999]}),
-    transactions.Decide: (
-        transactions.Decide(**DECISION),
+    transactions.ChecksUnwantedFrame: (transactions.ChecksUnwantedFrame(999), {"wanted": [999]}),
+    transactions.DecideFrame: (
+        transactions.DecideFrame(**DECISION),
         {
             "transaction_id": [DECISION["transaction_id"]], "decision": [1, 2, 3],
             "group": ["", PRODUCERS], "is_check": [True, False],
@@ -277,7 +283,7 @@ def test_every_field_of_every_binary_frame_is_taken(
 ) -> None:
     frame = msgspec.structs.replace(base, **{name: value})
     answer = peer.ask(frame)
-    if isinstance(answer, frames.Error):
+    if isinstance(answer, frames.ErrorFrame):
         assert answer.code == "transaction_not_found", answer
 
 
@@ -296,7 +302,7 @@ def test_no_number_or_text_in_a_binary_frame_is_an_internal_error(
 ) -> None:
     base, examples = BINARY[kind]
     for name, (value, *_) in examples.items():
-        if name == "receipts" or kind is frames.Hello:
+        if name == "receipts" or kind is frames.HelloFrame:
             continue  # hostile receipts are the simulation's; a name may replace this connection
         for hostile in _hostile(value):
             frame = msgspec.structs.replace(base, **{name: hostile})

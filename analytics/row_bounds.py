@@ -21,7 +21,7 @@ CLOCK_SLACK_MS = 600_000  # a clock that was set back by less hides nothing from
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RowBounds:
     """Bounds; None and "" set none. `to_ms` and `past_offset` are past the end."""
 
     queues: frozenset[int] | None = None
@@ -50,13 +50,13 @@ class Wanted:
         return self.queues is None or queue in self.queues
 
 
-def wanted_of(given: Mapping[str, str]) -> Wanted:
+def wanted_of(given: Mapping[str, str]) -> RowBounds:
     """What the options say; Refused names the one that is wrong."""
     queues = given.get("queues") or ""
     numbers = [part.strip() for part in queues.split(",")] if queues else []
     if not all(number.isdecimal() for number in numbers):
         raise Refused(f"{queues!r} names no queues", "give numbers as 0,1", field="queues")
-    return Wanted(
+    return RowBounds(
         queues=frozenset(map(int, numbers)) if numbers else None,
         from_ms=_time(given, "from"),
         to_ms=_time(given, "to"),
@@ -80,7 +80,7 @@ def _time(given: Mapping[str, str], name: str) -> int | None:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def narrowed(wanted: Wanted, given: Filter) -> Wanted:
+def narrowed(wanted: RowBounds, given: Filter) -> RowBounds:
     """What is still wanted with one filter more; one that is no help changes nothing."""
     column = getattr(given, "attribute", ("",))
     value = getattr(given, "value", None)
@@ -91,7 +91,7 @@ def narrowed(wanted: Wanted, given: Filter) -> Wanted:
     return _both(wanted, changes)
 
 
-def _both(wanted: Wanted, changes: dict[str, Any]) -> Wanted:
+def _both(wanted: RowBounds, changes: dict[str, Any]) -> RowBounds:
     """The narrower of what is known and what is new, bound by bound."""
     joined: dict[str, Any] = {}
     for name, value in changes.items():
