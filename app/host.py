@@ -191,7 +191,7 @@ class EngineHost:
             )
             if deliveries or wait_s <= 0:
                 return deliveries
-            park = partial(self.broker.park_receive, group, topics, client=client)
+            park = partial(self.broker.wait_to_receive, group, topics, client=client)
             if not await self._park(park, deadline_s):
                 return []
 
@@ -225,7 +225,7 @@ class EngineHost:
             if wait_s <= 0 or result.answer not in PULL_GOES_ON:
                 return result
             offset = result.next_offset
-            park = partial(self.broker.park_pull, topic, queue, offset, filter)
+            park = partial(self.broker.wait_to_pull, topic, queue, offset, filter)
             if not await self._park(park, deadline_s):
                 return result
 

@@ -312,16 +312,16 @@ class Broker:
         )
         self._parts = parts
         self._store, self._catalog, self._intake = parts.store, parts.catalog, parts.intake
-        self._desk, self._timers = parts.desk, parts.timers
+        self._delivery, self._timers = parts.delivery, parts.timers
         self._deliverer, self._timer_deliverer = parts.deliverer, parts.timer_deliverer
         self.events = parts.events
         self.transactions = parts.transactions
         self.requests = parts.requests
-        self.members = parts.desk.members
+        self.members = parts.delivery.members
         self.locks = parts.locks
-        self.resets = parts.desk.resets
-        self.replays = parts.replay_desk.replays
-        self.dead_letters = parts.replay_desk.dead_letters
+        self.resets = parts.delivery.resets
+        self.replays = parts.replay.replays
+        self.dead_letters = parts.replay.dead_letters
         self.search = parts.search
         self.traces = parts.traces
         self.statistics = parts.statistics
@@ -440,10 +440,10 @@ class Broker:
     def delete_topic(self, name: str) -> None:
         """Take a topic away with its queues and all groups' progress in it."""
         self.traces.settle(writes_max=1)  # no trace of it may pass for one of its successor's
-        self._catalog.delete(name, also=self._desk.farewell(name))
+        self._catalog.delete(name, also=self._delivery.topic_deletion_entries(name))
         self._store.delete_topic(name)
         self._parts.router.forget(name)
-        self._desk.forget_topic(name)
+        self._delivery.forget_topic(name)
         self.statistics.forget_topic(name)
 
     def topic(self, name: str) -> TopicConfig:
@@ -502,7 +502,7 @@ class Broker:
 
     def groups_of(self, topic: str) -> Sequence[str]:
         """Names of the groups that have consumed from a topic."""
-        return self._desk.groups_of(topic)
+        return self._delivery.groups_of(topic)
 
     # -- pulling ------------------------------------------------------------------------------
 
@@ -518,7 +518,7 @@ class Broker:
         group: str = "",
     ) -> PullResult:
         """Read from an offset of the caller's own keeping; see `engine.delivery.pull`."""
-        return self._desk.pulls.pull(
+        return self._delivery.pulls.pull(
             topic,
             queue,
             offset,
@@ -536,7 +536,7 @@ class Broker:
         After a reset of the queue nothing counts until a client of the group has pulled there.
         `client` names whose progress it is where the group broadcasts.
         """
-        return self._desk.offsets.commit(group, topic, queue, offset, client)
+        return self._delivery.offsets.commit(group, topic, queue, offset, client)
 
     def advance_offset(
         self, group: str, topic: str, queue: int, offset: int, client: str = ""
@@ -545,19 +545,19 @@ class Broker:
 
         Unlike `commit_offset`, what other clients were handed out from there on stays theirs.
         """
-        return self._desk.offsets.advance(group, topic, queue, offset, client)
+        return self._delivery.offsets.advance(group, topic, queue, offset, client)
 
     def committed_offset(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
         """The offset before which everything is done; None where the group never consumed."""
-        return self._desk.offsets.committed(group, topic, queue, client)
+        return self._delivery.offsets.committed(group, topic, queue, client)
 
     def start_offset(self, group: str, topic: str, queue: int) -> int:
         """Where a pulling client begins without a committed offset, as its group is set up."""
-        return self._desk.offsets.start(group, topic, queue)
+        return self._delivery.offsets.start(group, topic, queue)
 
     def is_young_queue(self, topic: str, queue: int) -> bool:
         """Whether a new group gets the whole queue by RocketMQ's rule; see `StartAt.ROCKETMQ`."""
-        return self._desk.offsets.is_young(topic, queue)
+        return self._delivery.offsets.is_young(topic, queue)
 
     def send_back(
         self,
@@ -573,7 +573,7 @@ class Broker:
     ) -> None:
         """A pulling client failed with a message: retry it later, or give it up."""
         self._check_running()
-        self._desk.failures.send_back(
+        self._delivery.failures.send_back(
             group,
             topic,
             queue,
@@ -601,35 +601,35 @@ class Broker:
     ) -> list[Delivery]:
         """Hand out messages of `topics` (name to tag expression) to one client of a group."""
         self._check_running()
-        return self._desk.receives.receive(
+        return self._delivery.receives.receive(
             group, topics, count_max=count_max, invisible_s=invisible_s, client=client
         )
 
     def ack(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
         """Mark messages as done."""
-        return self._desk.inflight.ack(group, receipts)
+        return self._delivery.inflight.ack(group, receipts)
 
     def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
         """Report failures: the messages come back later, or become dead letters."""
-        return self._desk.failures.nack(group, nacks, client)
+        return self._delivery.failures.nack(group, nacks, client)
 
     def extend(
         self, group: str, receipts: Sequence[Receipt], invisible_s: float
     ) -> list[ExtendResult]:
         """Keep messages for longer."""
-        return self._desk.inflight.extend(group, receipts, invisible_s)
+        return self._delivery.inflight.extend(group, receipts, invisible_s)
 
     def renew(self, group: str, receipt: Receipt, invisible_s: float) -> Receipt | None:
         """Keep a message for another time under a new receipt; None where `receipt` is stale."""
-        return self._desk.inflight.renew(group, receipt, invisible_s)
+        return self._delivery.inflight.renew(group, receipt, invisible_s)
 
     def release(self, group: str, receipts: Sequence[Receipt]) -> list[AckResult]:
         """Put messages back unused, without counting an attempt."""
-        return self._desk.inflight.release(group, receipts)
+        return self._delivery.inflight.release(group, receipts)
 
     def held(self, group: str, client: str) -> list[Receipt]:
         """What a client of a group still has in hand."""
-        return self._desk.inflight.held(group, client)
+        return self._delivery.inflight.held(group, client)
 
     # -- waiting for their time ---------------------------------------------------------------
 
@@ -673,7 +673,7 @@ class Broker:
 
     # -- waiting ------------------------------------------------------------------------------
 
-    def park_receive(
+    def wait_to_receive(
         self,
         group: str,
         topics: Mapping[str, str],
@@ -681,60 +681,60 @@ class Broker:
         client: str = "",
     ) -> LongPoll:
         """Call `wake` once when a receive of these may find something; Busy beyond the bounds."""
-        return self._desk.park_receive(group, topics, wake, client)
+        return self._delivery.wait_to_receive(group, topics, wake, client)
 
-    def park_pull(
+    def wait_to_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]
     ) -> LongPoll:
         """Call `wake` once when a message at or past `offset` may match."""
-        return self._desk.park_pull(topic, queue, offset, filter, wake)
+        return self._delivery.wait_to_pull(topic, queue, offset, filter, wake)
 
     # -- groups -------------------------------------------------------------------------------
 
     def create_group(self, config: GroupConfig) -> GroupConfig:
         """Add a consumer group. Raises Invalid, Conflict when the name is taken."""
-        return self._desk.groups.create(config)
+        return self._delivery.groups.create(config)
 
     def change_group(self, name: str, **changes: Any) -> GroupConfig:
         """Change settings of a group. Raises GroupNotFound, Invalid."""
-        return self._desk.change_group(name, **changes)
+        return self._delivery.change_group(name, **changes)
 
     def pause_group(self, name: str, topic: str = "") -> GroupConfig:
         """Hand out nothing more to a group, or nothing of one topic; what is in flight stays."""
-        return self._desk.pause(name, topic)
+        return self._delivery.pause(name, topic)
 
     def resume_group(self, name: str, topic: str = "") -> GroupConfig:
         """End a pause; raises GroupNotFound."""
-        return self._desk.resume(name, topic)
+        return self._delivery.resume(name, topic)
 
     def is_broadcast(self, group: str) -> bool:
         """Whether each client of a group has progress of its own; False where there is none."""
-        config = self._desk.groups.find(group)
+        config = self._delivery.groups.find(group)
         return config is not None and config.mode is Mode.BROADCAST
 
     def broadcast_clients(self, group: str) -> list[str]:
         """The clients of a broadcast group whose progress is kept, by name; GroupNotFound."""
-        self._desk.groups.get(group)
-        return self._desk.broadcasts.clients(group)
+        self._delivery.groups.get(group)
+        return self._delivery.broadcasts.clients(group)
 
     def delete_group(self, name: str) -> None:
         """Delete a group, its progress and its retries; its dead letters stay."""
-        self._desk.delete_group(name)
+        self._delivery.delete_group(name)
         self.statistics.forget_group(name)
         if self._catalog.find(retry_topic(name)) is not None:
             self.delete_topic(retry_topic(name))
 
     def group(self, name: str) -> GroupConfig:
         """Settings of a group; GroupNotFound."""
-        return self._desk.groups.get(name)
+        return self._delivery.groups.get(name)
 
     def groups(self) -> list[GroupConfig]:
         """All groups by name."""
-        return self._desk.groups.all()
+        return self._delivery.groups.all()
 
     def lag(self, group: str) -> GroupLag:
         """How far a group is behind; GroupNotFound."""
-        lag = self._desk.offsets.lag(group)
+        lag = self._delivery.offsets.lag(group)
         dismissed = self.dead_letters.dismissed_count(group)
         return msgspec.structs.replace(lag, dismissed=dismissed) if dismissed else lag
 

@@ -108,7 +108,7 @@ class Container:
             promise=config.promise,
             rules=self._rules(levels),
         )
-        self.desk = DeliverySubsystem(
+        self.delivery = DeliverySubsystem(
             config,
             store=self.store,
             intake=self.intake,
@@ -124,7 +124,7 @@ class Container:
         self.deliverer = LevelDeliverer(*put, levels, clock, self.events)
         self.timer_deliverer = TimerDeliverer(*put, clock, self.events)
         self.timers = Timers(self.store, self.timer_deliverer, clock, self.events)
-        self.board = PendingTransactions(
+        self.pending_transactions = PendingTransactions(
             self.store,
             clock,
             agenda=TimerAgenda(),
@@ -133,7 +133,7 @@ class Container:
         )
         self.transactions = self._build_transactions()
         self.requests = self._build_requests()
-        self.replay_desk = ReplaySubsystem(
+        self.replay = ReplaySubsystem(
             *put,
             clock,
             self.events,
@@ -148,10 +148,10 @@ class Container:
             config.data,
             store=self.store,
             catalog=self.catalog,
-            desk=self.desk,
+            delivery=self.delivery,
             deliverer=self.deliverer,
             timers=self.timer_deliverer,
-            board=self.board,
+            pending_transactions=self.pending_transactions,
             pool=pool,
             clock=clock,
             timer_log_bytes=config.timer_log_bytes,
@@ -166,8 +166,8 @@ class Container:
             self.deliverer,
             self.timer_deliverer,
             *self.transactions.services(),
-            *self.desk.services(),
-            *self.replay_desk.services(),
+            *self.delivery.services(),
+            *self.replay.services(),
             *self.requests.services(),
             *self.traces.services(),
             *self.store.services(),
@@ -201,11 +201,11 @@ class Container:
         self.deliverer.start()
         self.timer_deliverer.start()
         self.transactions.start()
-        adoption.transactions(self.board)
-        self.desk.start()
-        adoption.groups(self.desk)
+        adoption.transactions(self.pending_transactions)
+        self.delivery.start()
+        adoption.groups(self.delivery)
         self.exporter.start()
-        self.replay_desk.start()
+        self.replay.start()
         # What was corrected for a power loss must not be lost in the next one, when others have
         # got the offsets that were taken back.
         self.store.journal.sync()
@@ -255,7 +255,7 @@ class Container:
     def _build_transactions(self) -> TransactionSubsystem:
         return TransactionSubsystem(
             self._config,
-            board=self.board,
+            pending_transactions=self.pending_transactions,
             store=self.store,
             intake=self.intake,
             catalog=self.catalog,
@@ -292,7 +292,7 @@ class Container:
                 RetentionPin("undecided transactions", self.transactions.oldest_position),
             ),
         )
-        retention.on_moved = self.desk.overtaker.ask
+        retention.on_moved = self.delivery.overtaker.ask
         return retention
 
     def _build_statistics(self) -> Statistics:
@@ -307,9 +307,9 @@ class Container:
             lag_days=config.lag_history_days,
             lag_bytes_max=config.lag_history_bytes_max,
             groups=lambda: [group.name for group in self.groups.all()],
-            lag_of=self.desk.offsets.lag,
-            members_of=self.desk.members.count,
-            resets_of=self.desk.ledger.resets.last_number,
+            lag_of=self.delivery.offsets.lag,
+            members_of=self.delivery.members.count,
+            resets_of=self.delivery.progress_store.resets.last_number,
             has_room=lambda: not self.store.refusal(),
             born_ms_of=self.store.born_ms,
         )
@@ -324,8 +324,8 @@ class Container:
             sample=self._config.trace_sample,
             segment_bytes=self._config.segment_bytes,
             records_of=lambda name: oldest_first(search.finish(search.id_lookup(name))),
-            groups_of=self.desk.groups_of,
-            standing_of=partial(delivery_state_of, self.desk.ledger),
+            groups_of=self.delivery.groups_of,
+            standing_of=partial(delivery_state_of, self.delivery.progress_store),
         )
 
     def _replayed(self, message: StoredMessage) -> None:
@@ -337,8 +337,8 @@ class Container:
             self.deliverer.replayed(message)
             self.timer_deliverer.replayed(message)
             self.transactions.replayed(message)
-            self.desk.replayed(message)
-            self.replay_desk.replayed(message)
+            self.delivery.replayed(message)
+            self.replay.replayed(message)
         except ValueError:
             end = message.position + message.size_bytes
             detail = f"the record does not say where it came from: {message.properties[SOURCE]!r}"

@@ -129,7 +129,7 @@ class Receives:
             if deliveries or left_s <= 0 or client.is_gone:
                 return deliveries
             broker = self._backend.broker
-            park = partial(broker.park_receive, group, topics, client=client.name)
+            park = partial(broker.wait_to_receive, group, topics, client=client.name)
             if not await self._parked(client, park, left_s):
                 return []
 

@@ -91,8 +91,8 @@ class Dismissals:
 
     async def impact(self, group: str, runs: Sequence[range]) -> Impact:
         """What dismissing these would do, without doing it. Raises GroupNotFound."""
-        resting = self._host.broker.dead_letters.resting(group)
-        total, already = await asyncio.to_thread(resting.counted, runs)
+        snapshot = self._host.broker.dead_letters.snapshot(group)
+        total, already = await asyncio.to_thread(snapshot.counted, runs)
         return Impact(total - already, already)
 
     async def dismiss(
@@ -103,10 +103,10 @@ class Dismissals:
         Conflict where not `expected` would be changed: the one who ordered it saw something else.
         """
         async with self._audit.change(actor, "dead_letters.dismiss", KIND, group) as change:
-            kept = self._host.broker.dead_letters.noted(note, actor.name)
+            kept = self._host.broker.dead_letters.new_note(note, actor.name)
             draft = await self._commit(
                 group,
-                lambda resting: resting.plan_dismissal(runs, kept),
+                lambda snapshot: snapshot.plan_dismissal(runs, kept),
                 lambda count: _check_expected(count, expected, "dismissed"),
             )
             change.after = done = DismissalSummary(
@@ -127,7 +127,7 @@ class Dismissals:
         ) as change:
             draft = await self._commit(
                 group,
-                lambda resting: resting.plan_restoration(runs),
+                lambda snapshot: snapshot.plan_restoration(runs),
                 lambda count: _check_expected(count, expected, "restored"),
             )
             change.after = _Restoring(0)  # all that was meant is restored, or nothing
@@ -142,7 +142,7 @@ class Dismissals:
         """Plan beside the loop and carry it out; again where others were faster."""
         dead_letters = self._host.broker.dead_letters
         for _ in range(TRIES):
-            draft = await asyncio.to_thread(plan, dead_letters.resting(group))
+            draft = await asyncio.to_thread(plan, dead_letters.snapshot(group))
             check(draft.count)
             if dead_letters.commit(draft):
                 return draft
@@ -154,8 +154,8 @@ class Dismissals:
 
     async def of_dismissal(self, group: str, dismissal_id: str) -> tuple[DismissNote, list[range]]:
         """What still rests of one dismissal, and its note; NotFound where nothing does."""
-        resting = self._host.broker.dead_letters.resting(group)
-        note, runs = await asyncio.to_thread(resting.of, dismissal_id)
+        snapshot = self._host.broker.dead_letters.snapshot(group)
+        note, runs = await asyncio.to_thread(snapshot.of, dismissal_id)
         if note is None:
             raise NotFound(
                 f"nothing of {group!r} rests by a dismissal {dismissal_id[:60]!r}",
@@ -167,7 +167,7 @@ class Dismissals:
 
     async def listed(self, group: str) -> list[DismissalSummary]:
         """What was dismissed together, the newest first. Raises GroupNotFound."""
-        return await asyncio.to_thread(self._host.broker.dead_letters.resting(group).dismissals)
+        return await asyncio.to_thread(self._host.broker.dead_letters.snapshot(group).dismissals)
 
 
 class _Restoring(msgspec.Struct, frozen=True):

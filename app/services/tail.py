@@ -158,7 +158,7 @@ class Tail:
         try:
             for (topic, queue), offset in self._offsets.items():
                 places.parked.append(
-                    self._broker.park_pull(topic, queue, offset, self._filter, wake)
+                    self._broker.wait_to_pull(topic, queue, offset, self._filter, wake)
                 )
         except Exception:
             places.cancel()

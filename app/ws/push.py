@@ -132,7 +132,7 @@ class Subscription:
             self._write(deliveries[:count])
             self.resume()
         else:
-            self._parked = self._host.broker.park_receive(
+            self._parked = self._host.broker.wait_to_receive(
                 self.group, self._topics, self._woken, self._pusher.client
             )
 
@@ -166,7 +166,7 @@ class Subscription:
             return []
 
     def _woken(self) -> None:
-        """There may be something; can come from within `park_receive`."""
+        """There may be something; can come from within `wait_to_receive`."""
         if self._next is None and self._is_open:
             self._next = asyncio.get_running_loop().call_soon(self._pump)
 

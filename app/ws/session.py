@@ -125,7 +125,7 @@ class Session(Connection):
         broker, client = self._host.broker, self.client
         names: ClientNames = self._scope["app"].state.client_names
         names.claim(frame.group, client, self.holder)
-        broker.park_receive(frame.group, frame.topics, lambda: None, client).cancel()
+        broker.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Asked for before the first hand-out, so that all of it is from an earlier connection.
         held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]
         subscription = Subscription(

@@ -42,7 +42,7 @@ class Broadcasts(Service):
 
     def __init__(
         self,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         groups: GroupCatalog,
         clock: Clock,
         *,
@@ -50,7 +50,7 @@ class Broadcasts(Service):
         timeout_s: float,
     ) -> None:
         super().__init__()
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._groups = groups
         self._clock = clock
         self._clients_max = clients_max
@@ -146,7 +146,7 @@ class Broadcasts(Service):
         return next((name for name in names if self._holds(name, receipt)), "")
 
     def _holds(self, name: str, receipt: Receipt) -> bool:
-        progress = self._ledger.find(name, receipt.topic, receipt.queue)
+        progress = self._progress_store.find(name, receipt.topic, receipt.queue)
         slot = None if progress is None else progress.slots.get(receipt.offset)
         if slot is None or slot.phase is not MessageState.INFLIGHT:
             return False
@@ -159,7 +159,7 @@ class Broadcasts(Service):
 
     def _drop(self, group: str, client: str) -> None:
         name = progress_name(group, client)
-        self._ledger.write(GroupCleared(name))
+        self._progress_store.write(GroupCleared(name))
         del self._order[group, client]
         clients = self._clients[group]
         del clients[client]

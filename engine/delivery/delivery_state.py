@@ -35,10 +35,10 @@ STATUSES = {
 
 
 def delivery_state_of(
-    ledger: ProgressStore, group: str, topic: str, queue: int, offset: int
+    progress_store: ProgressStore, group: str, topic: str, queue: int, offset: int
 ) -> DeliveryState:
     """How the message at this place stands; by the cursor and what is outstanding."""
-    progress = ledger.find(group, topic, queue)
+    progress = progress_store.find(group, topic, queue)
     if progress is None:
         return DeliveryState(DeliveryStatus.NEVER)
     slot = progress.slots.get(offset)

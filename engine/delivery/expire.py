@@ -19,11 +19,15 @@ class Expirer(Service):
     name = "expiry"
 
     def __init__(
-        self, deadlines: Deadlines, ledger: ProgressStore, failures: FailureHandler, clock: Clock
+        self,
+        deadlines: Deadlines,
+        progress_store: ProgressStore,
+        failures: FailureHandler,
+        clock: Clock,
     ) -> None:
         super().__init__()
         self._deadlines = deadlines
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._ends = failures
         self._clock = clock
 
@@ -47,7 +51,7 @@ class Expirer(Service):
     def _bring_back(self, dues: list[DueBatch]) -> None:
         for progress, batch in dues:
             place = (progress.group, progress.topic, progress.queue)
-            self._ledger.write(CameDue(*place, to_runs(batch.offsets)))
+            self._progress_store.write(CameDue(*place, to_runs(batch.offsets)))
 
     def _watch_again(self, dues: list[DueBatch]) -> None:
         for progress, batch in dues:

@@ -77,7 +77,7 @@ class FailureHandler:
         store: Store,
         intake: Intake,
         catalog: Catalog,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         inflight: Inflight,
         groups: GroupCatalog,
         levels: RetryLevels,
@@ -87,7 +87,7 @@ class FailureHandler:
         self._store = store
         self._intake = intake
         self._catalog = catalog
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._inflight = inflight
         self._groups = groups
         self._levels = levels
@@ -151,7 +151,7 @@ class FailureHandler:
         if plan.message is not None:
             self._intake.put([plan.message])
             if plan.move is Transition.RETRY:
-                self._ledger.write(SentBack(group, *_retry_kinds([plan])))
+                self._progress_store.write(SentBack(group, *_retry_kinds([plan])))
         self._tell(config.name, topic, queue, [plan])
 
     def replayed(self, message: StoredMessage) -> None:
@@ -160,7 +160,7 @@ class FailureHandler:
         if len(parts) != SOURCE_PARTS:
             return
         group, topic, queue, offset = parts[0], parts[1], int(parts[2]), int(parts[3])
-        progress = self._ledger.find(group, topic, queue)
+        progress = self._progress_store.find(group, topic, queue)
         slot = None if progress is None else progress.slots.get(offset)
         if progress is None or slot is None or slot.phase is not MessageState.INFLIGHT:
             return
@@ -265,7 +265,7 @@ class FailureHandler:
             waits.setdefault(plan.wait_ms, []).append(plan.offset)
         place = (progress.group, progress.topic, progress.queue)
         for wait_ms, offsets in waits.items():
-            self._ledger.write(HeldForRetry(*place, to_runs(offsets), now_ms + wait_ms))
+            self._progress_store.write(HeldForRetry(*place, to_runs(offsets), now_ms + wait_ms))
         self._tell(progress.owner, progress.topic, progress.queue, plans)
 
     def _move(self, progress: QueueProgress, plans: Sequence[FailurePlan]) -> None:
@@ -309,7 +309,7 @@ class FailureHandler:
     ) -> None:
         place = (progress.group, progress.topic, progress.queue)
         settled = DeliverySettled(*place, to_runs(offsets), move, delayed, direct, record_end)
-        self._ledger.write(settled, is_owed=record_end > 0)
+        self._progress_store.write(settled, is_owed=record_end > 0)
 
     def _tell(self, group: str, topic: str, queue: int, plans: Sequence[FailurePlan]) -> None:
         if not self._events.is_heard:

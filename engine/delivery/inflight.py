@@ -31,13 +31,13 @@ class Inflight:
 
     def __init__(
         self,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         groups: GroupCatalog,
         broadcasts: Broadcasts,
         clock: Clock,
         events: EventBus,
     ) -> None:
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._broadcasts = broadcasts
         self._groups = groups
         self._clock = clock
@@ -48,7 +48,7 @@ class Inflight:
         results, current = self.check(group, receipts)
         for progress, offsets in current:
             place = (progress.topic, progress.queue)
-            self._ledger.write(
+            self._progress_store.write(
                 DeliverySettled(progress.group, *place, to_runs(offsets), Transition.ACK)
             )
             if self._events.is_heard:
@@ -63,7 +63,7 @@ class Inflight:
         results, current = self.check(group, receipts)
         for progress, offsets in current:
             place = (progress.group, progress.topic, progress.queue)
-            self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms))
+            self._progress_store.write(HeldLonger(*place, to_runs(offsets), until_ms))
         return [ExtendResult(result, until_ms if result is DONE else 0) for result in results]
 
     def renew(self, group: str, receipt: Receipt, invisible_s: float) -> Receipt | None:
@@ -74,9 +74,9 @@ class Inflight:
         until_ms = self._clock.now_ms() + invisible_ms(invisible_s)
         _, current = self.check(group, [receipt])
         for progress, offsets in current:
-            serial = self._ledger.next_serial()
+            serial = self._progress_store.next_serial()
             place = (progress.group, progress.topic, progress.queue)
-            self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms, serial))
+            self._progress_store.write(HeldLonger(*place, to_runs(offsets), until_ms, serial))
             return receipt._replace(serial=serial)
         return None
 
@@ -85,7 +85,7 @@ class Inflight:
         results, current = self.check(group, receipts)
         for progress, offsets in current:
             place = (progress.topic, progress.queue)
-            self._ledger.write(PutBack(progress.group, *place, to_runs(offsets)))
+            self._progress_store.write(PutBack(progress.group, *place, to_runs(offsets)))
             if self._events.is_heard:
                 self._events.emit(Returned(self._clock.now_ms(), group, *place, tuple(offsets)))
         return results
@@ -96,7 +96,7 @@ class Inflight:
         name = progress_name(group, client) if config.mode is Mode.BROADCAST else group
         return [
             Receipt(progress.topic, progress.queue, offset, progress.slots[offset].serial)
-            for progress in self._ledger.of_group(name)
+            for progress in self._progress_store.of_group(name)
             for offset in sorted(_held_by(progress, client))
         ]
 
@@ -137,7 +137,7 @@ class Inflight:
         for topic, queue, offset, serial in receipts:
             if queue != last_queue or topic != last_topic:
                 last_topic, last_queue, slots = topic, queue, {}
-                progress = self._ledger.find(group, topic, queue)
+                progress = self._progress_store.find(group, topic, queue)
                 if progress is not None:
                     slots = progress.slots
                     _, current = by_queue.setdefault((topic, queue), (progress, {}))

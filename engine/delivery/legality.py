@@ -1,8 +1,8 @@
 """Whether a change of consumer progress can be made, in the state as it is now.
 
-The ledger asks before it journals a change, and a start asks again before it applies one. What
-passes cannot fail when it is applied, and keeps what `queue_progress.py` relies on: every slot lies
-before the cursor, and each message makes a move that is in the table of `message_state.py`.
+The progress store asks before it journals a change, and a start asks again before it applies one.
+A change that passes cannot fail when it is applied, and keeps what `queue_progress.py` relies on:
+every slot lies before the cursor, and each transition is in the table of `message_state.py`.
 
 A change may name messages without a slot; it does nothing to them. A start that leaves out what
 followed from records lost in a power failure meets such changes.
@@ -65,7 +65,7 @@ Moving = DeliverySettled | HeldLonger | PutBack | HeldForRetry | CameDue
 
 
 class Legality:
-    """A check for each type of change, which raises Illegal; the ledger's table names them all.
+    """A check for each type of change, which raises Illegal; `ProgressStore` names them all.
 
     `find` gives the progress of a group in a queue, `retries` how many retries of a group took
     the way through the delay levels, and how many did not.

@@ -20,30 +20,30 @@ RETRY_AFTER_S = 1.0
 
 
 class MessageAvailability(Protocol):
-    """Asked whether there is anything to look at; `receive.py` answers."""
+    """Tells whether a receive would find anything to look at; `receive.py` implements it."""
 
     def has_work(self, source: ReceiveTarget) -> bool: ...
 
 
 class LongPoll(Protocol):
-    """A place in the queue of those who wait."""
+    """A receive or a pull that waits."""
 
     @property
     def is_woken(self) -> bool: ...
 
     def cancel(self) -> None:
-        """Give the place up; may be called twice, and after the wake."""
+        """Stop waiting; may be called twice, and after the wake."""
 
 
 class WaitingReceive:
     """One waiting receive; woken at most once."""
 
-    __slots__ = ("_hold", "_wake", "group", "is_over", "is_woken", "sources", "topics")
+    __slots__ = ("_long_polling", "_wake", "group", "is_over", "is_woken", "sources", "topics")
 
     def __init__(
-        self, hold: "LongPolling", group: str, sources: Sequence[ReceiveTarget], wake: Wake
+        self, long_polling: "LongPolling", group: str, sources: Sequence[ReceiveTarget], wake: Wake
     ) -> None:
-        self._hold = hold
+        self._long_polling = long_polling
         self._wake = wake
         self.group = group
         self.sources = sources
@@ -58,18 +58,23 @@ class WaitingReceive:
     def cancel(self) -> None:
         if not self.is_over:
             self.is_over = True
-            self._hold.leave_receive(self)
+            self._long_polling.leave_receive(self)
 
 
 class WaitingPull:
     """One waiting pull; woken at most once."""
 
-    __slots__ = ("_hold", "_wake", "filter", "is_woken", "key", "offset")
+    __slots__ = ("_long_polling", "_wake", "filter", "is_woken", "key", "offset")
 
     def __init__(
-        self, hold: "LongPolling", key: tuple[str, int], offset: int, match: Filter, wake: Wake
+        self,
+        long_polling: "LongPolling",
+        key: tuple[str, int],
+        offset: int,
+        match: Filter,
+        wake: Wake,
     ) -> None:
-        self._hold = hold
+        self._long_polling = long_polling
         self._wake = wake
         self.key = key
         self.offset = offset
@@ -81,7 +86,7 @@ class WaitingPull:
         self._wake()
 
     def cancel(self) -> None:
-        self._hold.leave_pull(self)
+        self._long_polling.leave_pull(self)
 
 
 Waiting = dict[WaitingReceive, None]  # in the order they came
@@ -108,7 +113,7 @@ class LongPolling:
 
     # -- receives --------------------------------------------------------------------------------
 
-    def park_receive(
+    def wait_to_receive(
         self, group: str, sources: Sequence[ReceiveTarget], wake: Wake
     ) -> WaitingReceive:
         """Wait until there may be something in `sources`; raises Busy when too many wait.
@@ -151,7 +156,7 @@ class LongPolling:
 
     # -- pulls -----------------------------------------------------------------------------------
 
-    def park_pull(
+    def wait_to_pull(
         self, topic: str, queue: int, offset: int, expression: str, wake: Wake
     ) -> WaitingPull:
         """Wait for a message at or past `offset` that may match; raises Busy, Invalid.
@@ -180,7 +185,7 @@ class LongPolling:
     # -- arrivals --------------------------------------------------------------------------------
 
     def arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
-        """Messages became readable: wake whom they concern. For the store's `on_visible`."""
+        """Wake the waiting calls that new messages concern. For the store's `on_visible`."""
         by_group = self._receives.get(topic)
         if by_group:
             for by_filter in list(by_group.values()):
@@ -194,7 +199,7 @@ class LongPolling:
                     parked.fire()
 
     def topic_gone(self, topic: str) -> None:
-        """Wake everybody who waits on a topic that was deleted: asking again tells them."""
+        """Wake all that wait on a deleted topic: their next call reports it."""
         for group in list(self._receives.get(topic, ())):
             self.ready(group, topic, self._total_max)
         for key in [key for key in self._pulls if key[0] == topic]:
@@ -209,7 +214,7 @@ class LongPolling:
             parked.fire()
 
     def groups_changed(self, names: Iterable[str]) -> None:
-        """Wake everybody of groups that were changed or deleted, for the same reason."""
+        """Wake all of groups that were changed or deleted, for the same reason."""
         changed = {name for name in names if name in self._group_counts}
         if not changed:
             return

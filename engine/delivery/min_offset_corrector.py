@@ -24,14 +24,16 @@ class MinOffsetCorrector(RoundService[QueueProgress]):
     INTERVAL_S = 1.0
     AT_ONCE = 100
 
-    def __init__(self, store: Store, ledger: ProgressStore, clock: Clock, events: EventBus) -> None:
+    def __init__(
+        self, store: Store, progress_store: ProgressStore, clock: Clock, events: EventBus
+    ) -> None:
         super().__init__(clock)
         self._store = store
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._events = events
 
     def all(self) -> list[QueueProgress]:
-        return self._ledger.every()
+        return self._progress_store.every()
 
     def look_over(self, chosen: list[QueueProgress]) -> None:
         for progress in chosen:
@@ -40,13 +42,13 @@ class MinOffsetCorrector(RoundService[QueueProgress]):
     def look(self, progress: QueueProgress) -> None:
         """Let a group go on at the queue's begin if it is before that."""
         place = (progress.group, progress.topic, progress.queue)
-        if self._ledger.find(*place) is not progress:  # cleared since the round began
+        if self._progress_store.find(*place) is not progress:  # cleared since the round began
             return
         first = self._store.bounds(progress.topic, progress.queue)[0]
         count = max(0, first - progress.cursor) + len(progress.overtaken(first))
         if not count:
             return
-        self._ledger.write(CutOff(*place, first, count))
+        self._progress_store.write(CutOff(*place, first, count))
         if self._events.is_heard:
             now_ms = self._clock.now_ms()
             self._events.emit(Overtaken(now_ms, progress.owner, *place[1:], count))

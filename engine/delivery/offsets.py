@@ -28,7 +28,7 @@ class ConsumerOffsets:
         store: Store,
         catalog: Catalog,
         groups: GroupCatalog,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         clock: Clock,
         broadcasts: Broadcasts,
         starts: Starts,
@@ -40,7 +40,7 @@ class ConsumerOffsets:
         self._store = store
         self._catalog = catalog
         self._groups = groups
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._clock = clock
 
     def commit(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
@@ -54,7 +54,7 @@ class ConsumerOffsets:
         place, progress = self._place(group, topic, queue, offset, client)
         if progress is not None and progress.is_reset_unseen:
             return False
-        self._ledger.write(OffsetCommitted(*place, offset))
+        self._progress_store.write(OffsetCommitted(*place, offset))
         return True
 
     def advance(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
@@ -68,13 +68,13 @@ class ConsumerOffsets:
         if progress is not None and progress.is_reset_unseen:
             return False
         if progress is None or offset < progress.floor:
-            self._ledger.write(OffsetCommitted(*place, offset))
+            self._progress_store.write(OffsetCommitted(*place, offset))
             return True
         passed = sorted(each for each in progress.slots if each < offset)
         if passed:
-            self._ledger.write(DeliverySettled(*place, to_runs(passed), Transition.DROP))
+            self._progress_store.write(DeliverySettled(*place, to_runs(passed), Transition.DROP))
         if offset > progress.cursor:
-            self._ledger.write(CursorAdvanced(*place, offset))
+            self._progress_store.write(CursorAdvanced(*place, offset))
         return True
 
     def committed(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
@@ -83,7 +83,7 @@ class ConsumerOffsets:
         In a broadcast group that of `client`, else of the one that is the furthest behind.
         """
         names = [progress_name(group, client)] if client else self._names(group)
-        found = [self._ledger.find(name, topic, queue) for name in names]
+        found = [self._progress_store.find(name, topic, queue) for name in names]
         return min((each.floor for each in found if each is not None), default=None)
 
     def start(self, group: str, topic: str, queue: int) -> int:
@@ -94,7 +94,7 @@ class ConsumerOffsets:
         """
         config = self._groups.get(group)
         self._check_queue(topic, queue)
-        has_begun = any(self._ledger.has_topic(name, topic) for name in self._names(group))
+        has_begun = any(self._progress_store.has_topic(name, topic) for name in self._names(group))
         if has_begun or topic == retry_topic(group):
             return self._store.bounds(topic, queue)[0]
         return self._starts.pulled(config.start, config.start_at_ms, topic, queue)
@@ -121,7 +121,7 @@ class ConsumerOffsets:
         _check_offset(offset)
         self._check_queue(topic, queue)
         name = self._broadcasts.name_of(self._groups.ensure(group), client)
-        return (name, topic, queue), self._ledger.find(name, topic, queue)
+        return (name, topic, queue), self._progress_store.find(name, topic, queue)
 
     def _check_queue(self, topic: str, queue: int) -> None:
         config = self._catalog.get(topic)
@@ -139,7 +139,7 @@ class ConsumerOffsets:
         """
         self._groups.get(group)
         names = self._names(group)
-        places = [each for name in names for each in self._ledger.of_group(name)]
+        places = [each for name in names for each in self._progress_store.of_group(name)]
         if names != [group]:
             places = _furthest(places)
         queues = [self._queue_lag(each) for each in places]
@@ -186,7 +186,7 @@ class ConsumerOffsets:
 
         What came out is what arrived in the retry topic without having been put there directly.
         """
-        count = self._ledger.retries(group)
+        count = self._progress_store.retries(group)
         arrived = self._store.bounds(retry_topic(group), GROUP_QUEUE)[1] - count.direct
         return max(0, count.delayed - max(0, arrived))
 

@@ -87,7 +87,7 @@ class Pull:
         store: Store,
         catalog: Catalog,
         groups: GroupCatalog,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         clock: Clock,
         events: EventBus,
         wanted: SubscriptionFilters,
@@ -96,7 +96,7 @@ class Pull:
         self._store = store
         self._catalog = catalog
         self._groups = groups
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._clock = clock
         self._events = events
 
@@ -142,11 +142,11 @@ class Pull:
 
     def _reset_place(self, group: str, topic: str, queue: int) -> int | None:
         """Where a reset put the group if no client has heard of it; after this, one has."""
-        progress = self._ledger.find(group, topic, queue)
+        progress = self._progress_store.find(group, topic, queue)
         if progress is None or not progress.is_reset_unseen:
             return None
         # A full disk keeps nobody from reading: the note is written as soon as there is room.
-        self._ledger.write(ResetSeen(group, topic, queue), is_owed=True)
+        self._progress_store.write(ResetSeen(group, topic, queue), is_owed=True)
         return progress.cursor
 
     def _check(self, topic: str, queue: int, offset: int, count_max: int, bytes_max: int) -> None:

@@ -67,7 +67,7 @@ class Receiver:
         self,
         store: Store,
         catalog: Catalog,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         sources: ReceiveTargets,
         overtaker: MinOffsetCorrector,
         clock: Clock,
@@ -76,8 +76,8 @@ class Receiver:
         self._overtaker = overtaker
         self._store = store
         self._catalog = catalog
-        self._ledger = ledger
-        self._sources = sources
+        self._progress_store = progress_store
+        self._targets = sources
         self._clock = clock
         self._events = events
         self._turns: dict[str, int] = {}
@@ -101,7 +101,7 @@ class Receiver:
         check_count(count_max)
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
-        sources = self._sources.of(group, topics, client)
+        sources = self._targets.of(group, topics, client)
         call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
         turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(sources)
         for index in range(turn - len(sources), turn):
@@ -123,7 +123,7 @@ class Receiver:
         if progress.ready and progress.has_ready(source.buckets):
             return True
         first, end = self._store.bounds(progress.topic, progress.queue)
-        return max(progress.cursor, first) < end and self._ledger.has_room(progress)
+        return max(progress.cursor, first) < end and self._progress_store.has_room(progress)
 
     def forget(self, group: str) -> None:
         """Drop what is remembered of a group that is gone."""
@@ -165,7 +165,7 @@ class Receiver:
             picked.cursor = first
         is_laned = source.is_ordered or progress.is_retry
         looks_at_all = source.filter.is_all and not is_laned
-        room = self._ledger.window - len(progress.slots)
+        room = self._progress_store.window - len(progress.slots)
         while picked.cursor < end and call.scans > 0 and call.size_bytes > 0:
             fresh = len(picked.messages) - picked.again
             want = min(call.want - len(picked.messages), room - fresh - len(picked.deferred))
@@ -273,14 +273,16 @@ class Receiver:
     ) -> None:
         place = (progress.group, progress.topic, progress.queue)
         if picked.gone:
-            self._ledger.write(DeliverySettled(*place, to_runs(picked.gone), Transition.DROP))
+            self._progress_store.write(
+                DeliverySettled(*place, to_runs(picked.gone), Transition.DROP)
+            )
         if not picked.messages and not picked.deferred:
             if picked.cursor > progress.cursor:
-                self._ledger.write(CursorAdvanced(*place, picked.cursor))
+                self._progress_store.write(CursorAdvanced(*place, picked.cursor))
             return
         offsets = [message.offset for message in picked.messages]
-        serial = self._ledger.next_serial()
-        self._ledger.write(
+        serial = self._progress_store.next_serial()
+        self._progress_store.write(
             HandedOut(
                 *place,
                 picked.cursor,

@@ -40,18 +40,18 @@ class ReceiveTargets:
         self,
         groups: GroupCatalog,
         catalog: Catalog,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         store: Store,
         broadcasts: Broadcasts,
         starts: Starts,
     ) -> None:
         self._groups = groups
         self._catalog = catalog
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._store = store
         self._broadcasts = broadcasts
         self._starts = starts
-        self.wanted = SubscriptionFilters(store)
+        self.filters = SubscriptionFilters(store)
 
     def of(self, group: str, topics: Mapping[str, str], client: str = "") -> list[ReceiveTarget]:
         """Sources for `topics` (name to filter), the group's retries last.
@@ -82,16 +82,16 @@ class ReceiveTargets:
             is_ordered = config.ordered and settings.type is TopicType.FIFO
             if not config.consume_enabled or (paused and topic in paused):
                 continue
-            self.wanted.note(name, topic, match)
+            self.filters.note(name, topic, match)
             for queue in range(settings.read_queues):
-                progress = self._ledger.find(name, topic, queue) or self._begin(
+                progress = self._progress_store.find(name, topic, queue) or self._begin(
                     config, name, topic, queue
                 )
                 found.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
         if not found:
             raise paused_error(config, ", ".join(topics))
         if retries:
-            progress = self._ledger.find(group, retries, GROUP_QUEUE) or self._begin(
+            progress = self._progress_store.find(group, retries, GROUP_QUEUE) or self._begin(
                 config, group, retries, GROUP_QUEUE
             )
             open_topics = [topic for topic in topics if topic not in paused] if paused else topics
@@ -100,16 +100,18 @@ class ReceiveTargets:
 
     def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> QueueProgress:
         """A queue that is added to a topic under consumption is consumed from its beginning."""
-        is_new = topic != retry_topic(group.name) and not self._ledger.has_topic(name, topic)
+        is_new = topic != retry_topic(group.name) and not self._progress_store.has_topic(
+            name, topic
+        )
         if is_new and group.start is not StartAt.EARLIEST:
             # All queues of the topic begin now: a later look would take the others for added ones.
             for other in range(self._catalog.get(topic).read_queues):
                 offset = self._starts.received(group.start, group.start_at_ms, topic, other)
-                self._ledger.write(CursorAdvanced(name, topic, other, offset))
+                self._progress_store.write(CursorAdvanced(name, topic, other, offset))
         else:
             first = self._store.bounds(topic, queue)[0]
-            self._ledger.write(CursorAdvanced(name, topic, queue, first))
-        progress = self._ledger.find(name, topic, queue)
+            self._progress_store.write(CursorAdvanced(name, topic, queue, first))
+        progress = self._progress_store.find(name, topic, queue)
         assert progress is not None
         return progress
 

@@ -1,7 +1,7 @@
 """The resets of each group's past, newest last, so that they can be looked up and undone.
 
 Bounded: of a group its last 100 are kept, and of these no more than name 10,000 queues together
-(the newest always). It is the ledger's, which changes it by journalled entries only.
+(the newest always). The progress store owns it and changes it by journalled entries only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ class ResetHistory:
             for reset in resets.values():
                 yield group, reset
 
-    # -- the ledger's ----------------------------------------------------------------------------
+    # -- for the progress store ------------------------------------------------------------------
 
     def add(self, group: str, reset: Reset) -> None:
         """Remember a new one, mark the one that it took back, and let the oldest go."""

@@ -58,7 +58,7 @@ class OffsetResets:
         store: Store,
         catalog: Catalog,
         groups: GroupCatalog,
-        ledger: ProgressStore,
+        progress_store: ProgressStore,
         offsets: ConsumerOffsets,
         starts: Starts,
         clock: Clock,
@@ -68,7 +68,7 @@ class OffsetResets:
         self._store = store
         self._catalog = catalog
         self._groups = groups
-        self._ledger = ledger
+        self._progress_store = progress_store
         self._offsets = offsets
         self._starts = starts
         self._clock = clock
@@ -221,7 +221,7 @@ class OffsetResets:
     def get(self, group: str, number: int) -> Reset:
         """A reset of the past; raises GroupNotFound, NotFound where it is not remembered."""
         self._groups.get(group)
-        found = self._ledger.resets.find(group, number)
+        found = self._progress_store.resets.find(group, number)
         if found is None:
             raise NotFound(
                 f"group {group!r} has no reset {number}",
@@ -233,15 +233,15 @@ class OffsetResets:
     def history(self, group: str) -> Sequence[Reset]:
         """A group's resets, newest first, at most 100; raises GroupNotFound."""
         self._groups.get(group)
-        return self._ledger.resets.of_group(group)
+        return self._progress_store.resets.of_group(group)
 
     # -- inside ----------------------------------------------------------------------------------
 
     def _carry_out(self, plan: ResetPlan, moved: list[OffsetMove]) -> Reset:
         now_ms, group = self._clock.now_ms(), plan.group
-        number = self._ledger.resets.next_number(group)
+        number = self._progress_store.resets.next_number(group)
         reset = Reset(number, now_ms, plan.to, moved, plan.undoes)
-        self._ledger.write(GroupReset(group, reset))
+        self._progress_store.write(GroupReset(group, reset))
         for each in moved:
             self._wake_pulls(each.topic, each.queue)
         if self._events.is_heard:
@@ -317,13 +317,13 @@ class OffsetResets:
         if target.to is ResetTo.SHIFT:
             # From the first that is kept, where retention has taken what comes before.
             return STAY if progress is None else Goal(max(progress.floor, first) + target.value)
-        other = self._ledger.find(target.group, *place)
+        other = self._progress_store.find(target.group, *place)
         return STAY if other is None else Goal(other.floor)
 
     def _move(self, plan: ResetPlan, place: Place) -> QueueMove:
         topic, queue = place
         self._catalog.get(topic)
-        progress = self._ledger.find(plan.group, topic, queue)
+        progress = self._progress_store.find(plan.group, topic, queue)
         goal, note = plan.goal(place, progress)
         first, end = self._store.bounds(topic, queue)
         is_moved = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)

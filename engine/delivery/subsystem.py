@@ -48,7 +48,7 @@ class DeliverySubsystem:
     """Build it before the journal is loaded, `start` it after recovery.
 
     Its parts are public: `groups`, `receives`, `inflight`, `failures`, `pulls`, `offsets`,
-    `resets`, `hold`, `members`, `broadcasts`.
+    `resets`, `long_polling`, `members`, `broadcasts`.
     """
 
     def __init__(
@@ -69,30 +69,42 @@ class DeliverySubsystem:
         self._clock = clock
         self._deadlines = Deadlines()
         self.groups = groups
-        self.ledger = ProgressStore(store.journal, self._deadlines, window=config.inflight_max)
+        self.progress_store = ProgressStore(
+            store.journal, self._deadlines, window=config.inflight_max
+        )
         self.broadcasts = Broadcasts(
-            self.ledger,
+            self.progress_store,
             groups,
             clock,
             clients_max=config.broadcast_clients_max,
             timeout_s=config.broadcast_client_timeout_s,
         )
         starts = Starts(store, recent_bytes=config.recent_bytes)
-        self.sources = ReceiveTargets(groups, catalog, self.ledger, store, self.broadcasts, starts)
-        self.overtaker = MinOffsetCorrector(store, self.ledger, clock, events)
+        self.sources = ReceiveTargets(
+            groups, catalog, self.progress_store, store, self.broadcasts, starts
+        )
+        self.overtaker = MinOffsetCorrector(store, self.progress_store, clock, events)
         self.receives = Receiver(
-            store, catalog, self.ledger, self.sources, self.overtaker, clock, events
+            store, catalog, self.progress_store, self.sources, self.overtaker, clock, events
         )
-        self.inflight = Inflight(self.ledger, groups, self.broadcasts, clock, events)
+        self.inflight = Inflight(self.progress_store, groups, self.broadcasts, clock, events)
         self.failures = FailureHandler(
-            store, intake, catalog, self.ledger, self.inflight, groups, levels, clock, events
+            store,
+            intake,
+            catalog,
+            self.progress_store,
+            self.inflight,
+            groups,
+            levels,
+            clock,
+            events,
         )
-        wanted = self.sources.wanted
-        self.pulls = Pull(store, catalog, groups, self.ledger, clock, events, wanted)
+        wanted = self.sources.filters
+        self.pulls = Pull(store, catalog, groups, self.progress_store, clock, events, wanted)
         self.offsets = ConsumerOffsets(
-            store, catalog, groups, self.ledger, clock, self.broadcasts, starts, wanted
+            store, catalog, groups, self.progress_store, clock, self.broadcasts, starts, wanted
         )
-        self.hold = LongPolling(
+        self.long_polling = LongPolling(
             store,
             self.receives,
             total_max=config.parked_max,
@@ -111,14 +123,14 @@ class DeliverySubsystem:
             store,
             catalog,
             groups,
-            self.ledger,
+            self.progress_store,
             self.offsets,
             starts,
             clock,
             events,
-            self.hold.queue_reset,
+            self.long_polling.queue_reset,
         )
-        self._expirer = Expirer(self._deadlines, self.ledger, self.failures, clock)
+        self._expirer = Expirer(self._deadlines, self.progress_store, self.failures, clock)
 
     def services(self) -> list[Service]:
         """What has to be ticked."""
@@ -130,47 +142,47 @@ class DeliverySubsystem:
 
     def start(self) -> None:
         """After recovery: forget progress of what is gone, and listen from now on."""
-        self.ledger.start(self._clock.now_ms())
-        groups, topics = self.ledger.names()
+        self.progress_store.start(self._clock.now_ms())
+        groups, topics = self.progress_store.names()
         for group in sorted(groups):
             if self.groups.find(owner_of(group)) is None:
-                self.ledger.write(GroupCleared(group))
+                self.progress_store.write(GroupCleared(group))
         # A retry topic comes into being with its first message.
         own = {retry_topic(group) for group in groups}
         for topic in sorted(topics - own):
             if self._catalog.find(topic) is None:
-                self.ledger.write(TopicCleared(topic))
+                self.progress_store.write(TopicCleared(topic))
         for group in sorted(groups):
-            for progress in self.ledger.of_group(group):
+            for progress in self.progress_store.of_group(group):
                 self._draw_back(progress)
-        self.broadcasts.start(self.ledger.names()[0])
+        self.broadcasts.start(self.progress_store.names()[0])
         self.broadcasts.is_connected = self.members.is_connected
-        self.broadcasts.on_forgotten = lambda name: self.hold.groups_changed([name])
+        self.broadcasts.on_forgotten = lambda name: self.long_polling.groups_changed([name])
         self.members.on_sign = self.broadcasts.seen
         self.members.on_goodbye = self.locks.unlock_all
-        self.ledger.on_ready = self._ready
+        self.progress_store.on_ready = self._ready
         self._deadlines.on_first = self._expirer.wake
-        self._store.on_visible.append(self.hold.arrived)
+        self._store.on_visible.append(self.long_polling.arrived)
 
-    def park_receive(
+    def wait_to_receive(
         self, group: str, topics: Mapping[str, str], wake: Wake, client: str = ""
     ) -> LongPoll:
-        """Wait until a receive of these may find something; see `LongPolling.park_receive`.
+        """Wait until a receive of these may find something; see `LongPolling.wait_to_receive`.
 
         In a group that is paused this means its end: no error, though a receive raises Paused.
         """
         try:
             sources = self.sources.of(group, topics, client)
         except Paused:
-            return self.hold.park_receive(group, (), wake)
-        return self.hold.park_receive(sources[0].progress.group, sources, wake)
+            return self.long_polling.wait_to_receive(group, (), wake)
+        return self.long_polling.wait_to_receive(sources[0].progress.group, sources, wake)
 
-    def park_pull(
+    def wait_to_pull(
         self, topic: str, queue: int, offset: int, expression: str, wake: Wake
     ) -> LongPoll:
-        """Wait for a message at or past `offset` that may match; see `LongPolling.park_pull`."""
+        """Wait for a message at or past `offset` that may match; see `LongPolling.wait_to_pull`."""
         readable_topic(self._catalog, topic)
-        return self.hold.park_pull(topic, queue, offset, expression, wake)
+        return self.long_polling.wait_to_pull(topic, queue, offset, expression, wake)
 
     def change_group(self, name: str, /, **changes: Any) -> GroupConfig:
         """Change a group's settings; raises GroupNotFound, Invalid."""
@@ -179,8 +191,10 @@ class DeliverySubsystem:
         names = self.broadcasts.names(name)
         if was_ordered and not changed.ordered:
             for each in names:
-                self.ledger.write(OrderEnded(each), is_owed=True)  # the group is changed already
-        self.hold.groups_changed(names)
+                self.progress_store.write(
+                    OrderEnded(each), is_owed=True
+                )  # the group is changed already
+        self.long_polling.groups_changed(names)
         return changed
 
     def pause(self, name: str, topic: str = "") -> GroupConfig:
@@ -203,31 +217,31 @@ class DeliverySubsystem:
         self.groups.get(name)
         names = self.broadcasts.names(name)
         for each in names:
-            self.ledger.write(GroupCleared(each))
+            self.progress_store.write(GroupCleared(each))
         self.locks.forget(name)
         self.groups.delete(name)
         self.receives.forget(name)
-        self.sources.wanted.forget_group(name)
+        self.sources.filters.forget_group(name)
         self.members.forget(name)
         self.broadcasts.forget(name)
-        self.hold.groups_changed(names)
+        self.long_polling.groups_changed(names)
 
-    def farewell(self, topic: str) -> Sequence[JournalEntry]:
+    def topic_deletion_entries(self, topic: str) -> Sequence[JournalEntry]:
         """What is to be journalled along with a topic's deletion, before `forget_topic`."""
         return [TopicCleared(topic)]
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: forget every group's progress in it and wake who waits on it."""
-        self.ledger.apply(TopicCleared(topic))
-        self.sources.wanted.forget_topic(topic)
-        self.hold.topic_gone(topic)
+        self.progress_store.apply(TopicCleared(topic))
+        self.sources.filters.forget_topic(topic)
+        self.long_polling.topic_gone(topic)
 
     def groups_of(self, topic: str) -> Sequence[str]:
         """The groups that have consumed from a topic, by name."""
-        return self.ledger.groups_of(topic)
+        return self.progress_store.groups_of(topic)
 
     def _ready(self, group: str, topic: str, count: int) -> None:
-        self.hold.ready(group, topic, count)
+        self.long_polling.ready(group, topic, count)
 
     def _draw_back(self, progress: QueueProgress) -> None:
         """A power loss may have cut the log shorter than progress: what comes anew must count."""
@@ -235,6 +249,6 @@ class DeliverySubsystem:
         place = (progress.group, progress.topic, progress.queue)
         lost = sorted(offset for offset in progress.slots if offset >= end)
         if lost:
-            self.ledger.write(DeliverySettled(*place, to_runs(lost), Transition.DROP))
+            self.progress_store.write(DeliverySettled(*place, to_runs(lost), Transition.DROP))
         if progress.cursor > end:
-            self.ledger.write(CursorAdvanced(*place, end))
+            self.progress_store.write(CursorAdvanced(*place, end))

@@ -136,20 +136,20 @@ class Adoption:
         is_past = not check.is_ours and stored.offset < check.offset and second_ms < check.read_ms
         return 0 if is_past else None
 
-    def transactions(self, board: PendingTransactions) -> None:
+    def transactions(self, pending_transactions: PendingTransactions) -> None:
         """After the board's start: half messages that RocketMQ has decided, or moved on."""
         if not self._store.is_foreign:
             return
         found = self._found
         start, decided = 0, []
-        while halves := board.undecided(HALVES, start, HALVES_AT_ONCE):
+        while halves := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
             start = halves[-1] + 1
-            for entry in board.entries(HALVES, halves):
+            for entry in pending_transactions.entries(HALVES, halves):
                 is_decided = entry.offset < found.halves_before or entry.offset in found.halves
                 if is_decided or entry.position in found.prepared:
                     decided.append(entry.offset)
         if decided:
-            board.finish(halves=decided)
+            pending_transactions.finish(halves=decided)
             self._store.note(f"{len(decided)} transactions had been decided there")
 
     def _half_offset(self) -> int:
@@ -160,22 +160,24 @@ class Adoption:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def groups(self, desk: DeliverySubsystem) -> None:
-        """After the desk's start: groups that nobody knows, and how far each has come."""
+    def groups(self, delivery: DeliverySubsystem) -> None:
+        """After the start of delivery: groups that nobody knows, and how far each has come."""
         if not self._store.is_foreign:
             return
-        adopted = [config.name for config in self._new_groups(desk) if _create(desk, config)]
+        adopted = [
+            config.name for config in self._new_groups(delivery) if _create(delivery, config)
+        ]
         if adopted:
             self._store.note(f"consumer groups were taken over: {_some(adopted)}")
-        moved = sum(self._commit(desk, *place) for place in self._committed())
+        moved = sum(self._commit(delivery, *place) for place in self._committed())
         if moved:
             self._store.note(f"offsets were taken over, in {moved} queues of groups")
 
-    def _new_groups(self, desk: DeliverySubsystem) -> Iterator[GroupConfig]:
+    def _new_groups(self, delivery: DeliverySubsystem) -> Iterator[GroupConfig]:
         table = self._read(GROUPS)
         listed = {} if table.is_ours else table.section("subscriptionGroupTable")
         for name, entry in sorted(listed.items()):
-            if desk.groups.find(name) is None and not is_own_group(name):
+            if delivery.groups.find(name) is None and not is_own_group(name):
                 yield _group(name, entry if isinstance(entry, dict) else {})
         retried = {name for name in self._catalog.names() if name.startswith(RETRY_PREFIX)}
         known = {
@@ -184,7 +186,7 @@ class Adoption:
             *(name.removeprefix(RETRY_PREFIX) for name in retried),
         }
         for name in sorted(known.difference(listed)):
-            if desk.groups.find(name) is None:
+            if delivery.groups.find(name) is None:
                 yield _group(name, {})
 
     def _committed(self) -> Iterator[tuple[str, str, int, int]]:
@@ -199,19 +201,19 @@ class Adoption:
                 yield topic, group, queue, offset
 
     def _commit(
-        self, desk: DeliverySubsystem, topic: str, group: str, queue: int, offset: int
+        self, delivery: DeliverySubsystem, topic: str, group: str, queue: int, offset: int
     ) -> bool:
         """Go on where RocketMQ's consumers are, if that is further; whether it is."""
-        config, owner = self._catalog.find(topic), desk.groups.find(group)
+        config, owner = self._catalog.find(topic), delivery.groups.find(group)
         if config is None or owner is None or owner.mode is not Mode.CLUSTERING:
             return False
         if queue >= config.read_queues:
             return False
         offset = min(offset, self._store.bounds(topic, queue)[1])
-        progress = desk.ledger.find(group, topic, queue)
+        progress = delivery.progress_store.find(group, topic, queue)
         if progress is not None and progress.floor >= offset:
             return False
-        desk.ledger.write(OffsetCommitted(group, topic, queue, offset))
+        delivery.progress_store.write(OffsetCommitted(group, topic, queue, offset))
         return True
 
     # -- inside ----------------------------------------------------------------------------------
@@ -262,10 +264,10 @@ def _group(name: str, entry: Mapping[str, Any]) -> GroupConfig:
     )
 
 
-def _create(desk: DeliverySubsystem, config: GroupConfig) -> bool:
+def _create(delivery: DeliverySubsystem, config: GroupConfig) -> bool:
     try:
         check_group_name(config.name)
-        desk.groups.create(config)
+        delivery.groups.create(config)
     except EngineError:
         return False
     return True

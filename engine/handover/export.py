@@ -75,10 +75,10 @@ class Exporter(Service):
         *,
         store: Store,
         catalog: Catalog,
-        desk: DeliverySubsystem,
+        delivery: DeliverySubsystem,
         deliverer: LevelDeliverer,
         timers: TimerDeliverer,
-        board: PendingTransactions,
+        pending_transactions: PendingTransactions,
         pool: Pool,
         clock: Clock,
         timer_log_bytes: int,
@@ -88,10 +88,10 @@ class Exporter(Service):
         self._root = root
         self._store = store
         self._catalog = catalog
-        self._desk = desk
+        self._delivery = delivery
         self._deliverer = deliverer
         self._timers = timers
-        self._board = board
+        self._pending_transactions = pending_transactions
         self._pool = pool
         self._clock = clock
         self._timer_log_bytes = timer_log_bytes
@@ -214,7 +214,7 @@ class Exporter(Service):
 
     def _groups(self) -> dict[str, object]:
         before = self._before[GROUPS].section("subscriptionGroupTable")
-        ours = {group.name: group.rocketmq_entry() for group in self._desk.groups.all()}
+        ours = {group.name: group.rocketmq_entry() for group in self._delivery.groups.all()}
         own = {name: entry for name, entry in before.items() if is_own_group(name)}
         return {"subscriptionGroupTable": {**own, **_merged(before, ours)}}
 
@@ -225,11 +225,11 @@ class Exporter(Service):
             for place, queues in before.items()
             if is_own_group(place.partition("@")[2])
         }
-        for group in self._desk.groups.all():
+        for group in self._delivery.groups.all():
             if group.mode is not Mode.CLUSTERING:
                 continue
             places: dict[str, dict[str, int]] = {}
-            for each in self._desk.ledger.of_group(group.name):
+            for each in self._delivery.progress_store.of_group(group.name):
                 queues = places.setdefault(f"{each.topic}@{group.name}", {})
                 queues[str(each.queue)] = each.floor
             found |= places
@@ -239,7 +239,7 @@ class Exporter(Service):
         """Where RocketMQ's check of transactions goes on: at the oldest that is undecided."""
         end = self._store.bounds(HALF_TOPIC, QUEUE)[1]
         first, ops = self._store.bounds(OP_TOPIC, QUEUE)
-        undecided = self._board.undecided(HALVES, 0, 1)
+        undecided = self._pending_transactions.undecided(HALVES, 0, 1)
         if undecided:
             entries = self._store.entries(HALF_TOPIC, QUEUE, undecided[0], 1)
             position = entries[0].position if entries else 0

@@ -40,7 +40,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
     again from here; `returned_from` is the job that sent it before it came back dead, and `times`
-    how many jobs had by then. `dismissed` says who let it rest, and why.
+    how many jobs had by then. `dismissed` says who dismissed it, and why.
     """
 
     message: StoredMessage
@@ -96,7 +96,7 @@ class DeadLetterArrivals(msgspec.Struct, frozen=True):
 
 
 class DeadLetters:
-    """To look at them, and to let them rest; to send them again is a replay job."""
+    """Lists, counts and dismisses dead letters; a replay job sends them again."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class DeadLetters:
         count_max = max(1, min(count_max, PAGE_MAX))
         items: list[DeadLetter] = []
         offset = end if after is None else min(after, end)
-        pile = self._dismissals.pile(name)
+        dismissed_offsets = self._dismissals.dismissed_offsets(name)
         for stored, at in self._newest_first(name, first, offset):
             offset = at
             if stored is None or not meets(stored):
                 continue
-            if dismissed is not None and dismissed is (pile.note_of(at) is None):
+            if dismissed is not None and dismissed is (dismissed_offsets.note_of(at) is None):
                 continue
             items.append(self._shown(stored))
             if len(items) == count_max:
@@ -207,10 +207,10 @@ class DeadLetters:
         reasons, topics, clients = Counter[str](), Counter[str](), Counter[str]()
         offset = start = end if after is None else max(first, min(after, end))
         returned = 0
-        pile = self._dismissals.pile(name)
+        dismissed_offsets = self._dismissals.dismissed_offsets(name)
         for stored, at in self._newest_first(name, max(first, start - count_max), start):
             offset = at
-            if stored is None or not (with_dismissed or pile.note_of(at) is None):
+            if stored is None or not (with_dismissed or dismissed_offsets.note_of(at) is None):
                 continue
             properties = stored.properties
             reasons[properties.get(FAILED_REASON, "")] += 1
@@ -218,7 +218,7 @@ class DeadLetters:
             clients[properties.get(FAILED_CLIENT, "")] += 1
             returned += REDRIVEN_JOB in properties
         redriven = len(self._marks.within(name, GROUP_QUEUE, offset, start))
-        dismissed = pile.count(offset, start)
+        dismissed = dismissed_offsets.count(offset, start)
         following = offset if offset > first else None
         return DeadLetterTally(
             start - offset,
@@ -231,7 +231,7 @@ class DeadLetters:
             following,
         )
 
-    # -- letting them rest ----------------------------------------------------------------------
+    # -- dismissing -----------------------------------------------------------------------------
 
     def bounds(self, group: str) -> tuple[int, int]:
         """The first offset that is kept, and the one after the last. Raises GroupNotFound."""
@@ -240,12 +240,14 @@ class DeadLetters:
     def dismissed_count(self, group: str) -> int:
         """How many of the dead letters that are kept are dismissed; 0 for an unknown group."""
         name = dead_letter_topic(group)
-        return self._dismissals.pile(name).count(*self._store.bounds(name, GROUP_QUEUE))
+        return self._dismissals.dismissed_offsets(name).count(
+            *self._store.bounds(name, GROUP_QUEUE)
+        )
 
     def dismissed_total(self) -> int:
         """How many dead letters of all groups are dismissed."""
         return sum(
-            self._dismissals.pile(name).count(*self._store.bounds(name, GROUP_QUEUE))
+            self._dismissals.dismissed_offsets(name).count(*self._store.bounds(name, GROUP_QUEUE))
             for name in self._dismissals.topics()
         )
 
@@ -264,8 +266,8 @@ class DeadLetters:
             low = end if last_ms < at_ms else self._first_since(name, low, end, at_ms)
             begins.append(low)
         steps = [after - before for before, after in pairwise([*begins, end])]
-        resting = self._dismissals.pile(name).count(begins[0], end)
-        return DeadLetterArrivals(steps, end - begins[0], end - begins[0] - resting)
+        snapshot = self._dismissals.dismissed_offsets(name).count(begins[0], end)
+        return DeadLetterArrivals(steps, end - begins[0], end - begins[0] - snapshot)
 
     def _first_since(self, name: str, low: int, end: int, at_ms: int) -> int:
         """The first offset from `low` on that died at `at_ms` or later."""
@@ -276,40 +278,40 @@ class DeadLetters:
 
         return bisect_left(range(end), at_ms, low, key=died_ms)
 
-    def resting(self, group: str) -> DismissalSnapshot:
-        """What rests of a group now, to look at and to plan with. Raises GroupNotFound."""
+    def snapshot(self, group: str) -> DismissalSnapshot:
+        """The dismissed dead letters of a group as of now. Raises GroupNotFound."""
         name, first, end = self._bounds(group)
-        return DismissalSnapshot(name, self._dismissals.pile(name), first, end)
+        return DismissalSnapshot(name, self._dismissals.dismissed_offsets(name), first, end)
 
-    def noted(self, note: str, by: str) -> DismissNote:
-        """A note for a draft; Invalid."""
-        return self._dismissals.noted(note, by, self._clock.now_ms())
+    def new_note(self, note: str, by: str) -> DismissNote:
+        """A note for a plan; raises Invalid."""
+        return self._dismissals.new_note(note, by, self._clock.now_ms())
 
-    def commit(self, draft: DismissalPlan) -> bool:
-        """Carry a draft out; False where something else was dismissed or restored meanwhile.
+    def commit(self, plan: DismissalPlan) -> bool:
+        """Carry a plan out; False where something else was dismissed or restored meanwhile.
 
         Raises Refused where too much is dismissed, DiskFull.
         """
         self._check_running()
-        return self._dismissals.commit(draft)
+        return self._dismissals.commit(plan)
 
     def dismiss(self, group: str, runs: Sequence[range], *, note: str, by: str) -> DismissalSummary:
-        """Let these dead letters rest; `count` are those that did not yet. Nothing is deleted.
+        """Dismiss these dead letters; `count` are those that were open. Nothing is deleted.
 
         Of `runs` of offsets, in any order, those that are not kept count for nothing. Of many
-        runs plan a draft beside the owner's thread. Raises GroupNotFound, Invalid for the note,
+        runs make a plan beside the owner's thread. Raises GroupNotFound, Invalid for the note,
         and what `commit` does.
         """
-        resting, kept = self.resting(group), self.noted(note, by)
-        draft = resting.plan_dismissal(runs, kept)
-        self.commit(draft)
-        return summary_of(kept, draft.count)
+        snapshot, kept = self.snapshot(group), self.new_note(note, by)
+        plan = snapshot.plan_dismissal(runs, kept)
+        self.commit(plan)
+        return summary_of(kept, plan.count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
-        """Have these looked at again; how many were dismissed. Raises what `dismiss` does."""
-        draft = self.resting(group).plan_restoration(runs)
-        self.commit(draft)
-        return draft.count
+        """Restore these dead letters; returns how many were. Raises what `dismiss` does."""
+        plan = self.snapshot(group).plan_restoration(runs)
+        self.commit(plan)
+        return plan.count
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -373,12 +375,12 @@ class DeadLetters:
             return items
         offsets = [item.message.offset for item in items]
         marks = self._marks.within(name, GROUP_QUEUE, min(offsets), max(offsets) + 1)
-        pile = self._dismissals.pile(name)
+        dismissed_offsets = self._dismissals.dismissed_offsets(name)
         return [
             msgspec.structs.replace(
                 item,
                 redriven_by=marks.get(item.message.offset, []),
-                dismissed=pile.note_of(item.message.offset),
+                dismissed=dismissed_offsets.note_of(item.message.offset),
             )
             for item in items
         ]

@@ -26,53 +26,61 @@ class DismissalSummary(msgspec.Struct, frozen=True):
 class DismissalSnapshot:
     """Of the dead letters from offset `first` to `end` - 1, which are what the group has."""
 
-    def __init__(self, topic: str, pile: DismissedOffsets, first: int, end: int) -> None:
+    def __init__(
+        self, topic: str, dismissed_offsets: DismissedOffsets, first: int, end: int
+    ) -> None:
         self.first = first
         self.end = end
         self._topic = topic
-        self._pile = pile
+        self._dismissed_offsets = dismissed_offsets
 
     @property
     def count(self) -> int:
-        """How many rest."""
-        return self._pile.count(self.first, self.end)
+        """How many dead letters are dismissed."""
+        return self._dismissed_offsets.count(self.first, self.end)
 
     def counted(self, runs: Iterable[range]) -> tuple[int, int]:
-        """How many dead letters lie in these runs, in any order, and how many of them rest."""
+        """How many dead letters lie in these runs, in any order, and how many are dismissed."""
         kept = self._kept(runs)
-        return sum(map(len, kept)), sum(self._pile.count(run.start, run.stop) for run in kept)
+        return sum(map(len, kept)), sum(
+            self._dismissed_offsets.count(run.start, run.stop) for run in kept
+        )
 
     def has(self, offset: int) -> bool:
-        """Whether this one rests."""
-        return self._pile.note_of(offset) is not None
+        """Whether this dead letter is dismissed."""
+        return self._dismissed_offsets.note_of(offset) is not None
 
     def dismissals(self) -> list[DismissalSummary]:
         """What was dismissed together, the newest first."""
-        counts = self._pile.tally(self.first, self.end)
+        counts = self._dismissed_offsets.tally(self.first, self.end)
         newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
         return [summary_of(note, count) for note, count in newest]
 
     def of(self, dismissal_id: str) -> tuple[DismissNote | None, list[range]]:
-        """What still rests of one dismissal, and its note; None where nothing does."""
+        """The note of a dismissal, and the ranges that are still dismissed by it."""
         note: DismissNote | None = None
         runs: list[range] = []
-        for span in self._pile.within(self.first, self.end):
+        for span in self._dismissed_offsets.within(self.first, self.end):
             if span.note.id == dismissal_id:
                 note = span.note
                 runs.append(range(span.first, span.end))
         return note, runs
 
     def plan_dismissal(self, runs: Iterable[range], note: DismissNote) -> DismissalPlan:
-        """A draft that lets rest what of these runs, in any order, does not yet."""
-        return self._trimmed(plan_dismissal(self._topic, self._pile, self._kept(runs), note))
+        """A plan to dismiss those of these runs, in any order, that are open."""
+        return self._trimmed(
+            plan_dismissal(self._topic, self._dismissed_offsets, self._kept(runs), note)
+        )
 
     def plan_restoration(self, runs: Iterable[range]) -> DismissalPlan:
-        """A draft that has looked at again what of these runs, in any order, rests."""
-        return self._trimmed(plan_restoration(self._topic, self._pile, self._kept(runs)))
+        """A plan to restore those of these runs, in any order, that are dismissed."""
+        return self._trimmed(
+            plan_restoration(self._topic, self._dismissed_offsets, self._kept(runs))
+        )
 
-    def _trimmed(self, draft: DismissalPlan) -> DismissalPlan:
+    def _trimmed(self, plan: DismissalPlan) -> DismissalPlan:
         """Without what retention took the dead letters of."""
-        return replace(draft, after=draft.after.kept_from(self.first))
+        return replace(plan, after=plan.after.kept_from(self.first))
 
     def _kept(self, runs: Iterable[range]) -> list[range]:
         """The runs cut to what is kept, ascending and none over another."""

@@ -61,7 +61,7 @@ class DeadPile(JournalEntry, frozen=True, tag="dead_pile"):
 
 @dataclass(frozen=True)
 class DismissalPlan:
-    """A change of what rests: `count` offsets, of a pile `before`, which is then as `after`."""
+    """A change of `count` dismissed offsets, from the value `before` to the value `after`."""
 
     entry: DeadDismissed | DeadRestored
     before: DismissedOffsets
@@ -76,26 +76,40 @@ class DismissalPlan:
 
 
 def plan_dismissal(
-    topic: str, pile: DismissedOffsets, runs: Iterable[range], note: DismissNote
+    topic: str, dismissed_offsets: DismissedOffsets, runs: Iterable[range], note: DismissNote
 ) -> DismissalPlan:
     """To dismiss what of these ascending runs is not dismissed yet. Pure."""
-    new = [each for run in runs for each in pile.free(run)]
+    new = [each for run in runs for each in dismissed_offsets.free(run)]
     entry = DeadDismissed(
-        topic, pile.since_position, note.id, note.note, note.by, note.at_ms, _runs_of(new)
+        topic,
+        dismissed_offsets.since_position,
+        note.id,
+        note.note,
+        note.by,
+        note.at_ms,
+        _runs_of(new),
     )
     after = (
-        pile.adding(DismissedRange(each.start, each.stop, note) for each in new) if new else pile
+        dismissed_offsets.adding(DismissedRange(each.start, each.stop, note) for each in new)
+        if new
+        else dismissed_offsets
     )
-    return DismissalPlan(entry, pile, after, sum(map(len, new)))
+    return DismissalPlan(entry, dismissed_offsets, after, sum(map(len, new)))
 
 
-def plan_restoration(topic: str, pile: DismissedOffsets, runs: Iterable[range]) -> DismissalPlan:
+def plan_restoration(
+    topic: str, dismissed_offsets: DismissedOffsets, runs: Iterable[range]
+) -> DismissalPlan:
     """To restore what of these ascending runs is dismissed. Pure."""
     marked = [
-        range(span.first, span.end) for run in runs for span in pile.within(run.start, run.stop)
+        range(span.first, span.end)
+        for run in runs
+        for span in dismissed_offsets.within(run.start, run.stop)
     ]
-    after = pile.without(marked) if marked else pile
-    return DismissalPlan(DeadRestored(topic, _runs_of(marked)), pile, after, sum(map(len, marked)))
+    after = dismissed_offsets.without(marked) if marked else dismissed_offsets
+    return DismissalPlan(
+        DeadRestored(topic, _runs_of(marked)), dismissed_offsets, after, sum(map(len, marked))
+    )
 
 
 class DismissalStore:
@@ -115,14 +129,18 @@ class DismissalStore:
 
     # -- looking ------------------------------------------------------------------------------
 
-    def pile(self, topic: str) -> DismissedOffsets:
+    def dismissed_offsets(self, topic: str) -> DismissedOffsets:
         """What is dismissed of a topic as it is now; an empty one where nothing is."""
         self._gather(topic)
         config = self._catalog.find(topic)
-        pile = self._piles.get(topic)
-        if pile is None or config is None or pile.since_position < config.since_position:
+        dismissed_offsets = self._piles.get(topic)
+        if (
+            dismissed_offsets is None
+            or config is None
+            or dismissed_offsets.since_position < config.since_position
+        ):
             return DismissedOffsets(0 if config is None else config.since_position)
-        return pile
+        return dismissed_offsets
 
     def topics(self) -> list[str]:
         """The topics of which something is dismissed, or was."""
@@ -130,40 +148,42 @@ class DismissalStore:
 
     # -- changing -----------------------------------------------------------------------------
 
-    def noted(self, note: str, by: str, now_ms: int) -> DismissNote:
+    def new_note(self, note: str, by: str, now_ms: int) -> DismissNote:
         """A note for a dismissal to come, with an id that no other has; Invalid."""
         note = note.strip()
         check_note(note)
         self._newest = max(now_ms, self._newest + 1)
         return DismissNote(f"{self._newest:012x}", note, by, now_ms)
 
-    def commit(self, draft: DismissalPlan) -> bool:
+    def commit(self, plan: DismissalPlan) -> bool:
         """Carry a draft out; False where the pile has changed since. Raises Refused, DiskFull."""
-        topic = draft.entry.topic
-        if not self.pile(topic).is_same(draft.before):
+        topic = plan.entry.topic
+        if not self.dismissed_offsets(topic).is_same(plan.before):
             return False
-        if draft.count:
-            if draft.is_larger:
-                self._make_room(draft)
-            self._journal.append(draft.entry, is_lasting=True)
-            self._piles[topic] = draft.after
+        if plan.count:
+            if plan.is_larger:
+                self._make_room(plan)
+            self._journal.append(plan.entry, is_lasting=True)
+            self._piles[topic] = plan.after
         return True
 
     def settle(self) -> None:
         """After recovery: what a power loss took is not dismissed where offsets are given anew."""
         for topic in self.topics():
-            pile = self.pile(topic)
+            dismissed_offsets = self.dismissed_offsets(topic)
             end = self._bounds_of(topic)[1]
-            if pile.end > end:
-                self.commit(plan_restoration(topic, pile, [range(end, pile.end)]))
+            if dismissed_offsets.end > end:
+                self.commit(
+                    plan_restoration(topic, dismissed_offsets, [range(end, dismissed_offsets.end)])
+                )
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _make_room(self, draft: DismissalPlan) -> None:
-        if self._has_room(draft):
+    def _make_room(self, plan: DismissalPlan) -> None:
+        if self._has_room(plan):
             return
         self._tidy()
-        if not self._has_room(draft):
+        if not self._has_room(plan):
             raise Refused(
                 f"at most {DISMISSALS_MAX:,} dismissals and {SPANS_MAX:,} stretches of offsets"
                 " are kept",
@@ -171,18 +191,22 @@ class DismissalStore:
                 remedy="restore some, or choose neighbours together: all, or by time",
             )
 
-    def _has_room(self, draft: DismissalPlan) -> bool:
-        piles = [pile for topic, pile in self._piles.items() if topic != draft.entry.topic]
-        piles.append(draft.after)
-        notes = sum(pile.note_count for pile in piles)
+    def _has_room(self, plan: DismissalPlan) -> bool:
+        piles = [
+            dismissed_offsets
+            for topic, dismissed_offsets in self._piles.items()
+            if topic != plan.entry.topic
+        ]
+        piles.append(plan.after)
+        notes = sum(dismissed_offsets.note_count for dismissed_offsets in piles)
         return sum(map(len, piles)) <= SPANS_MAX and notes <= DISMISSALS_MAX
 
     def _tidy(self) -> None:
         """Forget what retention took, and topics that are no more: offsets never come back."""
         for topic in self.topics():
-            pile = self.pile(topic)
-            if pile is self._piles[topic]:
-                self._piles[topic] = pile.kept_from(self._bounds_of(topic)[0])
+            dismissed_offsets = self.dismissed_offsets(topic)
+            if dismissed_offsets is self._piles[topic]:
+                self._piles[topic] = dismissed_offsets.kept_from(self._bounds_of(topic)[0])
             else:
                 del self._piles[topic]
 
@@ -202,8 +226,11 @@ class DismissalStore:
                 ids = [note.id for note in entry.packed.notes]
                 self._newest = max([self._newest, *(int(each, 16) for each in ids)])
             case DeadDismissed():
-                pile = self._piles.get(entry.topic)
-                if pile is None or pile.since_position < entry.since_position:
+                dismissed_offsets = self._piles.get(entry.topic)
+                if (
+                    dismissed_offsets is None
+                    or dismissed_offsets.since_position < entry.since_position
+                ):
                     self._piles[entry.topic] = DismissedOffsets(entry.since_position)
                     self._loaded.pop(entry.topic, None)
                 note = DismissNote(entry.id, entry.note, entry.by, entry.at_ms)
@@ -216,9 +243,9 @@ class DismissalStore:
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         self._tidy()
-        for topic, pile in self._piles.items():
-            if len(pile):
-                yield DeadPile(topic, pile.since_position, pile.packed())
+        for topic, dismissed_offsets in self._piles.items():
+            if len(dismissed_offsets):
+                yield DeadPile(topic, dismissed_offsets.since_position, dismissed_offsets.packed())
 
 
 def _check(entry: DeadDismissed | DeadRestored | DeadPile) -> None:

@@ -150,15 +150,15 @@ class DismissedOffsets:
         low = bisect_right(self._ends, first)
         if not low:
             return self
-        pile = DismissedOffsets.__new__(DismissedOffsets)
-        pile._set(
+        dismissed_offsets = DismissedOffsets.__new__(DismissedOffsets)
+        dismissed_offsets._set(
             self.since_position,
             self._notes,
             self._firsts[low:],
             self._ends[low:],
             self._which[low:],
         )
-        return pile
+        return dismissed_offsets
 
     def packed(self) -> PackedDismissals:
         """All of it, to be kept."""
@@ -173,9 +173,9 @@ class DismissedOffsets:
         firsts.frombytes(packed.firsts)
         ends.frombytes(packed.ends)
         which.frombytes(packed.which)
-        pile = cls.__new__(cls)
-        pile._set(since_position, packed.notes, firsts, ends, which)
-        return pile
+        dismissed_offsets = cls.__new__(cls)
+        dismissed_offsets._set(since_position, packed.notes, firsts, ends, which)
+        return dismissed_offsets
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from engine.topic.catalog import Catalog
 class ReplayMarks:
     """Known for as long as the jobs are."""
 
-    def __init__(self, book: JobStore, catalog: Catalog) -> None:
-        self._book = book
+    def __init__(self, job_store: JobStore, catalog: Catalog) -> None:
+        self._job_store = job_store
         self._catalog = catalog
 
     def within(self, topic: str, queue: int, first: int, end: int) -> dict[int, list[str]]:
@@ -18,7 +18,7 @@ class ReplayMarks:
         found: dict[int, list[str]] = {}
         if config is None:
             return found
-        for job in self._book.of_source(topic, config.since_position):
+        for job in self._job_store.of_source(topic, config.since_position):
             end_here = min(end, job.cuts.get(queue, end))
             for nth, _, offsets in job.selection.within(queue, first, end_here):
                 sent = set(job.outcomes.find(ReplayOutcome.SENT, nth, nth + len(offsets)))

@@ -44,14 +44,14 @@ class ReplayJobs:
     def __init__(
         self,
         choice: SelectionPlanner,
-        book: JobStore,
+        job_store: JobStore,
         examiner: Examiner,
         runner: ReplayRunner,
         clock: Clock,
         check_running: Callable[[], None],
     ) -> None:
         self._choice = choice
-        self._book = book
+        self._job_store = job_store
         self._examiner = examiner
         self._runner = runner
         self._clock = clock
@@ -88,7 +88,7 @@ class ReplayJobs:
             created_ms=now_ms,
             created_by=new.created_by,
         )
-        job = self._book.create(plan, per_s=new.per_s, dry_run=new.dry_run)
+        job = self._job_store.create(plan, per_s=new.per_s, dry_run=new.dry_run)
         self._runner.wake()
         return job_view(job)
 
@@ -99,7 +99,7 @@ class ReplayJobs:
         the same failures again, DiskFull.
         """
         self._check_running()
-        job = self._book.get(job_id)
+        job = self._job_store.get(job_id)
         if not job.dry_run:
             raise Conflict(
                 f"the job {job_id!r} is no dry run",
@@ -112,7 +112,7 @@ class ReplayJobs:
                 field="id",
                 remedy="make another dry run: it leaves out what was sent meanwhile",
             )
-        self._book.begin(job)
+        self._job_store.begin(job)
         self._runner.wake()
         return job_view(job)
 
@@ -150,7 +150,7 @@ class ReplayJobs:
             created_by=how.created_by,
             retry_of=job_id,
         )
-        created = self._book.create(plan, per_s=how.per_s, dry_run=how.dry_run)
+        created = self._job_store.create(plan, per_s=how.per_s, dry_run=how.dry_run)
         self._runner.wake()
         return job_view(created)
 
@@ -170,10 +170,10 @@ class ReplayJobs:
         """Messages a second from now on, 0 for no limit. Raises NotFound, Invalid, Conflict."""
         self._check_running()
         check_rate(per_s)
-        job = self._book.get(job_id)
+        job = self._job_store.get(job_id)
         if job.is_over:
             raise Conflict(f"the job {job_id!r} is {job.state}", field="id")
-        self._book.decide(job, job.decided, per_s, self._clock.now_ms())
+        self._job_store.decide(job, job.decided, per_s, self._clock.now_ms())
         self._runner.wake()
         return job_view(job)
 
@@ -181,7 +181,7 @@ class ReplayJobs:
 
     def get(self, job_id: str) -> ReplayJob:
         """One job; NotFound, also for one that is forgotten."""
-        return job_view(self._book.get(job_id))
+        return job_view(self._job_store.get(job_id))
 
     def list(
         self, *, source: str = "", state: str = "", after: str = "", count_max: int = 50
@@ -194,7 +194,7 @@ class ReplayJobs:
                 remedy=f"choose one of {', '.join(ReplayState)}",
             )
         found: Jobs = []
-        for job in reversed(self._book.all()):
+        for job in reversed(self._job_store.all()):
             if after and job.plan.id >= after:
                 continue
             if source in ("", job.plan.source) and state in ("", job.state):
@@ -211,7 +211,7 @@ class ReplayJobs:
         A page for one outcome looks through at most 500,000 messages, so it may be short or empty
         although `next` says that there is more. Raises NotFound, Invalid.
         """
-        job = self._book.get(job_id)
+        job = self._job_store.get(job_id)
         if outcome and outcome not in LABELS:
             raise Invalid(
                 f"{outcome[:40]!r} is no outcome",
@@ -252,7 +252,7 @@ class ReplayJobs:
     # -- inside -------------------------------------------------------------------------------
 
     def _retryable(self, job_id: str) -> StoredJob:
-        job = self._book.get(job_id)
+        job = self._job_store.get(job_id)
         if job.is_over and not job.dry_run and job.failed:
             return job
         why = "is a dry run" if job.dry_run else "has no failures" if job.is_over else "is not over"
@@ -264,7 +264,7 @@ class ReplayJobs:
 
     def _was_retried(self, job_id: str) -> bool:
         """Whether what failed in a job was tried again in earnest; Conflict while it is."""
-        retries = [job for job in self._book.all() if job_id and job.plan.retry_of == job_id]
+        retries = [job for job in self._job_store.all() if job_id and job.plan.retry_of == job_id]
         earnest = [job for job in retries if not job.dry_run]
         for job in earnest:
             if not job.is_over:
@@ -277,14 +277,14 @@ class ReplayJobs:
 
     def _decide(self, job_id: str, verb: JobCommand) -> ReplayJob:
         self._check_running()
-        job = self._book.get(job_id)
-        self._book.decide(job, job.after(verb), job.per_s, self._clock.now_ms())
+        job = self._job_store.get(job_id)
+        self._job_store.decide(job, job.after(verb), job.per_s, self._clock.now_ms())
         self._runner.wake()
         return job_view(job)
 
     def _new_id(self, now_ms: int) -> str:
         """Unique also where a power loss took the newest jobs: copies may still name them."""
-        newest = max((int(job.plan.id, 16) for job in self._book.all()), default=0)
+        newest = max((int(job.plan.id, 16) for job in self._job_store.all()), default=0)
         return f"{max(now_ms, newest + 1):012x}"
 
 

@@ -29,7 +29,7 @@ class ReplayRunner(Service):
 
     def __init__(
         self,
-        book: JobStore,
+        job_store: JobStore,
         examiner: Examiner,
         store: Store,
         intake: Intake,
@@ -37,7 +37,7 @@ class ReplayRunner(Service):
         events: EventBus,
     ) -> None:
         super().__init__()
-        self._book = book
+        self._job_store = job_store
         self._examiner = examiner
         self._store = store
         self._intake = intake
@@ -47,7 +47,7 @@ class ReplayRunner(Service):
 
     def tick(self) -> float:
         """One step of one job; seconds until the next is useful."""
-        jobs = [job for job in self._book.all() if job.state is ReplayState.RUNNING]
+        jobs = [job for job in self._job_store.all() if job.state is ReplayState.RUNNING]
         job = self._next(jobs)
         if job is not None:
             self._last = job.plan.id
@@ -91,7 +91,7 @@ class ReplayRunner(Service):
             decisions, record_end = self._send(decisions)
         codes = bytes(decision.outcome for decision in decisions)
         error = next((each.error for each in reversed(decisions) if each.error), "")
-        self._book.advance(job, codes, now_ms, record_end=record_end, error=error)
+        self._job_store.advance(job, codes, now_ms, record_end=record_end, error=error)
         if not job.dry_run:
             assert job.rate is not None
             job.rate.spend(sum(decision.copy is not None for decision in decisions))

@@ -106,14 +106,14 @@ class SelectionPlanner:
         return runs if new.with_dismissed else self._undismissed(source.name, runs)
 
     def _undismissed(self, topic: str, runs: list[OffsetRange]) -> list[OffsetRange]:
-        """The runs without what a person let rest: dead letters have one queue."""
-        pile = self._dismissals.pile(topic)
-        if not len(pile):
+        """The runs without dismissed dead letters, which have one queue."""
+        dismissed_offsets = self._dismissals.dismissed_offsets(topic)
+        if not len(dismissed_offsets):
             return runs
         free = (
             OffsetRange(run.queue, free.start, len(free))
             for run in runs
-            for free in pile.free(range(run.first, run.first + run.length))
+            for free in dismissed_offsets.free(range(run.first, run.first + run.length))
         )
         found = list(islice(free, STRETCHES_MAX + 1))
         if len(found) > STRETCHES_MAX:

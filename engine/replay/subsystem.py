@@ -40,15 +40,17 @@ class ReplaySubsystem:
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._book = JobStore(store.journal)
-        marks = ReplayMarks(self._book, catalog)
+        self._job_store = JobStore(store.journal)
+        marks = ReplayMarks(self._job_store, catalog)
         examiner = Examiner(store, catalog, marks, has_group)
-        self._runner = ReplayRunner(self._book, examiner, store, intake, clock, events)
+        self._runner = ReplayRunner(self._job_store, examiner, store, intake, clock, events)
         self._dismissals = DismissalStore(
             store.journal, catalog, lambda topic: store.bounds(topic, GROUP_QUEUE)
         )
         choice = SelectionPlanner(store, catalog, has_group, self._dismissals)
-        self.replays = ReplayJobs(choice, self._book, examiner, self._runner, clock, check_running)
+        self.replays = ReplayJobs(
+            choice, self._job_store, examiner, self._runner, clock, check_running
+        )
         self.dead_letters = DeadLetters(
             store,
             catalog,
@@ -65,11 +67,11 @@ class ReplaySubsystem:
 
     def replayed(self, message: StoredMessage) -> None:
         """During recovery, for every record that has a source."""
-        self._book.replayed(message)
+        self._job_store.replayed(message)
 
     def start(self) -> None:
         """After recovery: what is sent and what is lost is noted."""
-        self._book.settle(self._end_of)
+        self._job_store.settle(self._end_of)
         self._dismissals.settle()
 
     def _end_of(self, job: StoredJob, queue: int) -> int | None:

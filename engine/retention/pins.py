@@ -7,7 +7,7 @@ import msgspec
 
 
 class RetentionPin(NamedTuple):
-    """One who has messages waiting; `name` says whose they are, for people.
+    """A component with messages that wait; `name` says whose they are, for people.
 
     `oldest_position` is where the oldest of them lies, None when none waits. `move_before`, where
     it can, writes what lies before a position again at the log's end, in ticks of its own.
@@ -19,7 +19,7 @@ class RetentionPin(NamedTuple):
 
 
 class ActivePin(msgspec.Struct, frozen=True):
-    """What keeps old segments from going: its oldest record lies at `position`."""
+    """A pin that keeps old segments now: its oldest record lies at `position`."""
 
     name: str
     position: int

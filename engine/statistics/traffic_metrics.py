@@ -46,14 +46,14 @@ class TrafficMetrics:
 
     def sweep(self, now_ms: int) -> None:
         """Drop the accounts of who was silent for a day."""
-        for book in (self.topics, self.groups, self.queues, self.readers):
-            book.sweep(now_ms)
+        for registry in (self.topics, self.groups, self.queues, self.readers):
+            registry.sweep(now_ms)
 
     def restart(self, now_ms: int) -> None:
         """The calendar was set back: windows begin anew, totals stay."""
         self.broker.restart(now_ms)
-        for book in (self.topics, self.groups, self.queues, self.readers):
-            book.restart(now_ms)
+        for registry in (self.topics, self.groups, self.queues, self.readers):
+            registry.restart(now_ms)
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted."""

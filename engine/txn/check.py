@@ -49,7 +49,7 @@ class TransactionChecker(Service):
 
     def __init__(
         self,
-        board: PendingTransactions,
+        pending_transactions: PendingTransactions,
         records: TransactionReader,
         resolver: Resolver,
         clock: Clock,
@@ -58,7 +58,7 @@ class TransactionChecker(Service):
         check_max: int,
     ) -> None:
         super().__init__()
-        self._board = board
+        self._pending_transactions = pending_transactions
         self._records = records
         self._resolver = resolver
         self._clock = clock
@@ -66,14 +66,14 @@ class TransactionChecker(Service):
         self._check_max = check_max
         self._waiting: dict[str, OffsetQueue] = {}  # begun, but nobody asked, by producer group
         self.askers: list[Asker] = []
-        board.on_earlier = self.wake
+        pending_transactions.on_earlier = self.wake
 
     def tick(self) -> float:
         """Begin what checks are due; seconds until the next is. DiskFull: none has begun."""
-        due = self._board.due(TICK_CHECKS_MAX)
+        due = self._pending_transactions.due(TICK_CHECKS_MAX)
         if due:
             self._begin(due)
-        wait_s = self._board.wait_s()
+        wait_s = self._pending_transactions.wait_s()
         if wait_s is None:
             return IDLE_WAIT_MAX_S
         return max(wait_s, MORE_WAIT_S)
@@ -92,7 +92,7 @@ class TransactionChecker(Service):
         while queue and len(offsets) < count_max and looked_at < POLL_LOOKED_AT_MAX:
             looked_at += 1
             offset = queue.pop()
-            if self._board.waits(offset):
+            if self._pending_transactions.waits(offset):
                 offsets.append(offset)
         read = self._records.read_halves(HALVES, offsets) if offsets else {}
         found = [(offset, stored) for offset, stored in read.items() if stored is not None]
@@ -111,37 +111,43 @@ class TransactionChecker(Service):
 
     def _lease(self, offsets: Sequence[int]) -> None:
         """They are in somebody's hands: the next check is a whole interval from now."""
-        entries = self._board.entries(HALVES, offsets)
-        self._board.begin_checks(entries, [self._board.checks(each.offset) for each in entries])
+        entries = self._pending_transactions.entries(HALVES, offsets)
+        self._pending_transactions.begin_checks(
+            entries, [self._pending_transactions.checks(each.offset) for each in entries]
+        )
         for offset in offsets:
-            self._board.set_waits(offset, False)
+            self._pending_transactions.set_waits(offset, False)
 
     def _begin(self, due: Sequence[int]) -> None:
         read = self._records.read_halves(HALVES, due)
         lost = [offset for offset, stored in read.items() if stored is None]
         if lost:
-            self._board.finish(halves=lost)
+            self._pending_transactions.finish(halves=lost)
         known = {offset: stored for offset, stored in read.items() if stored is not None}
-        ended = {offset for offset in known if self._board.checks(offset) >= self._check_max}
+        ended = {
+            offset
+            for offset in known
+            if self._pending_transactions.checks(offset) >= self._check_max
+        }
         if ended:
             self._resolver.give_up([known[offset] for offset in sorted(ended)])
         asked = {offset: stored for offset, stored in known.items() if offset not in ended}
         if asked:
-            entries = self._board.entries(HALVES, list(asked))
-            counts = [self._board.checks(each.offset) + 1 for each in entries]
-            self._board.begin_checks(entries, counts)
+            entries = self._pending_transactions.entries(HALVES, list(asked))
+            counts = [self._pending_transactions.checks(each.offset) + 1 for each in entries]
+            self._pending_transactions.begin_checks(entries, counts)
             for offset, stored in asked.items():
                 self._ask(self._check(offset, stored))
 
     def _ask(self, check: TransactionCheck) -> None:
         is_asked = any(asker(check) for asker in self.askers)
         offset = check.half_offset
-        if self._board.is_finished(HALVES, offset):
+        if self._pending_transactions.is_finished(HALVES, offset):
             return  # the one who was asked answered at once
         if is_asked:
-            self._board.set_waits(offset, False)
-        elif not self._board.waits(offset):
-            self._board.set_waits(offset, True)
+            self._pending_transactions.set_waits(offset, False)
+        elif not self._pending_transactions.waits(offset):
+            self._pending_transactions.set_waits(offset, True)
             self._waiting.setdefault(check.producer_group, OffsetQueue()).put(offset)
         if self._events.is_heard:
             message = check.message
@@ -160,7 +166,7 @@ class TransactionChecker(Service):
 
     def _check(self, offset: int, half: StoredMessage) -> TransactionCheck:
         identity = identity_of(half)
-        number = max(1, self._board.checks(offset))
+        number = max(1, self._pending_transactions.checks(offset))
         return TransactionCheck(identity.message_id, identity.group, number, offset, as_bound(half))
 
 

@@ -56,9 +56,9 @@ class TransactionRecords(NamedTuple):
 class TransactionReader:
     """Reads what the log and the board know, also what waits for a flush before others see it."""
 
-    def __init__(self, store: Store, board: PendingTransactions) -> None:
+    def __init__(self, store: Store, pending_transactions: PendingTransactions) -> None:
         self._store = store
-        self._board = board
+        self._pending_transactions = pending_transactions
 
     def find(self, name: str, group: str = "") -> TransactionRecords:
         """The transaction of this id, of this producer group if one is given.
@@ -101,7 +101,8 @@ class TransactionReader:
         given_up = [
             each
             for each in found
-            if each.topic == GIVEN_UP_TOPIC and not self._board.is_finished(GIVEN_UP, each.offset)
+            if each.topic == GIVEN_UP_TOPIC
+            and not self._pending_transactions.is_finished(GIVEN_UP, each.offset)
         ]
         done = [each for each in found if each not in pending and each not in given_up]
         delivered = self._delivered(identity) if done or len(found) > 1 else None
@@ -116,7 +117,9 @@ class TransactionReader:
 
         Those that retention took are None, too.
         """
-        entries = {entry.offset: entry for entry in self._board.entries(kind, offsets)}
+        entries = {
+            entry.offset: entry for entry in self._pending_transactions.entries(kind, offsets)
+        }
         size_bytes = 0
         chosen: list[int] = []
         for offset in offsets:
@@ -164,7 +167,9 @@ class TransactionReader:
         return None
 
     def _is_pending(self, stored: StoredMessage) -> bool:
-        return stored.topic == HALF_TOPIC and not self._board.is_finished(HALVES, stored.offset)
+        return stored.topic == HALF_TOPIC and not self._pending_transactions.is_finished(
+            HALVES, stored.offset
+        )
 
     def _read(self, position: int) -> StoredMessage | None:
         try:

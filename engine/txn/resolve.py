@@ -70,14 +70,14 @@ class Resolver:
         self,
         intake: Intake,
         catalog: Catalog,
-        board: PendingTransactions,
+        pending_transactions: PendingTransactions,
         records: TransactionReader,
         clock: Clock,
         events: EventBus,
     ) -> None:
         self._intake = intake
         self._catalog = catalog
-        self._board = board
+        self._pending_transactions = pending_transactions
         self._records = records
         self._clock = clock
         self._events = events
@@ -133,16 +133,16 @@ class Resolver:
         for half in halves:
             copy = copy_of(half)
             copy.topic, copy.queue = GIVEN_UP_TOPIC, QUEUE
-            checks = self._board.checks(half.offset)
+            checks = self._pending_transactions.checks(half.offset)
             copy.properties |= {CHECK_TIMES: str(checks), SOURCE: source_text([half])}
             copies.append(copy)
         sent = self._put([*copies, _op(halves)])
         offsets = [half.offset for half in halves]
         events = [
-            CheckGivenUp(*self._about(half), checks=self._board.checks(half.offset))
+            CheckGivenUp(*self._about(half), checks=self._pending_transactions.checks(half.offset))
             for half in halves
         ]
-        self._board.finish(halves=offsets, record_end=sent.flush_position)
+        self._pending_transactions.finish(halves=offsets, record_end=sent.flush_position)
         log.warning(
             "%d transactions got no answer, the first is %s of %s",
             len(events),
@@ -209,7 +209,7 @@ class Resolver:
             )
 
     def _finish(self, left: Sequence[StoredMessage], record_end: int) -> None:
-        self._board.finish(
+        self._pending_transactions.finish(
             halves=[each.offset for each in left if each.topic == HALF_TOPIC],
             given_up=[each.offset for each in left if each.topic == GIVEN_UP_TOPIC],
             record_end=record_end,

@@ -77,7 +77,7 @@ class TransactionSubsystem:
         self,
         config: EngineConfig,
         *,
-        board: PendingTransactions,
+        pending_transactions: PendingTransactions,
         store: Store,
         intake: Intake,
         catalog: Catalog,
@@ -87,12 +87,14 @@ class TransactionSubsystem:
     ) -> None:
         """`check_running` raises Stopping where nothing may be changed any more."""
         self._check_running = check_running
-        self._board = board
+        self._pending_transactions = pending_transactions
         self._store = store
-        self._records = TransactionReader(store, board)
-        self._resolver = Resolver(intake, catalog, board, self._records, clock, events)
+        self._records = TransactionReader(store, pending_transactions)
+        self._resolver = Resolver(
+            intake, catalog, pending_transactions, self._records, clock, events
+        )
         self._checker = TransactionChecker(
-            board,
+            pending_transactions,
             self._records,
             self._resolver,
             clock,
@@ -105,11 +107,11 @@ class TransactionSubsystem:
 
     def start(self) -> None:
         """After recovery."""
-        self._board.start()
+        self._pending_transactions.start()
 
     def replayed(self, message: StoredMessage) -> None:
         """Recovery found this record."""
-        self._board.replayed(message)
+        self._pending_transactions.replayed(message)
 
     def services(self) -> list[Service]:
         return [self._checker]
@@ -172,7 +174,7 @@ class TransactionSubsystem:
     @property
     def count(self) -> int:
         """How many transactions are undecided, without those that were given up."""
-        return self._board.count
+        return self._pending_transactions.count
 
     def get(self, transaction_id: str, *, group: str = "") -> Transaction:
         """Where a transaction stands; MessageNotFound, Conflict as in `decide`."""
@@ -200,7 +202,9 @@ class TransactionSubsystem:
 
     def oldest_position(self) -> int | None:
         """Where the oldest undecided half message lies; None when nothing is undecided."""
-        entries = self._board.entries(HALVES, self._board.undecided(HALVES, 0, 1))
+        entries = self._pending_transactions.entries(
+            HALVES, self._pending_transactions.undecided(HALVES, 0, 1)
+        )
         return entries[0].position if entries and entries[0].has_record else None
 
     # -- inside ----------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ class TransactionSubsystem:
         identity, message = identity_of(half), as_bound(half)
         is_checked = half.topic == HALF_TOPIC and state is TransactionState.PENDING
         noted = half.properties.get(CHECK_TIMES, "")
-        checks = int(noted) if noted.isdecimal() else self._board.checks(half.offset)
+        checks = int(noted) if noted.isdecimal() else self._pending_transactions.checks(half.offset)
         return Transaction(
             identity.message_id,
             identity.group,
@@ -244,7 +248,7 @@ class TransactionSubsystem:
             state,
             message,
             checks,
-            self._board.due_ms(half.offset) if is_checked else None,
+            self._pending_transactions.due_ms(half.offset) if is_checked else None,
         )
 
     def _page(self, kind: int, group: str, after: str, count_max: int) -> TransactionPage:
@@ -254,7 +258,7 @@ class TransactionSubsystem:
         items: list[Transaction] = []
         examined = 0
         while len(items) < count_max and examined < EXAMINED_MAX:
-            offsets = self._board.undecided(kind, start, count_max)
+            offsets = self._pending_transactions.undecided(kind, start, count_max)
             if not offsets:
                 return TransactionPage(items, None, self._count(kind))
             for offset, half in self._records.read_halves(kind, offsets).items():
@@ -264,11 +268,15 @@ class TransactionSubsystem:
                     items.append(self._transaction(half, state))
                     if len(items) == count_max:
                         break
-        has_more = bool(self._board.undecided(kind, start, 1))
+        has_more = bool(self._pending_transactions.undecided(kind, start, 1))
         return TransactionPage(items, str(start) if has_more else None, self._count(kind))
 
     def _count(self, kind: int) -> int:
-        return self._board.count if kind == HALVES else self._board.count_given_up()
+        return (
+            self._pending_transactions.count
+            if kind == HALVES
+            else self._pending_transactions.count_given_up()
+        )
 
 
 def _place(after: str) -> int:

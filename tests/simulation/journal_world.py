@@ -159,12 +159,18 @@ class JournalWorld:
     def kind(self) -> type[JournalEntry]:
         if self.chance.random() < 0.02:
             return Reread
-        ledger = next(part for part in self.journal._parts if HandedOut in part.entry_types)
-        chosen = ledger if self.chance.random() < 0.5 else self.chance.choice(self.journal._parts)
+        progress_store = next(part for part in self.journal._parts if HandedOut in part.entry_types)
+        chosen = (
+            progress_store
+            if self.chance.random() < 0.5
+            else self.chance.choice(self.journal._parts)
+        )
         return self.chance.choice(chosen.entry_types)
 
     def changes(self) -> Changes:
-        return Changes(self.chance, self.clock.now_ms(), self.broker._desk.ledger.every())
+        return Changes(
+            self.chance, self.clock.now_ms(), self.broker._delivery.progress_store.every()
+        )
 
     def take_entry(self) -> None:
         """Refused, and nothing has changed; or written and applied."""
@@ -211,7 +217,7 @@ class JournalWorld:
 
 def check_progress(broker: Broker) -> None:
     """All progress is as `progress.py` promises."""
-    for progress in broker._desk.ledger.every():
+    for progress in broker._delivery.progress_store.every():
         _check_queue(progress)
 
 

@@ -254,7 +254,7 @@ async def detail(request: Request) -> Response:
     lines = await _lines(console, who, group, list(cut.rows))
     tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
     source = DEAD_LETTER_PREFIX + group
-    resting = console.broker.dead_letters.resting(group)
+    resting = console.broker.dead_letters.snapshot(group)
     dismissals = await console.render(resting.dismissals)
     zone = preferences.read(request).zone
     context = DeadPage(
@@ -303,7 +303,7 @@ async def view_of(
     console = pages.console_of(request)
     known = await console.dead_index.known(group, budget_s)
     found, note = await _found(request, group, criteria) if known.total else (None, "")
-    resting = console.broker.dead_letters.resting(group)
+    resting = console.broker.dead_letters.snapshot(group)
     selection = await console.render(
         lambda: dead_filter.select(known.rows, criteria, now_ms, found, resting.has)
     )

@@ -51,7 +51,9 @@ def test_a_repeated_commit_writes_nothing(broker, send, monkeypatch):
     send("a", "b")
     broker.advance_offset("g", "orders", 0, 1)
     written = []
-    monkeypatch.setattr(broker._desk.ledger, "write", lambda change, **how: written.append(change))
+    monkeypatch.setattr(
+        broker._delivery.progress_store, "write", lambda change, **how: written.append(change)
+    )
     assert broker.advance_offset("g", "orders", 0, 1)
     assert written == []
 

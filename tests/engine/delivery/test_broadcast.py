@@ -105,7 +105,7 @@ def test_events_name_the_group_not_the_place_of_its_progress(broker, send):
 def test_a_new_message_wakes_every_client_that_waits(broker, send):
     woken = []
     for client in "abc":
-        broker.park_receive(
+        broker.wait_to_receive(
             "g", {"orders": "*"}, lambda client=client: woken.append(client), client
         )
     send("1")
@@ -125,7 +125,7 @@ def test_a_client_has_to_be_named(broker, send):
     send("1")
     for verb in (
         lambda: broker.receive("g", {"orders": "*"}),
-        lambda: broker.park_receive("g", {"orders": "*"}, lambda: None),
+        lambda: broker.wait_to_receive("g", {"orders": "*"}, lambda: None),
         lambda: broker.commit_offset("g", "orders", 0, 1),
     ):
         with pytest.raises(Invalid) as refusal:
@@ -190,7 +190,7 @@ def test_a_deleted_group_forgets_all_its_clients(engine, broker, send):
     assert broker.broadcast_clients("g") == []
     assert bodies(take(broker, "a")) == ["1"]
     broker.delete_group("g")
-    assert engine.crash()._desk.ledger.names()[0] == set()
+    assert engine.crash()._delivery.progress_store.names()[0] == set()
 
 
 def test_each_mode_keeps_its_own_progress(broker, send):

@@ -34,7 +34,7 @@ def test_a_message_that_keeps_expiring_ends_as_a_dead_letter(engine, broker, sen
 
 
 def test_the_tick_says_when_the_next_deadline_is(broker, send, clock):
-    expirer = broker._desk.services()[0]
+    expirer = broker._delivery.services()[0]
     send("a", "b")
     broker.receive("g", {"orders": "*"}, invisible_s=3)
     assert expirer.tick() == 3
@@ -55,7 +55,7 @@ def test_thousands_of_expiries_take_several_ticks_and_none_is_missed(engine, bro
     send(*["x"] * 1200)
     for _ in range(2):
         broker.receive("g", {"orders": "*"}, count_max=600, invisible_s=1)
-    expirer = broker._desk.services()[0]
+    expirer = broker._delivery.services()[0]
     engine.clock.advance(1)
     assert expirer.tick() == 0
     assert broker.lag("g").inflight == 700

@@ -21,10 +21,10 @@ class Waiters:
 
     def receive(self, name, group="g", **topics):
         topics = topics or {"orders": "*"}
-        return self.broker.park_receive(group, topics, lambda: self.woken.append(name))
+        return self.broker.wait_to_receive(group, topics, lambda: self.woken.append(name))
 
     def pull(self, name, offset=0, filter="*", queue=0):
-        return self.broker.park_pull(
+        return self.broker.wait_to_pull(
             "orders", queue, offset, filter, lambda: self.woken.append(name)
         )
 
@@ -56,7 +56,7 @@ def test_a_receive_is_woken_once_by_any_of_its_topics(waiters, broker):
     broker.send([Message("other", b"1")])
     broker.send([Message("orders", b"2")])
     assert waiters.woken == ["a"]
-    assert len(broker._desk.hold) == 0
+    assert len(broker._delivery.long_polling) == 0
 
 
 def test_a_message_with_another_tag_wakes_nobody(waiters, send):
@@ -77,7 +77,7 @@ def test_a_parked_pull_is_woken_by_its_message_only_and_by_no_clock(waiters, eng
     parked.cancel()
     send("1")
     assert waiters.woken == []
-    assert len(broker._desk.hold) == 0
+    assert len(broker._delivery.long_polling) == 0
 
 
 def test_a_pull_waits_for_messages_at_or_past_its_offset(waiters, send):
@@ -102,7 +102,7 @@ def test_who_comes_when_something_is_there_is_woken_at_once(waiters, send, broke
     assert waiters.receive("a").is_woken
     assert waiters.pull("b").is_woken
     assert waiters.woken == ["a", "b"]
-    assert len(broker._desk.hold) == 0
+    assert len(broker._delivery.long_polling) == 0
 
 
 def test_who_cancels_is_not_woken(waiters, send):

@@ -24,7 +24,7 @@ def bodies(broker, topics=BOTH):
 
 def park(broker, topics=BOTH):
     woken = []
-    parked = broker.park_receive("g", topics, lambda: woken.append(True))
+    parked = broker.wait_to_receive("g", topics, lambda: woken.append(True))
     return parked, woken
 
 
@@ -63,10 +63,10 @@ def test_who_waits_learns_of_the_pause_and_may_wait_for_its_end(broker, send):
 def test_who_waits_for_the_end_of_a_pause_may_leave_and_counts_meanwhile(engine, broker):
     broker.pause_group("g")
     parked, woken = park(broker)
-    assert len(broker._desk.hold) == 1
+    assert len(broker._delivery.long_polling) == 1
     parked.cancel()
     parked.cancel()
-    assert len(broker._desk.hold) == 0
+    assert len(broker._delivery.long_polling) == 0
     broker.resume_group("g")
     assert not woken
 

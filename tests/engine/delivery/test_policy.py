@@ -123,7 +123,7 @@ def test_a_retry_in_the_log_whose_source_was_not_settled_yet_is_settled_by_recov
     broker.create_group(GroupConfig("g", retry_policy=Steps((5_000,))))
     send("a")
     (delivery,) = take(broker)
-    monkeypatch.setattr(broker._desk.ledger, "write", lambda *_, **__: None)
+    monkeypatch.setattr(broker._delivery.progress_store, "write", lambda *_, **__: None)
     broker.nack("g", [Nack(delivery.receipt)])
     broker = engine.crash()
     assert broker.ack("g", [delivery.receipt]) != ["done"]

@@ -290,8 +290,8 @@ def test_parked_receives_and_pulls_are_woken(broker, send):
     send("a")
     consume(broker, 1)
     woken = []
-    broker.park_receive("g", {"orders": "*"}, lambda: woken.append("receive"))
-    broker.park_pull("orders", 0, 1, "*", lambda: woken.append("pull"))
+    broker.wait_to_receive("g", {"orders": "*"}, lambda: woken.append("receive"))
+    broker.wait_to_pull("orders", 0, 1, "*", lambda: woken.append("pull"))
     assert woken == []
     move(broker, EARLIEST)
     assert sorted(woken) == ["pull", "receive"]

@@ -91,7 +91,7 @@ def test_deleted_topics_and_groups_stay_forgotten(engine, broker, send):
 def test_progress_of_a_topic_that_vanished_half_way_is_dropped(engine, broker, send, monkeypatch):
     send("a")
     take(broker)
-    monkeypatch.setattr(broker._desk, "forget_topic", lambda _: None)
+    monkeypatch.setattr(broker._delivery, "forget_topic", lambda _: None)
     broker.delete_topic("orders")
     assert engine.crash().committed_offset("g", "orders", 0) is None
 
@@ -102,7 +102,7 @@ def test_progress_past_the_end_of_a_log_that_was_cut_is_drawn_back(engine, broke
     a, b = take(broker)
     broker.ack("g", [a.receipt])
     unknown = HandedOut("g", "orders", 0, 9, [2, 7], b.receipt.serial + 1, 2**42, "", [], [], [])
-    broker._desk.ledger.write(unknown)
+    broker._delivery.progress_store.write(unknown)
     broker = engine.crash()
     assert broker.lag("g").count == 1
     send("c")
@@ -302,5 +302,5 @@ def state(broker):
                 for offset, slot in sorted(progress.slots.items())
             },
         )
-        for progress in broker._desk.ledger.of_group("g")
+        for progress in broker._delivery.progress_store.of_group("g")
     ]

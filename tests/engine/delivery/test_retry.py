@@ -144,7 +144,7 @@ def test_retries_from_a_deleted_topic_are_dropped(broker, send):
         fail(broker, delivery, delay_s=0)
     assert len(take(broker, ("u",))) == 1
     broker.delete_topic("t")
-    assert broker._desk.ledger.find("g", "%RETRY%g", 0).floor == 1
+    assert broker._delivery.progress_store.find("g", "%RETRY%g", 0).floor == 1
     send("c", topic="t")
     assert [each.message.body for each in take(broker, ("t",))] == [b"c"]
 

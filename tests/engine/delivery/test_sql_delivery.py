@@ -156,8 +156,8 @@ def test_waiting_wakes_for_whatever_may_match(broker, send_each):
     broker.create_topic(TopicConfig("orders"))
     woken = []
     for name, expression in [("any", "SQL92: n > 5"), ("tag", "SQL92: n > 5 AND TAGS = 'a'")]:
-        broker.park_receive(name, {"orders": expression}, lambda name=name: woken.append(name))
-        broker.park_pull("orders", 0, 0, expression, lambda name=name: woken.append(name))
+        broker.wait_to_receive(name, {"orders": expression}, lambda name=name: woken.append(name))
+        broker.wait_to_pull("orders", 0, 0, expression, lambda name=name: woken.append(name))
     send_each([1], tag="b")
     assert woken == ["any", "any"]
     send_each([2], tag="a")
@@ -187,8 +187,8 @@ def test_a_wrong_expression_is_refused_by_every_verb_and_changes_nothing(broker,
     verbs = [
         lambda: broker.receive("g", {"orders": text}),
         lambda: broker.pull("orders", 0, 0, filter=text),
-        lambda: broker.park_pull("orders", 0, 0, text, lambda: None),
-        lambda: broker.park_receive("g", {"orders": text}, lambda: None),
+        lambda: broker.wait_to_pull("orders", 0, 0, text, lambda: None),
+        lambda: broker.wait_to_receive("g", {"orders": text}, lambda: None),
     ]
     for verb in verbs:
         with pytest.raises(Invalid) as refusal:

@@ -90,7 +90,7 @@ def test_what_waits_in_order_is_set_free_when_the_group_is_ordered_no_more(engin
     first, failing = take(broker)
     broker.nack("g", [Nack(failing.receipt, delay_s=60)])
     woken = []
-    broker.park_receive("g", {"steps": "*"}, lambda: woken.append("c"))
+    broker.wait_to_receive("g", {"steps": "*"}, lambda: woken.append("c"))
     broker.change_group("g", ordered=False)
     assert woken == ["c"]
     assert texts(take(broker, invisible_s=600)) == ["a2", "b2", "a3"]
@@ -180,5 +180,5 @@ def test_an_entry_says_whether_its_group_is_ordered_unless_it_is_an_old_one(brok
 
 
 def test_ending_the_order_of_an_unknown_group_does_nothing(broker):
-    broker._desk.ledger.write(OrderEnded("nobody"))
+    broker._delivery.progress_store.write(OrderEnded("nobody"))
     assert broker.groups() == []

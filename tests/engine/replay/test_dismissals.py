@@ -23,8 +23,8 @@ def dismiss(desk, *runs, note="known, fixed in 4.2", by="eva"):
 
 def marked(desk):
     """Offsets of the dead letters that are dismissed."""
-    resting = desk.broker.dead_letters.resting("g")
-    return [offset for offset in range(resting.first, resting.end) if resting.has(offset)]
+    snapshot = desk.broker.dead_letters.snapshot("g")
+    return [offset for offset in range(snapshot.first, snapshot.end) if snapshot.has(offset)]
 
 
 def test_a_dismissed_dead_letter_stays_and_says_who_let_it_rest(dead):
@@ -39,8 +39,8 @@ def test_a_dismissed_dead_letter_stays_and_says_who_let_it_rest(dead):
     assert letters.dismissed_count("g") == letters.tally("g").dismissed == 3
     assert letters.tally("g").reasons == {"rejected": 10}
     assert letters.tally("g", with_dismissed=False).reasons == {"rejected": 7}
-    resting = letters.page("g", dismissed=True).items
-    assert [each.message.offset for each in resting] == [7, 4, 3]
+    snapshot = letters.page("g", dismissed=True).items
+    assert [each.message.offset for each in snapshot] == [7, 4, 3]
     assert len(letters.page("g", dismissed=False).items) == 7
 
 
@@ -49,7 +49,7 @@ def test_what_is_dismissed_already_keeps_its_first_note(dead):
     second = dismiss(dead, range(5), note="all of that week")
     assert second.count == 3
     assert dead.broker.dead_letters.get("g", 2).dismissed.note == first.note
-    found = dead.broker.dead_letters.resting("g").dismissals()
+    found = dead.broker.dead_letters.snapshot("g").dismissals()
     assert [(each.id, each.count) for each in found] == [(second.id, 3), (first.id, 2)]
 
 
@@ -60,7 +60,7 @@ def test_restoring_takes_the_mark_off(dead):
     assert marked(dead) == [0, 1, 2, 3, 6, 7, 8]
     assert letters.restore("g", [range(4, 6)]) == 0
     assert letters.restore("g", [range(100)]) == 7
-    assert letters.resting("g").dismissals() == []
+    assert letters.snapshot("g").dismissals() == []
 
 
 def test_only_what_is_there_is_dismissed(dead):
@@ -100,7 +100,7 @@ def test_dismissals_outlive_a_restart_and_a_compaction(dead):
             dead.engine.tick()
         dead.engine.restart()
         assert marked(dead) == [2, 4, 7, 8]
-        found = dead.broker.dead_letters.resting("g").dismissals()
+        found = dead.broker.dead_letters.snapshot("g").dismissals()
         assert [(each.note, each.by, each.count) for each in found] == [
             ("another", "eva", 2),
             ("known, fixed in 4.2", "eva", 2),
@@ -153,32 +153,36 @@ def test_restoring_that_cuts_stretches_to_pieces_has_the_same_limit(dead, monkey
 def test_a_pile_is_the_set_of_its_offsets(seed):
     """Against a plain dictionary, over many steps."""
     chance = random.Random(seed)
-    pile, model = DismissedOffsets(0), {}
+    dismissed_offsets, model = DismissedOffsets(0), {}
     notes = [DismissNote(str(number), "", "", 0) for number in range(5)]
     for _ in range(400):
         first = chance.randrange(60)
         run = range(first, first + chance.randrange(1, 12))
         if chance.random() < 0.6:
             note = chance.choice(notes)
-            pile = pile.adding(
-                DismissedRange(each.start, each.stop, note) for each in pile.free(run)
+            dismissed_offsets = dismissed_offsets.adding(
+                DismissedRange(each.start, each.stop, note) for each in dismissed_offsets.free(run)
             )
             model = dict.fromkeys(run, note) | model
         else:
-            pile = pile.without([run])
+            dismissed_offsets = dismissed_offsets.without([run])
             model = {offset: note for offset, note in model.items() if offset not in run}
         low = chance.randrange(70)
         high = low + chance.randrange(30)
-        found = {n: s.note for s in pile.within(low, high) for n in range(s.first, s.end)}
+        found = {
+            n: s.note for s in dismissed_offsets.within(low, high) for n in range(s.first, s.end)
+        }
         assert found == {n: note for n, note in model.items() if low <= n < high}
-        free = [offset for each in pile.free(range(low, high)) for offset in each]
+        free = [offset for each in dismissed_offsets.free(range(low, high)) for offset in each]
         assert free == [offset for offset in range(low, high) if offset not in model]
-        assert pile.count(low, high) == len(found)
+        assert dismissed_offsets.count(low, high) == len(found)
         told = Counter(note for n, note in model.items() if low <= n < high)
-        assert pile.tally(low, high) == told
-        assert [pile.note_of(n) for n in range(80)] == [model.get(n) for n in range(80)]
-        kept = DismissedOffsets.unpacked(0, pile.kept_from(low).packed())
-        assert list(kept.within(low, 80)) == list(pile.within(low, 80))
+        assert dismissed_offsets.tally(low, high) == told
+        assert [dismissed_offsets.note_of(n) for n in range(80)] == [
+            model.get(n) for n in range(80)
+        ]
+        kept = DismissedOffsets.unpacked(0, dismissed_offsets.kept_from(low).packed())
+        assert list(kept.within(low, 80)) == list(dismissed_offsets.within(low, 80))
 
 
 class Watched(list):
@@ -193,26 +197,31 @@ class Watched(list):
 
 def test_to_count_takes_a_few_looks_however_many_stretches_there_are():
     note = DismissNote("1", "", "", 0)
-    pile = DismissedOffsets(0, (DismissedRange(at, at + 1, note) for at in range(0, 200_000, 2)))
+    dismissed_offsets = DismissedOffsets(
+        0, (DismissedRange(at, at + 1, note) for at in range(0, 200_000, 2))
+    )
     for name in ("_firsts", "_ends", "_before"):
-        setattr(pile, name, Watched(getattr(pile, name)))
+        setattr(dismissed_offsets, name, Watched(getattr(dismissed_offsets, name)))
     Watched.looks = 0
-    assert (pile.count(1001, 150_000), pile.count(0, 10**9)) == (74_499 + 0, 100_000)
-    assert (pile.note_of(1000), pile.note_of(1001)) == (note, None)
+    assert (dismissed_offsets.count(1001, 150_000), dismissed_offsets.count(0, 10**9)) == (
+        74_499 + 0,
+        100_000,
+    )
+    assert (dismissed_offsets.note_of(1000), dismissed_offsets.note_of(1001)) == (note, None)
     assert 0 < Watched.looks < 200
 
 
 def test_a_draft_over_what_has_changed_since_is_not_carried_out(dead):
     letters = dead.broker.dead_letters
-    first, late = (letters.resting("g") for _ in range(2))
-    assert letters.commit(first.plan_dismissal([range(3)], letters.noted("known", "eva")))
-    draft = late.plan_dismissal([range(5)], letters.noted("too late", "eva"))
+    first, late = (letters.snapshot("g") for _ in range(2))
+    assert letters.commit(first.plan_dismissal([range(3)], letters.new_note("known", "eva")))
+    draft = late.plan_dismissal([range(5)], letters.new_note("too late", "eva"))
     assert not letters.commit(draft)
     assert marked(dead) == [0, 1, 2]
     assert letters.commit(
-        letters.resting("g").plan_dismissal([range(5)], letters.noted("all", "eva"))
+        letters.snapshot("g").plan_dismissal([range(5)], letters.new_note("all", "eva"))
     )
-    assert [each.count for each in letters.resting("g").dismissals()] == [2, 3]
+    assert [each.count for each in letters.snapshot("g").dismissals()] == [2, 3]
     assert not letters.commit(first.plan_restoration([range(9)]))
 
 
@@ -254,7 +263,9 @@ def test_many_dismissals_are_read_back_together(dead, monkeypatch):
     built = []
     real = DismissedOffsets.adding
     monkeypatch.setattr(
-        DismissedOffsets, "adding", lambda pile, more: built.append(1) or real(pile, more)
+        DismissedOffsets,
+        "adding",
+        lambda dismissed_offsets, more: built.append(1) or real(dismissed_offsets, more),
     )
     dead.engine.restart()
     assert marked(dead) == [0, 1, 2, 3, 5, 6, 7, 8, 9]

@@ -183,7 +183,7 @@ def test_a_job_waits_for_room_and_says_so(copies, monkeypatch, field, value):
     monkeypatch.setattr(copies.broker._store, field, value)
     for _ in range(3):
         copies.engine.clock.advance(0.5)
-        copies.broker._parts.replay_desk._runner.run(copies.engine.clock.monotonic_s())
+        copies.broker._parts.replay._runner.run(copies.engine.clock.monotonic_s())
     waiting = copies.broker.replays.get(job.id)
     assert (waiting.state, waiting.totals) == ("running", {"pending": 10})
     assert "free" in waiting.waiting

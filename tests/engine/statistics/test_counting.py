@@ -210,30 +210,30 @@ def test_a_calendar_that_is_set_back_begins_the_windows_anew(
 
 
 def test_names_are_bounded_and_what_comes_beyond_is_counted_together() -> None:
-    book: MetricRegistry[str] = MetricRegistry(FINE, 2, START_MS)
+    registry: MetricRegistry[str] = MetricRegistry(FINE, 2, START_MS)
     for name in ("a", "b", "c", "d", "a"):
-        book.open(name, START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
-    assert len(book) == 2
-    assert book.other is not None
-    assert book.other.total(Metric.MESSAGES_IN) == 2
+        registry.open(name, START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
+    assert len(registry) == 2
+    assert registry.other is not None
+    assert registry.other.total(Metric.MESSAGES_IN) == 2
 
 
 def test_a_silent_name_makes_room_for_another() -> None:
-    book: MetricRegistry[str] = MetricRegistry(FINE, 2, START_MS)
-    book.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
+    registry: MetricRegistry[str] = MetricRegistry(FINE, 2, START_MS)
+    registry.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
     later = START_MS + CROWDED_IDLE_MS + 1
-    book.open("b", later).add(Metric.MESSAGES_IN, later, 1)
-    book.open("c", later).add(Metric.MESSAGES_IN, later, 1)
-    assert sorted(name for name, _ in book.items()) == ["b", "c"]
+    registry.open("b", later).add(Metric.MESSAGES_IN, later, 1)
+    registry.open("c", later).add(Metric.MESSAGES_IN, later, 1)
+    assert sorted(name for name, _ in registry.items()) == ["b", "c"]
 
 
 def test_who_is_silent_for_a_day_is_forgotten() -> None:
-    book: MetricRegistry[str] = MetricRegistry(FINE, 10, START_MS)
-    book.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
-    book.sweep(START_MS + DAY_MS)
-    assert len(book) == 1
-    book.sweep(START_MS + DAY_MS + SWEEP_MS + 1)
-    assert len(book) == 0
+    registry: MetricRegistry[str] = MetricRegistry(FINE, 10, START_MS)
+    registry.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
+    registry.sweep(START_MS + DAY_MS)
+    assert len(registry) == 1
+    registry.sweep(START_MS + DAY_MS + SWEEP_MS + 1)
+    assert len(registry) == 0
 
 
 def test_the_bound_on_names_holds_in_a_broker(

@@ -184,7 +184,7 @@ def test_an_illegal_change_leaves_no_byte_and_changes_nothing(engine: Engine) ->
     (given,) = broker.receive("g", {"orders": "*"})
     broker.release("g", [given.receipt])
     before = (engine.root / JOURNAL).read_bytes()
-    ledger = broker._desk.ledger
+    progress_store = broker._delivery.progress_store
     place = ("g", "orders", 0)
     for change in (
         DeliverySettled(*place, [0, 1], Transition.ACK),
@@ -199,7 +199,7 @@ def test_an_illegal_change_leaves_no_byte_and_changes_nothing(engine: Engine) ->
     ):
         for is_owed in (False, True):
             with pytest.raises(Illegal):
-                ledger.write(change, is_owed=is_owed)
+                progress_store.write(change, is_owed=is_owed)
     assert (engine.root / JOURNAL).read_bytes() == before
     (again,) = broker.receive("g", {"orders": "*"})
     assert (again.message.body, again.attempt) == (b"a", 1)
@@ -273,7 +273,7 @@ def test_verifying_names_what_no_start_can_apply(engine: Engine, name: str) -> N
 @pytest.mark.parametrize("name", ["\0", "a\x01b", "\x02"])
 def test_a_change_of_a_name_that_no_record_can_hold_is_illegal(engine: Engine, name: str) -> None:
     """A trace of it was a record that the next start took for damaged."""
-    ledger = engine.start()._desk.ledger
+    progress_store = engine.start()._delivery.progress_store
     for group, topic in ((name, "orders"), ("g", name)):
         with pytest.raises(Illegal, match="no name can have"):
-            ledger.write(HandedOut(group, topic, 0, 1, [0, 1], 1 << 40, 0, "", [], [], []))
+            progress_store.write(HandedOut(group, topic, 0, 1, [0, 1], 1 << 40, 0, "", [], [], []))

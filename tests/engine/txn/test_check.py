@@ -293,9 +293,9 @@ def test_an_undecided_transaction_costs_about_thirty_bytes(engine, broker, txn):
     count = 20_000
     for _ in range(count // 1000):
         broker.send([Message("t", b"x" * 50, transaction_group="g")] * 1000)
-    board: PendingTransactions = txn._board
-    agenda, checks = board._agenda, board._checks
+    pending_transactions: PendingTransactions = txn._pending_transactions
+    agenda, checks = pending_transactions._agenda, pending_transactions._checks
     columns = [*agenda._dues, *agenda._offsets, checks._dues, checks._counts, checks._waits]
-    size_bytes = sum(map(sys.getsizeof, columns)) + len(board._stretches[0].marks)
+    size_bytes = sum(map(sys.getsizeof, columns)) + len(pending_transactions._stretches[0].marks)
     assert txn.count == count
     assert size_bytes / count < 48

@@ -45,12 +45,12 @@ async def test_what_is_dismissed_rests_and_says_who_and_why(running: App) -> Non
     done = await running.post(f"{PATH}/dismiss", new)
     assert (done["count"], done["already"]) == (2, 0)
     letters = (await running.get(PATH))["items"]
-    resting = {each["message"]["offset"]: each["dismissed"] for each in letters}
-    note = resting["1"]
+    snapshot = {each["message"]["offset"]: each["dismissed"] for each in letters}
+    note = snapshot["1"]
     assert (note["id"], note["note"]) == (done["id"], "test orders")
     assert note["by"].startswith("anonymous@")
     assert note["at_ms"] == running.clock.now_ms()
-    assert [offset for offset, each in resting.items() if each is None] == ["5", "4", "3", "0"]
+    assert [offset for offset, each in snapshot.items() if each is None] == ["5", "4", "3", "0"]
     only = (await running.get(f"{PATH}?dismissed=true"))["items"]
     assert [each["message"]["body"] for each in only] == ["c", "b"]
     assert len((await running.get(f"{PATH}?dismissed=false"))["items"]) == 4
@@ -98,9 +98,9 @@ async def test_stretches_are_looked_through_beside_the_loop(
     for name in ("counted", "dismissals", "of", "plan_dismissal", "plan_restoration"):
         real = getattr(DismissalSnapshot, name)
 
-        def spy(resting: DismissalSnapshot, *given: Any, real: Any = real) -> Any:
+        def spy(snapshot: DismissalSnapshot, *given: Any, real: Any = real) -> Any:
             threads.append(threading.get_ident())
-            return real(resting, *given)
+            return real(snapshot, *given)
 
         monkeypatch.setattr(DismissalSnapshot, name, spy)
     done = await running.post(f"{PATH}/dismiss", {"offsets": ["0", "2", "4"], "note": "x"})

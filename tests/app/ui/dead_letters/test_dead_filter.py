@@ -127,26 +127,26 @@ def test_words_say_what_is_chosen() -> None:
 
 
 def test_what_is_dismissed_is_left_out_unless_it_is_asked_for() -> None:
-    resting = frozenset({0, 3, 5})
+    snapshot = frozenset({0, 3, 5})
     for state, offsets in (
         ("", [11, 10, 9, 8, 7, 6, 4, 2, 1]),
         ("dismissed", [5, 3, 0]),
         ("all", list(range(11, -1, -1))),
     ):
         selection = dead_filter.select(
-            rows(), Criteria(state=state), NOW_MS, None, resting.__contains__
+            rows(), Criteria(state=state), NOW_MS, None, snapshot.__contains__
         )
         assert selection.offsets == offsets
         assert (selection.open, selection.dismissed) == (9, 3)
         for name in dead_filter.FACETS:
             assert sum(counts(selection, name).values()) == len(offsets), (state, name)
     ticked = Criteria(offsets=(3, 4))
-    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, resting.__contains__).offsets == [
+    assert dead_filter.select(rows(), ticked, NOW_MS, {3, 4}, snapshot.__contains__).offsets == [
         4,
         3,
     ]
     both = dead_filter.select(
-        rows(), Criteria(reason="rejected"), NOW_MS, None, resting.__contains__
+        rows(), Criteria(reason="rejected"), NOW_MS, None, snapshot.__contains__
     )
     assert (both.offsets, both.open, both.dismissed) == ([9, 6], 2, 2)
     for is_dismissed in (False, True):
