@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, Rest
 
 PAGE = 200
 
 
-class Membership:
+class Membership(Rest):
     """What a client can do with a group beside its settings."""
 
     def pause(self, group: str, *, topic: str = "") -> Json:
@@ -90,9 +90,6 @@ class Membership:
 
     def _members(self, group: str, **params: Any) -> Json:
         return self._call("GET", _path(group, "members"), params=params)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError
 
 
 def _path(group: str, rest: str) -> str:

@@ -15,10 +15,10 @@ from app.remoting.errors import OK, Answer, Refusal
 from app.security.access import Action, Kind
 from app.services.groups import GroupChanges
 from app.services.resets import ResetOrder
-from app.services.topics import TopicChanges
 from app.version import VERSION
 from engine.broker import GroupConfig, QueueLag, ResetTarget, ResetTo, TopicConfig
 from engine.errors import EngineError, GroupNotFound, TopicNotFound
+from kitemq.model.topics import TopicSettings
 from protocol.remoting.codes import VERSION as PROTOCOL_VERSION
 from protocol.remoting.codes import RequestCode, ResponseCode
 
@@ -84,7 +84,7 @@ async def _update_topic(context: "Context", call: Call, config: TopicConfig) -> 
     except TopicNotFound:
         await topics.create(call.actor, config)
         return OK
-    changes = TopicChanges(
+    changes = TopicSettings(
         read_queues=config.read_queues,
         write_queues=config.write_queues,
         permission=config.permission,

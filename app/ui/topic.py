@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from app.pause import Pause
 from app.services.audit import actor_at
-from app.services.topics import TopicChanges
 from app.ui import charts, forms, pages, topic_fields
 from app.ui.charts import Line
 from app.ui.console import Console, client_of, topics_of
@@ -22,6 +21,7 @@ from app.ui.topic_head import Head, head_of
 from app.ui.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
 from engine.broker import QueueContent, TopicConfig, TopicFigures, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
+from kitemq.model.topics import TopicSettings
 
 AGE_MAX_MS = 2_000
 CONFIG_FIELDS = (
@@ -96,7 +96,7 @@ class TopicReaders:
 
 
 @dataclass(frozen=True)
-class TopicSettings:
+class TopicConfigPage:
     """The context of `topic_config.html`."""
 
     head: Head
@@ -240,7 +240,7 @@ async def change(request: Request) -> Response:
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), CONFIG_FIELDS)
-    changes = TopicChanges(
+    changes = TopicSettings(
         read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
         write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
         permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
@@ -262,7 +262,7 @@ async def _config_page(
     request: Request, config: TopicConfig, form: Form, status: int = 200
 ) -> Response:
     console = pages.console_of(request)
-    context = TopicSettings(
+    context = TopicConfigPage(
         head=await head_of(request, config),
         tab="config",
         form=form,

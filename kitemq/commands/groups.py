@@ -2,12 +2,13 @@
 
 import argparse
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands import reset
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
+from kitemq.rest import Json
 
 COLUMNS = (
     "name", "mode", "ordered", "retry_max", "start", "consume_enabled", "dead_letters", "members",
