@@ -69,7 +69,7 @@ check: $(DEV) ## Lint, format, types, import contracts and the documentation's c
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/djlint app/ui/templates --lint --quiet
+	$(BIN)/djlint app/ui --lint --quiet
 	$(BIN)/python -m pytest tests/docs -m 'not slow'
 
 format: $(DEV) ## Format the code and sort its imports

@@ -1,1 +1,3 @@
-"""The FastAPI application: the doors of KiteMQ, and what people do through them."""
+"""The server's application: endpoints, the console, and the use cases behind them.
+What knows messages itself belongs in engine/; clients belong in kitemq/.
+"""

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api import docs, socket
 from app.api.catalog import HOT, OPERATIONS
-from app.api.fast_lane import FastLane
-from app.api.openapi import describe
-from app.api.operation import routes_of
+from app.api.framework import docs
+from app.api.framework.fast_lane import FastLane
+from app.api.framework.openapi import describe
+from app.api.framework.operation import routes_of
 from app.api.transactions import check_document
 from app.db.worker import DatabaseWorker
 from app.errors import problem_answer
@@ -66,9 +66,10 @@ from app.services.topics import Topics
 from app.services.transactions import Transactions
 from app.services.views import Views
 from app.settings import Settings, is_loopback
-from app.ui.console import Console
+from app.ui.framework.console import Console
 from app.ui.routes import router as console
 from app.version import VERSION
+from app.ws import endpoint as socket
 from engine.clock import Clock, SystemClock
 from engine.errors import EngineError
 

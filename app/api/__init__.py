@@ -1,1 +1,3 @@
-"""REST under `/api/v1`: produce, consume, administer; one resource in a file with its shapes."""
+"""REST under `/api/v1`: a folder or a file for each resource, with its shapes.
+No rules of messaging (engine/) and no use case that a page needs too (app/services/).
+"""

@@ -5,40 +5,22 @@
 
 import sys
 
-from app.api import (
-    access,
-    access_check,
-    alerts,
-    clients,
-    control,
-    credentials,
-    dead_letters,
-    dismissals,
-    groups,
-    marks,
-    members,
-    messages,
-    metrics,
-    produce,
-    progress,
-    receive,
-    replay_history,
-    replays,
-    reports,
-    requests,
-    resets,
-    retention,
-    scheduled,
-    search,
-    statistics,
-    system,
-    topic_imports,
-    topics,
-    traces,
-    transactions,
-    views,
-)
-from app.api.docs import markdown
+from app.api import clients, scheduled, traces, transactions, views
+from app.api.access import check as access_check
+from app.api.access import credentials
+from app.api.access import users as access
+from app.api.alerts import alerts
+from app.api.dead_letters import dead_letters, dismissals
+from app.api.framework.docs import markdown
+from app.api.groups import groups, members, progress, resets
+from app.api.messages import messages, produce, receive, requests, search
+from app.api.monitoring import metrics, statistics
+from app.api.replays import history as replay_history
+from app.api.replays import replays
+from app.api.reports import reports
+from app.api.server import control, system
+from app.api.topics import imports as topic_imports
+from app.api.topics import marks, retention, topics
 
 # What is called thousands of times a second.
 HOT = (*produce.OPERATIONS, *receive.OPERATIONS, messages.pull)

@@ -6,9 +6,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.members import ClientId
-from app.api.operation import API, Call, operation
-from app.api.topics import actor_of
+from app.api.framework.operation import API, Call, operation
+from app.api.groups.members import ClientId
+from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
 from app.services.clients import Answer, Clients, Disconnected, Verdict, Verified
 

@@ -5,10 +5,10 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.messages import Encoding, Seen, seen
-from app.api.operation import API, Call, operation
-from app.api.produce import DelayMs, Time
-from app.api.topics import actor_of
+from app.api.framework.operation import API, Call, operation
+from app.api.messages.messages import Encoding, Seen, seen
+from app.api.messages.produce import DelayMs, Time
+from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies

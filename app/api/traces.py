@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from app.api.operation import API, Call, operation
+from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER
 from app.services.journeys import Journeys
 from engine import broker as engine

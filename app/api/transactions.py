@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from app.addresses import shown_url
-from app.api.messages import Encoding, Seen, Stored, fields_of, seen
-from app.api.operation import API, Call, encode, operation
-from app.api.topics import actor_of
+from app.api.framework.operation import API, Call, encode, operation
+from app.api.messages.messages import Encoding, Seen, Stored, fields_of, seen
+from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, require_decision
 from app.security.message_rights import visible
 from app.services import bodies

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.access import READ_OWN
-from app.api.operation import API, Call, operation
-from app.api.topics import actor_of
+from app.api.access.users import READ_OWN
+from app.api.framework.operation import API, Call, operation
+from app.api.topics.topics import actor_of
 from app.security.access import OWN
 from app.services.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView, Views
 from engine.errors import Invalid

@@ -1,1 +1,3 @@
-"""The control plane in SQL: what people did, never message bytes."""
+"""The control plane in SQL: sessions, tables and migrations of what people did.
+No bytes of messages: engine/store/ keeps them.
+"""

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.db.rows import ASKED_FROM
-from app.grpc import quirks
-from app.grpc.codes import Refusal
+from app.grpc import workarounds
+from app.grpc.codes import GrpcRefusal
+from app.grpc.connection import GrpcConnection
 from app.grpc.names import check_namespace, inner
-from app.grpc.origin import Origin
 from app.security.access import Action, Kind, Principal, require
 from app.services.audit import Actor, actor_at
 from protocol.rocketmq.numbers import Code, Language
@@ -18,11 +18,11 @@ TEXT_CHARS_MAX = 64
 
 
 @dataclass
-class Call:
+class GrpcCall:
     """What a handler knows of the call that it answers; `limit_s` is None without a deadline."""
 
     who: Principal
-    origin: Origin
+    origin: GrpcConnection
     client: str
     metadata: Mapping[str, str]
     limit_s: float | None = None
@@ -44,7 +44,7 @@ class Call:
 
     @property
     def speaks(self) -> Language:
-        return quirks.language_of(self.language)
+        return workarounds.language_of(self.language)
 
     @property
     def version(self) -> str:
@@ -63,7 +63,7 @@ class Call:
         """
         name = inner(resource, self.namespace)
         if not resource.name:
-            raise Refusal(Code.ILLEGAL_TOPIC, "the request names no topic")
+            raise GrpcRefusal(Code.ILLEGAL_TOPIC, "the request names no topic")
         self.require(action, Kind.TOPIC, name)
         return name
 
@@ -71,7 +71,7 @@ class Call:
         """The consumer group that a resource names, as `topic`."""
         name = inner(resource, self.namespace)
         if not resource.name:
-            raise Refusal(Code.ILLEGAL_CONSUMER_GROUP, "the request names no consumer group")
+            raise GrpcRefusal(Code.ILLEGAL_CONSUMER_GROUP, "the request names no consumer group")
         self.require(action, Kind.GROUP, name)
         return name
 
@@ -83,12 +83,12 @@ class Call:
 
 
 def client_of(metadata: Mapping[str, str]) -> str:
-    """The client's own name for itself; a Refusal where it gives none that can be kept."""
+    """The client's own name for itself; a GrpcRefusal where it gives none that can be kept."""
     client = metadata.get("x-mq-client-id", "")
     if not client:
-        raise Refusal(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
+        raise GrpcRefusal(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing")
     if len(client) > CLIENT_CHARS_MAX or not client.isprintable():
-        raise Refusal(
+        raise GrpcRefusal(
             Code.CLIENT_ID_REQUIRED,
             f"x-mq-client-id is longer than {CLIENT_CHARS_MAX} characters or not printable",
         )

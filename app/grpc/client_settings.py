@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.grpc import quirks
+from app.grpc import workarounds
 from engine.broker import Broker, Exponential, GroupConfig, Ladder, RetryPolicy, Steps, TopicType
 from engine.errors import GroupNotFound, TopicNotFound
 from protocol.rocketmq.messages import Settings
@@ -20,7 +20,7 @@ LIST_MAX = 32
 def for_producer(told: Any, language: Language) -> Any:
     """The answer to a producer's settings."""
     answer = _copy(told)
-    answer.publishing.max_body_size = quirks.body_bytes_max(language)
+    answer.publishing.max_body_size = workarounds.body_bytes_max(language)
     answer.publishing.validate_message_type = True
     answer.backoff_policy.max_attempts = SEND_ATTEMPTS
     _set_exponential(answer.backoff_policy, SEND_WAIT)
@@ -32,7 +32,7 @@ def for_consumer(told: Any, group: GroupConfig, language: Language, *, is_fifo: 
     answer = _copy(told)
     answer.subscription.fifo = is_fifo
     answer.subscription.receive_batch_size = BATCH
-    answer.subscription.long_polling_timeout.seconds = round(quirks.poll_s(language, POLL_S))
+    answer.subscription.long_polling_timeout.seconds = round(workarounds.poll_s(language, POLL_S))
     answer.backoff_policy.max_attempts = group.retry_max + 1
     _set_policy(answer.backoff_policy, group.retry_policy, group.retry_max, language)
     return answer
@@ -97,8 +97,8 @@ def _copy(told: Any) -> Any:
 
 
 def _set_policy(told: Any, policy: RetryPolicy, retry_max: int, language: Language) -> None:
-    if language in quirks.EXPONENTIAL_ONLY or (
-        isinstance(policy, Exponential) and language not in quirks.LIST_ONLY
+    if language in workarounds.EXPONENTIAL_ONLY or (
+        isinstance(policy, Exponential) and language not in workarounds.LIST_ONLY
     ):
         _set_exponential(told, _as_exponential(policy))
         return

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.grpc import quirks
-from app.grpc.call import Call
-from app.grpc.codes import Refusal
+from app.grpc import workarounds
+from app.grpc.call import GrpcCall
+from app.grpc.codes import GrpcRefusal
 from app.grpc.leases import Leases
+from app.grpc.quotas import AddressQuota
 from app.grpc.shapes import to_wire
-from app.grpc.shares import Shares
-from app.grpc.stream import OUTBOXES_BYTES_MAX, Room, Stream
+from app.grpc.stream import OUTBOXES_BYTES_MAX, StreamBytesBudget, TelemetryStream
 from app.host import EngineHost
 from app.security.client_names import ClientNames, Holder
 from app.services.connections import Connected
@@ -43,7 +43,7 @@ KNOWN_BYTES_MAX = 64 * 1024 * 1024  # of all that clients told of themselves
 
 
 @dataclass
-class Client:
+class GrpcClient:
     """One client; `settings` is what it sent last, None until it did.
 
     `is_whole` is False where only its kind and language were kept of them, for want of room.
@@ -62,7 +62,7 @@ class Client:
     user: str = ""  # whose it is; "" while there are no users
     told: str = ""  # what its settings were answered with, in words
     refusal: EngineError | None = None  # why its settings were not answered
-    stream: Stream | None = None
+    stream: TelemetryStream | None = None
     groups: dict[str, dict[str, str]] = field(default_factory=dict)  # to topics with filters
     asks: dict[str, Ask] = field(default_factory=dict)  # by topic
     questions: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
@@ -92,10 +92,10 @@ class Client:
         if self.settings is not None:
             number = self.settings.user_agent.language
             return Language(number) if number in set(Language) else Language.LANGUAGE_UNSPECIFIED
-        return quirks.language_of(self.language)
+        return workarounds.language_of(self.language)
 
 
-class Clients:
+class GrpcClients:
     """At most 10,000, so many of one address; further ones get TOO_MANY_REQUESTS."""
 
     def __init__(
@@ -111,16 +111,16 @@ class Clients:
         self._names = names
         self._transactions = transactions
         self._leases = leases
-        self._clients: dict[str, Client] = {}
-        self._shares = Shares("clients", each_max=address_clients_max, all_max=CLIENTS_MAX)
-        self._known = Room(KNOWN_BYTES_MAX)
-        self.outboxes = Room(OUTBOXES_BYTES_MAX)
+        self._clients: dict[str, GrpcClient] = {}
+        self._shares = AddressQuota("clients", each_max=address_clients_max, all_max=CLIENTS_MAX)
+        self._known = StreamBytesBudget(KNOWN_BYTES_MAX)
+        self.outboxes = StreamBytesBudget(OUTBOXES_BYTES_MAX)
         self._identified = 0  # streams that had their turn
 
     def __len__(self) -> int:
         return len(self._clients)
 
-    def all(self) -> list[Client]:
+    def all(self) -> list[GrpcClient]:
         return list(self._clients.values())
 
     def connected(self) -> list[Connected]:
@@ -139,21 +139,21 @@ class Clients:
             for client in self._clients.values()
         ]
 
-    def find(self, name: str) -> Client | None:
+    def find(self, name: str) -> GrpcClient | None:
         return self._clients.get(name)
 
     @property
     def stream_count(self) -> int:
         return sum(client.stream is not None for client in self._clients.values())
 
-    def seen(self, call: Call) -> Client:
+    def seen(self, call: GrpcCall) -> GrpcClient:
         """The client of a call, which is alive."""
         now_s = self._host.clock.monotonic_s()
         client = self._own(call)
         if client is None:
             if why_not := self._shares.take(call.origin.host):
-                raise Refusal(Code.TOO_MANY_REQUESTS, why_not)
-            client = self._clients[call.client] = Client(
+                raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
+            client = self._clients[call.client] = GrpcClient(
                 call.client,
                 call.origin.client,
                 call.origin.host,
@@ -168,7 +168,9 @@ class Clients:
         client.address = call.origin.client  # it may have connected again
         return client
 
-    def consumes(self, client: Client, group: str, topics: Mapping[str, str] | None = None) -> None:
+    def consumes(
+        self, client: GrpcClient, group: str, topics: Mapping[str, str] | None = None
+    ) -> None:
         """A client is a member of a group, of which it wants these topics (name to filter).
 
         Raises ClientNameTaken where another user's live member of the group has its name.
@@ -195,7 +197,7 @@ class Clients:
             del client.groups[group]  # no such group may be made: the next receive says so
             self._remember(client, -sum(_size(*each) for each in wanted.items()))
 
-    def produces(self, client: Client, topic: str) -> None:
+    def produces(self, client: GrpcClient, topic: str) -> None:
         """A client can be asked about undecided transactions of a topic, while it is alive."""
         if self._clients.get(client.name) is not client:
             return  # it said goodbye while its message was stored: nobody would take this back
@@ -212,7 +214,7 @@ class Clients:
         if client.stream is not None:
             self._ask_waiting(client, topic)
 
-    def opened(self, client: Client, stream: Stream) -> None:
+    def opened(self, client: GrpcClient, stream: TelemetryStream) -> None:
         """A telemetry stream of this client was opened; an older one ends."""
         older, client.stream = client.stream, stream
         if older is not None:
@@ -220,14 +222,14 @@ class Clients:
         for topic in client.asks:
             self._ask_waiting(client, topic)
 
-    def closed(self, client: Client, stream: Stream) -> None:
+    def closed(self, client: GrpcClient, stream: TelemetryStream) -> None:
         """A telemetry stream is over; the client may open another one."""
         stream.is_over()
         if client.stream is stream:
             client.stream = None
             client.seen_s = self._host.clock.monotonic_s()
 
-    def terminated(self, call: Call) -> bool:
+    def terminated(self, call: GrpcCall) -> bool:
         """A client says goodbye: it gives back what it holds. Whether it was known."""
         client = self._own(call)
         if client is None:
@@ -236,12 +238,12 @@ class Clients:
         self._forget(client)
         return True
 
-    def disconnect(self, client: Client) -> None:
+    def disconnect(self, client: GrpcClient) -> None:
         """An operator sends a client away: what it held comes back as failed."""
         self._leases.abandon(client.name)
         self._forget(client)
 
-    def reports(self, client: Client, settings: Any) -> None:
+    def reports(self, client: GrpcClient, settings: Any) -> None:
         """A client told its settings; all of them are kept while there is room for them."""
         self._known.give(client.settings_bytes)
         size_bytes = settings.ByteSize()
@@ -275,7 +277,7 @@ class Clients:
         for number, stream in enumerate(turn, 1):
             try:
                 identified(stream.metadata)
-            except Refusal as error:
+            except GrpcRefusal as error:
                 stream.refuse(error)
             if number % STEP_MAX == 0:
                 yield
@@ -285,20 +287,22 @@ class Clients:
         for client in self.all():
             if client.stream is None:
                 continue
-            breaks = client.speaks in quirks.BREAKS_AS_IT_RECONNECTS
+            breaks = client.speaks in workarounds.BREAKS_AS_IT_RECONNECTS
             if client.settings is not None and not breaks:
                 again = ReconnectEndpointsCommand(nonce=secrets.token_hex(16))
                 client.stream.offer(TelemetryCommand(reconnect_endpoints_command=again))
             client.stream.close()
 
-    async def question(self, client: Client, command: str, timeout_s: float, **fields: Any) -> Any:
+    async def question(
+        self, client: GrpcClient, command: str, timeout_s: float, **fields: Any
+    ) -> Any:
         """Send a command that has a nonce, and wait for its answer (a TelemetryCommand).
 
         Raises Refusal where the client has no open stream, and TimeoutError.
         """
         stream = client.stream
         if stream is None or len(client.questions) >= QUESTIONS_MAX:
-            raise Refusal(Code.TOO_MANY_REQUESTS, "the client cannot be asked just now")
+            raise GrpcRefusal(Code.TOO_MANY_REQUESTS, "the client cannot be asked just now")
         nonce = secrets.token_hex(16)
         asked = TelemetryCommand()
         part = getattr(asked, command)
@@ -308,7 +312,9 @@ class Clients:
         answer = client.questions[nonce] = asyncio.get_running_loop().create_future()
         try:
             if not stream.offer(asked):
-                raise Refusal(Code.TOO_MANY_REQUESTS, "the client does not read what it is sent")
+                raise GrpcRefusal(
+                    Code.TOO_MANY_REQUESTS, "the client does not read what it is sent"
+                )
             async with asyncio.timeout(timeout_s):
                 return await answer
         finally:
@@ -316,7 +322,7 @@ class Clients:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _wants(self, client: Client, wanted: dict[str, str], topic: str, filter: str) -> None:
+    def _wants(self, client: GrpcClient, wanted: dict[str, str], topic: str, filter: str) -> None:
         """Keep a topic that a client wants of a group, where there is room for it."""
         before = wanted.get(topic)
         if before == filter or (before is None and len(wanted) >= TOPICS_MAX):
@@ -325,15 +331,15 @@ class Clients:
         if self._remember(client, _size(topic, filter) - freed_bytes):
             wanted[topic] = filter
 
-    def _remember(self, client: Client, size_bytes: int) -> bool:
+    def _remember(self, client: GrpcClient, size_bytes: int) -> bool:
         """Whether there is room to keep so many bytes more with what is known of a client."""
         if not self._known.take(size_bytes):
             return False
         client.known_bytes += size_bytes
         return True
 
-    def _own(self, call: Call) -> Client | None:
-        """The known client of a call; a Refusal where another user's goes by this name.
+    def _own(self, call: GrpcCall) -> GrpcClient | None:
+        """The known client of a call; a GrpcRefusal where another user's goes by this name.
 
         Names are no secret, and whoever speaks under one is asked about its transactions and can
         end it. Another access key of the same user may go on where one left off.
@@ -341,13 +347,13 @@ class Clients:
         client = self._clients.get(call.client)
         if client is not None and call.who.name:
             if client.user not in ("", call.who.name):
-                raise Refusal(
+                raise GrpcRefusal(
                     Code.FORBIDDEN, f"the client id {call.client!r} is in use by another user"
                 )
             client.user = call.who.name
         return client
 
-    def _ask(self, client: Client, check: Check) -> bool:
+    def _ask(self, client: GrpcClient, check: Check) -> bool:
         if client.stream is None:
             return False
         recover = RecoverOrphanedTransactionCommand(
@@ -355,7 +361,7 @@ class Clients:
         )
         return client.stream.offer(TelemetryCommand(recover_orphaned_transaction_command=recover))
 
-    def _ask_waiting(self, client: Client, topic: str) -> None:
+    def _ask_waiting(self, client: GrpcClient, topic: str) -> None:
         """Checks that came due while nobody could be asked."""
         try:
             for check in self._host.broker.transactions.checks(topic):
@@ -363,7 +369,7 @@ class Clients:
         except EngineError:
             return  # they are asked again at the next check
 
-    def _forget(self, client: Client) -> None:
+    def _forget(self, client: GrpcClient) -> None:
         del self._clients[client.name]
         client.is_gone = True
         for end in list(client.waits):

@@ -85,7 +85,7 @@ OF_STATUS = {
 }
 
 
-class Refusal(Exception):
+class GrpcRefusal(Exception):
     """What this door itself turns down, before any engine is asked."""
 
     def __init__(self, code: Code, text: str) -> None:
@@ -115,7 +115,7 @@ def code_of(error: EngineError) -> Code:
 
 def status_of(error: Exception) -> Any:
     """The status that tells a client about `error`; what is unexpected is logged, not told."""
-    if isinstance(error, Refusal):
+    if isinstance(error, GrpcRefusal):
         return status(error.code, error.text)
     if isinstance(error, EngineError):
         code = code_of(error)

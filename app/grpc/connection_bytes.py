@@ -1,6 +1,6 @@
-"""What one gRPC connection may make the server hold of requests that have not arrived whole.
+"""Bounds what the server holds for one gRPC connection of requests that have not arrived whole.
 
-The bytes are counted by `Unfinished` as the relay passes them on, in the connection's `Hold` of the
+`PartialMessages` counts the bytes as the relay passes them on, in the connection's `Hold` of the
 server's budget. A connection that is over its share is not read on, and its calls that wait for
 their requests end with TOO_MANY_REQUESTS, the newest first, until it fits again. One that does not
 fit without any such call is closed with GOAWAY (ENHANCE_YOUR_CALM), as is one whose message does
@@ -10,7 +10,7 @@ not arrive whole within ROUNDS_MAX looks at it.
 import asyncio
 from collections.abc import Callable
 
-from app.grpc.unfinished import Unfinished, goodbye
+from app.grpc.partial_messages import PartialMessages, goaway_frame
 from app.security.byte_budget import DETAILS, ByteBudget, Full, Reason
 
 BEGIN_S = 0.2  # for calls that have arrived to begin to wait
@@ -18,7 +18,7 @@ SHED_S = 1.0  # for a call that was ended to leave the connection
 ROUNDS_MAX = 24  # looks of the port at a message that is not whole: two minutes
 
 
-class Reading:
+class PendingRequests:
     """The calls of one connection that wait for their request."""
 
     def __init__(self) -> None:
@@ -61,14 +61,14 @@ class ConnectionBytes:
         self._budget = budget
         self._hold = budget.hold(address, "", lambda: self._end(Reason.EVICTED))
         self._limit_bytes = budget.limits.connection_max
-        self._unfinished = Unfinished()
+        self._unfinished = PartialMessages()
         self._set_reading = set_reading
         self._end_with = end
         self._is_over = False
         self._was_patient = False
         self._later: asyncio.TimerHandle | None = None
         self._has_ended = False
-        self.reading = Reading()
+        self.reading = PendingRequests()
 
     def name(self, caller: str) -> None:
         """Say who calls over this connection: the first one who is known."""
@@ -156,4 +156,4 @@ class ConnectionBytes:
             return
         self.close()
         can_say = self._unfinished.can_say_goodbye
-        self._end_with(goodbye(DETAILS[reason]) if can_say else b"")
+        self._end_with(goaway_frame(DETAILS[reason]) if can_say else b"")

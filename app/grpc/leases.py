@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from app.grpc.origin import Origin
+from app.grpc.connection import GrpcConnection
 from app.host import EngineHost
 from engine.broker import AckResult, Receipt
 from engine.errors import EngineError, GroupNotFound
@@ -22,7 +22,7 @@ from engine.errors import EngineError, GroupNotFound
 LEASE_S = 60.0
 RENEW_BEFORE_S = 30.0
 LEASE_MAX_S = 3 * 3600.0
-DOUBTFUL_S = 90.0  # a dead connection is noticed within a minute, see door.py and splitter.py
+DOUBTFUL_S = 90.0  # a dead connection is noticed within a minute, see server.py and tls_mux.py
 SLOW_S = 5.0  # an answer that took longer is marked with the time when it left
 ABANDONED_S = 1.0  # then what a client that vanished held comes back, its attempt counted
 STEP_MAX = 200  # receipts that are settled or renewed in one turn of the loop
@@ -35,8 +35,8 @@ class Lease(NamedTuple):
     Times are those of the monotonic clock.
     """
 
-    holder: "Holder"
-    origin: Origin
+    holder: "LeaseHolder"
+    origin: GrpcConnection
     began_s: float
     written_s: float
     until_s: float
@@ -49,7 +49,7 @@ class Lease(NamedTuple):
 
 
 @dataclass(eq=False)
-class Holder:
+class LeaseHolder:
     """What one client holds, in the order in which it got it; and how it comes back."""
 
     keys: dict[Key, None] = field(default_factory=dict)
@@ -62,20 +62,22 @@ class Leases:
     def __init__(self, host: EngineHost) -> None:
         self._host = host
         self._leases: dict[Key, Lease] = {}  # the one that runs out first comes first
-        self._holders: dict[str, Holder] = {}
-        self._gone: deque[Holder] = deque()
+        self._holders: dict[str, LeaseHolder] = {}
+        self._gone: deque[LeaseHolder] = deque()
 
     @property
     def count(self) -> int:
         return len(self._leases)
 
-    def add(self, group: str, client: str, origin: Origin, receipts: Iterable[Receipt]) -> None:
+    def add(
+        self, group: str, client: str, origin: GrpcConnection, receipts: Iterable[Receipt]
+    ) -> None:
         """A client was handed these for LEASE_S, by an answer over this connection."""
         now_s = self._host.clock.monotonic_s()
         keys = [(group, receipt) for receipt in receipts]
         if not keys:
             return
-        holder = self._holders.setdefault(client, Holder())
+        holder = self._holders.setdefault(client, LeaseHolder())
         lease = Lease(holder, origin, now_s, now_s, now_s + LEASE_S)
         for key in keys:
             self._leases[key] = lease

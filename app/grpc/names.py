@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.grpc.codes import Refusal
+from app.grpc.codes import GrpcRefusal
 from protocol.rocketmq.messages import Resource
 from protocol.rocketmq.numbers import Code
 
@@ -12,9 +12,9 @@ NAMESPACE_CHARS_MAX = 64
 
 
 def check_namespace(text: str) -> str:
-    """`text` itself; a Refusal where it cannot be part of a name."""
+    """`text` itself; a GrpcRefusal where it cannot be part of a name."""
     if len(text) > NAMESPACE_CHARS_MAX or not NAMESPACE_CHARS.issuperset(text):
-        raise Refusal(
+        raise GrpcRefusal(
             Code.BAD_REQUEST,
             f"the namespace {text[:80]!r} is not made of at most {NAMESPACE_CHARS_MAX} letters, "
             "digits, '-' and '_'",

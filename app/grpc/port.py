@@ -11,14 +11,14 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from app.grpc.certificate import certificate_of
-from app.grpc.shares import ConnectionShares
-from app.grpc.splitter import Splitter
+from app.grpc.quotas import ConnectionQuota
+from app.grpc.tls_mux import TlsMux
 from app.settings import Settings
 from app.tls import Certificate
 from engine.host import host_text
 
 if TYPE_CHECKING:
-    from app.grpc.door import GrpcDoor
+    from app.grpc.server import GrpcServer
 
 log = logging.getLogger("kitemq.grpc")
 
@@ -33,8 +33,8 @@ class GrpcPort:
         self._state = state
         self._settings: Settings = state.settings
         self._listener = listener
-        self._splitter: Splitter | None = None
-        self._opening: asyncio.Future[GrpcDoor] | None = None
+        self._tls_mux: TlsMux | None = None
+        self._opening: asyncio.Future[GrpcServer] | None = None
         self._is_stopping = False
         self._certificate: Certificate | None = None
         self._upkeep: asyncio.Task[None] | None = None
@@ -51,12 +51,12 @@ class GrpcPort:
         self._state.targets.own_ports.add(self._listener.getsockname()[1])
         refused = await self._prepared()
         settings = self._settings
-        shares = ConnectionShares(
+        shares = ConnectionQuota(
             self._state.places,
             each_max=settings.grpc_address_connections_max,
             all_max=settings.grpc_connections_max,
         )
-        self._splitter = Splitter(
+        self._tls_mux = TlsMux(
             self._listener,
             self._inner_port,
             self._certificate.context if self._certificate else None,
@@ -66,11 +66,11 @@ class GrpcPort:
             self._state.load.budget,
             is_plain_refused=settings.tls_required,
         )
-        self._splitter.start()
+        self._tls_mux.start()
         self._upkeep = asyncio.create_task(self._keep_up(refused))
         log.info("RocketMQ clients are served on %s", self.address)
 
-    async def opened(self) -> "GrpcDoor":
+    async def opened(self) -> "GrpcServer":
         """The server behind the port, made where there is none; what failed is tried again.
 
         ConnectionAbortedError once the port stops: nobody would end what is made then.
@@ -91,26 +91,26 @@ class GrpcPort:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
-        if self._splitter is not None:
-            await self._splitter.stop_accepting()
+        if self._tls_mux is not None:
+            await self._tls_mux.stop_accepting()
         opening, self._opening = self._opening, None
         if opening is not None:
             (door,) = await asyncio.gather(opening, return_exceptions=True)
             if not isinstance(door, BaseException):
                 await door.stop()
-        if self._splitter is not None:
-            await self._splitter.stop()
+        if self._tls_mux is not None:
+            await self._tls_mux.stop()
         self._listener.close()
 
     async def _inner_port(self) -> int:
         return (await self.opened()).inner_port
 
-    async def _open(self) -> "GrpcDoor":
-        assert self._splitter is not None, "the port was started"
+    async def _open(self) -> "GrpcServer":
+        assert self._tls_mux is not None, "the port was started"
         _check_files()
         made = await asyncio.to_thread(_door_class)
         _check_files()
-        door = made(self._state, self.address, self._splitter)
+        door = made(self._state, self.address, self._tls_mux)
         await door.start()
         self._state.targets.own_ports.add(door.inner_port)
         return door
@@ -141,8 +141,8 @@ class GrpcPort:
                 return
             if not refused:
                 log.info("the gRPC port has its files now")
-        if self._certificate is not None and self._splitter is not None:
-            self._splitter.context = self._certificate.context
+        if self._certificate is not None and self._tls_mux is not None:
+            self._tls_mux.context = self._certificate.context
             await self._certificate.keep_fresh()
 
 
@@ -157,10 +157,10 @@ def _check_files() -> None:
             os.close(each)
 
 
-def _door_class() -> "type[GrpcDoor]":
+def _door_class() -> "type[GrpcServer]":
     """Loads what takes long."""
     # The library writes lines of its own to the standard error stream, as many as a stranger likes.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from app.grpc.door import GrpcDoor
+    from app.grpc.server import GrpcServer
 
-    return GrpcDoor
+    return GrpcServer

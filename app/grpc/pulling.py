@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from app.grpc.call import Call
+from app.grpc.backend import GrpcBackend
+from app.grpc.call import GrpcCall
 from app.grpc.client_settings import filter_text
-from app.grpc.clients import Client
-from app.grpc.codes import Refusal, ok, status
-from app.grpc.hub import Hub
+from app.grpc.clients import GrpcClient
+from app.grpc.codes import GrpcRefusal, ok, status
 from app.grpc.receiving import poll_s
 from app.grpc.shapes import to_wire
 from app.security.access import Action
@@ -26,14 +26,14 @@ BATCH_MAX = 160
 BYTES_MAX = 4 * 1024 * 1024
 
 
-async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]:
+async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
     """Read a queue from an offset; the next offset comes last, whatever was found."""
     group = call.group(request.group, Action.CONSUME)
     topic = call.topic(request.message_queue.topic, Action.CONSUME)
-    client = hub.clients.seen(call)
-    with hub.polling(call, client):
-        hub.clients.consumes(client, group)
-        pulling = hub.host.pull(
+    client = backend.clients.seen(call)
+    with backend.polling(call, client):
+        backend.clients.consumes(client, group)
+        pulling = backend.host.pull(
             topic,
             request.message_queue.id,
             request.offset,
@@ -68,7 +68,7 @@ async def pull_message(hub: Hub, call: Call, request: Any) -> AsyncIterator[Any]
 
 
 async def _unless_gone(
-    client: Client, pulling: Coroutine[Any, Any, PullResult]
+    client: GrpcClient, pulling: Coroutine[Any, Any, PullResult]
 ) -> PullResult | None:
     """What the pull brings; None once the client says that it leaves."""
     task = asyncio.ensure_future(pulling)
@@ -83,47 +83,47 @@ async def _unless_gone(
         client.waits.discard(task.cancel)
 
 
-async def update_offset(hub: Hub, call: Call, request: Any) -> Any:
+async def update_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Set a group's progress in one queue, up to its end: what lies beyond is yet to come."""
     group, topic = _place(call, request)
     queue = request.message_queue.id
-    ends = [each.max_offset for each in hub.broker.topic_stats(topic).queues]
+    ends = [each.max_offset for each in backend.broker.topic_stats(topic).queues]
     if 0 <= queue < len(ends) and request.offset > ends[queue]:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.ILLEGAL_OFFSET,
             f"the queue ends at offset {ends[queue]}, {request.offset} lies beyond it",
         )
-    if not hub.broker.commit_offset(group, topic, queue, request.offset, call.client):
-        raise Refusal(
+    if not backend.broker.commit_offset(group, topic, queue, request.offset, call.client):
+        raise GrpcRefusal(
             Code.PRECONDITION_FAILED, "the group was moved meanwhile: pull from its new place first"
         )
     return UpdateOffsetResponse(status=ok())
 
 
-async def get_offset(hub: Hub, call: Call, request: Any) -> Any:
+async def get_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """A group's progress in one queue."""
     group, topic = _place(call, request)
-    client = call.client if hub.broker.is_broadcast(group) else ""
-    offset = hub.broker.committed_offset(group, topic, request.message_queue.id, client)
+    client = call.client if backend.broker.is_broadcast(group) else ""
+    offset = backend.broker.committed_offset(group, topic, request.message_queue.id, client)
     if offset is None:
-        raise Refusal(Code.OFFSET_NOT_FOUND, "the group has no progress in this queue")
+        raise GrpcRefusal(Code.OFFSET_NOT_FOUND, "the group has no progress in this queue")
     return GetOffsetResponse(status=ok(), offset=offset)
 
 
-async def query_offset(hub: Hub, call: Call, request: Any) -> Any:
+async def query_offset(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """The offset at a queue's beginning, at its end, or at a time."""
     topic = call.topic(request.message_queue.topic, Action.READ)
     queue = request.message_queue.id
     time = request.timestamp
     at_ms = time.seconds * 1000 + time.nanos // 1_000_000
-    offset = hub.broker.offset_at_time(topic, queue, at_ms)
+    offset = backend.broker.offset_at_time(topic, queue, at_ms)
     if request.query_offset_policy != QueryOffsetPolicy.TIMESTAMP:
-        stats = hub.broker.topic_stats(topic).queues[queue]
+        stats = backend.broker.topic_stats(topic).queues[queue]
         is_end = request.query_offset_policy == QueryOffsetPolicy.END
         offset = stats.max_offset if is_end else stats.min_offset
     return QueryOffsetResponse(status=ok(), offset=offset)
 
 
-def _place(call: Call, request: Any) -> tuple[str, str]:
+def _place(call: GrpcCall, request: Any) -> tuple[str, str]:
     group = call.group(request.group, Action.CONSUME)
     return group, call.topic(request.message_queue.topic, Action.CONSUME)

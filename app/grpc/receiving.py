@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
-from app.grpc import quirks
-from app.grpc.call import Call
+from app.grpc import workarounds
+from app.grpc.backend import GrpcBackend
+from app.grpc.call import GrpcCall
 from app.grpc.client_settings import POLL_S, filter_text
-from app.grpc.clients import Client
-from app.grpc.codes import Refusal, ok, status
-from app.grpc.hub import Hub
+from app.grpc.clients import GrpcClient
+from app.grpc.codes import GrpcRefusal, ok, status
 from app.grpc.leases import LEASE_S
 from app.grpc.shapes import delivered, handle_of, receipt_of
 from app.host import Place
@@ -71,24 +71,24 @@ class Attempts:
 class Receives:
     """The handlers; it remembers the last attempts."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, backend: GrpcBackend) -> None:
+        self._backend = backend
         self._attempts = Attempts()
 
-    async def receive_message(self, call: Call, request: Any) -> AsyncIterator[Any]:
+    async def receive_message(self, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
         """Hand out messages of a topic, from whichever queue; waits for the first of them."""
-        hub = self._hub
+        backend = self._backend
         group = call.group(request.group, Action.CONSUME)
         topic = call.topic(request.message_queue.topic, Action.CONSUME)
         filter = filter_text(request.filter_expression)
         invisible_s = _invisible_s(request)
         wait_s = poll_s(request, call.limit_s)
-        client = hub.clients.seen(call)
+        client = backend.clients.seen(call)
         self._repeat(group, request.attempt_id)
-        with hub.polling(call, client):
-            hub.clients.consumes(client, group, {topic: filter} if request.auto_renew else None)
+        with backend.polling(call, client):
+            backend.clients.consumes(client, group, {topic: filter} if request.auto_renew else None)
             receive = partial(
-                hub.broker.receive,
+                backend.broker.receive,
                 group,
                 {topic: filter},
                 count_max=min(max(1, request.batch_size), BATCH_MAX),
@@ -97,25 +97,25 @@ class Receives:
             )
             deliveries = await self._wait(receive, group, {topic: filter}, client, wait_s)
             receipts = [delivery.receipt for delivery in deliveries]
-            if hub.clients.find(client.name) is not client or call.origin.ended_s is not None:
+            if backend.clients.find(client.name) is not client or call.origin.ended_s is not None:
                 # It said goodbye while it waited: nobody would let go of what it leased now.
                 self._return(group, receipts)
                 deliveries, receipts = [], []
             if request.auto_renew:
-                hub.leases.add(group, client.name, call.origin, receipts)
+                backend.leases.add(group, client.name, call.origin, receipts)
             if request.attempt_id and receipts:
                 self._attempts.add(group, request.attempt_id, receipts)
             try:
                 yield _status_of(deliveries, call, is_push=request.auto_renew)
-                async for answer in _answers(hub, call, deliveries, invisible_s):
+                async for answer in _answers(backend, call, deliveries, invisible_s):
                     yield answer
-                hub.leases.written(group, receipts)
+                backend.leases.written(group, receipts)
             except (asyncio.CancelledError, GeneratorExit):
                 self._return(group, receipts)  # the client throws away what came of this answer
                 raise
 
     async def _wait(
-        self, receive: Any, group: str, topics: dict[str, str], client: Client, wait_s: float
+        self, receive: Any, group: str, topics: dict[str, str], client: GrpcClient, wait_s: float
     ) -> list[Delivery]:
         """Receive, or wait until there is something; a pause of the group is waited out."""
         loop = asyncio.get_running_loop()
@@ -128,12 +128,12 @@ class Receives:
             left_s = deadline_s - loop.time()
             if deliveries or left_s <= 0 or client.is_gone:
                 return deliveries
-            broker = self._hub.broker
+            broker = self._backend.broker
             park = partial(broker.park_receive, group, topics, client=client.name)
             if not await self._parked(client, park, left_s):
                 return []
 
-    async def _parked(self, client: Client, park: Park, left_s: float) -> bool:
+    async def _parked(self, client: GrpcClient, park: Park, left_s: float) -> bool:
         """Wait until there may be something: whether to ask again; False once the client left."""
         begun: list[tuple[Callable[[], None], Place]] = []
 
@@ -144,7 +144,7 @@ class Receives:
             return place
 
         try:
-            is_woken = await self._hub.host.wait(begin, left_s)
+            is_woken = await self._backend.host.wait(begin, left_s)
         finally:
             for wake, place in begun:
                 client.waits.discard(wake)
@@ -160,31 +160,31 @@ class Receives:
     def _return(self, group: str, receipts: list[Receipt]) -> None:
         if not receipts:
             return
-        self._hub.leases.drop(group, receipts)
+        self._backend.leases.drop(group, receipts)
         try:
-            self._hub.broker.release(group, receipts)
+            self._backend.broker.release(group, receipts)
         except EngineError:
             return  # they run out by themselves
 
-    async def ack_message(self, call: Call, request: Any) -> Any:
+    async def ack_message(self, call: GrpcCall, request: Any) -> Any:
         """Acknowledge messages; each entry has a status of its own."""
         group = call.group(request.group, Action.CONSUME)
         entries = request.entries
         if not 0 < len(entries) <= RECEIPTS_MAX:
-            raise Refusal(
+            raise GrpcRefusal(
                 Code.BAD_REQUEST,
                 f"{len(entries)} entries in one request, it must be 1 to {RECEIPTS_MAX}",
             )
-        hub = self._hub
-        hub.clients.seen(call)
+        backend = self._backend
+        backend.clients.seen(call)
         results: list[Any] = []
         receipts = [_known(entry.receipt_handle) for entry in entries]
         known = [receipt for receipt in receipts if receipt is not None]
         try:
-            settled = dict(zip(known, hub.broker.ack(group, known), strict=True))
+            settled = dict(zip(known, backend.broker.ack(group, known), strict=True))
         except GroupNotFound:
             settled = {}
-        hub.leases.drop(group, known)
+        backend.leases.drop(group, known)
         for entry, receipt in zip(entries, receipts, strict=True):
             is_done = receipt is not None and settled.get(receipt, AckResult.STALE) in DONE
             results.append(
@@ -196,47 +196,47 @@ class Receives:
             )
         return AckMessageResponse(status=_common(results), entries=results)
 
-    async def change_invisible_duration(self, call: Call, request: Any) -> Any:
+    async def change_invisible_duration(self, call: GrpcCall, request: Any) -> Any:
         """Give a message another time; a push consumer does it to say that it failed."""
         group = call.group(request.group, Action.CONSUME)
         receipt = receipt_of(request.receipt_handle)
         wait_s = _checked_s(request.invisible_duration, least_ms=0)
-        hub = self._hub
-        client = hub.clients.seen(call)
+        backend = self._backend
+        client = backend.clients.seen(call)
         try:
-            if hub.leases.drop(group, [receipt]) or client.is_push:
+            if backend.leases.drop(group, [receipt]) or client.is_push:
                 renewed = self._fail(group, receipt, client)
             else:
-                renewed = hub.broker.renew(group, receipt, max(wait_s, SHORTEST_S))
+                renewed = backend.broker.renew(group, receipt, max(wait_s, SHORTEST_S))
         except GroupNotFound:
             renewed = None
         if renewed is None:
-            raise Refusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
+            raise GrpcRefusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
         return ChangeInvisibleDurationResponse(status=ok(), receipt_handle=handle_of(renewed))
 
-    def _fail(self, group: str, receipt: Receipt, client: Client) -> Receipt | None:
-        """The message comes back when the group's schedule says, or is dead (see quirks.py).
+    def _fail(self, group: str, receipt: Receipt, client: GrpcClient) -> Receipt | None:
+        """The message comes back when the group's schedule says, or is dead (see workarounds.py).
 
         An answer must carry a handle: it is the old one, which is worth nothing from now on.
         """
-        results = self._hub.broker.nack(group, [Nack(receipt, error=FAILED)], client.name)
+        results = self._backend.broker.nack(group, [Nack(receipt, error=FAILED)], client.name)
         return None if results[0] is AckResult.STALE else receipt
 
-    async def forward_message_to_dead_letter_queue(self, call: Call, request: Any) -> Any:
+    async def forward_message_to_dead_letter_queue(self, call: GrpcCall, request: Any) -> Any:
         """Give a message up: a FIFO consumer tried it often enough by itself."""
         group = call.group(request.group, Action.CONSUME)
         receipt = receipt_of(request.receipt_handle)
-        hub = self._hub
-        client = hub.clients.seen(call)
-        hub.leases.drop(group, [receipt])
+        backend = self._backend
+        client = backend.clients.seen(call)
+        backend.leases.drop(group, [receipt])
         attempts = f"given up by its consumer after {request.delivery_attempt} attempts"
         nack = Nack(receipt, delay_level=-1, error=attempts)
         try:
-            results = hub.broker.nack(group, [nack], client.name)
+            results = backend.broker.nack(group, [nack], client.name)
         except GroupNotFound:
             results = [AckResult.STALE]
         if results[0] is AckResult.STALE:
-            raise Refusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
+            raise GrpcRefusal(Code.INVALID_RECEIPT_HANDLE, WORTHLESS)
         return ForwardMessageToDeadLetterQueueResponse(status=ok())
 
 
@@ -248,7 +248,7 @@ def poll_s(request: Any, limit_s: float | None) -> float:
     """How long a poll may wait: as asked, at most 20 s, and not beyond the call's own time."""
     asked_ms = int(request.long_polling_timeout.ToMilliseconds())
     if asked_ms < 0:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.ILLEGAL_POLLING_TIME,
             f"the polling time is too small: {asked_ms} ms, 0 ms is the least",
         )
@@ -274,24 +274,24 @@ def _checked_s(duration: Any, *, least_ms: int) -> float:
         why = f"too large: {ms} ms, {INVISIBLE_MS_MAX} ms is the most"
     else:
         return ms / 1000
-    raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is {why}")
+    raise GrpcRefusal(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is {why}")
 
 
-def _status_of(deliveries: list[Delivery], call: Call, *, is_push: bool) -> Any:
-    if deliveries or (is_push and call.speaks in quirks.COUNTS_EMPTY_POLLS_FOR_EVER):
+def _status_of(deliveries: list[Delivery], call: GrpcCall, *, is_push: bool) -> Any:
+    if deliveries or (is_push and call.speaks in workarounds.COUNTS_EMPTY_POLLS_FOR_EVER):
         return ReceiveMessageResponse(status=ok())
     return ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
 
 
 async def _answers(
-    hub: Hub, call: Call, deliveries: list[Delivery], invisible_s: float
+    backend: GrpcBackend, call: GrpcCall, deliveries: list[Delivery], invisible_s: float
 ) -> AsyncIterator[Any]:
     """What comes after the status, in Apache's order: the messages, when it was."""
     for delivery in deliveries:
         await bodies.decompress([delivery.message])
         yield ReceiveMessageResponse(message=delivered(delivery, call.namespace, invisible_s))
         delivery.message.decompressed = None  # many at once would take much memory
-    seconds, ms = divmod(hub.host.clock.now_ms(), 1000)
+    seconds, ms = divmod(backend.host.clock.now_ms(), 1000)
     last = ReceiveMessageResponse()
     last.delivery_timestamp.seconds, last.delivery_timestamp.nanos = seconds, ms * 1_000_000
     yield last
@@ -300,7 +300,7 @@ async def _answers(
 def _known(handle: str) -> Receipt | None:
     try:
         return receipt_of(handle)
-    except Refusal:
+    except GrpcRefusal:
         return None
 
 

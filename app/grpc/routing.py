@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from app.grpc import quirks
-from app.grpc.call import Call
-from app.grpc.codes import Refusal, ok
-from app.grpc.hub import Hub
+from app.grpc import workarounds
+from app.grpc.backend import GrpcBackend
+from app.grpc.call import GrpcCall
+from app.grpc.codes import GrpcRefusal, ok
 from app.grpc.names import outer
 from app.security.access import Action
 from engine.broker import TopicConfig, TopicType
@@ -36,16 +36,16 @@ ACCEPTED: dict[TopicType, tuple[MessageType, ...]] = {
 }
 
 
-async def query_route(hub: Hub, call: Call, request: Any) -> Any:
+async def query_route(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """All queues of a topic, as one broker's at the address that the client called.
 
-    A client whose settings were refused gets the reason here as well: see `quirks.py`, on Java.
+    A client whose settings were refused gets the reason here as well (`workarounds.py`, on Java).
     """
-    client = hub.clients.find(call.client)
+    client = backend.clients.find(call.client)
     if client is not None and client.refusal is not None and client.user == call.who.name:
         raise client.refusal
-    topic = find_topic(hub, call.topic(request.topic, Action.READ))
-    broker = _broker(hub, call, request.endpoints)
+    topic = find_topic(backend, call.topic(request.topic, Action.READ))
+    broker = _broker(backend, call, request.endpoints)
     resource = outer(topic.name, call.namespace)
     queues = [
         MessageQueue(
@@ -53,53 +53,55 @@ async def query_route(hub: Hub, call: Call, request: Any) -> Any:
             id=number,
             permission=permission,
             broker=broker,
-            accept_message_types=_listed_types(hub, call, topic),
+            accept_message_types=_listed_types(backend, call, topic),
         )
         for number, permission in enumerate(_permissions(topic))
     ]
     return QueryRouteResponse(status=ok(), message_queues=queues)
 
 
-async def query_assignment(hub: Hub, call: Call, request: Any) -> Any:
+async def query_assignment(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """One assignment for all queues: each receive is served from every queue of the topic."""
-    topic = find_topic(hub, call.topic(request.topic, Action.CONSUME))
+    topic = find_topic(backend, call.topic(request.topic, Action.CONSUME))
     call.group(request.group, Action.CONSUME)
     if not topic.is_readable:
-        raise Refusal(Code.FORBIDDEN, f"the topic {topic.name!r} has no readable queue")
+        raise GrpcRefusal(Code.FORBIDDEN, f"the topic {topic.name!r} has no readable queue")
     queue = MessageQueue(
         topic=outer(topic.name, call.namespace),
         id=ALL_QUEUES,
         permission=Permission.READ_WRITE if topic.is_writable else Permission.READ,
-        broker=_broker(hub, call, request.endpoints),
-        accept_message_types=_listed_types(hub, call, topic),
+        broker=_broker(backend, call, request.endpoints),
+        accept_message_types=_listed_types(backend, call, topic),
     )
     return QueryAssignmentResponse(status=ok(), assignments=[Assignment(message_queue=queue)])
 
 
-def find_topic(hub: Hub, name: str) -> TopicConfig:
-    """The topic, also one that its first message will make; a Refusal where there is none."""
+def find_topic(backend: GrpcBackend, name: str) -> TopicConfig:
+    """The topic, also one that its first message will make; a GrpcRefusal where there is none."""
     try:
-        topic = hub.broker.plan_topic(name)
+        topic = backend.broker.plan_topic(name)
     except TopicNotFound:
         # The text is Apache's: its clients' own tests look for it.
-        raise Refusal(
+        raise GrpcRefusal(
             Code.TOPIC_NOT_FOUND,
             f"CODE: 17  DESC: No topic route info in name server for the topic: {name}",
         ) from None
     if topic.is_system and not name.startswith("%"):
-        raise Refusal(Code.ILLEGAL_TOPIC, f"{name!r} is the system's own topic")
+        raise GrpcRefusal(Code.ILLEGAL_TOPIC, f"{name!r} is the system's own topic")
     return topic
 
 
-def accepted_types(hub: Hub, topic: TopicConfig) -> tuple[MessageType, ...]:
+def accepted_types(backend: GrpcBackend, topic: TopicConfig) -> tuple[MessageType, ...]:
     """What kinds of messages a topic takes over this door."""
-    is_checked = not topic.is_automatic or hub.settings.grpc_check_automatic_topics
+    is_checked = not topic.is_automatic or backend.settings.grpc_check_automatic_topics
     return ACCEPTED[topic.type] if is_checked else EVERY_TYPE
 
 
-def _listed_types(hub: Hub, call: Call, topic: TopicConfig) -> tuple[MessageType, ...]:
+def _listed_types(
+    backend: GrpcBackend, call: GrpcCall, topic: TopicConfig
+) -> tuple[MessageType, ...]:
     """The same, as far as the client knows them: some cannot parse what came after them."""
-    return quirks.known_types(accepted_types(hub, topic), call.speaks, call.version)
+    return workarounds.known_types(accepted_types(backend, topic), call.speaks, call.version)
 
 
 def _permissions(topic: TopicConfig) -> list[Permission]:
@@ -114,17 +116,19 @@ def _permissions(topic: TopicConfig) -> list[Permission]:
     return [Permission.READ_WRITE] * both + [alone] * (max(reads, writes) - both)
 
 
-def _broker(hub: Hub, call: Call, called: Any) -> Any:
-    return Broker(name=hub.settings.broker_name, id=0, endpoints=_endpoints(hub, call, called))
+def _broker(backend: GrpcBackend, call: GrpcCall, called: Any) -> Any:
+    return Broker(
+        name=backend.settings.broker_name, id=0, endpoints=_endpoints(backend, call, called)
+    )
 
 
-def _endpoints(hub: Hub, call: Call, called: Any) -> Any:
+def _endpoints(backend: GrpcBackend, call: GrpcCall, called: Any) -> Any:
     """Where the client shall call: as it called us, so that port mappings work."""
-    if hub.settings.grpc_advertised:
-        return endpoints_of(hub.settings.grpc_advertised)
+    if backend.settings.grpc_advertised:
+        return endpoints_of(backend.settings.grpc_advertised)
     if called.addresses:
         return called
-    return endpoints_of((call.origin.server or hub.address,))
+    return endpoints_of((call.origin.server or backend.address,))
 
 
 def endpoints_of(addresses: tuple[str, ...]) -> Any:

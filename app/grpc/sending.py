@@ -5,9 +5,9 @@ import base64
 import binascii
 from typing import Any
 
-from app.grpc.call import Call
-from app.grpc.codes import Refusal, ok
-from app.grpc.hub import Hub
+from app.grpc.backend import GrpcBackend
+from app.grpc.call import GrpcCall
+from app.grpc.codes import GrpcRefusal, ok
 from app.grpc.routing import accepted_types, find_topic
 from app.grpc.shapes import inflated, to_engine, type_of
 from app.security.access import Action
@@ -37,81 +37,83 @@ DECISIONS = {
 }
 
 
-async def send_message(hub: Hub, call: Call, request: Any) -> Any:
+async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Store the messages of one topic, all or none."""
     topic = _one_topic(call, request)
-    config = find_topic(hub, topic)
+    config = find_topic(backend, topic)
     messages = [to_engine(wire, topic, call) for wire in request.messages]
     await _inflate(request.messages, messages)
-    _check_types(hub, config, messages)
-    client = hub.clients.seen(call)  # it may refuse, so before anything is stored
-    stored = await hub.sends.stored(messages, None)
-    hub.activity.sent(client.name, len(messages), hub.host.clock.now_ms())
+    _check_types(backend, config, messages)
+    client = backend.clients.seen(call)  # it may refuse, so before anything is stored
+    stored = await backend.sends.stored(messages, None)
+    backend.activity.sent(client.name, len(messages), backend.host.clock.now_ms())
     if any(message.transaction_group for message in messages):
-        hub.clients.produces(client, topic)
+        backend.clients.produces(client, topic)
     entries = [
         SendResultEntry(
             status=ok(),
             message_id=message.message_id,
             transaction_id=message.message_id,  # as Apache: for every message
             offset=offset,
-            recall_handle=_handle(hub, topic, message) if message.deliver_at_ms else "",
+            recall_handle=_handle(backend, topic, message) if message.deliver_at_ms else "",
         )
         for message, offset in zip(messages, stored.offsets, strict=True)
     ]
     return SendMessageResponse(status=ok(), entries=entries)
 
 
-async def recall_message(hub: Hub, call: Call, request: Any) -> Any:
+async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """See to it that a delayed message is never delivered; audited."""
     topic = call.topic(request.topic, Action.PRODUCE)
     message_id = _recalled_id(request.recall_handle, topic)
-    waiting = hub.broker.find_scheduled(message_id)
+    waiting = backend.broker.find_scheduled(message_id)
     if waiting is not None and waiting.topic != topic:
-        raise Refusal(Code.BAD_REQUEST, "the recall handle is of another topic")
-    answer = await hub.scheduled.recall(call.actor, message_id)
+        raise GrpcRefusal(Code.BAD_REQUEST, "the recall handle is of another topic")
+    answer = await backend.scheduled.recall(call.actor, message_id)
     if answer is TimerAnswer.ALREADY_DELIVERED:
-        raise Refusal(Code.PRECONDITION_FAILED, "the message was delivered already")
+        raise GrpcRefusal(Code.PRECONDITION_FAILED, "the message was delivered already")
     return RecallMessageResponse(status=ok(), message_id=message_id)
 
 
-async def end_transaction(hub: Hub, call: Call, request: Any) -> Any:
+async def end_transaction(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Commit or roll back; OK means that it is done, which with Apache it need not."""
     topic = call.topic(request.topic, Action.PRODUCE)
     decision = DECISIONS.get(request.resolution, Decision.UNKNOWN)
     if not request.transaction_id:
-        raise Refusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
+        raise GrpcRefusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
     is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
     by = Decider.CHECK if is_check else Decider.PRODUCER
-    await hub.transactions.decide(request.transaction_id, decision, topic, by)
+    await backend.transactions.decide(request.transaction_id, decision, topic, by)
     return EndTransactionResponse(status=ok())
 
 
-def _one_topic(call: Call, request: Any) -> str:
+def _one_topic(call: GrpcCall, request: Any) -> str:
     if not 0 < len(request.messages) <= BATCH_COUNT_MAX:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.MESSAGE_CORRUPTED,
             f"{len(request.messages)} messages in one request, it must be 1 to {BATCH_COUNT_MAX}",
         )
     topic = call.topic(request.messages[0].topic, Action.PRODUCE)
     for wire in request.messages[1:]:
         if call.topic(wire.topic, Action.PRODUCE) != topic:
-            raise Refusal(Code.MESSAGE_CORRUPTED, "the messages of one request have several topics")
+            raise GrpcRefusal(
+                Code.MESSAGE_CORRUPTED, "the messages of one request have several topics"
+            )
     return topic
 
 
-def _check_types(hub: Hub, config: TopicConfig, messages: list[Message]) -> None:
+def _check_types(backend: GrpcBackend, config: TopicConfig, messages: list[Message]) -> None:
     """A topic takes messages of its own type; a batch only what needs no handling of its own."""
-    accepted = accepted_types(hub, config)
+    accepted = accepted_types(backend, config)
     for message in messages:
         kind = type_of(message)
         if kind not in accepted and not config.is_system:
-            raise Refusal(
+            raise GrpcRefusal(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 f"{config.name!r} is a {config.type.value} topic and takes no {kind.name} message",
             )
         if len(messages) > 1 and kind in (MessageType.DELAY, MessageType.TRANSACTION):
-            raise Refusal(Code.BAD_REQUEST, f"a {kind.name} message cannot be part of a batch")
+            raise GrpcRefusal(Code.BAD_REQUEST, f"a {kind.name} message cannot be part of a batch")
 
 
 async def _inflate(wires: Any, messages: list[Message]) -> None:
@@ -122,12 +124,12 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
         if encoding == Encoding.GZIP:
             message.body = await _inflated(message.body)
         elif encoding not in PLAIN:
-            raise Refusal(
+            raise GrpcRefusal(
                 Code.UNSUPPORTED, f"the body's encoding is {encoding}; IDENTITY and GZIP are served"
             )
         size_bytes += len(message.body)
         if size_bytes > BATCH_BYTES_MAX:
-            raise Refusal(
+            raise GrpcRefusal(
                 Code.PAYLOAD_TOO_LARGE,
                 f"the bodies have more than {BATCH_BYTES_MAX} bytes together; split the batch",
             )
@@ -137,13 +139,13 @@ async def _inflated(body: bytes) -> bytes:
     is_large = len(body) > INLINE_BYTES_MAX
     found = await asyncio.to_thread(inflated, body) if is_large else inflated(body)
     if not found:
-        raise Refusal(Code.MESSAGE_BODY_EMPTY, "the message has no body once it is inflated")
+        raise GrpcRefusal(Code.MESSAGE_BODY_EMPTY, "the message has no body once it is inflated")
     return found
 
 
-def _handle(hub: Hub, topic: str, message: Message) -> str:
+def _handle(backend: GrpcBackend, topic: str, message: Message) -> str:
     """A recall handle in Apache's form: base64 of version, topic, broker, time and id."""
-    parts = (HANDLE_VERSION, topic, hub.settings.broker_name, str(message.deliver_at_ms))
+    parts = (HANDLE_VERSION, topic, backend.settings.broker_name, str(message.deliver_at_ms))
     return base64.urlsafe_b64encode(" ".join((*parts, message.message_id)).encode()).decode()
 
 
@@ -153,5 +155,5 @@ def _recalled_id(handle: str, topic: str) -> str:
     except (binascii.Error, UnicodeError):
         parts = []
     if len(parts) != HANDLE_PARTS or parts[0] != HANDLE_VERSION or parts[1] != topic:
-        raise Refusal(Code.BAD_REQUEST, "that is no recall handle of this topic")
+        raise GrpcRefusal(Code.BAD_REQUEST, "that is no recall handle of this topic")
     return parts[-1]

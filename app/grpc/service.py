@@ -13,11 +13,11 @@ import grpc
 import grpc.aio
 
 from app.errors import DoorError
-from app.grpc import pulling, quirks, routing, sending, telemetry
-from app.grpc.call import Call, client_of
-from app.grpc.codes import Refusal, status_of
-from app.grpc.hub import Hub
-from app.grpc.origin import Origin
+from app.grpc import pulling, routing, sending, telemetry, workarounds
+from app.grpc.backend import GrpcBackend
+from app.grpc.call import GrpcCall, client_of
+from app.grpc.codes import GrpcRefusal, status_of
+from app.grpc.connection import GrpcConnection
 from app.grpc.receiving import Receives
 from app.grpc.signature import Signatures
 from app.security.byte_budget import Reason
@@ -26,9 +26,9 @@ from engine.errors import EngineError
 from protocol.rocketmq.messages import METHODS, SERVICE, Method
 from protocol.rocketmq.numbers import Code
 
-Unary = Callable[[Call, Any], Awaitable[Any]]
-Streaming = Callable[[Call, Any], AsyncIterator[Any]]
-OriginOf = Callable[[str], Origin | None]
+Unary = Callable[[GrpcCall, Any], Awaitable[Any]]
+Streaming = Callable[[GrpcCall, Any], AsyncIterator[Any]]
+OriginOf = Callable[[str], GrpcConnection | None]
 CODE_NAMES = {int(code): code.name for code in Code}
 STREAM_ENDS = {
     Code.UNAUTHORIZED: grpc.StatusCode.UNAUTHENTICATED,
@@ -39,19 +39,21 @@ STREAM_ENDS = {
 FIRST_S = 3.0  # for the first command of a stream that is refused
 REQUEST_S = 120.0  # for a call's request to arrive whole
 POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it waits
-EXPECTED = (Refusal, EngineError, DoorError)
+EXPECTED = (GrpcRefusal, EngineError, DoorError)
 
 
 class Service:
     """Every RPC of `apache.rocketmq.v2.MessagingService`."""
 
-    def __init__(self, hub: Hub, signatures: Signatures, load: Load, origin_of: OriginOf) -> None:
+    def __init__(
+        self, backend: GrpcBackend, signatures: Signatures, load: Load, origin_of: OriginOf
+    ) -> None:
         """`origin_of` tells the connection by gRPC's name of the peer; None for a stranger."""
-        self._hub = hub
+        self._backend = backend
         self._signatures = signatures
         self._load = load
         self._origin_of = origin_of
-        receives = Receives(hub)
+        receives = Receives(backend)
         self._unary: dict[str, Unary] = {
             "QueryRoute": self._with_hub(routing.query_route),
             "QueryAssignment": self._with_hub(routing.query_assignment),
@@ -70,7 +72,7 @@ class Service:
         }
         self._streaming: dict[str, Streaming] = {
             "ReceiveMessage": receives.receive_message,
-            "PullMessage": lambda call, request: pulling.pull_message(hub, call, request),
+            "PullMessage": lambda call, request: pulling.pull_message(backend, call, request),
         }
 
     def handler(self) -> Any:
@@ -78,8 +80,8 @@ class Service:
         handlers = {name: self._method(method) for name, method in METHODS.items()}
         return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
-    def _with_hub(self, handler: Callable[[Hub, Call, Any], Awaitable[Any]]) -> Unary:
-        return lambda call, request: handler(self._hub, call, request)
+    def _with_hub(self, handler: Callable[[GrpcBackend, GrpcCall, Any], Awaitable[Any]]) -> Unary:
+        return lambda call, request: handler(self._backend, call, request)
 
     def _method(self, method: Method) -> Any:
         coding = {
@@ -138,8 +140,8 @@ class Service:
         method, call, told = METHODS["Telemetry"], None, _Told(requests)
         try:
             call = self._call(context)
-            with self._hub.streaming(call):
-                async for command in telemetry.telemetry(self._hub, call, told):
+            with self._backend.streaming(call):
+                async for command in telemetry.telemetry(self._backend, call, told):
                     yield command
             self._count(method, Code.OK)
         except EXPECTED as error:
@@ -147,24 +149,26 @@ class Service:
             self._count(method, found.code)
             if call is not None and found.code == Code.FORBIDDEN:
                 await told.begun()
-            yield method.response(status=found)  # Node waits for one: see `quirks.py`
+            yield method.response(status=found)  # Node waits for one: see `workarounds.py`
             known = STREAM_ENDS.get(found.code, grpc.StatusCode.INVALID_ARGUMENT)
             await context.abort(known, found.message)
 
-    def _call(self, context: Any) -> Call:
-        """Who calls; a Refusal where that is not known."""
+    def _call(self, context: Any) -> GrpcCall:
+        """Who calls; a GrpcRefusal where that is not known."""
         origin = self._origin_of(unquote(context.peer()))
         if origin is None:
-            raise Refusal(Code.UNAUTHORIZED, "the call did not come through the server's own port")
+            raise GrpcRefusal(
+                Code.UNAUTHORIZED, "the call did not come through the server's own port"
+            )
         metadata = {
             name: value for name, value in context.invocation_metadata() if isinstance(value, str)
         }
         who = self._signatures.identify(metadata)
         origin.bytes.name(who.caller)
-        return Call(who, origin, client_of(metadata), metadata, context.time_remaining())
+        return GrpcCall(who, origin, client_of(metadata), metadata, context.time_remaining())
 
-    async def _request(self, call: Call, context: Any, *, is_poll: bool = False) -> Any:
-        """The call's request, once it has arrived; a Refusal where it is not one, or late."""
+    async def _request(self, call: GrpcCall, context: Any, *, is_poll: bool = False) -> Any:
+        """The call's request, once it has arrived; a GrpcRefusal where it is not one, or late."""
         reading = call.origin.bytes.reading
         limit = asyncio.timeout(REQUEST_S)
         try:
@@ -172,20 +176,20 @@ class Service:
                 reading.begin(limit)
                 request = await context.read()
                 if request is grpc.aio.EOF:
-                    raise Refusal(Code.BAD_REQUEST, "the call has no request")
+                    raise GrpcRefusal(Code.BAD_REQUEST, "the call has no request")
                 if is_poll:
                     _check_poll(request.ByteSize())
                     # What comes after it would be held for as long as the poll waits.
                     if await context.read() is not grpc.aio.EOF:
-                        raise Refusal(Code.BAD_REQUEST, "the call has more than one request")
+                        raise GrpcRefusal(Code.BAD_REQUEST, "the call has more than one request")
         except TimeoutError:
             if reading.end(limit):
-                raise Refusal(
+                raise GrpcRefusal(
                     Code.TOO_MANY_REQUESTS,
                     "too many bytes of unfinished requests; send fewer at once, or try again later",
                 ) from None
             self._load.budget.refuse(Reason.SLOW)
-            raise Refusal(
+            raise GrpcRefusal(
                 Code.REQUEST_TIMEOUT, f"the request did not arrive within {REQUEST_S:.0f} s"
             ) from None
         finally:
@@ -193,7 +197,7 @@ class Service:
         return request
 
     @contextmanager
-    def _counted(self, call: Call) -> Any:
+    def _counted(self, call: GrpcCall) -> Any:
         """The call counts among all that are under way, of REST as well."""
         address = call.origin.host
         self._load.enter(address)
@@ -203,7 +207,7 @@ class Service:
             self._load.leave(address)
 
     @contextmanager
-    def _held(self, call: Call, size_bytes: int) -> Any:
+    def _held(self, call: GrpcCall, size_bytes: int) -> Any:
         """Its request's bytes count in the server's budget."""
         hold = self._load.budget.hold(call.origin.host, call.who.caller, _nothing)
         hold.settle()
@@ -214,7 +218,7 @@ class Service:
             hold.close()
 
     def _count(self, method: Method, code: int) -> None:
-        self._hub.figures.calls[method.name, CODE_NAMES[code]] += 1
+        self._backend.figures.calls[method.name, CODE_NAMES[code]] += 1
 
 
 class _Told:
@@ -236,25 +240,25 @@ class _Told:
         return command
 
     async def begun(self) -> None:
-        """Wait for the first command, at most `FIRST_S`: see `quirks.py`, on Java."""
+        """Wait for the first command, at most `FIRST_S`: see `workarounds.py`, on Java."""
         if not self._has_begun:
             with suppress(TimeoutError, StopAsyncIteration):
                 async with asyncio.timeout(FIRST_S):
                     await anext(self)
 
 
-def _status_for(call: Call | None, error: Exception) -> Any:
+def _status_for(call: GrpcCall | None, error: Exception) -> Any:
     """The status that tells about `error`, by a code that the client knows."""
     found = status_of(error)
     if call is not None:
-        found.code = quirks.known_code(Code(found.code), call.speaks, call.version)
+        found.code = workarounds.known_code(Code(found.code), call.speaks, call.version)
     return found
 
 
 def _check_poll(size_bytes: int) -> None:
-    """Raise a Refusal for a request that is too large to be held while it waits."""
+    """Raise a GrpcRefusal for a request that is too large to be held while it waits."""
     if size_bytes > POLL_BYTES_MAX:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.PAYLOAD_TOO_LARGE,
             f"the request has {size_bytes} bytes, {POLL_BYTES_MAX} are the most for a poll",
         )

@@ -7,8 +7,8 @@ sent is delivered, by whatever door (`docs/rocketmq-clients.md` has the table).
 import hashlib
 from typing import Any
 
-from app.grpc.call import Call
-from app.grpc.codes import Refusal
+from app.grpc.call import GrpcCall
+from app.grpc.codes import GrpcRefusal
 from app.grpc.names import outer
 from engine.broker import Delivery, Receipt
 from engine.compression import NotDecompressed, TooLarge, decompress
@@ -42,15 +42,15 @@ NS_PER_MS = 1_000_000
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-def to_engine(wire: Any, topic: str, call: Call) -> Message:
+def to_engine(wire: Any, topic: str, call: GrpcCall) -> Message:
     """A producer's message; Refusal for what only this door can find wrong."""
     system = wire.system_properties
     if not system.message_id.strip():
-        raise Refusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id; a client makes one")
+        raise GrpcRefusal(Code.ILLEGAL_MESSAGE_ID, "the message has no id; a client makes one")
     if not wire.body:
-        raise Refusal(Code.MESSAGE_BODY_EMPTY, "the message has no body")
+        raise GrpcRefusal(Code.MESSAGE_BODY_EMPTY, "the message has no body")
     if len(wire.body) > BODY_BYTES_MAX:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.MESSAGE_BODY_TOO_LARGE,
             f"the body has {len(wire.body)} bytes, {BODY_BYTES_MAX} is the most",
         )
@@ -93,11 +93,11 @@ def inflated(body: bytes) -> bytes:
     try:
         return decompress(body, codec, bytes_max=BODY_BYTES_MAX)
     except TooLarge:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.MESSAGE_BODY_TOO_LARGE, f"the body inflates to more than {BODY_BYTES_MAX} bytes"
         ) from None
     except NotDecompressed as error:
-        raise Refusal(Code.MESSAGE_CORRUPTED, f"the body cannot be inflated: {error}") from None
+        raise GrpcRefusal(Code.MESSAGE_CORRUPTED, f"the body cannot be inflated: {error}") from None
 
 
 def delivered(delivery: Delivery, namespace: str, invisible_s: float) -> Any:
@@ -180,11 +180,11 @@ def handle_of(receipt: Receipt) -> str:
 
 
 def receipt_of(handle: str) -> Receipt:
-    """The receipt that a handle stands for; a Refusal for what never was one."""
+    """The receipt that a handle stands for; a GrpcRefusal for what never was one."""
     try:
         return Receipt(*parse_receipt(handle))
     except ProtocolError:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.INVALID_RECEIPT_HANDLE,
             f"INVALID_RECEIPT_HANDLE: {handle[:80]!r} is no receipt handle",
         ) from None
@@ -194,7 +194,7 @@ def _check_size(properties: dict[str, str], system: Any) -> None:
     texts = [*properties, *properties.values(), system.tag, *system.keys]
     size = sum([len(text.encode()) for text in texts])
     if size > PROPERTIES_BYTES_MAX or len(properties) > 128:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"{len(properties)} properties with tag and keys take {size} bytes; "
             f"128 and {PROPERTIES_BYTES_MAX} bytes are the most",
@@ -203,7 +203,7 @@ def _check_size(properties: dict[str, str], system: Any) -> None:
 
 def _tag(system: Any) -> str:
     if system.HasField("tag") and system.tag and not system.tag.strip():
-        raise Refusal(Code.ILLEGAL_MESSAGE_TAG, "the tag is blank")
+        raise GrpcRefusal(Code.ILLEGAL_MESSAGE_TAG, "the tag is blank")
     return str(system.tag)
 
 
@@ -213,14 +213,14 @@ def _keys(system: Any) -> tuple[str, ...]:
 
 def _message_group(system: Any) -> str:
     if system.HasField("message_group") and not system.message_group.strip():
-        raise Refusal(Code.ILLEGAL_MESSAGE_GROUP, "the message group is blank")
+        raise GrpcRefusal(Code.ILLEGAL_MESSAGE_GROUP, "the message group is blank")
     return str(system.message_group)
 
 
 def _immunity_s(system: Any) -> int:
     seconds = system.orphaned_transaction_recovery_duration.seconds
     if not 0 <= seconds <= 3600:
-        raise Refusal(
+        raise GrpcRefusal(
             Code.BAD_REQUEST,
             f"orphaned_transaction_recovery_duration is {seconds} s, 0 to 3600 are allowed",
         )

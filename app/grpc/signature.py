@@ -10,7 +10,7 @@ import hmac
 import re
 from collections.abc import Mapping
 
-from app.grpc.codes import Refusal
+from app.grpc.codes import GrpcRefusal
 from app.security.access import Principal
 from app.security.access_keys import AccessKeys
 from app.security.people import People
@@ -31,9 +31,9 @@ class Signatures:
         self._keys = keys
 
     def identify(self, metadata: Mapping[str, str]) -> Principal:
-        """Who calls; a Refusal with UNAUTHORIZED where that is not known."""
+        """Who calls; a GrpcRefusal with UNAUTHORIZED where that is not known."""
         if not self._people.is_known:
-            raise Refusal(Code.INTERNAL_SERVER_ERROR, "the database of users does not answer")
+            raise GrpcRefusal(Code.INTERNAL_SERVER_ERROR, "the database of users does not answer")
         if self._people.is_open:
             return self._people.everybody
         header = metadata.get("authorization", "")[:HEADER_CHARS_MAX]
@@ -42,7 +42,7 @@ class Signatures:
         else:
             who = self._signed(header, metadata.get(DATE, ""))
         if who is None:
-            raise Refusal(
+            raise GrpcRefusal(
                 Code.UNAUTHORIZED,
                 "the server has users, and this access key and signature are none of theirs; "
                 "make an access key in the console under Tokens",
@@ -55,7 +55,9 @@ class Signatures:
         if not (secret_hash and date and header.startswith(ALGORITHM)):
             return None
         if not self._keys.is_loaded:
-            raise Refusal(Code.INTERNAL_SERVER_ERROR, "the key file of access keys is not loaded")
+            raise GrpcRefusal(
+                Code.INTERNAL_SERVER_ERROR, "the key file of access keys is not loaded"
+            )
         expected = sign(self._keys.secret_key(secret_hash), date)
         # Python writes hexadecimal in lower case, Node in upper case.
         given = parts.get("Signature", "").lower().encode()

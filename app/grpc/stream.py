@@ -12,7 +12,7 @@ OUTBOX_BYTES_MAX = 8 * 1024 * 1024  # of one stream; a question about a message 
 OUTBOXES_BYTES_MAX = 64 * 1024 * 1024  # of all streams
 
 
-class Room:
+class StreamBytesBudget:
     """So many bytes for many takers together."""
 
     def __init__(self, size_bytes: int) -> None:
@@ -29,10 +29,10 @@ class Room:
         self._left_bytes += size_bytes
 
 
-class Stream:
+class TelemetryStream:
     """What is to be written to one telemetry stream; None ends it."""
 
-    def __init__(self, metadata: Mapping[str, str], room: Room) -> None:
+    def __init__(self, metadata: Mapping[str, str], room: StreamBytesBudget) -> None:
         """`metadata` is what its call said of the caller; `room` is for all streams."""
         self.metadata = metadata
         self.is_open = True

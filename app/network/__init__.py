@@ -1,1 +1,3 @@
-"""Connections below the application: which are taken, how long each may take, how they end."""
+"""Connections below the application: which are accepted, their time limits, how they end.
+No request and no user: app/security/ sees those.
+"""

@@ -1,1 +1,3 @@
-"""RocketMQ's own TCP protocol: name server and broker on one port, for classic clients."""
+"""The endpoint for classic RocketMQ clients: name server and broker on one TCP port.
+No wire format (protocol/remoting/) and no rules of messaging (engine/).
+"""

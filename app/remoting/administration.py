@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from app.remoting.call import Call, json_body
-from app.remoting.clients import Client
-from app.remoting.errors import OK, Answer, Refusal
+from app.remoting.call import RemotingCall, json_body
+from app.remoting.clients import RemotingClient
+from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
 from app.services.groups import GroupChanges
 from app.services.resets import ResetOrder
@@ -23,7 +23,7 @@ from protocol.remoting.codes import VERSION as PROTOCOL_VERSION
 from protocol.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 ASK_S = 5.0
 DATA_VERSION = {"counter": 0, "stateVersion": 0, "timestamp": 0}
@@ -40,32 +40,34 @@ class _Group(msgspec.Struct):
 # -- topics ------------------------------------------------------------------------------------
 
 
-def list_topics(context: "Context", call: Call) -> Answer:
+def list_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Names of all topics, those of the engine and of groups among them."""
     call.require(Action.READ, Kind.SERVER)
-    return _names(each.name for each in context.broker.topics(system=True))
+    return _names(each.name for each in backend.broker.topics(system=True))
 
 
-def list_system_topics(context: "Context", call: Call) -> Answer:
+def list_system_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Names of the topics that are the engine's own."""
     call.require(Action.READ, Kind.SERVER)
-    found = (each for each in context.broker.topics(system=True) if each.is_system)
+    found = (each for each in backend.broker.topics(system=True) if each.is_system)
     return _names(each.name for each in found if not each.name.startswith("%"))
 
 
-def topic_config(context: "Context", call: Call) -> Answer:
+def topic_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How one topic is set up."""
-    return Answer(body=json_body(_topic_shape(context.broker.topic(call.topic(Action.READ)))))
+    return ErrorResponse(
+        body=json_body(_topic_shape(backend.broker.topic(call.topic(Action.READ))))
+    )
 
 
-def all_topic_configs(context: "Context", call: Call) -> Answer:
+def all_topic_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How all topics are set up."""
     call.require(Action.READ, Kind.SERVER)
-    table = {each.name: _topic_shape(each) for each in context.broker.topics(system=True)}
-    return Answer(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
+    table = {each.name: _topic_shape(each) for each in backend.broker.topics(system=True)}
+    return ErrorResponse(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
 
 
-def update_topic(context: "Context", call: Call) -> Awaitable[Answer]:
+def update_topic(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a topic, or change its queues and permission; audited."""
     topic = call.topic(Action.ADMINISTER)
     config = TopicConfig(
@@ -74,13 +76,15 @@ def update_topic(context: "Context", call: Call) -> Awaitable[Answer]:
         write_queues=call.number("writeQueueNums"),
         permission=call.number("perm"),
     )
-    return _update_topic(context, call, config)
+    return _update_topic(backend, call, config)
 
 
-async def _update_topic(context: "Context", call: Call, config: TopicConfig) -> Answer:
-    topics = context.state.topics
+async def _update_topic(
+    backend: "RemotingBackend", call: RemotingCall, config: TopicConfig
+) -> ErrorResponse:
+    topics = backend.state.topics
     try:
-        context.broker.topic(config.name)
+        backend.broker.topic(config.name)
     except TopicNotFound:
         await topics.create(call.actor, config)
         return OK
@@ -93,23 +97,23 @@ async def _update_topic(context: "Context", call: Call, config: TopicConfig) -> 
     return OK
 
 
-def delete_topic(context: "Context", call: Call) -> Awaitable[Answer]:
+def delete_topic(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Delete a topic with its messages; audited."""
-    return _delete_topic(context, call, call.topic(Action.ADMINISTER))
+    return _delete_topic(backend, call, call.topic(Action.ADMINISTER))
 
 
-async def _delete_topic(context: "Context", call: Call, name: str) -> Answer:
-    await context.state.topics.delete(call.actor, name)
+async def _delete_topic(backend: "RemotingBackend", call: RemotingCall, name: str) -> ErrorResponse:
+    await backend.state.topics.delete(call.actor, name)
     return OK
 
 
-def delete_route(context: "Context", call: Call) -> Answer:
+def delete_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A name server forgets a topic's route, which here is gone with the topic."""
     call.topic(Action.ADMINISTER)
     return OK
 
 
-def topic_stats(context: "Context", call: Call) -> Answer:
+def topic_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The offsets of a topic's queues, and when each got its last message."""
     topic = call.topic(Action.READ)
     entries = (
@@ -121,39 +125,41 @@ def topic_stats(context: "Context", call: Call) -> Answer:
                 "lastUpdateTimestamp": each.last_stored_ms or 0,
             },
         )
-        for each in context.broker.topic_stats(topic).queues
+        for each in backend.broker.topic_stats(topic).queues
     )
-    return Answer(body=_by_queue(context, "offsetTable", entries))
+    return ErrorResponse(body=_by_queue(backend, "offsetTable", entries))
 
 
-def consumed_by(context: "Context", call: Call) -> Answer:
+def consumed_by(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The groups that consume a topic."""
     topic = call.topic(Action.READ)
-    groups = set(context.broker.groups_of(topic))
-    for client in context.clients.all():
+    groups = set(backend.broker.groups_of(topic))
+    for client in backend.clients.all():
         groups |= {name for name, each in client.consumers.items() if topic in each.topics}
-    return Answer(body=json_body({"groupList": sorted(groups)}))
+    return ErrorResponse(body=json_body({"groupList": sorted(groups)}))
 
 
 # -- groups ------------------------------------------------------------------------------------
 
 
-def update_group(context: "Context", call: Call) -> Awaitable[Answer]:
+def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a consumer group, or change whether it consumes, its retries and order; audited."""
     told = call.document(_Group)
     call.require(Action.ADMINISTER, Kind.GROUP, told.groupName)
-    return _update_group(context, call, told)
+    return _update_group(backend, call, told)
 
 
-async def _update_group(context: "Context", call: Call, told: _Group) -> Answer:
-    groups, name = context.state.groups, told.groupName
+async def _update_group(
+    backend: "RemotingBackend", call: RemotingCall, told: _Group
+) -> ErrorResponse:
+    groups, name = backend.state.groups, told.groupName
     changes = GroupChanges(
         retry_max=told.retryMaxTimes,
         consume_enabled=told.consumeEnable,
         ordered=told.consumeMessageOrderly,
     )
     try:
-        context.broker.group(name)
+        backend.broker.group(name)
     except GroupNotFound:
         config = GroupConfig(
             name,
@@ -167,38 +173,38 @@ async def _update_group(context: "Context", call: Call, told: _Group) -> Answer:
     return OK
 
 
-def delete_group(context: "Context", call: Call) -> Awaitable[Answer]:
+def delete_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Delete a consumer group with its progress; audited."""
-    return _delete_group(context, call, call.group(Action.ADMINISTER, "groupName"))
+    return _delete_group(backend, call, call.group(Action.ADMINISTER, "groupName"))
 
 
-async def _delete_group(context: "Context", call: Call, name: str) -> Answer:
-    await context.state.groups.delete(call.actor, name)
+async def _delete_group(backend: "RemotingBackend", call: RemotingCall, name: str) -> ErrorResponse:
+    await backend.state.groups.delete(call.actor, name)
     return OK
 
 
-def group_config(context: "Context", call: Call) -> Answer:
+def group_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How one consumer group is set up."""
-    group = context.broker.group(call.group(Action.READ, "group"))
-    return Answer(body=json_body(_group_shape(group)))
+    group = backend.broker.group(call.group(Action.READ, "group"))
+    return ErrorResponse(body=json_body(_group_shape(group)))
 
 
-def all_group_configs(context: "Context", call: Call) -> Answer:
+def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How all consumer groups are set up."""
     call.require(Action.READ, Kind.SERVER)
-    table = {each.name: _group_shape(each) for each in context.broker.groups()}
-    return Answer(
+    table = {each.name: _group_shape(each) for each in backend.broker.groups()}
+    return ErrorResponse(
         body=json_body(
             {"subscriptionGroupTable": table, "forbiddenTable": {}, "dataVersion": DATA_VERSION}
         )
     )
 
 
-def consume_stats(context: "Context", call: Call) -> Answer:
+def consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How far a group is in each queue; of one topic where it is named."""
     group, topic = call.group(Action.READ), call.text("topic", "")
-    queues = [each for each in _lag(context, group) if topic in ("", each.topic)]
-    rate = context.broker.statistics.group_rate(group)
+    queues = [each for each in _lag(backend, group) if topic in ("", each.topic)]
+    rate = backend.broker.statistics.group_rate(group)
     entries = (
         (
             (each.topic, each.queue),
@@ -211,25 +217,27 @@ def consume_stats(context: "Context", call: Call) -> Answer:
         )
         for each in queues
     )
-    return Answer(body=_by_queue(context, "offsetTable", entries, {"consumeTps": rate}))
+    return ErrorResponse(body=_by_queue(backend, "offsetTable", entries, {"consumeTps": rate}))
 
 
-def topics_of_group(context: "Context", call: Call) -> Answer:
+def topics_of_group(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The topics that a group has consumed from."""
     group = call.group(Action.READ, "group")
-    return _names(sorted({each.topic for each in _lag(context, group)}))
+    return _names(sorted({each.topic for each in _lag(backend, group)}))
 
 
-def reset_offsets(context: "Context", call: Call) -> Awaitable[Answer]:
+def reset_offsets(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Move a group in a topic to a time, or one queue to an offset; audited.
 
     Consumers that are connected are told, and go on from there at once.
     """
     group = call.group(Action.ADMINISTER, "group")
-    return _reset_offsets(context, call, group, call.topic(Action.READ))
+    return _reset_offsets(backend, call, group, call.topic(Action.READ))
 
 
-async def _reset_offsets(context: "Context", call: Call, group: str, topic: str) -> Answer:
+async def _reset_offsets(
+    backend: "RemotingBackend", call: RemotingCall, group: str, topic: str
+) -> ErrorResponse:
     at_ms, offset = call.number("timestamp", -1), call.number("offset", -1)
     queue = call.number("queueId", -1)
     target = ResetTarget(ResetTo.LATEST)
@@ -238,26 +246,26 @@ async def _reset_offsets(context: "Context", call: Call, group: str, topic: str)
     elif at_ms >= 0:
         target = ResetTarget(ResetTo.TIME, at_ms)
     order = ResetOrder([topic], target, queues=[queue] if queue >= 0 else ())
-    reset = await context.state.resets.apply(
+    reset = await backend.state.resets.apply(
         call.actor, group, order, precondition="", force=call.is_true("isForce")
     )
     moved = [((each.topic, each.queue), each.after or 0) for each in reset.queues]
-    body = _by_queue(context, "offsetTable", moved)
+    body = _by_queue(backend, "offsetTable", moved)
     fields = {"topic": topic, "group": group, "timestamp": str(at_ms), "isForce": "true"}
-    for client in context.clients.consumers_of(group):
+    for client in backend.clients.consumers_of(group):
         client.connection.tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
-    return Answer(body=body)
+    return ErrorResponse(body=body)
 
 
 # -- clients -----------------------------------------------------------------------------------
 
 
-def consumer_connections(context: "Context", call: Call) -> Answer:
+def consumer_connections(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The consumers of a group with their subscriptions."""
     group = call.group(Action.READ)
-    clients = context.clients.consumers_of(group)
+    clients = backend.clients.consumers_of(group)
     if not clients:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.CONSUMER_NOT_ONLINE, f"the group {group!r} has no classic consumer"
         )
     first = clients[0].consumers[group]
@@ -273,7 +281,7 @@ def consumer_connections(context: "Context", call: Call) -> Answer:
         }
         for each in first.topics.values()
     }
-    return Answer(
+    return ErrorResponse(
         body=json_body(
             {
                 "connectionSet": [_connection(each) for each in clients],
@@ -286,49 +294,49 @@ def consumer_connections(context: "Context", call: Call) -> Answer:
     )
 
 
-def producer_connections(context: "Context", call: Call) -> Answer:
+def producer_connections(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The producers of a producer group."""
     call.require(Action.READ, Kind.SERVER)
     group = call.text("producerGroup")
-    clients = context.clients.producers_of(group)
+    clients = backend.clients.producers_of(group)
     if not clients:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.CONSUMER_NOT_ONLINE, f"the producer group {group!r} has no client"
         )
-    return Answer(body=json_body({"connectionSet": [_connection(each) for each in clients]}))
+    return ErrorResponse(body=json_body({"connectionSet": [_connection(each) for each in clients]}))
 
 
-def running_info(context: "Context", call: Call) -> Awaitable[Answer]:
+def running_info(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """What a consumer tells of itself; it is asked."""
     group = call.group(Action.READ)
-    client = context.clients.find(call.text("clientId"))
+    client = backend.clients.find(call.text("clientId"))
     if client is None or group not in client.consumers:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.CONSUMER_NOT_ONLINE, f"no such consumer of {group!r} is connected"
         )
     return _running_info(client, group, call.text("jstackEnable", "false"))
 
 
-async def _running_info(client: Client, group: str, jstack: str) -> Answer:
+async def _running_info(client: RemotingClient, group: str, jstack: str) -> ErrorResponse:
     fields = {"consumerGroup": group, "clientId": client.name, "jstackEnable": jstack}
     try:
         answer = await client.connection.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, fields, ASK_S)
     except TimeoutError:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.CONSUME_MSG_TIMEOUT, f"the consumer did not answer within {ASK_S:.0f} s"
         ) from None
     known = set(ResponseCode)
     code = ResponseCode(answer.code) if answer.code in known else ResponseCode.SYSTEM_ERROR
-    return Answer(code, body=answer.body, remark=answer.remark)
+    return ErrorResponse(code, body=answer.body, remark=answer.remark)
 
 
 # -- the broker --------------------------------------------------------------------------------
 
 
-def runtime_info(context: "Context", call: Call) -> Answer:
+def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Figures of the broker by name."""
     call.require(Action.READ, Kind.SERVER)
-    broker, settings = context.broker, context.settings
+    broker, settings = backend.broker, backend.settings
     health = broker.health()
     traffic = broker.statistics.broker().traffic
     rates_in = f"{traffic.messages_in.minute:.2f}"
@@ -336,7 +344,7 @@ def runtime_info(context: "Context", call: Call) -> Answer:
     table = {
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": f"KiteMQ {VERSION}",
-        "bootTimestamp": str(context.state.started_ms),
+        "bootTimestamp": str(backend.state.started_ms),
         "brokerActive": "true",
         "putTps": " ".join([rates_in] * 3),
         "getTotalTps": " ".join([rates_out] * 3),
@@ -353,7 +361,7 @@ def runtime_info(context: "Context", call: Call) -> Answer:
         "sendThreadPoolQueueSize": "0",
         "sendThreadPoolQueueCapacity": str(settings.requests_max),
         "sendThreadPoolQueueHeadWaitTimeMills": "0",
-        "pullThreadPoolQueueSize": str(context.figures.polls),
+        "pullThreadPoolQueueSize": str(backend.figures.polls),
         "pullThreadPoolQueueCapacity": str(settings.remoting_polls_max),
         "pullThreadPoolQueueHeadWaitTimeMills": "0",
         "pageCacheLockTimeMills": "0",
@@ -363,13 +371,13 @@ def runtime_info(context: "Context", call: Call) -> Answer:
         "dispatchBehindBytes": "0",
         "remainHowManyDataToFlush": f"{health.unflushed_bytes} bytes",
     }
-    return Answer(body=json_body({"table": table}))
+    return ErrorResponse(body=json_body({"table": table}))
 
 
-def broker_config(context: "Context", call: Call) -> Answer:
+def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The settings that RocketMQ's tools know by name."""
     call.require(Action.READ, Kind.SERVER)
-    settings = context.settings
+    settings = backend.settings
     found = {
         "brokerName": settings.broker_name,
         "brokerClusterName": settings.cluster_name,
@@ -381,16 +389,16 @@ def broker_config(context: "Context", call: Call) -> Answer:
         "defaultTopicQueueNums": str(settings.default_queues),
         "flushDiskType": "SYNC_FLUSH" if settings.promise == "flushed" else "ASYNC_FLUSH",
         "maxMessageSize": "4194304",
-        "namesrvAddr": context.address(call.connection),
+        "namesrvAddr": backend.address(call.connection),
     }
     text = "".join(f"{name}={value}\n" for name, value in found.items())
-    return Answer(fields={"version": "{}"}, body=text.encode())
+    return ErrorResponse(fields={"version": "{}"}, body=text.encode())
 
 
-def kv_config(context: "Context", call: Call) -> Answer:
+def kv_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Values that a name server keeps; here there are none."""
     call.require(Action.READ, Kind.SERVER)
-    raise Refusal(
+    raise RemotingRefusal(
         ResponseCode.QUERY_NOT_FOUND,
         f"no value is kept for {call.text('namespace', '')}.{call.text('key', '')}",
     )
@@ -399,18 +407,18 @@ def kv_config(context: "Context", call: Call) -> Answer:
 # -- shapes ------------------------------------------------------------------------------------
 
 
-def _names(names: Iterable[str]) -> Answer:
-    return Answer(body=json_body({"topicList": list(names), "brokerAddr": None}))
+def _names(names: Iterable[str]) -> ErrorResponse:
+    return ErrorResponse(body=json_body({"topicList": list(names), "brokerAddr": None}))
 
 
 def _by_queue(
-    context: "Context",
+    backend: "RemotingBackend",
     name: str,
     entries: Iterable[tuple[tuple[str, int], Any]],
     more: dict[str, Any] | None = None,
 ) -> bytes:
     """An object with a map whose keys are queues, and some other members."""
-    broker, encode = context.settings.broker_name, msgspec.json.encode
+    broker, encode = backend.settings.broker_name, msgspec.json.encode
     parts = [
         encode({"brokerName": broker, "queueId": queue, "topic": topic}) + b":" + encode(value)
         for (topic, queue), value in entries
@@ -420,16 +428,16 @@ def _by_queue(
     return b"{" + b",".join(members) + b"}"
 
 
-def _lag(context: "Context", group: str) -> list[QueueLag]:
+def _lag(backend: "RemotingBackend", group: str) -> list[QueueLag]:
     try:
-        return context.broker.lag(group).queues
+        return backend.broker.lag(group).queues
     except EngineError as error:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group!r}"
         ) from error
 
 
-def _connection(client: Client) -> dict[str, Any]:
+def _connection(client: RemotingClient) -> dict[str, Any]:
     command_version = client.version_number
     return {
         "clientId": client.name,

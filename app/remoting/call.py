@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from app.remoting.errors import Answer, Refusal
+from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, Principal, require
 from app.security.byte_budget import Hold
 from app.services.audit import Actor, actor_at
@@ -12,19 +12,19 @@ from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
 
 if TYPE_CHECKING:
-    from app.remoting.connection import Connection
+    from app.remoting.connection import RemotingConnection
 
 NUMBER_CHARS_MAX = 20
 TRUE = frozenset({"true", "1"})
 T = TypeVar("T")
 
 
-class Call:
+class RemotingCall:
     """What a handler knows of the request that it answers."""
 
     __slots__ = ("command", "connection", "counted", "fields", "hold", "who")
 
-    def __init__(self, connection: "Connection", command: Command, who: Principal) -> None:
+    def __init__(self, connection: "RemotingConnection", command: Command, who: Principal) -> None:
         self.connection = connection
         self.command = command
         self.fields = command.fields
@@ -32,7 +32,7 @@ class Call:
         self.hold: Hold | None = None  # of its bytes, until it is answered
         self.counted = ""  # the address under which it counts among the requests under way
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: ErrorResponse) -> None:
         """Answer now, for a handler that returned nothing."""
         self.connection.answer(self, answer)
 
@@ -51,7 +51,7 @@ class Call:
         if value is not None:
             return value
         if default is None:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the field {name!r} is missing")
+            raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"the field {name!r} is missing")
         return default
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -61,12 +61,12 @@ class Call:
             return default
         digits = value.removeprefix("-")
         if not (digits.isascii() and digits.isdecimal() and len(digits) < NUMBER_CHARS_MAX):
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER, f"the field {name!r} is {value[:80]!r}, no number"
             )
         number = int(value)
         if not -(1 << 63) <= number < 1 << 63:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"the field {name!r} is {number}")
+            raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"the field {name!r} is {number}")
         return number
 
     def is_true(self, name: str) -> bool:
@@ -77,7 +77,7 @@ class Call:
         try:
             return msgspec.json.decode(self.command.body, type=kind, strict=False)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER, f"the body cannot be read: {str(error)[:200]}"
             ) from None
 

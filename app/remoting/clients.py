@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from app.host import EngineHost
-from app.remoting.errors import Refusal
+from app.remoting.errors import RemotingRefusal
 from app.remoting.records import record_of
 from app.security.access import Principal
 from app.security.client_names import ClientNames, holder_of
@@ -24,7 +24,7 @@ from engine.message import offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode, version_text
 
 if TYPE_CHECKING:
-    from app.remoting.connection import Connection
+    from app.remoting.connection import RemotingConnection
 
 CLIENTS_MAX = 10_000
 GROUPS_MAX = 64  # of producers and of consumers, of one client
@@ -34,7 +34,7 @@ BROADCASTING = "BROADCASTING"
 
 
 @dataclass(frozen=True)
-class Subscribed:
+class RemotingSubscription:
     """One topic of a subscription as its client told it; `filter` is as the engine writes it."""
 
     topic: str
@@ -45,33 +45,33 @@ class Subscribed:
 
 
 @dataclass(frozen=True)
-class Consumer:
+class RemotingConsumer:
     """One group of a client."""
 
     group: str
     consume_type: str
     message_model: str
     consume_from: str
-    topics: dict[str, Subscribed]
+    topics: dict[str, RemotingSubscription]
 
 
 @dataclass(eq=False)
-class Client:
+class RemotingClient:
     """One client; it is a member of `consumers`' groups, and answers checks of `producers`."""
 
     name: str
-    connection: "Connection"
+    connection: "RemotingConnection"
     user: str
     language: str
     version: str
     version_number: int
     since_ms: int
     seen_ms: int
-    consumers: dict[str, Consumer] = field(default_factory=dict)
+    consumers: dict[str, RemotingConsumer] = field(default_factory=dict)
     producers: dict[str, Ask] = field(default_factory=dict)
 
 
-class Clients:
+class RemotingClients:
     """At most 10,000; further ones get SYSTEM_BUSY."""
 
     def __init__(
@@ -85,8 +85,8 @@ class Clients:
         self._transactions = transactions
         self._names = names
         self._figures = figures
-        self._clients: dict[str, Client] = {}
-        self._of: dict[Connection, dict[str, Client]] = {}
+        self._clients: dict[str, RemotingClient] = {}
+        self._of: dict[RemotingConnection, dict[str, RemotingClient]] = {}
         self._changed: set[str] = set()  # groups whose members are to be told
 
     # -- asking ----------------------------------------------------------------------------------
@@ -94,25 +94,25 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def all(self) -> list[Client]:
+    def all(self) -> list[RemotingClient]:
         return list(self._clients.values())
 
-    def find(self, name: str) -> Client | None:
+    def find(self, name: str) -> RemotingClient | None:
         return self._clients.get(name)
 
-    def name_of(self, connection: "Connection") -> str:
+    def name_of(self, connection: "RemotingConnection") -> str:
         """The first client on a connection; "" before its first heartbeat."""
         return next(iter(self._of.get(connection, ())), "")
 
-    def consumers_of(self, group: str) -> list[Client]:
+    def consumers_of(self, group: str) -> list[RemotingClient]:
         """The clients that are members of a group."""
         return [client for client in self._clients.values() if group in client.consumers]
 
-    def producers_of(self, group: str) -> list[Client]:
+    def producers_of(self, group: str) -> list[RemotingClient]:
         """The clients that send for a producer group."""
         return [client for client in self._clients.values() if group in client.producers]
 
-    def filter_of(self, connection: "Connection", group: str, topic: str) -> str | None:
+    def filter_of(self, connection: "RemotingConnection", group: str, topic: str) -> str | None:
         """What a pull that names no filter means: that of its client's last heartbeat."""
         own = self._of.get(connection, {}).values()
         others = () if any(group in each.consumers for each in own) else self.consumers_of(group)
@@ -122,7 +122,7 @@ class Clients:
                 return str(consumer.topics[topic].filter)
         return None
 
-    def member_name(self, connection: "Connection", group: str) -> str:
+    def member_name(self, connection: "RemotingConnection", group: str) -> str:
         """Which client of a connection is a member of the group; "" where none is."""
         own = self._of.get(connection, {}).values()
         return next((each.name for each in own if group in each.consumers), "")
@@ -130,11 +130,16 @@ class Clients:
     # -- signs of life ---------------------------------------------------------------------------
 
     def seen(
-        self, connection: "Connection", name: str, who: Principal, language: str, version: int
-    ) -> Client:
-        """A client is alive, on this connection; a Refusal where it cannot be known by its name."""
+        self,
+        connection: "RemotingConnection",
+        name: str,
+        who: Principal,
+        language: str,
+        version: int,
+    ) -> RemotingClient:
+        """Note that a client is alive on this connection; RemotingRefusal if its name is taken."""
         if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER,
                 f"clientID has 1 to {NAME_CHARS_MAX} printable characters",
             )
@@ -142,12 +147,16 @@ class Clients:
         client = self._clients.get(name)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
-                raise Refusal(ResponseCode.SYSTEM_BUSY, f"{CLIENTS_MAX} clients are the most")
+                raise RemotingRefusal(
+                    ResponseCode.SYSTEM_BUSY, f"{CLIENTS_MAX} clients are the most"
+                )
             text = version_text(version)
-            client = Client(name, connection, who.name, language, text, version, now_ms, now_ms)
+            client = RemotingClient(
+                name, connection, who.name, language, text, version, now_ms, now_ms
+            )
             self._clients[name] = client
         elif client.user and who.name and client.user != who.name:
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.NO_PERMISSION, f"the client id {name!r} is in use by another user"
             )
         if client.connection is not connection:
@@ -158,13 +167,15 @@ class Clients:
         self._figures.clients = len(self._clients)
         return client
 
-    def consumes(self, client: Client, consumer: Consumer, who: Principal) -> None:
+    def consumes(self, client: RemotingClient, consumer: RemotingConsumer, who: Principal) -> None:
         """A client is a member of a group with this subscription."""
         group = consumer.group
         if group not in client.consumers and len(client.consumers) >= GROUPS_MAX:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, f"{GROUPS_MAX} groups of one client")
+            raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, f"{GROUPS_MAX} groups of one client")
         if len(consumer.topics) > TOPICS_MAX:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"over {TOPICS_MAX} topics of one group")
+            raise RemotingRefusal(
+                ResponseCode.INVALID_PARAMETER, f"over {TOPICS_MAX} topics of one group"
+            )
         self._names.claim(group, client.name, holder_of(who))
         self._ensure_group(consumer)
         topics = {
@@ -185,7 +196,7 @@ class Clients:
         if known is None or known.topics.keys() != consumer.topics.keys():
             self.changed(group)
 
-    def produces(self, client: Client, group: str) -> None:
+    def produces(self, client: RemotingClient, group: str) -> None:
         """A client answers checks of a producer group while it is alive."""
         if group in client.producers or len(client.producers) >= GROUPS_MAX:
             return
@@ -201,13 +212,13 @@ class Clients:
         except EngineError:
             return  # they are asked again at the next check
 
-    def keep(self, client: Client, groups: Iterable[str]) -> None:
+    def keep(self, client: RemotingClient, groups: Iterable[str]) -> None:
         """A heartbeat names all groups of a client: it left those that are not among them."""
         kept = set(groups)
         for group in [each for each in client.consumers if each not in kept]:
             self.leaves(client, group)
 
-    def leaves(self, client: Client, group: str) -> None:
+    def leaves(self, client: RemotingClient, group: str) -> None:
         """A client consumes for a group no more."""
         if client.consumers.pop(group, None) is None:
             return
@@ -216,12 +227,12 @@ class Clients:
         except EngineError:
             return  # the group is gone
 
-    def stops_producing(self, client: Client, group: str) -> None:
+    def stops_producing(self, client: RemotingClient, group: str) -> None:
         ask = client.producers.pop(group, None)
         if ask is not None:
             self._transactions.producers.leave(group, ask)
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: RemotingClient) -> None:
         """A client is gone."""
         for group in tuple(client.consumers):
             self.leaves(client, group)
@@ -232,7 +243,7 @@ class Clients:
         self._of.get(client.connection, {}).pop(client.name, None)
         self._figures.clients = len(self._clients)
 
-    def lost(self, connection: "Connection") -> None:
+    def lost(self, connection: "RemotingConnection") -> None:
         """A connection is over, and with it the clients that spoke over it last."""
         for client in tuple(self._of.get(connection, {}).values()):
             self.forget(client)
@@ -259,7 +270,7 @@ class Clients:
                     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}
                 )
 
-    def _ensure_group(self, consumer: Consumer) -> None:
+    def _ensure_group(self, consumer: RemotingConsumer) -> None:
         """Make a group that broadcasts as such, at the first heartbeat of its first consumer."""
         broker, config = self._host.broker, self._host.config
         if consumer.message_model != BROADCASTING or not config.auto_create_groups:
@@ -270,10 +281,10 @@ class Clients:
             )
 
 
-def _ask(client: Client, check: Check) -> bool:
+def _ask(client: RemotingClient, check: Check) -> bool:
     """Ask a producer what became of a transaction; it answers by END_TRANSACTION."""
     message, connection = check.message, client.connection
-    address = connection.context.address(connection)
+    address = connection.backend.address(connection)
     position = str(message.position)
     return connection.tell(
         RequestCode.CHECK_TRANSACTION_STATE,

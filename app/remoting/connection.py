@@ -14,8 +14,8 @@ from app.network import places
 from app.network.keep_alive import keep_alive
 from app.network.places import Place
 from app.network.watch import Pace, Watch, Watched
-from app.remoting.call import Call
-from app.remoting.errors import Answer, Refusal, answer_of
+from app.remoting.call import RemotingCall
+from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.security.access import NOBODY
 from app.security.byte_budget import Full
 from engine.host import host_text
@@ -23,28 +23,28 @@ from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, encode
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 log = logging.getLogger("kitemq.remoting")
 
 QUESTIONS_MAX = 16  # to one client, without an answer yet
 FRAME_ROOM = 1024 * 1024  # of a frame besides a body of the largest size
-Outcome = Answer | None | Awaitable[Answer]
+Outcome = ErrorResponse | None | Awaitable[ErrorResponse]
 
 
-class Connection(Watched):
+class RemotingConnection(Watched):
     """A client's connection; `client` and `server` are the addresses of both ends."""
 
-    def __init__(self, context: "Context", place: Place, watch: Watch) -> None:
+    def __init__(self, backend: "RemotingBackend", place: Place, watch: Watch) -> None:
         self._enter(place, watch)
-        self.context = context
+        self.backend = backend
         self.client = self.server = ""
         self.host = place.address
-        self.since_ms = context.host.clock.now_ms()
+        self.since_ms = backend.host.clock.now_ms()
         self.is_open = False
         self.polls = 0
-        self._reader = FrameReader(frame_bytes_max=context.settings.request_bytes_max + FRAME_ROOM)
-        self._hold = context.load.budget.hold(self.host, "", self._evicted)
+        self._reader = FrameReader(frame_bytes_max=backend.settings.request_bytes_max + FRAME_ROOM)
+        self._hold = backend.load.budget.hold(self.host, "", self._evicted)
         self._out: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: dict[int, asyncio.Future[Command]] = {}
@@ -64,7 +64,7 @@ class Connection(Watched):
             keep_alive(accepted)
         self._seen_s = asyncio.get_running_loop().time()
         self.is_open = True
-        self.context.connected(self)
+        self.backend.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
@@ -73,7 +73,7 @@ class Connection(Watched):
         for question in self._questions.values():
             question.cancel()
         self._hold.close()
-        self.context.disconnected(self)
+        self.backend.disconnected(self)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -106,7 +106,7 @@ class Connection(Watched):
     def look(self, now_s: float) -> None:
         """End it where nothing was heard of the client for long, or a frame comes too slowly."""
         super().look(now_s)
-        settings = self.context.settings
+        settings = self.backend.settings
         if self.transport.is_closing():
             return
         if now_s - self._seen_s > settings.remoting_idle_s:
@@ -118,11 +118,11 @@ class Connection(Watched):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def answer(self, call: Call, answer: Answer) -> None:
+    def answer(self, call: RemotingCall, answer: ErrorResponse) -> None:
         """Answer a request, once; a request that expects none is only counted."""
         self.release(call)
         command = call.command
-        self.context.count(command.code, answer.code)
+        self.backend.count(command.code, answer.code)
         if command.is_one_way:
             return
         self._write(
@@ -150,7 +150,7 @@ class Connection(Watched):
     ) -> Command:
         """Send the client a request, and wait for its answer; Refusal, TimeoutError."""
         if not self.is_open or len(self._questions) >= QUESTIONS_MAX:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, "the client cannot be asked just now")
+            raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the client cannot be asked just now")
         self._opaque += 1
         opaque = self._opaque
         answer = self._questions[opaque] = asyncio.get_running_loop().create_future()
@@ -176,27 +176,27 @@ class Connection(Watched):
             if question is not None and not question.done():
                 question.set_result(command)
             return
-        call = Call(self, command, NOBODY)
+        call = RemotingCall(self, command, NOBODY)
         try:
-            call.who = self.context.signatures.identify(command)
-            handler = self.context.handler(command.code)
+            call.who = self.backend.signatures.identify(command)
+            handler = self.backend.handler(command.code)
             self._count_in(call)
-            outcome = handler(self.context, call)
+            outcome = handler(self.backend, call)
         except Exception as error:
             self.answer(call, answer_of(error))
             return
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, ErrorResponse):
             self.answer(call, outcome)
         elif outcome is not None:
             self._begin(call, outcome)
 
-    def _begin(self, call: Call, outcome: Awaitable[Answer]) -> None:
+    def _begin(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
         """Let a handler that has to wait go on by itself."""
         task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, call: Call, outcome: Awaitable[Answer]) -> None:
+    async def _finish(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
         try:
             answer = await outcome
         except asyncio.CancelledError:
@@ -206,9 +206,9 @@ class Connection(Watched):
             answer = answer_of(error)
         self.answer(call, answer)
 
-    def _count_in(self, call: Call) -> None:
+    def _count_in(self, call: RemotingCall) -> None:
         """Its bytes and itself count among all that are under way; DoorError where it is full."""
-        load = self.context.load
+        load = self.backend.load
         load.enter(self.host)
         call.counted = self.host
         if call.body:
@@ -216,10 +216,10 @@ class Connection(Watched):
             call.hold.settle()
             load.take(call.hold, len(call.body))
 
-    def release(self, call: Call) -> None:
+    def release(self, call: RemotingCall) -> None:
         """A request that is answered, or only waits from now on, does not count as under way."""
         if call.counted:
-            self.context.load.leave(call.counted)
+            self.backend.load.leave(call.counted)
             call.counted = ""
         if call.hold is not None:
             call.hold.close()
@@ -248,7 +248,7 @@ class Connection(Watched):
             self._hold.add(more)
 
     def _look_at_arrival(self, now_s: float) -> None:
-        settings = self.context.settings
+        settings = self.backend.settings
         if self._arrival is None:
             self._arrival = Pace(now_s, self._received_bytes)
         elif self._arrival.is_too_slow(
@@ -264,7 +264,7 @@ class Connection(Watched):
             self.transport.abort()
 
 
-Handler = Callable[[Any, Call], Outcome]
+Handler = Callable[[Any, RemotingCall], Outcome]
 
 
 def _text(address: Any) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from app.remoting.call import Call
-from app.remoting.errors import OK, Answer, Refusal
+from app.remoting.call import RemotingCall
+from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, require_decision
 from engine.broker import Decider, Decision
 from engine.errors import MessageNotFound
@@ -12,7 +12,7 @@ from engine.message import PGROUP, REAL_TOPIC, TRANSACTION_ID
 from protocol.remoting.codes import ResponseCode, SysFlag
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 DECISIONS = {
     SysFlag.TRANSACTION_COMMIT: Decision.COMMIT,
@@ -20,7 +20,9 @@ DECISIONS = {
 }
 
 
-def end_transaction(context: "Context", call: Call) -> Answer | Awaitable[Answer]:
+def end_transaction(
+    backend: "RemotingBackend", call: RemotingCall
+) -> ErrorResponse | Awaitable[ErrorResponse]:
     """Commit or roll back a half message, found by the position that its send was answered.
 
     "Unknown" decides nothing: the producer is asked later.
@@ -32,23 +34,23 @@ def end_transaction(context: "Context", call: Call) -> Answer | Awaitable[Answer
     if decision is None:
         return OK
     try:
-        half = context.broker.message_at(call.number("commitLogOffset"))
+        half = backend.broker.message_at(call.number("commitLogOffset"))
     except MessageNotFound:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "the half message is not there") from None
+        raise RemotingRefusal(ResponseCode.SYSTEM_ERROR, "the half message is not there") from None
     properties = half.properties
     transaction_id, topic = properties.get(TRANSACTION_ID, ""), properties.get(REAL_TOPIC, "")
     if not transaction_id or properties.get(PGROUP) != group:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.SYSTEM_ERROR, f"no half message of producer group {group!r} lies there"
         )
     call.require(Action.PRODUCE, Kind.TOPIC, topic)
     require_decision(call.who, topic, by_hand=False)
     by = Decider.CHECK if call.is_true("fromTransactionCheck") else Decider.PRODUCER
-    return _decide(context, transaction_id, decision, group, by)
+    return _decide(backend, transaction_id, decision, group, by)
 
 
 async def _decide(
-    context: "Context", transaction_id: str, decision: Decision, group: str, by: Decider
-) -> Answer:
-    await context.state.transactions.decide(transaction_id, decision, group, by)
+    backend: "RemotingBackend", transaction_id: str, decision: Decision, group: str, by: Decider
+) -> ErrorResponse:
+    await backend.state.transactions.decide(transaction_id, decision, group, by)
     return OK

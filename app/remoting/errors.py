@@ -71,7 +71,7 @@ OF_STATUS = {
 }
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class ErrorResponse(msgspec.Struct, frozen=True, gc=False):
     """What a request is answered: fields and body, or with another code why there are none."""
 
     code: ResponseCode = ResponseCode.SUCCESS
@@ -80,10 +80,10 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     remark: str = ""
 
 
-OK = Answer()
+OK = ErrorResponse()
 
 
-class Refusal(Exception):
+class RemotingRefusal(Exception):
     """What this port itself turns down, before any engine is asked."""
 
     def __init__(self, code: ResponseCode, text: str) -> None:
@@ -101,20 +101,20 @@ def code_of(error: EngineError) -> ResponseCode:
     return next(CODES[base] for base in type(error).__mro__ if base in CODES)
 
 
-def answer_of(error: Exception) -> Answer:
+def answer_of(error: Exception) -> ErrorResponse:
     """The answer that tells a client about `error`; what is unexpected is logged, not told."""
-    if isinstance(error, Refusal):
-        return Answer(error.code, remark=error.text[:REMARK_CHARS_MAX])
+    if isinstance(error, RemotingRefusal):
+        return ErrorResponse(error.code, remark=error.text[:REMARK_CHARS_MAX])
     if isinstance(error, EngineError):
         code = code_of(error)
         if code is ResponseCode.SYSTEM_ERROR:
             log.error("a request failed: %s", error.code, exc_info=error)
-        return Answer(code, remark=_text(error.detail, error.remedy))
+        return ErrorResponse(code, remark=_text(error.detail, error.remedy))
     if isinstance(error, DoorError):
         code = OF_STATUS.get(error.status_code, ResponseCode.INVALID_PARAMETER)
-        return Answer(code, remark=_text(error.detail, error.remedy))
+        return ErrorResponse(code, remark=_text(error.detail, error.remedy))
     log.error("a request failed", exc_info=error)
-    return Answer(ResponseCode.SYSTEM_ERROR, remark="the server failed; its log says why")
+    return ErrorResponse(ResponseCode.SYSTEM_ERROR, remark="the server failed; its log says why")
 
 
 def _text(detail: str, remedy: str) -> str:

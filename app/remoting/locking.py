@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.remoting.call import Call, json_body
-from app.remoting.errors import OK, Answer
+from app.remoting.call import RemotingCall, json_body
+from app.remoting.errors import OK, ErrorResponse
 from app.security.access import Action, Kind
 from engine.broker import QueueId
 from engine.errors import GroupNotFound
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 
 class _Queue(msgspec.Struct):
@@ -26,32 +26,32 @@ class _Locks(msgspec.Struct):
     mqSet: list[_Queue] = []
 
 
-def lock(context: "Context", call: Call) -> Answer:
+def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Lock queues for a client, or keep them; the answer leaves out those that others have."""
-    asked, queues = _asked(context, call)
+    asked, queues = _asked(backend, call)
     locked = []
     if queues:
-        locked = context.broker.locks.lock(asked.consumerGroup, asked.clientId, queues).locked
-    name = context.settings.broker_name
+        locked = backend.broker.locks.lock(asked.consumerGroup, asked.clientId, queues).locked
+    name = backend.settings.broker_name
     found = [{"topic": topic, "brokerName": name, "queueId": queue} for topic, queue in locked]
-    return Answer(body=json_body({"lockOKMQSet": found}))
+    return ErrorResponse(body=json_body({"lockOKMQSet": found}))
 
 
-def unlock(context: "Context", call: Call) -> Answer:
+def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Give up queues that a client has."""
-    asked, queues = _asked(context, call)
+    asked, queues = _asked(backend, call)
     if queues:
         try:
-            context.broker.locks.unlock(asked.consumerGroup, asked.clientId, queues)
+            backend.broker.locks.unlock(asked.consumerGroup, asked.clientId, queues)
         except GroupNotFound:
             return OK  # then nobody has any
     return OK
 
 
-def _asked(context: "Context", call: Call) -> tuple[_Locks, list[QueueId]]:
+def _asked(backend: "RemotingBackend", call: RemotingCall) -> tuple[_Locks, list[QueueId]]:
     asked = call.document(_Locks)
     call.require(Action.CONSUME, Kind.GROUP, asked.consumerGroup)
-    name = context.settings.broker_name
+    name = backend.settings.broker_name
     queues = [
         QueueId(each.topic, each.queueId) for each in asked.mqSet if each.brokerName in ("", name)
     ]

@@ -13,10 +13,10 @@ from typing import Any
 from app.network.acceptor import Acceptor
 from app.network.places import Place
 from app.network.watch import Watch
-from app.remoting.clients import Clients
-from app.remoting.connection import Connection
-from app.remoting.context import Context
-from app.remoting.directory import Directory
+from app.remoting.backend import RemotingBackend
+from app.remoting.client_directory import RemotingClientDirectory
+from app.remoting.clients import RemotingClients
+from app.remoting.connection import RemotingConnection
 from app.remoting.signature import Signatures
 from app.settings import Settings
 from app.tls import Certificate, Pair
@@ -33,11 +33,11 @@ class RemotingPort:
         self._state = state
         self._listener = listener
         self._watch = watch
-        clients = Clients(
+        clients = RemotingClients(
             state.host, state.transactions, state.client_names, state.remoting_figures
         )
         signatures = Signatures(state.people, state.access_keys)
-        self.context = Context(state, clients, signatures, state.remoting_figures)
+        self.backend = RemotingBackend(state, clients, signatures, state.remoting_figures)
         self._acceptor: Acceptor | None = None
         self._unlist: Callable[[], None] = _nothing
         self.address = host_text(*listener.getsockname()[:2])
@@ -51,8 +51,10 @@ class RemotingPort:
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
         certificate = await asyncio.to_thread(_certificate, settings)
-        self._state.host.broker.events.subscribe(self.context.clients.hear)
-        self._unlist = self._state.connections.add_door(Directory(self.context.clients))
+        self._state.host.broker.events.subscribe(self.backend.clients.hear)
+        self._unlist = self._state.connections.add_door(
+            RemotingClientDirectory(self.backend.clients)
+        )
         self._acceptor = Acceptor(
             self._listener,
             self._state.places,
@@ -69,15 +71,15 @@ class RemotingPort:
         if self._acceptor is not None:
             await self._acceptor.stop()
         self._listener.close()
-        for connection in tuple(self.context.connections):
+        for connection in tuple(self.backend.connections):
             connection.close()
         await asyncio.sleep(0)
         self._unlist()
         self._unlist = _nothing
-        self._state.host.broker.events.unsubscribe(self.context.clients.hear)
+        self._state.host.broker.events.unsubscribe(self.backend.clients.hear)
 
     def _made(self, place: Place) -> asyncio.Protocol:
-        return Connection(self.context, place, self._watch)
+        return RemotingConnection(self.backend, place, self._watch)
 
 
 def _certificate(settings: Settings) -> Certificate | None:

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from app.remoting.call import Call, json_body
-from app.remoting.clients import Consumer, Subscribed
-from app.remoting.errors import OK, Answer, Refusal
+from app.remoting.call import RemotingCall, json_body
+from app.remoting.clients import RemotingConsumer, RemotingSubscription
+from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
 from engine.errors import GroupNotFound
 from protocol.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 SQL = "SQL92"
 GROUPS_MAX = 128  # that one heartbeat may name
@@ -49,14 +49,14 @@ class _ClientCheck(msgspec.Struct):
     subscriptionData: _Subscription | None = None
 
 
-def heartbeat(context: "Context", call: Call) -> Answer:
+def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A client tells all that it is: its producer groups, its consumer groups, their topics."""
     beat = call.document(_Heartbeat)
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
-        raise Refusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
+        raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
     for told in beat.consumerDataSet:
         call.require(Action.CONSUME, Kind.GROUP, told.groupName)
-    command, clients = call.command, context.clients
+    command, clients = call.command, backend.clients
     client = clients.seen(
         call.connection, beat.clientID, call.who, command.language, command.version
     )
@@ -68,37 +68,39 @@ def heartbeat(context: "Context", call: Call) -> Answer:
     return OK
 
 
-def unregister(context: "Context", call: Call) -> Answer:
+def unregister(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A producer or consumer of a client ends."""
-    client = context.clients.find(call.text("clientID"))
+    client = backend.clients.find(call.text("clientID"))
     if client is None or client.connection is not call.connection:
         return OK
     if group := call.text("producerGroup", ""):
-        context.clients.stops_producing(client, group)
+        backend.clients.stops_producing(client, group)
     if group := call.text("consumerGroup", ""):
-        context.clients.leaves(client, group)
+        backend.clients.leaves(client, group)
     if not client.producers and not client.consumers:
-        context.clients.forget(client)
+        backend.clients.forget(client)
     return OK
 
 
-def consumer_list(context: "Context", call: Call) -> Answer:
+def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The members of a group among which its queues are shared."""
     group = call.group(Action.READ)
     try:
-        members = [each.client for each in context.broker.members.of(group) if each.is_pulling]
+        members = [each.client for each in backend.broker.members.of(group) if each.is_pulling]
     except GroupNotFound:
         members = []
     if not members:
-        return Answer(ResponseCode.SYSTEM_ERROR, remark=f"the group {group!r} has no consumer")
-    return Answer(body=json_body({"consumerIdList": members}))
+        return ErrorResponse(
+            ResponseCode.SYSTEM_ERROR, remark=f"the group {group!r} has no consumer"
+        )
+    return ErrorResponse(body=json_body({"consumerIdList": members}))
 
 
-def check_client(context: "Context", call: Call) -> Answer:
+def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Whether a subscription by SQL92 can be read; others are not checked, as with Apache."""
     told = call.document(_ClientCheck)
     if told.subscriptionData is not None:
-        context.broker.check_filter(filter_text(told.subscriptionData))
+        backend.broker.check_filter(filter_text(told.subscriptionData))
     return OK
 
 
@@ -112,9 +114,9 @@ def engine_filter(text: str, kind: str) -> str:
     return f"SQL92: {text}" if kind == SQL else text or "*"
 
 
-def _consumer(told: _Consumer) -> Consumer:
+def _consumer(told: _Consumer) -> RemotingConsumer:
     topics = {
-        each.topic: Subscribed(
+        each.topic: RemotingSubscription(
             each.topic,
             each.subString or "*",
             each.expressionType or "TAG",
@@ -123,6 +125,6 @@ def _consumer(told: _Consumer) -> Consumer:
         )
         for each in told.subscriptionDataSet
     }
-    return Consumer(
+    return RemotingConsumer(
         told.groupName, told.consumeType, told.messageModel, told.consumeFromWhere, topics
     )

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from app.remoting.call import Call
-from app.remoting.errors import OK, Answer, Refusal
+from app.remoting.call import RemotingCall
+from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.remoting.presence import engine_filter
 from app.remoting.records import records_of
 from app.security.access import Action
@@ -12,7 +12,7 @@ from engine.broker import PullAnswer, PullResult
 from protocol.remoting.codes import PullFlag, ResponseCode
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 BATCH_MAX = 160
 BYTES = 256 * 1024  # of one answer, where the client names no limit
@@ -28,7 +28,9 @@ GOES_ON = frozenset({PullAnswer.NOT_FOUND, PullAnswer.RETRY_IMMEDIATELY})
 LEVELS_MAX = 1 << 16
 
 
-def pull(context: "Context", call: Call) -> Answer | Awaitable[Answer]:
+def pull(
+    backend: "RemotingBackend", call: RemotingCall
+) -> ErrorResponse | Awaitable[ErrorResponse]:
     """Messages of one queue from an offset on; held until there is one where the client allows."""
     group = call.group(Action.CONSUME)
     topic = call.topic(Action.CONSUME)
@@ -38,37 +40,37 @@ def pull(context: "Context", call: Call) -> Answer | Awaitable[Answer]:
         call.number("sysFlag"),
     )
     if flags & PullFlag.COMMIT_OFFSET and (committed := call.number("commitOffset", 0)) > 0:
-        _commit(context, call, group, topic, queue, committed)
-    filter = _filter(context, call, group, topic, flags)
+        _commit(backend, call, group, topic, queue, committed)
+    filter = _filter(backend, call, group, topic, flags)
     size = {
         "count_max": min(max(1, call.number("maxMsgNums")), BATCH_MAX),
         "bytes_max": min(max(1, call.number("maxMsgBytes", 0) or BYTES), BYTES_MAX),
     }
-    found = context.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
+    found = backend.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
     wait_s = min(call.number("suspendTimeoutMillis", 0) / 1000, SUSPEND_MAX_S)
     if not flags & PullFlag.SUSPEND or wait_s <= 0 or found.answer not in GOES_ON:
-        return _answer(context, call, found)
-    return _held(context, call, (topic, queue, found.next_offset, group, filter), size, wait_s)
+        return _answer(backend, call, found)
+    return _held(backend, call, (topic, queue, found.next_offset, group, filter), size, wait_s)
 
 
 async def _held(
-    context: "Context",
-    call: Call,
+    backend: "RemotingBackend",
+    call: RemotingCall,
     place: tuple[str, int, int, str, str],
     size: dict[str, int],
     wait_s: float,
-) -> Answer:
+) -> ErrorResponse:
     """Wait for a message; the request counts as a held pull meanwhile, not as one under way."""
     topic, queue, offset, group, filter = place
-    with context.polling(call.connection):
+    with backend.polling(call.connection):
         call.connection.release(call)
-        found = await context.host.pull(
+        found = await backend.host.pull(
             topic, queue, offset, filter=filter, group=group, wait_s=wait_s, **size
         )
-    return _answer(context, call, found)
+    return _answer(backend, call, found)
 
 
-def _answer(context: "Context", call: Call, found: PullResult) -> Answer:
+def _answer(backend: "RemotingBackend", call: RemotingCall, found: PullResult) -> ErrorResponse:
     fields = {
         "suggestWhichBrokerId": "0",
         "nextBeginOffset": str(found.next_offset),
@@ -80,19 +82,23 @@ def _answer(context: "Context", call: Call, found: PullResult) -> Answer:
     }
     body = b""
     if found.messages:
-        body = records_of(found.messages, context.address(call.connection))
-    return Answer(CODES[found.answer], fields, body, found.status.value)
+        body = records_of(found.messages, backend.address(call.connection))
+    return ErrorResponse(CODES[found.answer], fields, body, found.status.value)
 
 
-def _filter(context: "Context", call: Call, group: str, topic: str, flags: int) -> str:
+def _filter(
+    backend: "RemotingBackend", call: RemotingCall, group: str, topic: str, flags: int
+) -> str:
     """The filter of a pull: its own, or that of its client's last heartbeat."""
     if flags & PullFlag.CLASS_FILTER:
-        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "filter classes are not offered")
+        raise RemotingRefusal(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, "filter classes are not offered"
+        )
     if flags & PullFlag.SUBSCRIPTION:
         return engine_filter(call.text("subscription", ""), call.text("expressionType", ""))
-    known = context.clients.filter_of(call.connection, group, topic)
+    known = backend.clients.filter_of(call.connection, group, topic)
     if known is None:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"no consumer of {group!r} has told its subscription to {topic!r} yet",
         )
@@ -100,89 +106,89 @@ def _filter(context: "Context", call: Call, group: str, topic: str, flags: int) 
 
 
 def _commit(
-    context: "Context", call: Call, group: str, topic: str, queue: int, offset: int
+    backend: "RemotingBackend", call: RemotingCall, group: str, topic: str, queue: int, offset: int
 ) -> bool:
     """Move a group's place; False where a reset forbids it."""
-    broker = context.broker
+    broker = backend.broker
     client = ""
     if broker.is_broadcast(group):
-        client = context.clients.member_name(call.connection, group)
+        client = backend.clients.member_name(call.connection, group)
     return broker.advance_offset(group, topic, queue, offset, client)
 
 
-def update_offset(context: "Context", call: Call) -> Answer:
+def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A consumer is done with all messages of a queue before an offset."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, offset = call.number("queueId"), call.number("commitOffset")
-    end = _queue_bounds(context, topic, queue)[1]
+    end = _queue_bounds(backend, topic, queue)[1]
     if offset > end:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER,
             f"the queue ends at offset {end}, {offset} lies beyond it",
         )
-    if not _commit(context, call, group, topic, queue, offset):
-        raise Refusal(
+    if not _commit(backend, call, group, topic, queue, offset):
+        raise RemotingRefusal(
             ResponseCode.ILLEGAL_OPERATION,
             "the group was moved meanwhile: pull from its new place first",
         )
     return OK
 
 
-def query_offset(context: "Context", call: Call) -> Answer:
+def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A group's place in a queue; a group without one begins where RocketMQ lets it begin."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
-    queue, broker = call.number("queueId"), context.broker
+    queue, broker = call.number("queueId"), backend.broker
     client = ""
     if broker.is_broadcast(group):
-        client = context.clients.member_name(call.connection, group)
+        client = backend.clients.member_name(call.connection, group)
     offset = broker.committed_offset(group, topic, queue, client)
     if offset is None:
         is_zero = call.text("setZeroIfNotFound", "true").lower() != "false"
         if not (is_zero and broker.is_young_queue(topic, queue)):
-            raise Refusal(
+            raise RemotingRefusal(
                 ResponseCode.QUERY_NOT_FOUND, "the group has not consumed from this queue yet"
             )
         offset = 0
-    return Answer(fields={"offset": str(offset)})
+    return ErrorResponse(fields={"offset": str(offset)})
 
 
-def max_offset(context: "Context", call: Call) -> Answer:
+def max_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The offset of the next message of a queue."""
-    return _bound(context, call, 1)
+    return _bound(backend, call, 1)
 
 
-def min_offset(context: "Context", call: Call) -> Answer:
+def min_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The oldest offset of a queue that is kept."""
-    return _bound(context, call, 0)
+    return _bound(backend, call, 0)
 
 
-def search_offset(context: "Context", call: Call) -> Answer:
+def search_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The first offset stored at or after a time; with UPPER the last one at or before it."""
     topic, queue = call.topic(Action.READ), call.number("queueId")
     at_ms = max(0, call.number("timestamp"))
     if call.text("boundaryType", "LOWER").upper() == "UPPER":
-        first, _ = _queue_bounds(context, topic, queue)
-        offset = max(first, context.broker.offset_at_time(topic, queue, at_ms + 1) - 1)
+        first, _ = _queue_bounds(backend, topic, queue)
+        offset = max(first, backend.broker.offset_at_time(topic, queue, at_ms + 1) - 1)
     else:
-        offset = context.broker.offset_at_time(topic, queue, at_ms)
-    return Answer(fields={"offset": str(offset)})
+        offset = backend.broker.offset_at_time(topic, queue, at_ms)
+    return ErrorResponse(fields={"offset": str(offset)})
 
 
-def earliest_time(context: "Context", call: Call) -> Answer:
+def earliest_time(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """When the oldest message of a queue was stored."""
     topic, queue = call.topic(Action.READ), call.number("queueId")
-    _queue_bounds(context, topic, queue)
-    first_ms = context.broker.queue_content(topic, queue, count_max=1).first_stored_ms
-    return Answer(fields={"timestamp": str(-1 if first_ms is None else first_ms)})
+    _queue_bounds(backend, topic, queue)
+    first_ms = backend.broker.queue_content(topic, queue, count_max=1).first_stored_ms
+    return ErrorResponse(fields={"timestamp": str(-1 if first_ms is None else first_ms)})
 
 
-def send_back(context: "Context", call: Call) -> Answer:
+def send_back(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """A consumer failed with a message: it comes back later, or becomes a dead letter."""
     group = call.group(Action.CONSUME, "group")
-    message = context.message_at(call.number("offset"))
+    message = backend.message_at(call.number("offset"))
     retries = call.number("maxReconsumeTimes", -1)
     level = min(max(-1, call.number("delayLevel", 0)), LEVELS_MAX)
-    context.broker.send_back(
+    backend.broker.send_back(
         group,
         message.topic,
         message.queue,
@@ -190,23 +196,23 @@ def send_back(context: "Context", call: Call) -> Answer:
         delay_level=level,
         retry_max=retries if retries >= 0 else None,
         error="sent back by its consumer",
-        client=context.clients.member_name(call.connection, group),
+        client=backend.clients.member_name(call.connection, group),
     )
     return OK
 
 
-def _bound(context: "Context", call: Call, which: int) -> Answer:
+def _bound(backend: "RemotingBackend", call: RemotingCall, which: int) -> ErrorResponse:
     topic, queue = call.topic(Action.READ), call.number("queueId")
-    return Answer(fields={"offset": str(_queue_bounds(context, topic, queue)[which])})
+    return ErrorResponse(fields={"offset": str(_queue_bounds(backend, topic, queue)[which])})
 
 
-def _queue_bounds(context: "Context", topic: str, queue: int) -> tuple[int, int]:
+def _queue_bounds(backend: "RemotingBackend", topic: str, queue: int) -> tuple[int, int]:
     """The first offset that is kept, and the next one to be stored."""
-    config = context.broker.topic(topic)
+    config = backend.broker.topic(topic)
     queue_count = max(config.read_queues, config.write_queues)
     if not 0 <= queue < queue_count:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.INVALID_PARAMETER,
             f"topic {topic!r} has queues 0 to {queue_count - 1}, not {queue}",
         )
-    return context.broker.queue_bounds(topic, queue)
+    return backend.broker.queue_bounds(topic, queue)

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
-from app.remoting.call import Call, json_body
-from app.remoting.errors import Answer, Refusal
+from app.remoting.call import RemotingCall, json_body
+from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
 from engine.broker import TopicConfig
 from engine.errors import TopicNotFound
 from protocol.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 # Producers take this topic's route for one that does not exist yet.
 TEMPLATE_TOPIC = "TBW102"
@@ -18,25 +18,25 @@ READ_WRITE = 6
 CLIENT_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 
 
-def get_route(context: "Context", call: Call) -> Answer:
+def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The queues of a topic and where its broker is; TOPIC_NOT_EXIST where there is none.
 
     A topic that does not exist gets no route: its producer then asks for that of TBW102, which
     exists while topics are created at their first message.
     """
     name = call.topic(Action.READ)
-    topic = _topic(context, name)
+    topic = _topic(backend, name)
     queues = {
-        "brokerName": context.settings.broker_name,
+        "brokerName": backend.settings.broker_name,
         "perm": topic.permission,
         "readQueueNums": topic.read_queues,
         "topicSysFlag": 0,
         "writeQueueNums": topic.write_queues,
     }
-    return Answer(
+    return ErrorResponse(
         body=json_body(
             {
-                "brokerDatas": [_broker(context, call)],
+                "brokerDatas": [_broker(backend, call)],
                 "filterServerTable": {},
                 "queueDatas": [queues],
             }
@@ -44,40 +44,42 @@ def get_route(context: "Context", call: Call) -> Answer:
     )
 
 
-def get_cluster_info(context: "Context", call: Call) -> Answer:
+def get_cluster_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The one broker of the one cluster."""
     call.require(Action.READ, Kind.SERVER)
-    settings = context.settings
-    return Answer(
+    settings = backend.settings
+    return ErrorResponse(
         body=json_body(
             {
-                "brokerAddrTable": {settings.broker_name: _broker(context, call)},
+                "brokerAddrTable": {settings.broker_name: _broker(backend, call)},
                 "clusterAddrTable": {settings.cluster_name: [settings.broker_name]},
             }
         )
     )
 
 
-def _topic(context: "Context", name: str) -> TopicConfig:
-    broker, settings = context.broker, context.settings
+def _topic(backend: "RemotingBackend", name: str) -> TopicConfig:
+    broker, settings = backend.broker, backend.settings
     if name == TEMPLATE_TOPIC:
         if not settings.auto_create_topics:
-            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, "topics are not created at their first use")
+            raise RemotingRefusal(
+                ResponseCode.TOPIC_NOT_EXIST, "topics are not created at their first use"
+            )
         queues = settings.default_queues
         return TopicConfig(name, read_queues=queues, write_queues=queues, permission=READ_WRITE)
     try:
         return broker.plan_topic(name) if name == CLIENT_TRACE_TOPIC else broker.topic(name)
     except TopicNotFound:
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.TOPIC_NOT_EXIST,
             f"No topic route info in name server for the topic: {name}",
         ) from None
 
 
-def _broker(context: "Context", call: Call) -> dict[str, Any]:
-    settings = context.settings
+def _broker(backend: "RemotingBackend", call: RemotingCall) -> dict[str, Any]:
+    settings = backend.settings
     return {
-        "brokerAddrs": {"0": context.address(call.connection)},
+        "brokerAddrs": {"0": backend.address(call.connection)},
         "brokerName": settings.broker_name,
         "cluster": settings.cluster_name,
         "enableActingMaster": False,

@@ -5,8 +5,8 @@ All sends that arrive in one turn of the event loop are stored by one append.
 
 from typing import TYPE_CHECKING
 
-from app.remoting.call import Call
-from app.remoting.errors import Answer, Refusal, answer_of
+from app.remoting.call import RemotingCall
+from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.security.access import Action
 from app.services.sends import Part
 from engine.errors import EngineError
@@ -29,7 +29,7 @@ from protocol.remoting.batches import BatchError, decode_batch
 from protocol.remoting.codes import RequestCode, ResponseCode, SysFlag
 
 if TYPE_CHECKING:
-    from app.remoting.context import Context
+    from app.remoting.backend import RemotingBackend
 
 # The short names of SEND_MESSAGE_V2.
 SHORT_NAMES = {
@@ -57,30 +57,30 @@ REGION = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # Java clients tra
 NUMBER_CHARS_MAX = 15
 
 
-def send(context: "Context", call: Call) -> Answer | None:
+def send(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse | None:
     """Store one message or a batch of one topic; answered once what was promised is kept."""
     if call.command.code in SHORT_CODES:
         call.fields = {SHORT_NAMES.get(name, name): value for name, value in call.fields.items()}
     topic = call.topic(Action.PRODUCE)
     is_batch = call.command.code == RequestCode.SEND_BATCH_MESSAGE or call.is_true("batch")
-    messages = _batch(context, call, topic) if is_batch else [_single(context, call, topic)]
+    messages = _batch(backend, call, topic) if is_batch else [_single(backend, call, topic)]
 
     def done(part: Part | None, error: EngineError | None) -> None:
         if part is None:
             call.answer(answer_of(error or RuntimeError("neither stored nor refused")))
         else:
-            call.answer(_stored(context, call, part))
+            call.answer(_stored(backend, call, part))
 
-    context.sends.add(messages, None, sum([len(each.body) for each in messages]), done)
+    backend.sends.add(messages, None, sum([len(each.body) for each in messages]), done)
     return None
 
 
-def _stored(context: "Context", call: Call, part: Part) -> Answer:
+def _stored(backend: "RemotingBackend", call: RemotingCall, part: Part) -> ErrorResponse:
     connection = call.connection
-    client = context.clients.name_of(connection)
+    client = backend.clients.name_of(connection)
     if client:
-        context.activity.sent(client, len(part.messages), context.host.clock.now_ms())
-    ids = [context.offset_id(connection, position) for position in part.positions]
+        backend.activity.sent(client, len(part.messages), backend.host.clock.now_ms())
+    ids = [backend.offset_id(connection, position) for position in part.positions]
     first = part.messages[0]
     fields = {
         "msgId": ",".join(ids),
@@ -90,34 +90,41 @@ def _stored(context: "Context", call: Call, part: Part) -> Answer:
     }
     if first.message_id:
         fields["transactionId"] = first.message_id
-    return Answer(fields=fields)
+    return ErrorResponse(fields=fields)
 
 
-def _single(context: "Context", call: Call, topic: str) -> Message:
+def _single(backend: "RemotingBackend", call: RemotingCall, topic: str) -> Message:
     properties = split_properties(call.text("properties", ""))
-    return _message(context, call, topic, call.body, properties, call.number("flag", 0))
+    return _message(backend, call, topic, call.body, properties, call.number("flag", 0))
 
 
-def _batch(context: "Context", call: Call, topic: str) -> list[Message]:
+def _batch(backend: "RemotingBackend", call: RemotingCall, topic: str) -> list[Message]:
     try:
         found = decode_batch(call.body, count_max=BATCH_COUNT_MAX)
     except BatchError as error:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the batch cannot be read: {error}") from None
+        raise RemotingRefusal(
+            ResponseCode.MESSAGE_ILLEGAL, f"the batch cannot be read: {error}"
+        ) from None
     if not found:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
+        raise RemotingRefusal(ResponseCode.MESSAGE_ILLEGAL, "the batch has no message")
     messages = [
-        _message(context, call, topic, each.body, split_properties(each.properties), each.flag)
+        _message(backend, call, topic, each.body, split_properties(each.properties), each.flag)
         for each in found
     ]
     if any(each.transaction_group or each.delay_level or each.deliver_at_ms for each in messages):
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.MESSAGE_ILLEGAL, "delayed and transactional messages cannot be in a batch"
         )
     return messages
 
 
 def _message(
-    context: "Context", call: Call, topic: str, body: bytes, given: dict[str, str], flag: int
+    backend: "RemotingBackend",
+    call: RemotingCall,
+    topic: str,
+    body: bytes,
+    given: dict[str, str],
+    flag: int,
 ) -> Message:
     """A producer's message; properties that are the broker's own are left out."""
     properties = {name: value for name, value in given.items() if name not in RESERVED}
@@ -142,7 +149,7 @@ def _message(
         sys_flag=call.number("sysFlag", 0) & KEPT_BITS,
         born_ms=max(0, call.number("bornTimestamp", 0)),
         born_host=call.connection.client,
-        deliver_at_ms=_deliver_at_ms(given, context.host.clock.now_ms()),
+        deliver_at_ms=_deliver_at_ms(given, backend.host.clock.now_ms()),
         transaction_group=group if is_transaction else "",
         check_immunity_s=_number(given, CHECK_IMMUNITY) if is_transaction else 0,
     )
@@ -161,7 +168,7 @@ def _number(given: dict[str, str], name: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdecimal() and len(text) <= NUMBER_CHARS_MAX):
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.MESSAGE_ILLEGAL, f"the property {name!r} is {text[:80]!r}, no number"
         )
     return int(text)

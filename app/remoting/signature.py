@@ -8,7 +8,7 @@ import base64
 import hashlib
 import hmac
 
-from app.remoting.errors import Refusal
+from app.remoting.errors import RemotingRefusal
 from app.security.access import Principal
 from app.security.access_keys import AccessKeys
 from app.security.people import People
@@ -31,17 +31,19 @@ class Signatures:
         """Who sends a request; Refusal with NO_PERMISSION where that is not known."""
         people = self._people
         if not people.is_known:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, "the database of users does not answer")
+            raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the database of users does not answer")
         if people.is_open:
             return people.everybody
         secret_hash = people.hash_of(command.fields.get(ACCESS_KEY, ""))
         if secret_hash and not self._keys.is_loaded:
-            raise Refusal(ResponseCode.SYSTEM_BUSY, "the key file of access keys is not loaded")
+            raise RemotingRefusal(
+                ResponseCode.SYSTEM_BUSY, "the key file of access keys is not loaded"
+            )
         if secret_hash and self._is_signed(command, self._keys.secret_key(secret_hash)):
             who = people.of_hash(secret_hash)
             if who is not None:
                 return who
-        raise Refusal(
+        raise RemotingRefusal(
             ResponseCode.NO_PERMISSION,
             "the server has users, and this access key and signature are none of theirs; "
             "make an access key in the console under Tokens",

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from app.remoting import administration as admin
 from app.remoting import deciding, finding, locking, presence, pulling, routing, sending
 from app.remoting.connection import Handler
-from app.remoting.errors import Refusal
+from app.remoting.errors import RemotingRefusal
 from protocol.remoting.codes import RequestCode as R
 from protocol.remoting.codes import ResponseCode
 
 
-class Operation(NamedTuple):
+class RemotingOperation(NamedTuple):
     """What the server does with a code."""
 
     handler: Handler
@@ -22,79 +22,105 @@ class Operation(NamedTuple):
 
 CLUSTER = "there is one broker and no cluster of brokers"
 TO_CLIENT = "brokers ask clients this, not the other way round"
-OFFERED: dict[R, Operation] = {
-    R.SEND_MESSAGE: Operation(sending.send, "Store a message, or with `batch` several."),
-    R.SEND_MESSAGE_V2: Operation(sending.send, "The same with short field names."),
-    R.SEND_BATCH_MESSAGE: Operation(sending.send, "Store several messages of one topic."),
-    R.PULL_MESSAGE: Operation(pulling.pull, "Messages of a queue from an offset; held while none."),
-    R.LITE_PULL_MESSAGE: Operation(pulling.pull, "The same for lite pull consumers."),
-    R.QUERY_MESSAGE: Operation(finding.query_message, "Messages of a topic by key or message id."),
-    R.VIEW_MESSAGE_BY_ID: Operation(finding.view_message, "The message that an offset id names."),
-    R.QUERY_CONSUMER_OFFSET: Operation(pulling.query_offset, "A group's place in a queue."),
-    R.UPDATE_CONSUMER_OFFSET: Operation(
+OFFERED: dict[R, RemotingOperation] = {
+    R.SEND_MESSAGE: RemotingOperation(sending.send, "Store a message, or with `batch` several."),
+    R.SEND_MESSAGE_V2: RemotingOperation(sending.send, "The same with short field names."),
+    R.SEND_BATCH_MESSAGE: RemotingOperation(sending.send, "Store several messages of one topic."),
+    R.PULL_MESSAGE: RemotingOperation(
+        pulling.pull, "Messages of a queue from an offset; held while none."
+    ),
+    R.LITE_PULL_MESSAGE: RemotingOperation(pulling.pull, "The same for lite pull consumers."),
+    R.QUERY_MESSAGE: RemotingOperation(
+        finding.query_message, "Messages of a topic by key or message id."
+    ),
+    R.VIEW_MESSAGE_BY_ID: RemotingOperation(
+        finding.view_message, "The message that an offset id names."
+    ),
+    R.QUERY_CONSUMER_OFFSET: RemotingOperation(pulling.query_offset, "A group's place in a queue."),
+    R.UPDATE_CONSUMER_OFFSET: RemotingOperation(
         pulling.update_offset, "Move a group's place in a queue, at most to its end."
     ),
-    R.SEARCH_OFFSET_BY_TIMESTAMP: Operation(pulling.search_offset, "The offset of a time."),
-    R.GET_MAX_OFFSET: Operation(pulling.max_offset, "The end of a queue."),
-    R.GET_MIN_OFFSET: Operation(pulling.min_offset, "The beginning of a queue."),
-    R.GET_EARLIEST_MSG_STORETIME: Operation(
+    R.SEARCH_OFFSET_BY_TIMESTAMP: RemotingOperation(pulling.search_offset, "The offset of a time."),
+    R.GET_MAX_OFFSET: RemotingOperation(pulling.max_offset, "The end of a queue."),
+    R.GET_MIN_OFFSET: RemotingOperation(pulling.min_offset, "The beginning of a queue."),
+    R.GET_EARLIEST_MSG_STORETIME: RemotingOperation(
         pulling.earliest_time, "When the oldest message of a queue was stored; -1 for none."
     ),
-    R.CONSUMER_SEND_MSG_BACK: Operation(
+    R.CONSUMER_SEND_MSG_BACK: RemotingOperation(
         pulling.send_back, "Retry a message later, or make it a dead letter."
     ),
-    R.HEART_BEAT: Operation(presence.heartbeat, "A client, its groups and subscriptions."),
-    R.UNREGISTER_CLIENT: Operation(presence.unregister, "A producer or consumer ends."),
-    R.GET_CONSUMER_LIST_BY_GROUP: Operation(presence.consumer_list, "The members of a group."),
-    R.CHECK_CLIENT_CONFIG: Operation(presence.check_client, "Whether a filter can be read."),
-    R.LOCK_BATCH_MQ: Operation(locking.lock, "Lock queues for an orderly consumer."),
-    R.UNLOCK_BATCH_MQ: Operation(locking.unlock, "Give such locks up."),
-    R.END_TRANSACTION: Operation(deciding.end_transaction, "Commit or roll back a half message."),
-    R.GET_ROUTEINFO_BY_TOPIC: Operation(routing.get_route, "A topic's queues and broker."),
-    R.GET_BROKER_CLUSTER_INFO: Operation(routing.get_cluster_info, "The broker and its cluster."),
-    R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Operation(admin.list_topics, "All topics by name."),
-    R.GET_TOPICS_BY_CLUSTER: Operation(admin.list_topics, "The same: there is one cluster."),
-    R.GET_SYSTEM_TOPIC_LIST_FROM_NS: Operation(
+    R.HEART_BEAT: RemotingOperation(presence.heartbeat, "A client, its groups and subscriptions."),
+    R.UNREGISTER_CLIENT: RemotingOperation(presence.unregister, "A producer or consumer ends."),
+    R.GET_CONSUMER_LIST_BY_GROUP: RemotingOperation(
+        presence.consumer_list, "The members of a group."
+    ),
+    R.CHECK_CLIENT_CONFIG: RemotingOperation(
+        presence.check_client, "Whether a filter can be read."
+    ),
+    R.LOCK_BATCH_MQ: RemotingOperation(locking.lock, "Lock queues for an orderly consumer."),
+    R.UNLOCK_BATCH_MQ: RemotingOperation(locking.unlock, "Give such locks up."),
+    R.END_TRANSACTION: RemotingOperation(
+        deciding.end_transaction, "Commit or roll back a half message."
+    ),
+    R.GET_ROUTEINFO_BY_TOPIC: RemotingOperation(routing.get_route, "A topic's queues and broker."),
+    R.GET_BROKER_CLUSTER_INFO: RemotingOperation(
+        routing.get_cluster_info, "The broker and its cluster."
+    ),
+    R.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: RemotingOperation(
+        admin.list_topics, "All topics by name."
+    ),
+    R.GET_TOPICS_BY_CLUSTER: RemotingOperation(
+        admin.list_topics, "The same: there is one cluster."
+    ),
+    R.GET_SYSTEM_TOPIC_LIST_FROM_NS: RemotingOperation(
         admin.list_system_topics, "The topics that are the engine's own."
     ),
-    R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Operation(admin.list_system_topics, "The same."),
-    R.GET_TOPIC_CONFIG: Operation(admin.topic_config, "How a topic is set up."),
-    R.GET_ALL_TOPIC_CONFIG: Operation(admin.all_topic_configs, "How all topics are set up."),
-    R.UPDATE_AND_CREATE_TOPIC: Operation(
+    R.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: RemotingOperation(admin.list_system_topics, "The same."),
+    R.GET_TOPIC_CONFIG: RemotingOperation(admin.topic_config, "How a topic is set up."),
+    R.GET_ALL_TOPIC_CONFIG: RemotingOperation(
+        admin.all_topic_configs, "How all topics are set up."
+    ),
+    R.UPDATE_AND_CREATE_TOPIC: RemotingOperation(
         admin.update_topic, "Create a topic, or change its queues and permission; audited."
     ),
-    R.DELETE_TOPIC_IN_BROKER: Operation(admin.delete_topic, "Delete a topic; audited."),
-    R.DELETE_TOPIC_IN_NAMESRV: Operation(
+    R.DELETE_TOPIC_IN_BROKER: RemotingOperation(admin.delete_topic, "Delete a topic; audited."),
+    R.DELETE_TOPIC_IN_NAMESRV: RemotingOperation(
         admin.delete_route, "Nothing: the route is gone with the topic."
     ),
-    R.GET_TOPIC_STATS_INFO: Operation(admin.topic_stats, "The offsets of a topic's queues."),
-    R.QUERY_TOPIC_CONSUME_BY_WHO: Operation(admin.consumed_by, "The groups of a topic."),
-    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Operation(
+    R.GET_TOPIC_STATS_INFO: RemotingOperation(
+        admin.topic_stats, "The offsets of a topic's queues."
+    ),
+    R.QUERY_TOPIC_CONSUME_BY_WHO: RemotingOperation(admin.consumed_by, "The groups of a topic."),
+    R.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: RemotingOperation(
         admin.update_group,
         "Create a group, or change its retries, its order and whether it consumes; audited.",
     ),
-    R.DELETE_SUBSCRIPTIONGROUP: Operation(admin.delete_group, "Delete a group; audited."),
-    R.GET_SUBSCRIPTIONGROUP_CONFIG: Operation(admin.group_config, "How a group is set up."),
-    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Operation(
+    R.DELETE_SUBSCRIPTIONGROUP: RemotingOperation(admin.delete_group, "Delete a group; audited."),
+    R.GET_SUBSCRIPTIONGROUP_CONFIG: RemotingOperation(admin.group_config, "How a group is set up."),
+    R.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: RemotingOperation(
         admin.all_group_configs, "How all groups are set up."
     ),
-    R.GET_CONSUME_STATS: Operation(admin.consume_stats, "How far a group is in each queue."),
-    R.QUERY_TOPICS_BY_CONSUMER: Operation(admin.topics_of_group, "The topics of a group."),
-    R.INVOKE_BROKER_TO_RESET_OFFSET: Operation(
+    R.GET_CONSUME_STATS: RemotingOperation(
+        admin.consume_stats, "How far a group is in each queue."
+    ),
+    R.QUERY_TOPICS_BY_CONSUMER: RemotingOperation(admin.topics_of_group, "The topics of a group."),
+    R.INVOKE_BROKER_TO_RESET_OFFSET: RemotingOperation(
         admin.reset_offsets, "Move a group to a time or an offset, and tell its clients; audited."
     ),
-    R.GET_CONSUMER_CONNECTION_LIST: Operation(
+    R.GET_CONSUMER_CONNECTION_LIST: RemotingOperation(
         admin.consumer_connections, "The classic consumers of a group."
     ),
-    R.GET_PRODUCER_CONNECTION_LIST: Operation(
+    R.GET_PRODUCER_CONNECTION_LIST: RemotingOperation(
         admin.producer_connections, "The classic producers of a producer group."
     ),
-    R.GET_CONSUMER_RUNNING_INFO: Operation(
+    R.GET_CONSUMER_RUNNING_INFO: RemotingOperation(
         admin.running_info, "What a consumer tells of itself: it is asked."
     ),
-    R.GET_BROKER_RUNTIME_INFO: Operation(admin.runtime_info, "Figures of the broker."),
-    R.GET_BROKER_CONFIG: Operation(admin.broker_config, "Settings by RocketMQ's names."),
-    R.GET_KV_CONFIG: Operation(admin.kv_config, "Always QUERY_NOT_FOUND: no values are kept."),
+    R.GET_BROKER_RUNTIME_INFO: RemotingOperation(admin.runtime_info, "Figures of the broker."),
+    R.GET_BROKER_CONFIG: RemotingOperation(admin.broker_config, "Settings by RocketMQ's names."),
+    R.GET_KV_CONFIG: RemotingOperation(
+        admin.kv_config, "Always QUERY_NOT_FOUND: no values are kept."
+    ),
 }
 REFUSED: dict[R, str] = {
     R.CHECK_TRANSACTION_STATE: TO_CLIENT,
@@ -117,7 +143,7 @@ def handler_of(code: int) -> Handler:
     operation = OFFERED.get(code)  # type: ignore[call-overload]
     if operation is not None:
         return operation.handler  # type: ignore[no-any-return]
-    raise Refusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{_name(code)}: {reason(code)}")
+    raise RemotingRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"{_name(code)}: {reason(code)}")
 
 
 def reason(code: int) -> str:

@@ -1,1 +1,3 @@
-"""Who may talk to the server and how much at once; users, tokens and roles come on top."""
+"""Who may talk to the server and how much at once: users, tokens, roles, origins.
+No page and no endpoint: app/ui/access/ and app/api/access/ have them.
+"""

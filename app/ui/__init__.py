@@ -1,5 +1,3 @@
-"""The console: HTML for people over the same broker that the API serves.
-
-Every page answers a typed address and a reload without script; htmx then makes it quicker.
-`routes.router` is all that the application needs of it.
+"""The console: a folder for each part of it, with its views, templates, style and script.
+No rules of messaging (engine/) and no use case that REST needs too (app/services/).
 """

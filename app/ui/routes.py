@@ -9,68 +9,46 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from app.ui import (
-    access,
-    access_check,
-    access_user,
-    alert_rules,
-    alerts,
-    audit,
-    browser_settings,
-    client,
-    clients,
-    control,
-    dead_exports,
-    dead_letter,
-    dead_letters,
-    dismiss,
-    engine,
-    group,
-    group_bulk,
-    group_history,
-    group_members,
-    group_offsets,
-    group_retries,
-    group_settings,
-    groups,
-    help,
-    job_export,
-    job_history,
-    jobs,
-    journey,
-    login,
-    message,
-    message_export,
-    messages,
-    overview,
-    pages,
-    palette,
-    preferences,
-    provider_login,
-    publish,
-    purge,
-    replay_form,
-    report,
-    report_schedule,
-    reports,
-    resend,
-    rights,
-    scheduled,
-    search,
-    starred,
-    tail,
-    topic,
-    topic_bulk,
-    topic_docs,
-    topic_import,
-    topic_messages,
-    topics,
-    trace,
-    transactions,
-    verify,
-    views,
-)
-from app.ui.failures import Handler, page, unknown_page
+from app.ui.access import access, login, provider_login
+from app.ui.access import check as access_check
+from app.ui.access import user as access_user
+from app.ui.alerts import alerts
+from app.ui.alerts import rules as alert_rules
+from app.ui.audit import audit
+from app.ui.clients import client, clients
+from app.ui.dead_letters import dead_letter, dead_letters, dismiss, resend
+from app.ui.dead_letters import exports as dead_exports
+from app.ui.engine import control, engine
+from app.ui.framework import pages, preferences, rights
+from app.ui.framework.failures import Handler, page, unknown_page
+from app.ui.groups import bulk as group_bulk
+from app.ui.groups import group, groups
+from app.ui.groups import history as group_history
+from app.ui.groups import members as group_members
+from app.ui.groups import offsets as group_offsets
+from app.ui.groups import retries as group_retries
+from app.ui.groups import settings as group_settings
+from app.ui.help import help
+from app.ui.home import overview
+from app.ui.journeys import journey
+from app.ui.journeys import search as trace
+from app.ui.messages import export as message_export
+from app.ui.messages import message, messages, publish, tail, verify
+from app.ui.navigation import palette, search, views
+from app.ui.replays import export as job_export
+from app.ui.replays import form as replay_form
+from app.ui.replays import history as job_history
+from app.ui.replays import jobs
+from app.ui.reports import report, reports
+from app.ui.reports import schedule as report_schedule
+from app.ui.scheduled import scheduled
+from app.ui.settings import browser_settings
+from app.ui.topics import bulk as topic_bulk
+from app.ui.topics import docs as topic_docs
+from app.ui.topics import imports as topic_import
+from app.ui.topics import messages as topic_messages
+from app.ui.topics import purge, starred, topic, topics
+from app.ui.transactions import transactions
 
 
 async def static(request: Request) -> Response:

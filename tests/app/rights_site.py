@@ -9,7 +9,7 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from app.api.operation import API
+from app.api.framework.operation import API
 from app.security import passwords
 from tests.app.conftest import URL, App, started
 from tests.app.rights_cases import build

@@ -26,7 +26,7 @@ from app.security.access import (
 )
 from app.security.attempts import FREE_FAILURES, Attempts
 from app.security.doorman import COOKIE
-from app.ui import rights
+from app.ui.framework import rights
 from app.ui.routes import router
 from engine.errors import Invalid
 from tests.app.conftest import URL, App, Starter

@@ -12,8 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from app.api import socket_connection
 from app.security import passwords
+from app.ws import connection as socket_connection
 from tests.live import LiveServer
 
 PASSWORD = "correct horse"

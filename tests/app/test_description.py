@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from app.api.catalog import OPERATIONS
-from app.api.docs import markdown
-from app.api.metric_families import document as metrics_page
+from app.api.framework.docs import markdown
+from app.api.monitoring.metric_families import document as metrics_page
 from app.version import VERSION
 from tests.app.conftest import App
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ui import forms
+from app.ui.framework import forms
 from tests.app.conftest import App
 from tests.app.test_access import FORM
 

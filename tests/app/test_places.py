@@ -13,7 +13,7 @@ import pytest
 from app.connection_settings import ConnectionSettings, complaint
 from app.errors import problem_of
 from app.grpc.certificate import own_certificate
-from app.grpc.shares import ConnectionShares
+from app.grpc.quotas import ConnectionQuota
 from app.network import places
 from app.network.acceptor import Acceptor
 from app.network.files import FileShares, file_shares, log_files, queue_files
@@ -55,7 +55,7 @@ def test_a_place_is_given_back_once() -> None:
 
 def test_a_grpc_connection_takes_three_files_and_no_more_than_there_are() -> None:
     found = places_of(files=12)
-    shares = ConnectionShares(found, each_max=10, all_max=10)
+    shares = ConnectionQuota(found, each_max=10, all_max=10)
     assert [shares.take("10.0.0.1") for _ in range(2)] == ["", ""]
     assert shares.take("10.0.0.1") != ""
     assert (found.count, found.files, shares.count) == (2, 6, 2)

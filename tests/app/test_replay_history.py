@@ -157,7 +157,7 @@ async def test_the_oldest_copies_are_forgotten_and_jobs_outlive_the_engines_memo
 async def test_the_history_page_filters_and_goes_on_page_by_page(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.ui.jobs.PAGE_SIZE", 2)
+    monkeypatch.setattr("app.ui.replays.jobs.PAGE_SIZE", 2)
     await prepare(running, "a")
     for number in range(3):
         running.advance(1)
@@ -178,7 +178,7 @@ async def test_the_history_page_filters_and_goes_on_page_by_page(
 async def test_the_report_of_a_job_has_a_line_for_each_message_and_sums_that_add_up(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.ui.job_export.STEP", 2)
+    monkeypatch.setattr("app.ui.replays.export.STEP", 2)
     await prepare(running, *"abcde")
     await running.http.post(
         "/api/v1/topics/orders/messages",

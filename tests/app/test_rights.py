@@ -11,12 +11,12 @@ import httpx
 import pytest
 
 from app.api.catalog import OPERATIONS
-from app.api.operation import Operation
-from app.api.socket_session import HANDLERS
+from app.api.framework.operation import Operation
 from app.security import matrix
 from app.security.access import Needs, right_text
-from app.ui import rights
+from app.ui.framework import rights
 from app.ui.routes import router
+from app.ws.session import HANDLERS
 from kitemq import cli
 from tests.app.rights_cases import CASES, Case, filled
 from tests.app.rights_site import cheap_hashes, client_of, guarded, own_words, state_of
@@ -93,7 +93,7 @@ def test_every_command_stands_in_the_table() -> None:
         return found
 
     offline = {"serve", "store-verify", "store-repair"}
-    assert set(matrix.rights_by_door(matrix.COMMANDS)) == leaves(cli._parser()) - offline
+    assert set(matrix.rights_by_door(matrix.COMMANDS)) == leaves(cli.command_line()) - offline
 
 
 def test_the_page_of_rights_has_the_tables_of_the_code() -> None:

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from app.api.catalog import OPERATIONS
-from app.api.openapi import describe
+from app.api.framework.openapi import describe
 from tests.app.conftest import URL, App, started
 
 EXAMPLES = 25

@@ -14,7 +14,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from app.api.socket_limits import SocketLimits
+from app.ws.limits import SocketLimits
 from engine.broker import GroupConfig
 from engine.message import Message
 from protocol.batches import (

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from app.api import socket_calls
 from app.api.catalog import OPERATIONS
-from app.api.operation import API
-from app.api.socket_limits import SocketLimits
+from app.api.framework.operation import API
+from app.ws import calls as socket_calls
+from app.ws.limits import SocketLimits
 from protocol.calls import Answer, Call
 from protocol.frames import Error, Frame, Unsubscribe, encode
 from protocol.stream import SERVER_FRAMES, iter_frames

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from app.api.metric_families import FAMILIES
+from app.api.monitoring.metric_families import FAMILIES
 from app.heartbeat import Heartbeat
 from tests.app.conftest import App
 

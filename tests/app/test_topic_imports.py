@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.api.operation import Call
-from app.api.topic_imports import _require_all
+from app.api.framework.operation import Call
+from app.api.topics.imports import _require_all
 from app.security.access import WHO, Grant, Principal, Role
 from app.services import topic_files, topic_imports
 from app.services.topic_files import read

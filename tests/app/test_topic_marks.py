@@ -6,7 +6,7 @@ import pytest
 from app.db import mark_store
 from app.db.rows import DatabaseError
 from app.services.marks import NOTE_CHARS_MAX
-from app.ui import markdown
+from app.ui.framework import markdown
 from tests.app.conftest import URL, App
 from tests.app.test_access import PASSWORD, guarded, log_in  # noqa: F401
 from tests.app.test_access import _hashes_are_cheap as _hashes_are_cheap

@@ -15,9 +15,9 @@ import pytest
 from app.api.catalog import OPERATIONS
 from app.security.access import Grant, Principal, Role
 from app.services.tail import Tail
+from app.ui.framework.zones import UTC_ZONE
+from app.ui.messages.tail import _event
 from app.ui.routes import router
-from app.ui.tail import _event
-from app.ui.zones import UTC_ZONE
 from tests.app.conftest import App, started
 from tests.app.rights_cases import CASES, Case, filled
 from tests.app.rights_site import cheap_hashes, client_of, log_in

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.db.report_rows import RESULTS_BY_NAME
-from app.ui.report_parts import hour_name
+from app.ui.reports.parts import hour_name
 from engine.histogram import pack, percentile, summarize
 
 HOUR_MS = 3_600_000

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from app.ui import attention
-from app.ui.sampler import GROWTH_MIN, GroupFigures, History
+from app.monitoring.sampler import GROWTH_MIN, GroupFigures, History
+from app.ui.home import attention
 
 NOW_MS = 1_700_000_000_000
 

@@ -6,7 +6,7 @@ import zlib
 import msgspec
 import pytest
 
-from app.ui import avro, bodies, protobuf, trees, unpack
+from app.ui.bodies import avro, bodies, protobuf, trees, unpack
 from engine.compression import plain_body
 from tests.console.containers import PROTOBUF, SYNC, avro_file, long, text
 

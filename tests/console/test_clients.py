@@ -7,9 +7,10 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from app.ui import columns, trends
-from app.ui.columns import Columns
-from app.ui.forms import Form
+from app.monitoring import trends
+from app.ui.bodies import columns
+from app.ui.bodies.columns import Columns
+from app.ui.framework.forms import Form
 from tests.console.conftest import OpenPage, Site
 from tests.console.scenery import Scenery
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.ui import formats, zones
-from app.ui.palette import EACH_MAX, find, ranked
+from app.ui.framework import formats, zones
+from app.ui.navigation.palette import EACH_MAX, find, ranked
 from tests.console.conftest import OpenPage, Site
 from tests.console.scenery import Scenery
 

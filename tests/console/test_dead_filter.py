@@ -2,10 +2,11 @@
 
 import pytest
 
-from app.ui import dead_filter, zones
-from app.ui.dead_filter import NONE, Criteria
-from app.ui.dead_index import DeadRow
-from app.ui.zones import UTC_ZONE
+from app.monitoring.dead_index import DeadRow
+from app.ui.dead_letters import filters as dead_filter
+from app.ui.dead_letters.filters import NONE, Criteria
+from app.ui.framework import zones
+from app.ui.framework.zones import UTC_ZONE
 from engine.errors import Invalid
 
 HOUR_MS = 3_600_000

@@ -17,10 +17,11 @@ from xml.etree import ElementTree
 import httpx
 import pytest
 
-from app.ui import dead_exports, dead_index
-from app.ui.dead_exports import guarded
-from app.ui.dead_index import DeadIndex, Known
-from app.ui.xlsx import CELL_CHARS_MAX, Workbook
+from app.monitoring import dead_index
+from app.monitoring.dead_index import DeadIndex, Known
+from app.ui.dead_letters import exports as dead_exports
+from app.ui.dead_letters.exports import guarded
+from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
 from tests.console.conftest import Site
 from tests.console.dead_scene import await_job, dying_group, kill, one_queue
 from tests.console.scenery import SCRIPT_BODY, Scenery

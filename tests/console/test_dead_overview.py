@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from app.pause import Pause
-from app.ui import dead_letters
+from app.ui.dead_letters import dead_letters
 from tests.console.conftest import Site
 from tests.console.dead_scene import dying_group, kill, one_queue
 from tests.console.scenery import Scenery

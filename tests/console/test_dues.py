@@ -4,9 +4,9 @@ from bisect import bisect_left
 
 import pytest
 
-from app.ui import topic_fields
-from app.ui.dues import DAY_MS, HOUR_MS, MINUTE_MS, Histogram, histogram
-from app.ui.forms import Form
+from app.ui.framework.forms import Form
+from app.ui.scheduled.dues import DAY_MS, HOUR_MS, MINUTE_MS, Histogram, histogram
+from app.ui.topics import fields as topic_fields
 
 NOW_MS = 1_800_000_123_456
 

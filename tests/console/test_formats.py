@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.ui import formats
+from app.ui.framework import formats
 
 NOW_MS = 1_700_000_000_000
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from app.ui import group_policy, lag_chart
-from app.ui.forecast import Forecast, Outlook, forecast
-from app.ui.forms import Form
-from app.ui.lag_chart import SHAPES
-from app.ui.reset_review import place_in_words, review
-from app.ui.typed_time import find_length_ms, find_moment_ms, length_text, moment_text
+from app.monitoring.forecast import Forecast, Outlook, forecast
+from app.ui.framework.forms import Form
+from app.ui.framework.typed_time import find_length_ms, find_moment_ms, length_text, moment_text
+from app.ui.groups import lag_chart
+from app.ui.groups import policy as group_policy
+from app.ui.groups.lag_chart import SHAPES
+from app.ui.groups.reset_review import place_in_words, review
 from engine.broker import (
     Exponential,
     Ladder,

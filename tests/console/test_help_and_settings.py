@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 from markupsafe import escape
 
-from app.ui import glossary, help, language
-from app.ui.language import Language
+from app.ui.framework import language
+from app.ui.framework.language import Language
+from app.ui.framework.templating import ROOTS
+from app.ui.help import glossary, help
 from tests.app.conftest import URL, App, started
 
 pytestmark = pytest.mark.anyio
 
 HTML = {"accept": "text/html"}
-STATIC = Path(help.__file__).parent / "static"
-TEMPLATES = Path(help.__file__).parent / "templates"
+STATIC = Path(language.__file__).parent / "static"
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ async def test_words_are_found_by_a_piece_in_either_language(tmp_path: Path) -> 
 
 def test_links_to_words_lead_to_words_that_there_are() -> None:
     linked = set()
-    for path in TEMPLATES.glob("*.html"):
+    for path in (path for root in ROOTS for path in root.glob("*.html")):
         linked |= set(re.findall(r'm\.word\("([a-z-]+)"\)', path.read_text()))
     assert len(linked) >= 8
     assert linked <= set(glossary.TERMS)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.ui import bodies, json_text, pages
-from app.ui.bodies import NotThis
+from app.ui.bodies import bodies, json_text
+from app.ui.bodies.bodies import NotThis
+from app.ui.framework import pages
 from tests.console.containers import container, long, text
 
 JSON_VALUES = st.recursive(

@@ -13,12 +13,13 @@ import httpx
 import pytest
 from starlette.routing import Route
 
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui import routes
-from app.ui.kinds import DEAD_LETTER_PREFIX
 from tests.console.containers import container
 from tests.live import LiveServer
 
-SOURCES = sorted((Path(routes.__file__).parent).glob("*.py"))
+UI = Path(routes.__file__).parent
+SOURCES = sorted(UI.rglob("*.py"))
 ASKED = re.compile(r'(?:\.get|\.one|query_params)\(\s*"([a-z_]{1,24})"|query_params\["([a-z_]+)"')
 CONSTANT = re.compile(r"^[A-Z_]*(?:FIELDS|CRITERIA|NAMES|SORTS|FACETS)[A-Z_]* = \(([^)]*)\)", re.M)
 # Written as they stand in an address.
@@ -62,9 +63,12 @@ def asked_names(sources: Iterable[Path] = SOURCES) -> set[str]:
 def names_of(path: str) -> list[str]:
     """Those that the page at this path may look for: its module's, and what modules share."""
     route = next(each for each in routes.router.routes if getattr(each, "path", "") == path)
-    module = str(route.endpoint.__module__).rpartition(".")[2]
-    shared = ("tables", "pages", "message_query", "columns", "dead_filter", "report_range", module)
-    return sorted(asked_names(SOURCES[0].parent / f"{name}.py" for name in shared))
+    module = str(route.endpoint.__module__).removeprefix("app.ui.").replace(".", "/")
+    shared = (
+        "framework/tables", "framework/pages", "messages/query", "bodies/columns",
+        "dead_letters/filters", "reports/ranges", module,
+    )  # fmt: skip
+    return sorted(asked_names(UI / f"{name}.py" for name in shared))
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ui import journey_layout
-from app.ui.journey_layout import EDGE, Span, lay_out, needs_compression
+from app.ui.journeys import layout as journey_layout
+from app.ui.journeys.layout import EDGE, Span, lay_out, needs_compression
 
 BEGIN_MS = 1_790_000_000_000
 NEAR = 0.01  # percent

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.ui import journey_words
-from app.ui.filtered import is_filtered
+from app.ui.journeys import words as journey_words
+from app.ui.journeys.filtered import is_filtered
 from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
 from engine.trace.journey import Source
 

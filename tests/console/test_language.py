@@ -13,9 +13,9 @@ from babel.messages.catalog import Message
 from jinja2 import nodes
 from playwright.sync_api import expect
 
-from app.ui import formats, language
-from app.ui.language import Language
-from app.ui.templating import ROOT
+from app.ui.framework import formats, language
+from app.ui.framework.language import Language
+from app.ui.framework.templating import ROOTS
 from tests.console import texts
 from tests.console.addresses import PAGES
 from tests.console.conftest import OpenPage, Site
@@ -152,7 +152,11 @@ def literals(node: nodes.Node) -> Iterator[str]:
         yield from literals(part)
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*.html")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for root in ROOTS for path in root.glob("*.html")),
+    ids=lambda path: path.name,
+)
 def test_a_template_says_nothing_that_cannot_be_translated(path: Path) -> None:
     environment = jinja2.Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
     source = path.read_text()

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
-from app.ui import message_query, messages
+from app.ui.messages import messages
+from app.ui.messages import query as message_query
 from engine.message import BODY_BYTES_MAX
 from tests.console.conftest import OpenPage, Site
 from tests.console.containers import PROTOBUF, avro_file

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ui.meter import STEP_MS, Meter
+from app.monitoring.meter import STEP_MS, Meter
 from engine.broker import Broker
 from engine.clock import ManualClock
 from engine.config import EngineConfig

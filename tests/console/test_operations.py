@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from app.ui.audit import differences
+from app.ui.audit.audit import differences
 from tests.console.conftest import Site
 from tests.console.scenery import HOUR_MS, Scenery
 

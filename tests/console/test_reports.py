@@ -8,15 +8,19 @@ import pytest
 
 from app.db.report_rows import Coarse
 from app.services.reports.cells import gather
-from app.ui import report_failures, report_flow, report_lag, report_latency, report_range
-from app.ui.language import Language, speak
-from app.ui.report_axes import HOUR_MS, Span, span_of, time_ticks
-from app.ui.report_bins import EDGES, bins_of
-from app.ui.report_charts import Chart
-from app.ui.report_kinds import REPORTS
-from app.ui.report_parts import Asked, Table, View, hour_ms, hour_name
-from app.ui.report_words import ADVICE, STATES, advice
-from app.ui.zones import UTC_ZONE
+from app.ui.framework.language import Language, speak
+from app.ui.framework.zones import UTC_ZONE
+from app.ui.reports import failures as report_failures
+from app.ui.reports import flow as report_flow
+from app.ui.reports import lag as report_lag
+from app.ui.reports import latency as report_latency
+from app.ui.reports import ranges as report_range
+from app.ui.reports.axes import HOUR_MS, Span, span_of, time_ticks
+from app.ui.reports.bins import EDGES, bins_of
+from app.ui.reports.charts import Chart
+from app.ui.reports.kinds import REPORTS
+from app.ui.reports.parts import Asked, Table, View, hour_ms, hour_name
+from app.ui.reports.words import ADVICE, STATES, advice
 from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
 from tests.console import report_scene
 

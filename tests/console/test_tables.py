@@ -1,7 +1,7 @@
 """Lists cut into pages."""
 
-from app.ui import tables
-from app.ui.tables import Query
+from app.ui.framework import tables
+from app.ui.framework.tables import Query
 
 ROWS = list(range(105))
 

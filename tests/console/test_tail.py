@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, Response, expect
 
 from app.services.tail import Batch, Tail
-from app.ui import tail
+from app.ui.messages import tail
 from tests.console.conftest import OpenPage, Site
 from tests.console.scenery import SCRIPT_BODY, Scenery
 from tests.live import LiveServer

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from app.ui import bulk
+from app.ui.framework import bulk
 from tests.console.conftest import OpenPage, Site
 from tests.console.group_steps import HTML
 from tests.console.scenery import Scenery

@@ -8,10 +8,11 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from app.ui import message_query, typed_time, zones
-from app.ui.forms import Form
-from app.ui.typed_time import NoMoment
-from app.ui.zones import UTC_ZONE, Zone
+from app.ui.framework import typed_time, zones
+from app.ui.framework.forms import Form
+from app.ui.framework.typed_time import NoMoment
+from app.ui.framework.zones import UTC_ZONE, Zone
+from app.ui.messages import query as message_query
 from tests.console.conftest import OpenPage, Site
 
 BERLIN = Zone("Europe/Berlin")

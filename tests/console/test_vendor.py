@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.ui import assets, templating
+from app.ui.framework import assets, templating
 
-FOLDERS = (assets.ROOT / "vendor", Path(__file__).parent / "vendor")
+FRAMEWORK = Path(assets.__file__).parent / "static"
+FOLDERS = (FRAMEWORK / "vendor", Path(__file__).parent / "vendor")
 MANIFEST = "VENDOR.toml"
 
 
@@ -25,7 +26,11 @@ def test_vendored_files_are_the_ones_their_manifest_names(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == named | {MANIFEST}
 
 
-@pytest.mark.parametrize("path", sorted(templating.ROOT.glob("*.html")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for root in templating.ROOTS for path in root.glob("*.html")),
+    ids=lambda path: path.name,
+)
 def test_templates_hold_no_inline_script_or_style_and_no_foreign_host(path: Path) -> None:
     text = path.read_text()
     assert not re.search(r"\sstyle=", text)
@@ -37,7 +42,7 @@ def test_templates_hold_no_inline_script_or_style_and_no_foreign_host(path: Path
 
 
 def test_our_own_script_evaluates_no_text_and_builds_no_html() -> None:
-    text = "".join(path.read_text() for path in assets.ROOT.glob("*.js"))
+    text = "".join(path.read_text() for root in assets.ROOTS for path in root.glob("*.js"))
     assert not re.search(
         r"\beval\(|new Function|innerHTML|insertAdjacentHTML|document\.write", text
     )

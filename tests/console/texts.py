@@ -15,15 +15,17 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po, write_po
 
+from app.monitoring.forecast import NOT_BEGUN, TOO_YOUNG
+from app.monitoring.lag_reader import SPANS
 from app.services.alerts.rules import ABOUT, Severity
 from app.services.connections import WHY_NOT
-from app.ui import language
-from app.ui.language import Language
+from app.ui.framework import language
+from app.ui.framework.language import Language
 from engine.broker import ReplayState, TransactionState
 from engine.delivery.dead_letter import Reason
 
-UI = Path(language.__file__).parent
-METHODS = [("templates/**.html", "jinja2.ext:babel_extract"), ("**.py", "python")]
+UI = Path(language.__file__).parent.parent
+METHODS = [("**/templates/**.html", "jinja2.ext:babel_extract"), ("**.py", "python")]
 KEYWORDS = {"_": None, "gettext": None, "N_": None, "ngettext": (1, 2)}
 OPTIONS = {"**.html": {"trimmed": "true", "newstyle_gettext": "true", "silent": "false"}}
 WIDTH = 10_000  # one line a text, so that searching finds it
@@ -33,7 +35,7 @@ def extract(folder: Path = UI) -> Catalog:
     """Every text that templates and Python of the console use."""
     catalog = Catalog()
     found = extract_from_dir(
-        folder, METHODS, {"templates/**.html": OPTIONS["**.html"]}, keywords=KEYWORDS
+        folder, METHODS, {"**/templates/**.html": OPTIONS["**.html"]}, keywords=KEYWORDS
     )
     for __, ___, text, ____, _____ in found:
         catalog.add(text)
@@ -48,6 +50,8 @@ def borrowed() -> Iterator[str]:
         yield from (about.label, about.unit, about.help)
     yield from Severity
     yield from WHY_NOT
+    yield from (span.label for span in SPANS)
+    yield from (NOT_BEGUN, TOO_YOUNG)
     yield from (state.value for state in ReplayState)
     yield from (state.value.replace("_", " ") for state in TransactionState)
     yield from (reason.value.replace("_", " ") for reason in Reason)

@@ -16,16 +16,16 @@ from zlib import crc32
 
 import msgspec
 
-from app.api import socket_shapes
-from app.api.receive import _receipt as rest_receipt
+from app.api.messages.receive import _receipt as rest_receipt
 from app.errors import DoorError
 from app.grpc.call import client_of
-from app.grpc.codes import Refusal
+from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import receipt_of
 from app.grpc.signature import Signatures
 from app.security.hosts import check_host, host_name
 from app.security.origins import check_origin
 from app.services import topic_files
+from app.ws import shapes as socket_shapes
 from engine.clock import ManualClock
 from engine.compression import plain_body
 from engine.delivery.filter import parse_filter
@@ -165,7 +165,7 @@ def receipts(data: bytes) -> None:
         assert found is None
     try:
         assert tuple(receipt_of(given)) == found
-    except Refusal:
+    except GrpcRefusal:
         assert found is None
 
 
@@ -191,9 +191,9 @@ def headers(data: bytes) -> None:
         "x-mq-client-id": values[2],
     }
     keys: Any = SimpleNamespace(secret_key=lambda _: "secret", is_loaded=True)
-    with suppress(Refusal):
+    with suppress(GrpcRefusal):
         Signatures(_people(), keys).identify(metadata)
-    with suppress(Refusal):
+    with suppress(GrpcRefusal):
         assert client_of(metadata).isprintable()
     assert host_name(values[3]) == host_name(values[3]).lower()
     raw = [value.encode("latin-1") for value in values]

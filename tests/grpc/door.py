@@ -22,8 +22,8 @@ import grpc.aio
 import httpx
 from fastapi import FastAPI
 
-from app.grpc.door import GrpcDoor
 from app.grpc.port import GrpcPort
+from app.grpc.server import GrpcServer
 from app.main import create_app
 from app.settings import Settings
 from engine.clock import ManualClock
@@ -182,7 +182,7 @@ class Running:
 
     app: FastAPI
     port: GrpcPort
-    door: GrpcDoor
+    door: GrpcServer
     clock: ManualClock
     stub: Stub
     http: httpx.AsyncClient

@@ -11,9 +11,9 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from app.grpc import clients, receiving, service, splitter
-from app.grpc.shares import Shares
-from app.grpc.splitter import Side, Splitter
+from app.grpc import clients, receiving, service, tls_mux
+from app.grpc.quotas import AddressQuota
+from app.grpc.tls_mux import RelayEnd, TlsMux
 from app.security.byte_budget import ByteBudget, ByteLimits
 from app.services.rpc_figures import RpcFigures
 from engine.message import BODY_BYTES_MAX
@@ -97,7 +97,7 @@ async def test_a_poll_of_a_client_that_said_goodbye_takes_nothing_with_it(runnin
     await other.send("orders", b"2", number=1)
     answers = [each async for each in call]
     assert answers[0].status.code == Code.MESSAGE_NOT_FOUND
-    assert running.door.hub.leases.count == 0
+    assert running.door.backend.leases.count == 0
     (got,) = await other.receive("g", "orders")
     assert (got.body, got.system_properties.delivery_attempt) == (b"2", 1)
 
@@ -116,7 +116,7 @@ async def test_nobody_speaks_under_the_name_of_another_users_client(open_door: A
         assert await eve.code("NotifyClientTermination", goodbye) == Code.FORBIDDEN
         stolen = eve.begin("Telemetry")
         assert (await stolen.read()).status.code == Code.FORBIDDEN
-        assert running.door.hub.clients.stream_count == 1
+        assert running.door.backend.clients.stream_count == 1
         assert await owner.code("NotifyClientTermination", goodbye) == Code.OK
         assert await stream.read() is grpc.aio.EOF
 
@@ -148,14 +148,14 @@ async def test_a_stream_ends_when_the_access_key_behind_it_is_deleted(open_door:
         own = signed(running, made)
         header = {name: own.metadata[name] for name in ("authorization", "x-mq-date-time")}
         streams = [own.named(name, **header).begin("Telemetry") for name in ("a", "b")]
-        await until(lambda: running.door.hub.clients.stream_count == len(streams))
+        await until(lambda: running.door.backend.clients.stream_count == len(streams))
         running.door.tick()
-        assert running.door.hub.clients.stream_count == len(streams)
+        assert running.door.backend.clients.stream_count == len(streams)
         assert (await running.http.delete(f"/api/v1/tokens/{made['id']}")).status_code == 204
         running.door.tick()
         for stream in streams:
             assert (await stream.read()).status.code == Code.UNAUTHORIZED
-        await until(lambda: running.door.hub.clients.stream_count == 0)
+        await until(lambda: running.door.backend.clients.stream_count == 0)
 
 
 @asynccontextmanager
@@ -168,18 +168,18 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
         writer.write(UNREAD)
         writer.close()
 
-    inner = await asyncio.start_server(serve, splitter.LOOPBACK, 0)
+    inner = await asyncio.start_server(serve, tls_mux.LOOPBACK, 0)
     figures, listener = RpcFigures(), listening()
 
     async def inner_port() -> int:
         return int(inner.sockets[0].getsockname()[1])
 
-    shares = Shares("connections", each_max=10, all_max=10)
+    shares = AddressQuota("connections", each_max=10, all_max=10)
     limit = 64 * 1024 * 1024
     budget = ByteBudget(
         ByteLimits(all_max=limit, address_max=limit, caller_max=limit, connection_max=limit)
     )
-    relay = Splitter(listener, inner_port, None, figures, shares, time.monotonic, budget)
+    relay = TlsMux(listener, inner_port, None, figures, shares, time.monotonic, budget)
     relay.start()
     client = socket.create_connection(listener.getsockname())
     try:
@@ -196,14 +196,14 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
 async def test_a_client_that_reads_nothing_does_not_keep_its_connection(
     monkeypatch: pytest.MonkeyPatch, bound: str, half_closes: bool
 ) -> None:
-    monkeypatch.setattr(splitter, bound, 0.1)
-    full, pause = asyncio.Event(), Side.pause_writing
+    monkeypatch.setattr(tls_mux, bound, 0.1)
+    full, pause = asyncio.Event(), RelayEnd.pause_writing
 
-    def pause_writing(side: Side) -> None:
+    def pause_writing(side: RelayEnd) -> None:
         full.set()
         pause(side)
 
-    monkeypatch.setattr(Side, "pause_writing", pause_writing)
+    monkeypatch.setattr(RelayEnd, "pause_writing", pause_writing)
     async with splitting() as (client, figures), asyncio.timeout(30):
         client.sendall(b"PRI")
         await full.wait()

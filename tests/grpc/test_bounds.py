@@ -16,11 +16,11 @@ import grpc.aio
 import pytest
 
 from app.grpc import clients, leases, telemetry
+from app.grpc.connection import GrpcConnection
 from app.grpc.connection_bytes import ConnectionBytes
-from app.grpc.origin import Origin
 from app.grpc.port import GrpcPort
-from app.grpc.splitter import SCARCE_MAX_S, SCARCE_S, Shortage
-from app.grpc.stream import OUTBOX_BYTES_MAX, OUTBOX_MAX, Room, Stream
+from app.grpc.stream import OUTBOX_BYTES_MAX, OUTBOX_MAX, StreamBytesBudget, TelemetryStream
+from app.grpc.tls_mux import SCARCE_MAX_S, SCARCE_S, AcceptBackoff
 from app.main import create_app
 from app.settings import Settings
 from engine.broker import GroupConfig
@@ -76,13 +76,13 @@ async def test_calls_beyond_the_most_of_one_connection_wait_in_the_client(open_d
 
 async def test_a_connection_without_a_call_is_closed_after_a_while(open_door: Any) -> None:
     async with open_door(grpc_idle_s=3.0) as running:
-        figures = running.door.hub.figures
+        figures = running.door.backend.figures
         channel = grpc.aio.insecure_channel(running.port.address, options=OPTIONS)
         await told(Stub(channel, "busy"), producer_settings("orders"))
         await running.stub.route("orders")
         assert figures.connections == 2
         await until(lambda: figures.connections == 1)
-        assert running.door.hub.clients.stream_count == 1, "the one with a call stays"
+        assert running.door.backend.clients.stream_count == 1, "the one with a call stays"
         assert (await running.stub.route("orders")).status.code == Code.OK  # it connects again
         await channel.close()
 
@@ -99,7 +99,7 @@ async def test_one_address_holds_so_many_polls_whatever_its_clients_call_themsel
         (refused,) = await other.received("g", "orders", wait_s=20)
         assert refused.status.code == Code.TOO_MANY_REQUESTS
         poll.cancel()
-        await until(lambda: running.door.hub.figures.polls == 0)
+        await until(lambda: running.door.backend.figures.polls == 0)
         assert (await other.received("g", "orders"))[0].status.code == Code.MESSAGE_NOT_FOUND
 
 
@@ -110,8 +110,8 @@ async def test_the_request_of_a_poll_is_small(running: Running) -> None:
 
 
 async def test_a_stream_that_nobody_reads_holds_so_many_commands_and_bytes() -> None:
-    room = Room(3 * OUTBOX_BYTES_MAX)
-    first, second = Stream({}, room), Stream({}, room)
+    room = StreamBytesBudget(3 * OUTBOX_BYTES_MAX)
+    first, second = TelemetryStream({}, room), TelemetryStream({}, room)
     size_bytes = OUTBOX_BYTES_MAX // 2 - 1000
     assert [first.offer(command_of(size_bytes)) for _ in range(3)] == [True, True, False]
     assert [second.offer(command_of(10)) for _ in range(OUTBOX_MAX + 1)][-2:] == [True, False]
@@ -122,8 +122,8 @@ async def test_a_stream_that_nobody_reads_holds_so_many_commands_and_bytes() -> 
 
 
 async def test_all_streams_together_hold_so_many_bytes_which_come_back_at_their_end() -> None:
-    room = Room(1000)
-    first, second = Stream({}, room), Stream({}, room)
+    room = StreamBytesBudget(1000)
+    first, second = TelemetryStream({}, room), TelemetryStream({}, room)
     assert first.offer(command_of(900))
     assert not second.offer(command_of(900))
     first.is_over()
@@ -140,7 +140,7 @@ async def test_settings_beyond_the_room_for_them_are_answered_and_not_kept(
         asked.client_properties["x"] = "y" * 100
         _, answer = await told(running.stub, asked)
         assert answer.subscription.receive_batch_size == 32
-        (client,) = running.door.hub.clients.all()
+        (client,) = running.door.backend.clients.all()
         assert client.speaks is Language.GOLANG
         assert not client.settings.client_properties
         assert "too many bytes to be kept" in client.about
@@ -157,7 +157,7 @@ async def test_what_is_known_of_a_client_is_counted_once_however_often_it_change
             missing = await running.stub.received("none", "orders", auto_renew=True)
             assert missing[0].status.code == Code.CONSUMER_GROUP_NOT_FOUND
             await running.stub.received("g", "orders", auto_renew=True, tags=f"tag-{number}")
-        (client,) = running.door.hub.clients.all()
+        (client,) = running.door.backend.clients.all()
         assert client.groups == {"g": {"orders": "tag-29"}}
         too_long = await running.stub.received("g", "orders", auto_renew=True, tags="t" * 101)
         assert too_long[0].status.code == Code.MESSAGE_NOT_FOUND
@@ -177,10 +177,10 @@ async def test_what_a_dead_connection_carried_last_comes_back_though_its_client_
         for _ in range(5):
             running.advance(25)
     await channel.close()
-    await until(lambda: running.door.hub.figures.connections == 1)
+    await until(lambda: running.door.backend.figures.connections == 1)
     for _ in range(3):
         running.advance(25)
-    assert running.door.hub.leases.count == is_late
+    assert running.door.backend.leases.count == is_late
     got = await running.stub.receive("g", "orders", auto_renew=True)
     attempts = [message.system_properties.delivery_attempt for message in got]
     assert attempts == ([] if is_late else [2])
@@ -192,10 +192,10 @@ async def test_leases_are_renewed_and_given_back_in_bounded_steps(
     monkeypatch.setattr(leases, "STEP_MAX", 2)
     await running.stub.send("orders", *[b"%d" % number for number in range(5)])
     assert len(await running.stub.receive("g", "orders", auto_renew=True)) == 5
-    assert sum(1 for _ in running.door.hub.leases.steps()) == 0
+    assert sum(1 for _ in running.door.backend.leases.steps()) == 0
     running.clock.advance(31)
-    assert sum(1 for _ in running.door.hub.leases.steps()) == 3
-    assert sum(1 for _ in running.door.hub.leases.steps()) == 0
+    assert sum(1 for _ in running.door.backend.leases.steps()) == 3
+    assert sum(1 for _ in running.door.backend.leases.steps()) == 0
     await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
     other = running.stub.named("other")
     assert len(await other.receive("g", "orders")) == 2
@@ -213,7 +213,9 @@ async def test_clients_that_vanish_together_are_let_go_of_one_in_each_step(
         assert len(await stub.receive("g", "orders", auto_renew=True, count=2)) == 2
     running.clock.advance(31)
     door = running.door
-    assert [(len(door.hub.clients), door.hub.leases.count) for _ in door.hub.clients.steps()] == [
+    assert [
+        (len(door.backend.clients), door.backend.leases.count) for _ in door.backend.clients.steps()
+    ] == [
         (3, 6),  # who sent them held nothing
         (2, 4),
         (1, 2),
@@ -247,14 +249,14 @@ async def test_a_client_that_hangs_up_leaves_no_error_in_the_log(
     await told(Stub(channel, "other"), producer_settings("orders"))
     cancelled.cancel()
     await channel.close()
-    await until(lambda: running.door.hub.clients.stream_count == 0)
+    await until(lambda: running.door.backend.clients.stream_count == 0)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 async def test_without_room_for_a_connection_the_log_gets_a_line_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    shortage, error = Shortage(), OSError(errno.EMFILE, "Too many open files")
+    shortage, error = AcceptBackoff(), OSError(errno.EMFILE, "Too many open files")
     waits_s = [shortage.met(error) for _ in range(10)]
     assert waits_s[:3] == [SCARCE_S, 2 * SCARCE_S, 4 * SCARCE_S]
     assert waits_s[-1] == SCARCE_MAX_S
@@ -311,17 +313,17 @@ async def test_the_library_of_grpc_is_loaded_for_the_first_connection_only() -> 
 async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
     running: Running,
 ) -> None:
-    hub, clock = running.door.hub, running.clock
+    backend, clock = running.door.backend, running.clock
     await running.stub.send("orders", b"1")
     (delivery,) = running.broker.receive("g", {"orders": "*"}, client="slow", invisible_s=600)
     counted = ConnectionBytes(
         running.app.state.load.budget, "127.0.0.1", set_reading=bool, end=bool
     )
-    origin = Origin("127.0.0.1:9", "127.0.0.1:8081", is_tls=False, bytes=counted)
-    hub.leases.add("g", "slow", origin, [delivery.receipt])
+    origin = GrpcConnection("127.0.0.1:9", "127.0.0.1:8081", is_tls=False, bytes=counted)
+    backend.leases.add("g", "slow", origin, [delivery.receipt])
     clock.advance(50)
-    hub.leases.written("g", [delivery.receipt])
+    backend.leases.written("g", [delivery.receipt])
     clock.advance(50)
     origin.ended_s = clock.monotonic_s()
-    list(hub.leases.steps())
-    assert hub.leases.count == 0
+    list(backend.leases.steps())
+    assert backend.leases.count == 0

@@ -296,7 +296,7 @@ async def test_a_port_whose_files_the_disk_refuses_serves_plain_text_until_it_ha
         assert not (tmp_path / "data" / CERTIFICATE_FILE).exists()
         is_full = False
         async with asyncio.timeout(30):
-            while port._splitter is None or port._splitter.context is None:
+            while port._tls_mux is None or port._tls_mux.context is None:
                 await asyncio.sleep(0.01)
         assert await sends_over_tls(port.address, tmp_path / "data" / CERTIFICATE_FILE)
         await port.stop()

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.grpc import clients as grpc_clients
-from app.grpc.reach import Reach
+from app.grpc.client_directory import GrpcClientDirectory
 from app.services import clients
 from app.services.connections import NO_STREAM, ClientFacts
 from protocol.rocketmq.messages import TelemetryCommand
@@ -227,13 +227,13 @@ async def test_the_clients_of_a_large_group_are_looked_up_one_by_one(
             "Heartbeat", heartbeat(ClientType.PUSH_CONSUMER, "g")
         )
     asked: list[str] = []
-    find = Reach.find
+    find = GrpcClientDirectory.find
 
-    def counted(reach: Reach, client: str) -> ClientFacts | None:
+    def counted(reach: GrpcClientDirectory, client: str) -> ClientFacts | None:
         asked.append(client)
         return find(reach, client)
 
-    monkeypatch.setattr(Reach, "find", counted)
+    monkeypatch.setattr(GrpcClientDirectory, "find", counted)
     offers = running.app.state.clients.offers("g")
     first = next(offers)
     assert (first.name, first.why_no_verify, asked) == ("c0", NO_STREAM, ["c0"])

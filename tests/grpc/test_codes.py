@@ -7,7 +7,7 @@ from enum import IntEnum
 import pytest
 
 from app.errors import DoorError
-from app.grpc.codes import CODES, OF_CODE, OF_FIELD, Refusal, code_of, status_of
+from app.grpc.codes import CODES, OF_CODE, OF_FIELD, GrpcRefusal, code_of, status_of
 from engine.errors import EngineError, Invalid, MessageNotFound, Refused
 from protocol.rocketmq import numbers
 from protocol.rocketmq.messages import FOLDER, METHODS, POOL, SERVICE
@@ -55,7 +55,7 @@ def test_no_error_becomes_a_good_or_an_empty_code() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Refusal(Code.FORBIDDEN, "no"), Code.FORBIDDEN),
+        (GrpcRefusal(Code.FORBIDDEN, "no"), Code.FORBIDDEN),
         (DoorError(429, "too_many_requests", "slow"), Code.TOO_MANY_REQUESTS),
         (DoorError(413, "body_too_large", "large"), Code.PAYLOAD_TOO_LARGE),
         (ZeroDivisionError("secret"), Code.INTERNAL_SERVER_ERROR),

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from app.grpc.certificate import CERTIFICATE_FILE, KEY_FILE, ensure_own, own_certificate
-from app.grpc.door import GrpcDoor
 from app.grpc.port import GrpcPort
+from app.grpc.server import GrpcServer
 from app.grpc.signature import sign
 from app.grpc_settings import listen_at
 from app.main import create_app
@@ -78,9 +78,9 @@ async def test_one_port_serves_plain_text_and_tls(open_door: Any, tmp_path: Path
             assert (await stub.send("orders", b"tls", number=1)).status.code == Code.OK
             got = await stub.receive("g", "orders")
         assert sorted(message.body for message in got) == [b"plain", b"tls"]
-        assert {client.address.rpartition(":")[0] for client in running.door.hub.clients.all()} == {
-            "127.0.0.1"
-        }
+        assert {
+            client.address.rpartition(":")[0] for client in running.door.backend.clients.all()
+        } == {"127.0.0.1"}
         large = b"x" * 3_000_000  # more than any buffer on the way
         async with grpc.aio.secure_channel(address, credentials, options=OPTIONS) as channel:
             stub = Stub(channel, "tls")
@@ -129,7 +129,7 @@ async def test_connections_beyond_the_most_are_closed(open_door: Any, bound: str
         reader, writer = await asyncio.open_connection(host, int(port))
         assert await end_of(reader) == b""
         writer.close()
-        assert running.door.hub.figures.connections_refused == 1
+        assert running.door.backend.figures.connections_refused == 1
         metrics = (await running.http.get("/metrics")).text
         assert "kitemq_grpc_connections_refused_total 1" in metrics
         assert 'kitemq_grpc_calls_total{method="QueryRoute",code="OK"} 1' in metrics
@@ -209,7 +209,7 @@ async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(open_d
     async with open_door() as running:
         stream = running.stub.begin("Telemetry")
         async with asyncio.timeout(30):
-            while not running.door.hub.clients.stream_count:
+            while not running.door.backend.clients.stream_count:
                 await asyncio.sleep(0.01)
         address = running.port.address
         await running.port.stop()
@@ -234,14 +234,14 @@ async def test_who_says_a_first_word_as_the_port_stops_makes_no_new_server(
 async def test_a_server_that_is_being_made_as_the_port_stops_is_ended_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[GrpcDoor] = []
+    ended: list[GrpcServer] = []
 
-    async def stop(door: GrpcDoor) -> None:
+    async def stop(door: GrpcServer) -> None:
         ended.append(door)
         await real(door)
 
-    real = GrpcDoor.stop
-    monkeypatch.setattr(GrpcDoor, "stop", stop)
+    real = GrpcServer.stop
+    monkeypatch.setattr(GrpcServer, "stop", stop)
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
     async with app.router.lifespan_context(app):
         port = GrpcPort(app.state, listening())

@@ -504,7 +504,7 @@ async def test_one_client_holds_so_many_polls_and_all_together_so_many(open_door
             assert refused.status.code == Code.TOO_MANY_REQUESTS
         for call in calls:
             call.cancel()
-        await until(lambda: not running.door.hub.figures.polls)
+        await until(lambda: not running.door.backend.figures.polls)
 
 
 async def test_a_paused_group_waits_as_if_there_were_nothing(running: Running) -> None:

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from app.grpc import connection_bytes, service
-from app.grpc.unfinished import FRAME_BYTES, PREFACE, Unfinished
+from app.grpc.partial_messages import FRAME_BYTES, PREFACE, PartialMessages
 from protocol.rocketmq.messages import SendMessageRequest
 from protocol.rocketmq.numbers import Code
 from tests.attack.http2 import (
@@ -40,8 +40,8 @@ def message(size: int, sent: int) -> bytes:
     return b"\0" + struct.pack(">I", size) + bytes(sent)
 
 
-def fed(pieces: bytes, *, at_once: int) -> Unfinished:
-    unfinished = Unfinished()
+def fed(pieces: bytes, *, at_once: int) -> PartialMessages:
+    unfinished = PartialMessages()
     data = PREFACE + pieces
     for start in range(0, len(data), at_once):
         unfinished.received(data[start : start + at_once])
@@ -72,7 +72,7 @@ async def test_what_has_arrived_of_messages_counts_until_they_are_whole(at_once:
     ],
 )
 async def test_a_stream_that_either_side_ends_holds_nothing(
-    end: Callable[[Unfinished], None],
+    end: Callable[[PartialMessages], None],
 ) -> None:
     unfinished = fed(begun(1) + frame(DATA, 0, 1, message(1000, 400)), at_once=100)
     assert unfinished.size_bytes
@@ -135,7 +135,7 @@ async def test_calls_beyond_a_connections_share_are_told_to_slow_down_and_others
         with raw(running) as connection:
             await push(connection, 40, MIB // 2, MIB // 2 - 1)
             assert held(running) <= MIB + MIB // 2
-            codes = running.door.hub.figures.calls
+            codes = running.door.backend.figures.calls
             assert codes["SendMessage", "TOO_MANY_REQUESTS"] > 0
             assert running.app.state.load.budget.refused["connection"] > 0
             assert (await running.stub.send("orders", b"small")).status.code == Code.OK
@@ -186,7 +186,7 @@ async def test_a_request_that_does_not_arrive_ends_its_call(
             async with asyncio.timeout(WAIT_S):
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
-        assert running.door.hub.figures.calls["SendMessage", "REQUEST_TIMEOUT"] == 1
+        assert running.door.backend.figures.calls["SendMessage", "REQUEST_TIMEOUT"] == 1
         assert running.app.state.load.requests == 0
 
 
@@ -218,7 +218,7 @@ async def test_a_poll_with_a_second_request_is_refused(open_door: Any) -> None:
             async with asyncio.timeout(WAIT_S):
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
-        assert running.door.hub.figures.calls["ReceiveMessage", "BAD_REQUEST"] == 1
+        assert running.door.backend.figures.calls["ReceiveMessage", "BAD_REQUEST"] == 1
 
 
 async def test_a_call_without_a_request_is_refused(open_door: Any) -> None:
@@ -229,7 +229,7 @@ async def test_a_call_without_a_request_is_refused(open_door: Any) -> None:
             async with asyncio.timeout(WAIT_S):
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
-        assert running.door.hub.figures.calls["SendMessage", "BAD_REQUEST"] == 1
+        assert running.door.backend.figures.calls["SendMessage", "BAD_REQUEST"] == 1
 
 
 async def test_many_large_sends_at_once_on_one_connection_are_stored_or_told_to_slow_down(

@@ -36,7 +36,7 @@ async def test_a_producer_keeps_its_stream_whatever_topics_its_settings_name(
         assert refused.status.code == Code.FORBIDDEN
         assert "produce:topic:coffee" in refused.status.message
         assert (await stub.send("tea-orders", b"oolong", number=1)).status.code == Code.OK
-        (client,) = running.door.hub.clients.all()
+        (client,) = running.door.backend.clients.all()
         assert list(client.asks) == ["tea-orders"]  # it is not asked about others' transactions
 
 
@@ -48,7 +48,7 @@ async def test_a_simple_consumer_is_refused_where_it_receives(open_door: Any) ->
         await told(stub, settings)
         (refused,) = await stub.received("coffee", "tea-orders")
         assert refused.status.code == Code.FORBIDDEN
-        assert running.door.hub.clients.all()[0].groups == {}
+        assert running.door.backend.clients.all()[0].groups == {}
 
 
 @pytest.mark.parametrize(

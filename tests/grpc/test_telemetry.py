@@ -7,7 +7,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from app.grpc.codes import Refusal
+from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import to_wire
 from app.grpc.telemetry import ask_stack, ask_verify
 from engine.broker import Exponential, GroupConfig, Steps
@@ -197,7 +197,7 @@ async def test_a_stream_without_settings_is_asked_by_what_its_client_sent(
     stream = running.stub.begin("Telemetry")
     sent = await running.stub.send("orders", b"half", **TRANSACTION)
     async with asyncio.timeout(30):
-        while running.door.hub.clients.stream_count == 0:
+        while running.door.backend.clients.stream_count == 0:
             await asyncio.sleep(0.01)
     running.advance(7)
     asked = (await stream.read()).recover_orphaned_transaction_command
@@ -218,8 +218,8 @@ async def test_a_check_that_nobody_could_be_asked_waits_for_the_producer(running
 async def test_a_client_tells_what_its_threads_do_and_verifies_a_message(running: Running) -> None:
     await running.stub.send("orders", b"1")
     stream, _ = await told(running.stub, consumer_settings("g", "orders"))
-    hub = running.door.hub
-    client = hub.clients.find("test@1@0@x")
+    backend = running.door.backend
+    client = backend.clients.find("test@1@0@x")
     assert client is not None
 
     async def answers() -> None:
@@ -236,9 +236,9 @@ async def test_a_client_tells_what_its_threads_do_and_verifies_a_message(running
         await stream.write(answer)
 
     answering = asyncio.ensure_future(answers())
-    assert await ask_stack(hub, client, 30) == "main: waits"
+    assert await ask_stack(backend, client, 30) == "main: waits"
     message = to_wire(running.broker.messages_by_id(f"01{0:032X}")[0], "")
-    verified = await ask_verify(hub, client, message, 30)
+    verified = await ask_verify(backend, client, message, 30)
     assert verified.code == Code.FAILED_TO_CONSUME_MESSAGE
     await answering
 
@@ -247,13 +247,13 @@ async def test_who_has_no_stream_cannot_be_asked_and_who_does_not_answer_times_o
     running: Running,
 ) -> None:
     await running.stub.ok("Heartbeat", heartbeat(ClientType.PUSH_CONSUMER, "g"))
-    hub = running.door.hub
-    client = hub.clients.all()[0]
-    with pytest.raises(Refusal):
-        await ask_stack(hub, client, 0.05)
+    backend = running.door.backend
+    client = backend.clients.all()[0]
+    with pytest.raises(GrpcRefusal):
+        await ask_stack(backend, client, 0.05)
     await told(running.stub, consumer_settings("g", "orders"))
     with pytest.raises(TimeoutError):
-        await ask_stack(hub, client, 0.05)
+        await ask_stack(backend, client, 0.05)
 
 
 @pytest.mark.parametrize("language", [Language.JAVA, Language.NODE_JS])
@@ -273,7 +273,7 @@ async def test_a_second_stream_of_a_client_takes_the_place_of_the_first(running:
     first, _ = await told(running.stub, producer_settings("orders"))
     second, _ = await told(running.stub, producer_settings("orders"))
     assert await first.read() is grpc.aio.EOF
-    assert running.door.hub.clients.stream_count == 1
+    assert running.door.backend.clients.stream_count == 1
     second.cancel()
 
 
@@ -312,13 +312,13 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
     stream, _ = await told(running.stub, producer_settings("orders"))
     assert running.app.state.transactions.producers.count("orders") == 1
     running.advance(100)  # its stream is open: it lives
-    assert len(running.door.hub.clients) == 1
+    assert len(running.door.backend.clients) == 1
     stream.cancel()
     async with asyncio.timeout(30):
-        while running.door.hub.clients.stream_count:
+        while running.door.backend.clients.stream_count:
             await asyncio.sleep(0.01)
     running.advance(31)
-    assert len(running.door.hub.clients) == 0
+    assert len(running.door.backend.clients) == 0
     assert running.app.state.transactions.producers.count("orders") == 0
     assert running.app.state.connections.all() == []
 
@@ -326,7 +326,7 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
 async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_nothing_behind(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sends = running.door.hub.sends
+    sends = running.door.backend.sends
     store = sends.stored
 
     async def stored(*batch: Any) -> Any:
@@ -337,7 +337,7 @@ async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_no
     monkeypatch.setattr(sends, "stored", stored)
     sent = await running.stub.send("orders", b"1", **TRANSACTION)
     assert sent.status.code == Code.OK
-    assert len(running.door.hub.clients) == 0
+    assert len(running.door.backend.clients) == 0
     assert running.app.state.transactions.producers.count("orders") == 0
 
 

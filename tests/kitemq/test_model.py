@@ -6,7 +6,8 @@ import json
 import msgspec
 import pytest
 
-from app.ui import list_exports, topic
+from app.ui.framework import list_exports
+from app.ui.topics import topic
 from engine.broker import TopicConfig, TopicType
 from engine.message import Promise
 from engine.topic import catalog

@@ -95,7 +95,7 @@ async def test_a_silent_connection_is_closed(open_port: Callable[..., Any]) -> N
     async with open_port(remoting_idle_s=0.01) as running:
         client = await running.connect()
         await client.send("orders", b"x")
-        (connection,) = running.port.context.connections
+        (connection,) = running.port.backend.connections
         connection.look(asyncio.get_running_loop().time() + 1)
         assert await client.is_closed()
 
@@ -103,7 +103,7 @@ async def test_a_silent_connection_is_closed(open_port: Callable[..., Any]) -> N
 async def test_a_frame_that_never_ends_is_given_up(running: Running, client: Client) -> None:
     await client.send("orders", b"x")
     client.writer.write(b"\x00\x00\x10\x00\x00")
-    (connection,) = running.port.context.connections
+    (connection,) = running.port.backend.connections
     while not connection._reader.pending_bytes:
         await asyncio.sleep(0.01)
     now_s = asyncio.get_running_loop().time()

@@ -1,1 +1,3 @@
-"""Logging in through an OpenID Connect provider: the code flow with PKCE, state and nonce."""
+"""Login through an OpenID Connect provider: the code flow with PKCE, state and nonce.
+No page: app/ui/access/ has it.
+"""

@@ -1,0 +1,3 @@
+"""REST for users, tokens, logins, and the check of what somebody may do.
+No decision about rights: app/security/ makes them.
+"""

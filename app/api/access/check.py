@@ -1,0 +1,90 @@
+"""What somebody could do: the decision of the doors, asked beforehand."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from app.api.framework.operation import API, Call, operation
+from app.security.access import READ_PEOPLE, Action, Kind
+from app.security.people import People
+from app.security.simulator import Reason, judge, subject_of
+
+TAG = "access"
+
+
+class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose rights, exactly one of `user`, `token` and `role`; over what."""
+
+    user: str = ""
+    token: Annotated[str, Meta(description="A token's id.")] = ""
+    role: Annotated[str, Meta(description="Of whoever has it, with `patterns`.")] = ""
+    patterns: Annotated[str, Meta(description="Separated by commas, as in `*:topic:orders-*`.")] = (
+        ""
+    )
+    action: Annotated[Action | None, Meta(description="Left out: all of them.")] = None
+    kind: Annotated[Kind | None, Meta(description="Left out: all of them.")] = None
+    name: Annotated[str, Meta(description="A topic's or group's; left out: any that there is.")] = (
+        ""
+    )
+
+
+class CheckedRight(msgspec.Struct):
+    """One right: whether it is there, and what decided; `doors` are what it opens, by table."""
+
+    right: str
+    action: Action
+    kind: Kind
+    name: str
+    allowed: bool
+    reason: Reason
+    by: Annotated[str, Meta(description="The role or the patterns that decided.")]
+    doors: dict[str, list[str]]
+
+
+class AccessCheck(msgspec.Struct):
+    """Every right that was asked for, in the order of docs/access.md."""
+
+    who: str
+    items: list[CheckedRight]
+
+
+@operation(
+    "GET",
+    f"{API}/access/check",
+    tag=TAG,
+    needs=READ_PEOPLE,
+    query=AccessQuery,
+    answer=AccessCheck,
+    errors=(404,),
+    example="curl '$URL/api/v1/access/check?role=operator&patterns=*:*:orders-*&name=orders-1'",
+)
+async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
+    """Tell what a user, a token or a role could do, and why.
+
+    The answer comes from the decision that the doors make, over the same table; nothing is tried.
+    """
+    query = call.query
+    people: People = call.state.people
+    patterns = [text for text in query.patterns.split(",") if text.strip()]
+    subject = subject_of(
+        people, user=query.user, token=query.token, role=query.role, patterns=patterns
+    )
+    found = judge(subject, action=query.action, kind=query.kind, name=query.name)
+    items = [
+        CheckedRight(
+            each.right,
+            each.action,
+            each.kind,
+            each.name,
+            each.is_allowed,
+            each.reason,
+            each.by,
+            {title: list(doors) for title, doors in each.doors.items()},
+        )
+        for each in found
+    ]
+    return AccessCheck(subject.who.audit_name(""), items)
+
+
+OPERATIONS = (check_access,)

@@ -1,0 +1,219 @@
+"""What users get in with, over REST: tokens, which programs show, and logins."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.access.users import READ_OWN, TAG, Patterns, accounts_of, by_of, patterns_of, people_of
+from app.api.framework.operation import API, Call, operation
+from app.db.rows import SessionRow, TokenRow
+from app.security.access import OWN, Action, Kind, Role, lacks, require
+from app.security.access_keys import AccessKeys
+from app.security.drafts import NewToken, checked_name
+from app.security.people import People
+from engine.errors import Invalid
+from kitemq.model.values import Milliseconds
+
+ID_CHARS_MAX = 18
+
+
+class Token(msgspec.Struct):
+    """What a program shows; `prefix` is how its text begins."""
+
+    id: str
+    name: str
+    owner: str
+    prefix: str
+    role: Role
+    patterns: tuple[str, ...]
+    created_ms: Milliseconds
+    expires_ms: Milliseconds | None
+    used_ms: Annotated[int | None, Meta(description="When it was used last; null: never.")]
+
+
+class TokenList(msgspec.Struct):
+    items: list[Token]
+
+
+class MadeToken(Token):
+    """A token with its text, which is shown this once.
+
+    `access_key` and `secret_key` are the same token for RocketMQ 5 clients, which sign with them.
+    """
+
+    token: str
+    access_key: str
+    secret_key: str
+
+
+class NewTokenBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A token to be made. It may do what both its own and its owner's rights allow."""
+
+    name: str
+    owner: Annotated[str, Meta(description="Oneself, where it is left out.")] = ""
+    role: Role | UnsetType = UNSET
+    patterns: Patterns | UnsetType = UNSET
+    days: Annotated[int | None, Meta(description="Until it expires, 1 to 3650; null: never.")] = (
+        None
+    )
+
+
+class Session(msgspec.Struct):
+    """One login of a user."""
+
+    id: str
+    user: str
+    created_ms: Milliseconds
+    seen_ms: Milliseconds
+    expires_ms: Milliseconds
+    address: str
+    user_agent: str
+
+
+class SessionList(msgspec.Struct):
+    items: list[Session]
+
+
+def _token(row: TokenRow, people: People) -> Token:
+    return Token(
+        str(row.id),
+        row.name,
+        people.name_of(row.user_id),
+        row.prefix,
+        Role(row.role),
+        row.patterns,
+        row.created_ms,
+        row.expires_ms,
+        row.used_ms,
+    )
+
+
+def _session(row: SessionRow, people: People) -> Session:
+    return Session(
+        str(row.id),
+        people.name_of(row.user_id),
+        row.created_ms,
+        row.seen_ms,
+        row.expires_ms,
+        row.address,
+        row.user_agent,
+    )
+
+
+def _id(call: Call[Any, Any]) -> int:
+    text = call.path("id")
+    if text.isdecimal() and text.isascii() and len(text) <= ID_CHARS_MAX:
+        return int(text)
+    raise Invalid(f"{text[:40]!r} is no id", field="id", remedy="send it as it came")
+
+
+def _owned(call: Call[Any, Any], owner: str) -> None:
+    """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
+    if owner != call.who.name:
+        require(call.who, Action.ADMINISTER, Kind.PEOPLE)
+
+
+@operation(
+    "GET",
+    f"{API}/tokens",
+    tag=TAG,
+    needs=READ_OWN,
+    answer=TokenList,
+    example="curl $URL/api/v1/tokens",
+)
+async def list_tokens(call: Call[None, None]) -> TokenList:
+    """List tokens: one's own, or everybody's for those who may see people."""
+    people = people_of(call)
+    return TokenList([_token(row, people) for row in people.tokens(_shown_owner(call))])
+
+
+@operation(
+    "POST",
+    f"{API}/tokens",
+    tag=TAG,
+    needs=OWN,
+    body=NewTokenBody,
+    answer=MadeToken,
+    status=201,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/tokens -H 'Content-Type: application/json' "
+    """-d '{"name": "ci", "owner": "ann", "role": "operator", "days": 90}'""",
+)
+async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
+    """Make a token, whose text is shown this once.
+
+    It may do what both its own role and patterns and its owner's allow.
+    """
+    new = call.body
+    owner = checked_name(new.owner) if new.owner else call.who.name
+    _owned(call, owner)
+    role = "" if new.role is UNSET else str(new.role)
+    wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
+    row, secret = await accounts_of(call).add_token(by_of(call), wanted)
+    shown = msgspec.structs.asdict(_token(row, people_of(call)))
+    keys: AccessKeys = call.state.access_keys
+    access_key, secret_key = await keys.made_for(row.secret_hash)
+    return MadeToken(**shown, token=secret, access_key=access_key, secret_key=secret_key)
+
+
+@operation(
+    "DELETE",
+    f"{API}/tokens/{{id}}",
+    tag=TAG,
+    needs=OWN,
+    status=204,
+    errors=(404,),
+    example="curl -X DELETE $URL/api/v1/tokens/1",
+)
+async def revoke_token(call: Call[None, None]) -> None:
+    """Revoke a token: it is useless at once."""
+    token_id, people = _id(call), people_of(call)
+    found = next((row for row in people.tokens() if row.id == token_id), None)
+    _owned(call, people.name_of(found.user_id) if found else "")
+    await accounts_of(call).revoke_token(by_of(call), token_id)
+
+
+@operation(
+    "GET",
+    f"{API}/sessions",
+    tag=TAG,
+    needs=READ_OWN,
+    answer=SessionList,
+    example="curl $URL/api/v1/sessions",
+)
+async def list_sessions(call: Call[None, None]) -> SessionList:
+    """List logins: one's own, or everybody's for those who may see people."""
+    people = people_of(call)
+    return SessionList([_session(row, people) for row in people.sessions(_shown_owner(call))])
+
+
+@operation(
+    "DELETE",
+    f"{API}/sessions/{{id}}",
+    tag=TAG,
+    needs=OWN,
+    status=204,
+    errors=(404,),
+    example="curl -X DELETE $URL/api/v1/sessions/1",
+)
+async def end_session(call: Call[None, None]) -> None:
+    """End a login: that browser has to log in again."""
+    session_id, people = _id(call), people_of(call)
+    found = next((row for row in people.sessions() if row.id == session_id), None)
+    _owned(call, people.name_of(found.user_id) if found else "")
+    await accounts_of(call).end_session(by_of(call), session_id)
+
+
+def _shown_owner(call: Call[None, None]) -> str:
+    """Whose tokens and logins are shown: "" (everybody's) to those who may see people."""
+    return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
+
+
+OPERATIONS = (
+    list_tokens,
+    create_token,
+    revoke_token,
+    list_sessions,
+    end_session,
+)

@@ -1,0 +1,286 @@
+"""Users over REST, and who one is oneself; their tokens and logins: credentials.py."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.framework.operation import API, Call, operation
+from app.db.rows import Source, UserRow
+from app.security.access import (
+    ADMINISTER_PEOPLE,
+    OWN,
+    READ_PEOPLE,
+    TABLE,
+    Action,
+    Kind,
+    Needs,
+    Reach,
+    Role,
+    lacks,
+)
+from app.security.accounts import Accounts, Browser, By
+from app.security.drafts import NewUser, checked_name
+from app.security.passwords import check_password
+from app.security.people import People
+from app.settings import Settings, is_loopback
+from engine.errors import Forbidden, NotFound
+from kitemq.model.values import Milliseconds
+
+TAG = "access"
+READ_OWN = Needs(Action.READ, Kind.OWN)
+
+Patterns = Annotated[
+    list[str],
+    Meta(
+        max_length=100,
+        description="How far rights reach: ACTION:KIND:GLOB, where `*` stands for any action or "
+        "kind, as in `produce:topic:orders-*` and `administer:report:*`; a viewer's in "
+        "`read_messages:topic:orders-*`. Left out: everywhere; a viewer then reads all messages.",
+    ),
+]
+Password = Annotated[str, Meta(description="8 to 256 characters.")]
+
+
+class User(msgspec.Struct):
+    """Who may log in."""
+
+    name: str
+    role: Role
+    patterns: tuple[str, ...]
+    disabled: bool
+    created_ms: Milliseconds
+    source: Annotated[
+        Source,
+        Meta(description="By a password of this server, or through the OpenID Connect provider."),
+    ]
+
+
+class UserList(msgspec.Struct):
+    items: list[User]
+
+
+class NewUserBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A user to be added."""
+
+    name: str
+    password: Password
+    role: Role = Role.VIEWER
+    patterns: Patterns | UnsetType = UNSET
+
+
+class UserPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What changes; what is left out stays. A new password ends the user's sessions."""
+
+    role: Role | UnsetType = UNSET
+    patterns: Patterns | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    password: Password | UnsetType = UNSET
+
+
+class Right(msgspec.Struct):
+    """One cell of what a role may do."""
+
+    action: Action
+    kind: Kind
+    reach: Annotated[Reach, Meta(description="all, matching (what the patterns name) or none")]
+
+
+class Me(msgspec.Struct):
+    """Who asks. While there are no users, `open` is true and everybody may do everything."""
+
+    name: str
+    open: bool
+    role: Role | None
+    patterns: tuple[str, ...]
+    token: Annotated[str, Meta(description="The name of the token that was sent.")]
+    read_only: bool
+    rights: list[Right]
+
+
+class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
+    """One's own password; changing it ends all one's sessions."""
+
+    old: str
+    new: Password
+
+
+def by_of(call: Call[Any, Any]) -> By:
+    """Who changes people, for the trail."""
+    return By(call.who.audit_name(call.client), call.header(b"x-request-id"))
+
+
+def check_first(settings: Settings) -> None:
+    """While there are no users only whoever sits at this machine may make the first."""
+    if not is_loopback(settings.host):
+        raise Forbidden(
+            "the server has no users and listens on a network",
+            remedy="make the first user on the server itself: kitemq users add NAME --role admin",
+        )
+
+
+def accounts_of(call: Call[Any, Any]) -> Accounts:
+    accounts: Accounts = call.state.accounts
+    return accounts
+
+
+def people_of(call: Call[Any, Any]) -> People:
+    people: People = call.state.people
+    return people
+
+
+def patterns_of(given: list[str] | UnsetType) -> tuple[str, ...] | None:
+    return None if given is UNSET else tuple(given)
+
+
+def _user(row: UserRow) -> User:
+    return User(row.name, Role(row.role), row.patterns, row.disabled, row.created_ms, row.source)
+
+
+@operation(
+    "GET",
+    f"{API}/me",
+    tag=TAG,
+    needs=READ_OWN,
+    answer=Me,
+    example="curl $URL/api/v1/me",
+)
+async def get_me(call: Call[None, None]) -> Me:
+    """Tell who asks, and what he may do."""
+    who = call.who
+    rights = []
+    if who.role is not None:
+        rights = [
+            Right(action, kind, TABLE[who.role, action, kind])
+            for role, action, kind in TABLE
+            if role is who.role and not lacks(who, action, kind)
+        ]
+    patterns = who.grants[0].patterns if who.role is not None else ()
+    return Me(who.name, who.is_open, who.role, patterns, who.token, who.is_read_only, rights)
+
+
+@operation(
+    "POST",
+    f"{API}/me/password",
+    tag=TAG,
+    needs=OWN,
+    body=NewPassword,
+    status=204,
+    errors=(401, 404),
+    example="curl -X POST $URL/api/v1/me/password -H 'Content-Type: application/json' "
+    """-d '{"old": "correct horse", "new": "battery staple"}'""",
+)
+async def change_my_password(call: Call[None, NewPassword]) -> None:
+    """Change one's own password. All one's sessions end; tokens stay."""
+    browser = Browser(call.client.rpartition(":")[0])
+    name, body = call.who.name, call.body
+    await accounts_of(call).change_password(by_of(call), name, body.old, body.new, browser=browser)
+
+
+@operation(
+    "GET",
+    f"{API}/users",
+    tag=TAG,
+    needs=READ_PEOPLE,
+    answer=UserList,
+    example="curl $URL/api/v1/users",
+)
+async def list_users(call: Call[None, None]) -> UserList:
+    """List the users by name."""
+    return UserList([_user(row) for row in people_of(call).users()])
+
+
+@operation(
+    "POST",
+    f"{API}/users",
+    tag=TAG,
+    needs=ADMINISTER_PEOPLE,
+    body=NewUserBody,
+    answer=User,
+    status=201,
+    errors=(409,),
+    example="curl -X POST $URL/api/v1/users -H 'Content-Type: application/json' "
+    """-d '{"name": "ann", "password": "correct horse", "role": "admin"}'""",
+)
+async def create_user(call: Call[None, NewUserBody]) -> User:
+    """Add a user.
+
+    The first one must be an admin, and can be made on the server's own machine only; from then on
+    everybody has to log in or to send a token.
+    """
+    new, is_first = call.body, call.who.is_open
+    if is_first:
+        check_first(call.settings)
+    wanted = NewUser(new.name, new.password, new.role, patterns_of(new.patterns))
+    return _user(await accounts_of(call).add_user(by_of(call), wanted, is_first=is_first))
+
+
+@operation(
+    "GET",
+    f"{API}/users/{{name}}",
+    tag=TAG,
+    needs=READ_PEOPLE,
+    answer=User,
+    errors=(404,),
+    example="curl $URL/api/v1/users/ann",
+)
+async def get_user(call: Call[None, None]) -> User:
+    """Look at one user."""
+    name = call.path("name")
+    found = people_of(call).user(name)
+    if found is None:
+        raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
+    return _user(found)
+
+
+@operation(
+    "PATCH",
+    f"{API}/users/{{name}}",
+    tag=TAG,
+    needs=ADMINISTER_PEOPLE,
+    body=UserPatch,
+    answer=User,
+    errors=(404, 409),
+    example="curl -X PATCH $URL/api/v1/users/ann -H 'Content-Type: application/json' "
+    """-d '{"role": "operator", "patterns": ["*:topic:orders-*", "consume:group:billing"]}'""",
+)
+async def change_user(call: Call[None, UserPatch]) -> User:
+    """Change role, patterns or password of a user, or switch him off. One admin always stays."""
+    patch, name, accounts = call.body, checked_name(call.path("name")), accounts_of(call)
+    if patch.password is not UNSET:
+        check_password(patch.password)
+    changed = await accounts.change_user(
+        by_of(call),
+        name,
+        role=None if patch.role is UNSET else patch.role,
+        patterns=patterns_of(patch.patterns),
+        disabled=None if patch.disabled is UNSET else patch.disabled,
+    )
+    if patch.password is not UNSET:
+        await accounts.set_password(by_of(call), name, patch.password)
+    return _user(changed)
+
+
+@operation(
+    "DELETE",
+    f"{API}/users/{{name}}",
+    tag=TAG,
+    needs=ADMINISTER_PEOPLE,
+    status=204,
+    errors=(404, 409),
+    example="curl -X DELETE $URL/api/v1/users/ann",
+)
+async def delete_user(call: Call[None, None]) -> None:
+    """Delete a user with his tokens and sessions. The last admin cannot be deleted."""
+    await accounts_of(call).delete_user(by_of(call), checked_name(call.path("name")))
+
+
+OPERATIONS = (
+    get_me,
+    change_my_password,
+    list_users,
+    create_user,
+    get_user,
+    change_user,
+    delete_user,
+)

@@ -1,0 +1,351 @@
+"""Alerts: rules, where they stand, silences, and what webhooks were told."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from msgspec import UNSET
+
+from app.api.alerts.shapes import (
+    AlertDeliveries,
+    AlertDelivery,
+    AlertRule,
+    AlertRulePatch,
+    AlertRules,
+    AlertState,
+    AlertStates,
+    AlertSubject,
+    DeliveryQuery,
+    NewAcknowledgement,
+    NewAlertRule,
+    NewSilence,
+    Silence,
+    TestSent,
+)
+from app.api.framework.operation import API, Call, operation
+from app.api.messages.messages import number_in_path
+from app.api.topics.topics import actor_of
+from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
+from app.security.access import ADMINISTER_SERVER, READ_SERVER
+from app.services.alerts.alerts import Alerts
+from app.services.alerts.machine import State
+from app.services.alerts.rules import ABOUT, Kind, Severity
+from app.services.alerts.standing import Standing
+from app.services.alerts.webhook import host_of
+from engine.errors import Invalid
+
+TAG = "alerts"
+ID_MAX = 2**63 - 1
+
+
+@operation(
+    "GET",
+    f"{API}/alerts",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=AlertStates,
+    example="curl $URL/api/v1/alerts",
+)
+async def get_alerts(call: Call[None, None]) -> AlertStates:
+    """See where every rule stands, what fires first, and what is silenced."""
+    alerts = _alerts(call)
+    items = [_state_out(alerts, standing) for standing in await alerts.standings()]
+    return AlertStates(
+        items,
+        sum(item.state is State.FIRING for item in items),
+        [_silence_out(silence) for silence in await alerts.silences()],
+        len(alerts.webhooks),
+        alerts.failure,
+    )
+
+
+@operation(
+    "GET",
+    f"{API}/alerts/rules",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=AlertRules,
+    example="curl $URL/api/v1/alerts/rules",
+)
+async def list_alert_rules(call: Call[None, None]) -> AlertRules:
+    """List the rules."""
+    standings = await _alerts(call).standings()
+    rules = sorted((standing.rule for standing in standings), key=lambda rule: rule.name)
+    return AlertRules([_rule_out(rule) for rule in rules])
+
+
+@operation(
+    "POST",
+    f"{API}/alerts/rules",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    body=NewAlertRule,
+    answer=AlertRule,
+    status=201,
+    errors=(409,),
+    example="curl -X POST $URL/api/v1/alerts/rules -H 'Content-Type: application/json' "
+    """-d '{"name": "billing is behind", "kind": "lag", "group_pattern": "billing", """
+    """"threshold": 1000, "for_s": 60, "severity": "critical"}'""",
+)
+async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
+    """Add a rule; it is evaluated within ten seconds."""
+    given = call.body
+    default = ABOUT[given.kind].default
+    rule = RuleRow(
+        name=given.name,
+        kind=given.kind.value,
+        group_pattern=given.group_pattern,
+        topic_pattern=given.topic_pattern,
+        threshold=default if given.threshold is None else given.threshold,
+        window_s=given.window_s,
+        for_s=given.for_s,
+        severity=given.severity.value,
+        is_enabled=given.enabled,
+    )
+    return _rule_out(await _alerts(call).create(actor_of(call), rule))
+
+
+@operation(
+    "GET",
+    f"{API}/alerts/rules/{{id}}",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=AlertRule,
+    errors=(404,),
+    example="curl $URL/api/v1/alerts/rules/1",
+)
+async def get_alert_rule(call: Call[None, None]) -> AlertRule:
+    """See one rule."""
+    standing = await _alerts(call).standing(number_in_path(call, "id", ID_MAX))
+    return _rule_out(standing.rule)
+
+
+@operation(
+    "PATCH",
+    f"{API}/alerts/rules/{{id}}",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    body=AlertRulePatch,
+    answer=AlertRule,
+    errors=(404, 409),
+    example="curl -X PATCH $URL/api/v1/alerts/rules/1 -H 'Content-Type: application/json' "
+    """-d '{"threshold": 5000}'""",
+)
+async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
+    """Change a rule. One that is switched off stands at ok, and what fired is told to be over."""
+    alerts = _alerts(call)
+    standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
+    given = {
+        name: value
+        for name in call.body.__struct_fields__
+        if (value := getattr(call.body, name)) is not UNSET
+    }
+    if "enabled" in given:
+        given["is_enabled"] = given.pop("enabled")
+    return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **given)))
+
+
+@operation(
+    "DELETE",
+    f"{API}/alerts/rules/{{id}}",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    status=204,
+    errors=(404,),
+    example="curl -X DELETE $URL/api/v1/alerts/rules/1",
+)
+async def delete_alert_rule(call: Call[None, None]) -> None:
+    """Delete a rule with its silences; what fired is told to be over."""
+    await _alerts(call).delete(actor_of(call), number_in_path(call, "id", ID_MAX))
+
+
+@operation(
+    "POST",
+    f"{API}/alerts/acknowledge",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    body=NewAcknowledgement,
+    answer=AlertSubject,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/alerts/acknowledge -H 'Content-Type: application/json' "
+    """-d '{"rule_id": "1", "subject": "billing"}'""",
+)
+async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubject:
+    """Say that you have seen it: a rule that fires for a subject.
+
+    It goes on firing, and others see who takes care of it. The first who says so stays; it ends
+    with the firing.
+    """
+    alerts = _alerts(call)
+    rule_id = _rule_id(call.body.rule_id)
+    row = await alerts.acknowledge(actor_of(call), rule_id, call.body.subject)
+    return _subject_out(alerts, row)
+
+
+@operation(
+    "POST",
+    f"{API}/alerts/silences",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    body=NewSilence,
+    answer=Silence,
+    status=201,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/alerts/silences -H 'Content-Type: application/json' "
+    """-d '{"rule_id": "1", "until_ms": 1893456000000, "note": "planned work"}'""",
+)
+async def create_silence(call: Call[None, NewSilence]) -> Silence:
+    """Tell webhooks nothing new of a rule, or of one of its subjects, until a time.
+
+    States go on to change. What still fires when the silence ends is told then; that something
+    told before is over is told at once.
+    """
+    given = call.body
+    rule_id = _rule_id(given.rule_id)
+    alerts = _alerts(call)
+    silence = await alerts.silence(
+        actor_of(call), rule_id, given.subject, given.until_ms, given.note
+    )
+    return _silence_out(silence)
+
+
+@operation(
+    "DELETE",
+    f"{API}/alerts/silences/{{id}}",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    status=204,
+    errors=(404,),
+    example="curl -X DELETE $URL/api/v1/alerts/silences/1",
+)
+async def end_silence(call: Call[None, None]) -> None:
+    """End a silence before its time."""
+    await _alerts(call).end_silence(actor_of(call), number_in_path(call, "id", ID_MAX))
+
+
+@operation(
+    "GET",
+    f"{API}/alerts/deliveries",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=DeliveryQuery,
+    answer=AlertDeliveries,
+    example="curl '$URL/api/v1/alerts/deliveries?limit=20'",
+)
+async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliveries:
+    """See what webhooks were told, are yet to be told, and could not be told."""
+    query = call.query
+    is_number = query.cursor.isascii() and query.cursor.isdecimal() and len(query.cursor) < 19
+    if query.cursor and not is_number:
+        raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
+    before = int(query.cursor) if query.cursor else None
+    found = await _alerts(call).deliveries(query.limit, before)
+    more = len(found) == query.limit
+    return AlertDeliveries(
+        [_delivery_out(row) for row in found], str(found[-1].id) if more else None
+    )
+
+
+@operation(
+    "POST",
+    f"{API}/alerts/test",
+    tag=TAG,
+    needs=ADMINISTER_SERVER,
+    answer=TestSent,
+    status=202,
+    errors=(409,),
+    example="curl -X POST $URL/api/v1/alerts/test",
+)
+async def test_alerts(call: Call[None, None]) -> TestSent:
+    """Send every webhook an event that says it is a test."""
+    return TestSent(await _alerts(call).test(actor_of(call)))
+
+
+def _alerts(call: Call[Any, Any]) -> Alerts:
+    alerts: Alerts = call.state.alerts
+    return alerts
+
+
+def _rule_id(text: str) -> int:
+    if not text:
+        return 0
+    if text.isascii() and text.isdecimal() and len(text) < 19 and int(text):
+        return int(text)
+    raise Invalid("that is no rule's id", field="rule_id", remedy="give the id of a rule")
+
+
+def _rule_out(rule: RuleRow) -> AlertRule:
+    fields = asdict(rule)
+    fields.update(
+        id=str(rule.id),
+        kind=Kind(rule.kind),
+        severity=Severity(rule.severity),
+        unit=ABOUT[Kind(rule.kind)].unit,
+        enabled=fields.pop("is_enabled"),
+    )
+    return AlertRule(**fields)
+
+
+def _state_out(alerts: Alerts, standing: Standing) -> AlertState:
+    rule = standing.rule
+    return AlertState(
+        str(rule.id),
+        rule.name,
+        Severity(rule.severity),
+        rule.is_enabled,
+        standing.state,
+        [_subject_out(alerts, row) for row in standing.states],
+        standing.checked,
+        standing.left_out,
+        standing.at_ms or None,
+    )
+
+
+def _subject_out(alerts: Alerts, row: StateRow) -> AlertSubject:
+    return AlertSubject(
+        row.subject,
+        State(row.state),
+        row.since_ms,
+        row.value,
+        row.detail,
+        alerts.is_silent(row.rule_id, row.subject),
+        row.acked_by,
+        row.acked_ms,
+    )
+
+
+def _silence_out(row: SilenceRow) -> Silence:
+    rule_id = str(row.rule_id) if row.rule_id else None
+    return Silence(str(row.id), rule_id, row.subject, row.until_ms, row.note, row.actor, row.at_ms)
+
+
+def _delivery_out(row: DeliveryRow) -> AlertDelivery:
+    return AlertDelivery(
+        id=str(row.id),
+        event_id=row.event_id,
+        event=row.event,
+        webhook=host_of(row.url),
+        rule=row.rule_name,
+        subject=row.subject,
+        result=row.result,
+        attempts=row.attempts,
+        status=row.status,
+        error=row.error,
+        at_ms=row.at_ms,
+        last_ms=row.last_ms,
+        next_ms=row.next_ms if row.result == "waiting" else None,
+    )
+
+
+OPERATIONS = (
+    get_alerts,
+    list_alert_rules,
+    create_alert_rule,
+    get_alert_rule,
+    change_alert_rule,
+    delete_alert_rule,
+    acknowledge_alert,
+    create_silence,
+    end_silence,
+    list_alert_deliveries,
+    test_alerts,
+)

@@ -1,0 +1,179 @@
+"""What the API of alerts takes and gives."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
+from app.services.alerts.machine import State
+from app.services.alerts.rules import Kind, Severity
+from kitemq.model.values import Milliseconds
+
+RuleKind = Annotated[
+    Kind,
+    Meta(
+        description="lag (messages), lag_age (seconds), dead_letters (new ones within window_s), "
+        "disk (percent), engine (any warning), no_data (seconds since a topic's last message), "
+        "report_failed (runs in a row), report_age (seconds)."
+    ),
+]
+Threshold = Annotated[int, Meta(ge=0, description="More than this fires; the kind says of what.")]
+Pattern = Annotated[str, Meta(description="A name; `*` for anything, `?` for one character.")]
+Window = Annotated[int, Meta(ge=0, description="Of dead_letters only: 60 to 86,400 s.")]
+For = Annotated[int, Meta(ge=0, description="It has to be over the threshold for so long.")]
+
+
+class AlertRule(msgspec.Struct):
+    """What somebody wants to be told of."""
+
+    id: str
+    name: str
+    kind: Kind
+    group_pattern: str
+    topic_pattern: str
+    threshold: int
+    unit: str
+    window_s: int
+    for_s: int
+    severity: Severity
+    enabled: bool
+    created_ms: Milliseconds
+    changed_ms: Milliseconds
+
+
+class AlertRules(msgspec.Struct):
+    """All rules by name; there are 200 at most."""
+
+    items: list[AlertRule]
+
+
+class NewAlertRule(msgspec.Struct, forbid_unknown_fields=True):
+    """A rule to be added."""
+
+    name: str
+    kind: RuleKind
+    threshold: Annotated[Threshold | None, Meta(description="Left out: the kind's default.")] = None
+    group_pattern: Pattern = "*"
+    topic_pattern: Pattern = "*"
+    window_s: Window = 300
+    for_s: For = 60
+    severity: Severity = Severity.WARNING
+    enabled: bool = True
+
+
+class AlertRulePatch(msgspec.Struct, forbid_unknown_fields=True):
+    """What is to be changed of a rule; what is left out stays."""
+
+    name: str | UnsetType = UNSET
+    kind: RuleKind | UnsetType = UNSET
+    threshold: Threshold | UnsetType = UNSET
+    group_pattern: Pattern | UnsetType = UNSET
+    topic_pattern: Pattern | UnsetType = UNSET
+    window_s: Window | UnsetType = UNSET
+    for_s: For | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+
+
+class AlertSubject(msgspec.Struct):
+    """A group, a topic, or a part of the server for which a rule does not stand at ok."""
+
+    subject: str
+    state: State
+    since_ms: Milliseconds
+    value: Annotated[int | None, Meta(description="Null where it is not known.")]
+    detail: str
+    silenced: bool
+    acknowledged_by: Annotated[str | None, Meta(description="Who has seen it; null for nobody.")]
+    acknowledged_ms: int | None
+
+
+class AlertState(msgspec.Struct):
+    """Where a rule stands: the worst of its subjects. `evaluated_ms` is null before the first."""
+
+    rule_id: str
+    name: str
+    severity: Severity
+    enabled: bool
+    state: State
+    subjects: list[AlertSubject]
+    subjects_checked: int
+    subjects_left_out: Annotated[int, Meta(description="Beyond 500 of one rule.")]
+    evaluated_ms: int | None
+
+
+class Silence(msgspec.Struct):
+    """Nothing is told of a rule, or of one of its subjects, until a time."""
+
+    id: str
+    rule_id: Annotated[str | None, Meta(description="Null means every rule.")]
+    subject: Annotated[str, Meta(description="Empty means all of them.")]
+    until_ms: Milliseconds
+    note: str
+    actor: str
+    at_ms: Milliseconds
+
+
+class AlertStates(msgspec.Struct):
+    """Every rule, what fires first. `failure` says why the last evaluation was not kept."""
+
+    items: list[AlertState]
+    firing: int
+    silences: list[Silence]
+    webhooks: Annotated[int, Meta(description="How many addresses are told.")]
+    failure: str
+
+
+class NewSilence(msgspec.Struct, forbid_unknown_fields=True):
+    """A silence to begin now."""
+
+    until_ms: Milliseconds
+    rule_id: Annotated[str, Meta(description="Left out: every rule.")] = ""
+    subject: str = ""
+    note: str = ""
+
+
+class NewAcknowledgement(msgspec.Struct, forbid_unknown_fields=True):
+    """What somebody has seen: a rule that fires for a subject."""
+
+    rule_id: str
+    subject: str = ""
+
+
+class AlertDelivery(msgspec.Struct):
+    """An event for one webhook: waiting, delivered, failed (given up), or dropped (too many)."""
+
+    id: str
+    event_id: str
+    event: Annotated[str, Meta(description="firing, resolved or test")]
+    webhook: Annotated[str, Meta(description="Its address without path and query.")]
+    rule: str
+    subject: str
+    result: str
+    attempts: int
+    status: int | None
+    error: str
+    at_ms: Milliseconds
+    last_ms: int | None
+    next_ms: Annotated[int | None, Meta(description="When it is tried next; null if never.")]
+
+
+class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which page of the deliveries."""
+
+    cursor: Cursor = ""
+    limit: Limit = PAGE_DEFAULT
+
+
+class AlertDeliveries(msgspec.Struct):
+    """Deliveries, the newest first; the newest 10,000 are kept."""
+
+    items: list[AlertDelivery]
+    next_cursor: str | None
+
+
+class TestSent(msgspec.Struct):
+    """The event that every webhook is sent now; the deliveries tell what became of it."""
+
+    event_id: str

@@ -1,0 +1,376 @@
+"""Reading messages without consuming them: by offset, by id, by key."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Coroutine
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from app.api.framework.operation import API, Call, ClientGone, operation
+from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.message_rights import all_visible, missing_right, require_message
+from app.services import bodies
+from app.services.search import Search
+from engine.broker import PullResult
+from engine.compression import PlainBody
+from engine.errors import Invalid, MessageNotFound
+from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, StoredMessage
+
+TAG = "messages"
+PULL_MAX = 160
+KEY_MAX = 64
+WAIT_MS_MAX = 30_000
+OFFSET_MAX = 2**63 - 1
+# Properties that have a field of their own.
+SHOWN_ELSEWHERE = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
+
+T = TypeVar("T")
+
+Wait = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")]
+Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+FILTER = (
+    '`*` for all, tags joined by `||` as in "a || b", or `SQL92:` and an expression over properties'
+    ' as in "SQL92: amount > 100" (docs/filters.md).'
+)
+Filter = Annotated[str, Meta(description=FILTER)]
+
+
+class Encoding(StrEnum):
+    """How bodies are shown: auto is text where it is UTF-8, else base64."""
+
+    AUTO = "auto"
+    UTF8 = "utf-8"
+    BASE64 = "base64"
+
+
+class Compressed(msgspec.Struct, gc=False):
+    """A body that its producer compressed: it is handed out decompressed unless `error` says why
+    not; then it is as the log keeps it.
+    """
+
+    codec: Annotated[str, Meta(description="zlib, lz4 or zstd.")]
+    stored_bytes: Annotated[int, Meta(description="The size of the body in the log.")]
+    body_bytes: Annotated[int, Meta(description="The size of the body that is handed out.")]
+    error: Annotated[str, Meta(description="Why the body is handed out compressed; else empty.")]
+
+
+class Stored(msgspec.Struct, gc=False):
+    """A stored message. `topic` is where it lies, `origin_topic` where it was first sent to.
+
+    `compressed` is null for a body that its producer did not compress.
+    """
+
+    message_id: str
+    offset_id: str
+    topic: str
+    queue: int
+    offset: str
+    position: str
+    origin_topic: str
+    tag: str
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    message_group: str
+    attempt: int
+    born_ms: int
+    born_host: str
+    stored_ms: int
+    size_bytes: int
+    body: str
+    encoding: str
+    compressed: Compressed | None
+
+
+class Seen(Stored, omit_defaults=True):
+    """A stored message as the one who asks may see it.
+
+    Without the right to read it, `body`, `keys` and the producer's properties are empty, and
+    `missing_right` names what is missing.
+    """
+
+    missing_right: str = ""
+
+
+class Pulled(msgspec.Struct):
+    """Messages from an offset on; pull again from `next_offset`."""
+
+    status: Annotated[str, Meta(description="found, no_matched_message, offset_overflow_one …")]
+    messages: list[Stored]
+    next_offset: str
+    min_offset: str
+    max_offset: str
+
+
+class Found(msgspec.Struct):
+    """Messages that were looked for."""
+
+    items: list[Seen]
+
+
+class KeyFound(msgspec.Struct):
+    """Messages with a key, the newest first."""
+
+    items: list[Seen]
+    next_cursor: Annotated[
+        str | None, Meta(description="Goes on with older ones; null where there are no more.")
+    ]
+
+
+class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Where to read, and how much."""
+
+    queue: Annotated[int, Meta(ge=0, le=65535)] = 0
+    offset: Offset = 0
+    limit: Annotated[int, Meta(ge=1, le=PULL_MAX)] = 32
+    filter: Filter = "*"
+    wait_ms: Wait = 0
+    group: Annotated[
+        str, Meta(description="The group on whose behalf: needs the right to consume.")
+    ] = ""
+    encoding: Encoding = Encoding.AUTO
+
+
+class ShowQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How to show it."""
+
+    encoding: Encoding = Encoding.AUTO
+
+
+class KeyQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which key to look for."""
+
+    key: Annotated[str, Meta(min_length=1)]
+    limit: Annotated[int, Meta(ge=1, le=KEY_MAX)] = 32
+    begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
+    end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
+    cursor: Annotated[
+        str, Meta(description="`next_cursor` of the answer before; all else as it was then.")
+    ] = ""
+    encoding: Encoding = Encoding.AUTO
+
+
+def fields_of(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> tuple[Any, ...]:
+    """The values of `Stored`, in the order of its fields."""
+    plain = message.plain
+    body, shown_as = _shown(plain.body, encoding)
+    properties = message.properties
+    return (
+        message.message_id,
+        message.offset_id,
+        message.topic,
+        message.queue,
+        str(message.offset),
+        str(message.position),
+        message.origin_topic,
+        properties.get(TAGS, ""),
+        message.keys,
+        {name: value for name, value in properties.items() if name not in SHOWN_ELSEWHERE},
+        properties.get(SHARDING_KEY, ""),
+        message.attempt,
+        message.born_ms,
+        message.born_host,
+        message.stored_ms,
+        message.size_bytes,
+        body,
+        shown_as,
+        compressed_of(plain) if plain.codec else None,
+    )
+
+
+def compressed_of(plain: PlainBody) -> Compressed:
+    """How a body was compressed, and whether it still is."""
+    return Compressed(plain.codec, plain.stored_bytes, len(plain.body), plain.why_raw)
+
+
+def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
+    if encoding is not Encoding.BASE64:
+        try:
+            return body.decode(), "utf-8"
+        except UnicodeDecodeError:
+            if encoding is Encoding.UTF8:
+                return body.decode(errors="replace"), "utf-8"
+    return b64encode(body).decode(), "base64"
+
+
+@operation(
+    "GET",
+    f"{API}/topics/{{topic}}/messages",
+    tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    query=PullQuery,
+    answer=Pulled,
+    errors=(404, 409, 410),
+    example="curl '$URL/api/v1/topics/orders/messages?queue=0&offset=0&limit=10'",
+)
+async def pull(call: Call[PullQuery, None]) -> Pulled:
+    """Read a queue from an offset on.
+
+    Nothing is handed out: the caller keeps its place, and may commit it for a group with
+    PUT /groups/{group}/offsets. With `wait_ms` it waits for a message that matches.
+
+    On behalf of a `group` it is consuming: it may make the group, and takes the notice of a reset.
+    It needs the rights `consume` of group and topic instead of `read_messages`, and is refused
+    while the server is read-only, and to pages of other sites.
+    """
+    query, topic = call.query, call.path("topic")
+    if query.group:
+        call.require_own_page()
+        call.require(Action.CONSUME, Kind.GROUP, query.group)
+        call.require(Action.CONSUME, Kind.TOPIC, topic)
+    else:
+        call.require_messages(topic)
+    pulling = call.host.pull(
+        topic,
+        query.queue,
+        query.offset,
+        count_max=query.limit,
+        filter=query.filter,
+        group=query.group,
+        wait_s=query.wait_ms / 1000,
+    )
+    result: PullResult = await (while_connected(call, pulling) if query.wait_ms else pulling)
+    if not query.group:
+        require_message(call.who, *result.messages)
+    messages, next_offset = result.messages, result.next_offset
+    count = await bodies.delivered_count(messages)
+    if count < len(messages):
+        messages, next_offset = messages[:count], messages[count].offset
+    return Pulled(
+        result.status.lower(),
+        [Stored(*fields_of(message, query.encoding)) for message in messages],
+        str(next_offset),
+        str(result.min_offset),
+        str(result.max_offset),
+    )
+
+
+@operation(
+    "GET",
+    f"{API}/topics/{{topic}}/messages/by-key",
+    tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    query=KeyQuery,
+    answer=KeyFound,
+    errors=(404,),
+    example="curl '$URL/api/v1/topics/orders/messages/by-key?key=1'",
+)
+async def find_by_key(call: Call[KeyQuery, None]) -> KeyFound:
+    """Find messages of a topic by key, the newest first; a time bounds when they were stored.
+
+    What there is beyond `limit` comes with `next_cursor`.
+    """
+    query = call.query
+    topic = call.path("topic")
+    call.require_messages(topic)
+    call.host.broker.topic(topic)
+    search: Search = call.state.search
+    page = await search.by_key(
+        topic,
+        query.key,
+        count_max=query.limit,
+        begin_ms=query.begin_ms,
+        end_ms=query.end_ms,
+        cursor=query.cursor,
+    )
+    require_message(call.who, *page.messages)
+    await bodies.decompress(page.messages)
+    items = _found(page.messages, query.encoding).items
+    return KeyFound(items, page.next_cursor or None)
+
+
+@operation(
+    "GET",
+    f"{API}/topics/{{topic}}/messages/{{queue}}/{{offset}}",
+    tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    query=ShowQuery,
+    answer=Stored,
+    errors=(404, 410),
+    example="curl $URL/api/v1/topics/orders/messages/0/0",
+)
+async def get_message(call: Call[ShowQuery, None]) -> Stored:
+    """Read one message by its queue and offset."""
+    queue = number_in_path(call, "queue", 65535)
+    offset = number_in_path(call, "offset", OFFSET_MAX)
+    topic = call.path("topic")
+    call.require_messages(topic)
+    message = call.host.broker.message(topic, queue, offset)
+    require_message(call.who, message)
+    await bodies.decompress([message])
+    return Stored(*fields_of(message, call.query.encoding))
+
+
+@operation(
+    "GET",
+    f"{API}/messages/{{id}}",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=ShowQuery,
+    answer=Found,
+    errors=(404,),
+    example="curl $URL/api/v1/messages/7F00000100001F900000000000000000",
+)
+async def find_by_id(call: Call[ShowQuery, None]) -> Found:
+    """Find every record of a message by its id, the oldest first.
+
+    Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
+    Those that the one who asks may not read come without what they say.
+    """
+    wanted = call.path("id")
+    search: Search = call.state.search
+    messages = await search.by_id(wanted)
+    if not messages:
+        raise MessageNotFound(
+            f"no message has the id {wanted[:100]!r}", field="id", remedy="check the id"
+        )
+    shown = all_visible(call.who, messages)
+    await bodies.decompress(shown)
+    return _found(shown, call.query.encoding)
+
+
+def _found(messages: list[StoredMessage], encoding: Encoding) -> Found:
+    return Found([seen(message, encoding) for message in messages])
+
+
+def seen(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:
+    """A message that `message_rights` has looked at."""
+    values = (*fields_of(message, encoding), missing_right(message))
+    return Seen(*values)
+
+
+def number_in_path(call: Call[Any, Any], name: str, most: int) -> int:
+    """A number in the path; Invalid names it where it is none, or is too large."""
+    text = call.path(name)
+    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= most:
+        return int(text)
+    raise Invalid(
+        f"{text[:40]!r} is not a number from 0 to {most}", field=name, remedy="correct the address"
+    )
+
+
+async def while_connected(call: Call[Any, Any], waiting: Coroutine[Any, Any, T]) -> T:
+    """The result of `waiting`, which is cancelled (and ClientGone raised) when the client goes.
+
+    Where it had just finished, ClientGone carries the result that nobody takes any more.
+    """
+    work = asyncio.ensure_future(waiting)
+    gone = asyncio.ensure_future(_disconnected(call))
+    try:
+        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if gone.done():
+            raise ClientGone(work.result() if work.done() else None)
+        return work.result()
+    finally:
+        gone.cancel()
+        work.cancel()
+
+
+async def _disconnected(call: Call[Any, Any]) -> None:
+    while (await call.receive())["type"] != "http.disconnect":
+        pass
+
+
+OPERATIONS = (pull, find_by_key, get_message, find_by_id)

@@ -1,0 +1,315 @@
+"""Producing messages: one or a batch as JSON, or one as its raw bytes."""
+
+from base64 import b64decode
+from binascii import Error as Base64Error
+from functools import lru_cache
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.framework.operation import (
+    API,
+    JSON,
+    Call,
+    Parameter,
+    content_type,
+    decode_body,
+    operation,
+    text_of,
+)
+from app.security.access import Action, Kind, Needs
+from app.services.sends import Part
+from engine.errors import Invalid
+from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, Sent, offset_id
+
+TAG = "messages"
+BATCH_MAX = 4096
+TIME_MS_MAX = 2**53 - 1
+DELAY_MS_MAX = 365 * 24 * 3600 * 1000
+SHARED_MAX = 16  # so few messages share an append with those of other requests
+PROPERTY_HEADER = b"kitemq-property-"
+CONTENT_TYPE_PROPERTY = "content-type"
+LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+Time = Annotated[int, Meta(ge=0, le=TIME_MS_MAX, description="Milliseconds since 1970 UTC.")]
+DelayLevel = Annotated[int, Meta(ge=0, le=18, description=f"0: at once; 1 to 18: {LEVELS}.")]
+DelayMs = Annotated[
+    int, Meta(ge=0, le=DELAY_MS_MAX, description="Exactly so much later, at most a year.")
+]
+CheckImmunity = Annotated[
+    int, Meta(ge=0, le=86_400, description="Transactions: no check before; 0 as the setting says.")
+]
+Queue = Annotated[int, Meta(ge=-1, le=65535, description="-1: the broker chooses.")]
+
+
+class NewMessage(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A message to be stored."""
+
+    body: Annotated[str, Meta(description="At most 4 MiB; text, or base64 where so said.")]
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    tag: Annotated[str, Meta(description="What consumers filter by.")] = ""
+    keys: Annotated[tuple[str, ...], Meta(description="What it is found by.")] = ()
+    properties: dict[str, str] = {}
+    message_group: Annotated[str, Meta(description="Messages of one group stay in order.")] = ""
+    queue: Queue = -1
+    delay_level: DelayLevel = 0
+    delay_ms: DelayMs = 0
+    deliver_at_ms: Annotated[Time, Meta(description="At this time, at most a year ahead.")] = 0
+    id: Annotated[str, Meta(description="Letters and digits, at most 64; made if empty.")] = ""
+    born_ms: Time = 0
+    event_ms: Annotated[Time | None, Meta(description="When what it tells happened.")] = None
+    transaction_group: Annotated[
+        str, Meta(description="Kept until this producer group commits it; see transactions.")
+    ] = ""
+    check_immunity_s: CheckImmunity = 0
+
+
+class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
+    """Messages that are stored together, or not at all."""
+
+    messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=BATCH_MAX)]
+    promise: Promise | None = None
+
+
+class NewMessageAlone(NewMessage):
+    """One message, its fields at the top."""
+
+    promise: Promise | None = None
+
+
+class Produced(NewMessage, kw_only=True):
+    """What is decoded: either of the two, told apart by `messages`."""
+
+    body: str | UnsetType = UNSET  # type: ignore[assignment]
+    messages: Annotated[list[NewMessage], Meta(max_length=BATCH_MAX)] | UnsetType = UNSET
+    promise: Promise | None = None
+
+
+class StoredAt(msgspec.Struct, gc=False):
+    """Where one message stands now, and its ids."""
+
+    message_id: str
+    offset_id: str
+    queue: int
+    offset: str
+    position: str
+
+
+class SendResult(msgspec.Struct):
+    """The messages in the order sent, and the promise that was kept."""
+
+    messages: list[StoredAt]
+    promise: Promise
+
+
+DECODER = msgspec.json.Decoder(Produced)
+
+
+@operation(
+    "POST",
+    f"{API}/topics/{{topic}}/messages",
+    tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
+    body=(NewBatch, NewMessageAlone),
+    raw_body=True,
+    answer=SendResult,
+    status=201,
+    errors=(404, 409),
+    headers=(
+        Parameter("KiteMQ-Tag", "Raw bodies only: the tag."),
+        Parameter("KiteMQ-Keys", "Raw bodies only: keys, separated by commas."),
+        Parameter("KiteMQ-Group", "Raw bodies only: the message group."),
+        Parameter("KiteMQ-Delay-Level", "Raw bodies only: 0 to 18."),
+        Parameter("KiteMQ-Deliver-At-Ms", "Raw bodies only: when, in ms since 1970 UTC."),
+        Parameter("KiteMQ-Transaction-Group", "Raw bodies only: the producer group."),
+        Parameter("KiteMQ-Queue", "Raw bodies only: the queue."),
+        Parameter("KiteMQ-Promise", "Raw bodies only: stored or flushed."),
+        Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
+    ),
+    example="curl -X POST $URL/api/v1/topics/orders/messages -H 'Content-Type: application/json' "
+    """-d '{"body": "order 1", "tag": "new", "keys": ["1"]}'""",
+)
+async def produce(call: Call[None, None]) -> SendResult:
+    """Store one message or a batch.
+
+    JSON is one message or `{"messages": [...]}`; any other content type is the raw body of one
+    message, described by KiteMQ-* headers (`KiteMQ-Property-<name>` for properties, whose names
+    HTTP makes lower case; `content-type` is kept as a property). All are stored or none. The
+    answer waits for what is promised: `stored` survives a killed process, `flushed` power loss.
+    """
+    topic = call.path("topic")
+    if content_type(call.scope) != JSON:
+        message, promise = _from_raw(topic, call)
+        return await _send(call, [message], promise, is_alone=True)
+    produced = decode_body(call.content, DECODER)
+    born_host, now_ms = call.client, call.host.clock.now_ms()
+    if produced.messages is UNSET:
+        if produced.body is UNSET:
+            raise Invalid(
+                "neither `body` nor `messages` is given",
+                field="body",
+                remedy="send one message with a body, or a list of messages",
+            )
+        message = message_of(topic, produced, born_host, "", now_ms)
+        return await _send(call, [message], produced.promise, is_alone=True)
+    if produced.body is not UNSET:
+        raise Invalid(
+            "`body` stands beside `messages`",
+            field="body",
+            remedy="put each message into `messages`, or send one without it",
+        )
+    messages = [
+        message_of(topic, new, born_host, index, now_ms)
+        for index, new in enumerate(produced.messages)
+    ]
+    return await _send(call, messages, produced.promise, is_alone=False)
+
+
+def message_of(
+    topic: str, new: NewMessage, born_host: str, index: int | str, now_ms: int
+) -> Message:
+    """The engine's message; `index` is its place in the batch, for the error's sake."""
+    body = bytes_of(new.body, new.encoding, index)
+    if sum(map(bool, (new.delay_level, new.delay_ms, new.deliver_at_ms))) > 1:
+        raise Invalid(
+            "more than one delay is given",
+            field=_field(index, "delay_ms"),
+            remedy="give one of delay_level, delay_ms and deliver_at_ms",
+        )
+    properties = new.properties
+    if new.event_ms is not None:
+        properties = {**properties, EVENT_MS: str(new.event_ms)}
+    return Message(
+        topic,
+        body,
+        new.tag,
+        new.keys,
+        properties,
+        new.message_group,
+        new.id,
+        new.queue,
+        new.delay_level,
+        born_ms=new.born_ms,
+        born_host=born_host,
+        deliver_at_ms=now_ms + new.delay_ms if new.delay_ms else new.deliver_at_ms,
+        transaction_group=new.transaction_group,
+        check_immunity_s=new.check_immunity_s,
+    )
+
+
+def bytes_of(text: str, encoding: str, index: int | str) -> bytes:
+    """A body's bytes; `index` as in `message_of`. Invalid for what is no base64."""
+    return text.encode() if encoding == "utf-8" else _from_base64(text, index)
+
+
+async def _send(
+    call: Call[None, None], messages: list[Message], promise: Promise | None, *, is_alone: bool
+) -> SendResult:
+    try:
+        if len(messages) > SHARED_MAX:
+            sent: Sent | Part = await call.host.send(messages, promise)
+        else:
+            sent = await call.state.sends.stored(messages, promise)
+    except Invalid as error:
+        field = error.field.replace(".message_id", ".id")
+        error.field = field.removeprefix("messages[0].") if is_alone else field
+        raise
+    return result_of(sent, call.settings.store_host)
+
+
+def result_of(sent: Sent | Part, store_host: str) -> SendResult:
+    """The answer for what the engine stored."""
+    address = _address_of(store_host)
+    return SendResult(
+        [
+            StoredAt(
+                message.message_id,
+                f"{address}{position:016X}",
+                message.queue,
+                str(offset),
+                str(position),
+            )
+            for message, offset, position in zip(
+                sent.messages, sent.offsets, sent.positions, strict=True
+            )
+        ],
+        sent.promise,
+    )
+
+
+@lru_cache(maxsize=16)
+def _address_of(store_host: str) -> str:
+    """What every offset id of this server begins with; the position's 16 digits follow."""
+    return offset_id(store_host, 0)[:-16]
+
+
+def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Promise | None]:
+    properties: dict[str, str] = {}
+    known: dict[bytes, str] = {}
+    for name, value in call.scope["headers"]:
+        if name.startswith(PROPERTY_HEADER):
+            properties[text_of(name[len(PROPERTY_HEADER) :])] = text_of(value)
+        elif name.startswith(b"kitemq-") or name == b"content-type":
+            known[name] = text_of(value)
+    kept_type = known.get(b"kitemq-content-type") or known.get(b"content-type")
+    if kept_type:
+        properties[CONTENT_TYPE_PROPERTY] = kept_type
+    keys = tuple(key for part in known.get(b"kitemq-keys", "").split(",") if (key := part.strip()))
+    message = Message(
+        topic,
+        call.content,
+        known.get(b"kitemq-tag", ""),
+        keys,
+        properties,
+        known.get(b"kitemq-group", ""),
+        queue=_number(known, b"kitemq-queue", -1, 65535),
+        delay_level=_number(known, b"kitemq-delay-level", 0, 18),
+        born_host=call.client,
+        deliver_at_ms=_number(known, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX),
+        transaction_group=known.get(b"kitemq-transaction-group", ""),
+    )
+    return message, _promise(known.get(b"kitemq-promise", ""))
+
+
+def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> int:
+    text = headers.get(name)
+    if text is None:
+        return default
+    if text.isdecimal() and len(text) <= len(str(most)) and int(text) <= most:
+        return int(text)
+    raise Invalid(
+        f"{text!r} is not a number from 0 to {most}",
+        field=name.decode(),
+        remedy="correct the header, or leave it out",
+    )
+
+
+def _promise(text: str) -> Promise | None:
+    if not text:
+        return None
+    try:
+        return Promise(text)
+    except ValueError:
+        raise Invalid(
+            f"{text!r} is no promise", field="kitemq-promise", remedy="send stored or flushed"
+        ) from None
+
+
+def _from_base64(text: str, index: int | str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        raise Invalid(
+            "the body is not valid base64",
+            field=_field(index, "body"),
+            remedy="encode the bytes with the standard alphabet and padding",
+        ) from None
+
+
+def _field(index: int | str, name: str) -> str:
+    return name if index == "" else f"messages[{index}].{name}"
+
+
+OPERATIONS = (produce,)
+assert BODY_BYTES_MAX == 4 * 1024 * 1024, "the description of `body` says so"

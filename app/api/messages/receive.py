@@ -1,0 +1,347 @@
+"""Consuming by hand-out: receive with a receipt, then ack, nack, extend or release."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from app.api.framework.operation import API, Call, ClientGone, operation
+from app.api.messages.messages import Filter, Stored, Wait, fields_of, while_connected
+from app.security.access import Action, Kind, Needs
+from app.services import bodies
+from engine.broker import AckResult, Delivery, Nack, Receipt
+from engine.errors import Invalid
+from protocol.columns import ProtocolError
+from protocol.text import parse_receipt, receipt_text
+
+TAG = "consume"
+RECEIVE_MAX = 256
+RECEIPTS_MAX = 1024
+INVISIBLE_MS_MAX = 43_200_000
+ERROR_CHARS_MAX = 1024
+
+Receipts = Annotated[list[str], Meta(min_length=1, max_length=RECEIPTS_MAX)]
+Invisible = Annotated[
+    int,
+    Meta(ge=10, le=INVISIBLE_MS_MAX, description="Then it is delivered again, unless acked."),
+]
+Client = Annotated[
+    str,
+    Meta(
+        max_length=255,
+        description="Who consumes: a member of the group while it is heard of. A broadcast group "
+        "keeps progress by it.",
+    ),
+]
+DelayMs = Annotated[int, Meta(ge=0, le=7_200_000, description="Rounded up to a delay level.")]
+NackLevel = Annotated[
+    int, Meta(ge=-1, le=18, description="1 to 18; 0: at once; -1: straight to the dead letters.")
+]
+
+
+class Receive(msgspec.Struct, forbid_unknown_fields=True):
+    """What to receive: `topic` and `filter`, or `topics` as a map of topic to filter."""
+
+    topic: str = ""
+    filter: Filter = "*"
+    topics: Annotated[dict[str, str], Meta(max_length=64)] | UnsetType = UNSET
+    max: Annotated[int, Meta(ge=1, le=RECEIVE_MAX)] = 1
+    invisible_ms: Invisible = 60_000
+    wait_ms: Wait = 0
+    client: Client = ""
+
+
+class Delivered(Stored, gc=False):
+    """A message handed out. The receipt is the only key to settle it."""
+
+    receipt: str
+    invisible_until_ms: int
+
+
+class Deliveries(msgspec.Struct):
+    """What was handed out; empty where nothing came in time."""
+
+    deliveries: list[Delivered]
+
+
+class ReceiptList(msgspec.Struct, forbid_unknown_fields=True):
+    """Receipts as they were given."""
+
+    receipts: Receipts
+    client: Client = ""
+
+
+class NewNack(msgspec.Struct, forbid_unknown_fields=True):
+    """One failed message, and when to try again. Without a delay the group's schedule decides."""
+
+    receipt: str
+    delay_ms: DelayMs | None = None
+    delay_level: NackLevel | None = None
+    error: Annotated[str, Meta(description="Why; kept with the message.")] = ""
+
+
+class Nacks(msgspec.Struct, forbid_unknown_fields=True):
+    """Messages that could not be processed."""
+
+    nacks: Annotated[list[NewNack], Meta(min_length=1, max_length=RECEIPTS_MAX)]
+    client: Client = ""
+
+
+class Extend(msgspec.Struct, forbid_unknown_fields=True):
+    """Receipts whose messages need more time, counted from now."""
+
+    receipts: Receipts
+    invisible_ms: Invisible
+    client: Client = ""
+
+
+class Settled(msgspec.Struct):
+    """What became of one receipt.
+
+    done: settled now; already: it was settled before; stale: the message was handed out again.
+    """
+
+    receipt: str
+    result: str
+
+
+class SettledList(msgspec.Struct):
+    """One result for each receipt, in the order given."""
+
+    results: list[Settled]
+
+
+class Extended(Settled):
+    """A receipt with its new end."""
+
+    invisible_until_ms: int
+
+
+class ExtendedList(msgspec.Struct):
+    """One result for each receipt, in the order given."""
+
+    results: list[Extended]
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/receive",
+    tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    body=Receive,
+    answer=Deliveries,
+    errors=(404, 409),
+    example="curl -X POST $URL/api/v1/groups/billing/receive -H 'Content-Type: application/json' "
+    """-d '{"topic": "orders", "max": 10, "wait_ms": 20000}'""",
+)
+async def receive(call: Call[None, Receive]) -> Deliveries:
+    """Receive messages for a consumer group.
+
+    Each message is invisible to the rest of the group for `invisible_ms`. Settle it with its
+    receipt; what is not settled in time is delivered again with its attempt counted.
+    """
+    wanted = call.body
+    group = call.path("group")
+    topics = _topics(wanted)
+    for topic in topics:
+        call.require(Action.CONSUME, Kind.TOPIC, topic)
+    call.claim_client(group, wanted.client)
+    receiving = call.host.receive(
+        group,
+        topics,
+        count_max=wanted.max,
+        invisible_s=wanted.invisible_ms / 1000,
+        wait_s=wanted.wait_ms / 1000,
+        client=wanted.client or _unnamed(call, group),
+    )
+    try:
+        got = await (while_connected(call, receiving) if wanted.wait_ms else receiving)
+        if wanted.client:
+            _seen(call, wanted.client, topics)
+        return _handed_out(await _fitting(call, group, got))
+    except ClientGone as gone:
+        deliveries: list[Delivery] = gone.args[0] or []
+        if deliveries:
+            call.host.broker.release(group, [delivery.receipt for delivery in deliveries])
+        raise
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/ack",
+    tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    body=ReceiptList,
+    answer=SettledList,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/groups/billing/ack -H 'Content-Type: application/json' "
+    """-d '{"receipts": ["orders:0:0:18c"]}'""",
+)
+async def ack(call: Call[None, ReceiptList]) -> SettledList:
+    """Acknowledge messages: the group is done with them."""
+    receipts = call.body.receipts
+    call.claim_client(call.path("group"), call.body.client)
+    results = call.host.broker.ack(call.path("group"), _parsed(receipts))
+    if call.body.client:
+        _seen(call, call.body.client)
+    return _settled(receipts, results)
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/nack",
+    tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    body=Nacks,
+    answer=SettledList,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/groups/billing/nack -H 'Content-Type: application/json' "
+    """-d '{"nacks": [{"receipt": "orders:0:0:18c", "delay_level": 1, "error": "no stock"}]}'""",
+)
+async def nack(call: Call[None, Nacks]) -> SettledList:
+    """Give messages back as failed.
+
+    They come again after their delay with the attempt counted, or go to the group's dead letters
+    once all attempts are used up. Without a delay each retry waits longer than the one before.
+    """
+    nacks = [_nack_of(index, new) for index, new in enumerate(call.body.nacks)]
+    call.claim_client(call.path("group"), call.body.client)
+    results = call.host.broker.nack(call.path("group"), nacks, call.body.client or call.client)
+    if call.body.client:
+        _seen(call, call.body.client)
+    return _settled([new.receipt for new in call.body.nacks], results)
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/extend",
+    tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    body=Extend,
+    answer=ExtendedList,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/groups/billing/extend -H 'Content-Type: application/json' "
+    """-d '{"receipts": ["orders:0:0:18c"], "invisible_ms": 60000}'""",
+)
+async def extend(call: Call[None, Extend]) -> ExtendedList:
+    """Keep messages invisible for longer."""
+    receipts = call.body.receipts
+    call.claim_client(call.path("group"), call.body.client)
+    results = call.host.broker.extend(
+        call.path("group"), _parsed(receipts), call.body.invisible_ms / 1000
+    )
+    if call.body.client:
+        _seen(call, call.body.client)
+    return ExtendedList(
+        [
+            Extended(receipt, item.result.value, item.until_ms)
+            for receipt, item in zip(receipts, results, strict=True)
+        ]
+    )
+
+
+@operation(
+    "POST",
+    f"{API}/groups/{{group}}/release",
+    tag=TAG,
+    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    body=ReceiptList,
+    answer=SettledList,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/groups/billing/release -H 'Content-Type: application/json' "
+    """-d '{"receipts": ["orders:0:0:18c"]}'""",
+)
+async def release(call: Call[None, ReceiptList]) -> SettledList:
+    """Put messages back unprocessed.
+
+    They are delivered again at once, and the attempt does not count.
+    """
+    receipts = call.body.receipts
+    call.claim_client(call.path("group"), call.body.client)
+    results = call.host.broker.release(call.path("group"), _parsed(receipts))
+    if call.body.client:
+        _seen(call, call.body.client)
+    return _settled(receipts, results)
+
+
+def _unnamed(call: Call[Any, Any], group: str) -> str:
+    """What a client without a name is shown as; in a broadcast it has to have one."""
+    return "" if call.host.broker.is_broadcast(group) else call.client
+
+
+def _seen(call: Call[Any, Any], client: str, topics: dict[str, str] | None = None) -> None:
+    """The client gave a sign of life."""
+    members = call.host.broker.members
+    members.seen(call.path("group"), client, topics=topics, address=call.client)
+
+
+def _topics(wanted: Receive) -> dict[str, str]:
+    if wanted.topics is UNSET:
+        if wanted.topic:
+            return {wanted.topic: wanted.filter}
+        raise Invalid("no topic is named", field="topic", remedy="name a topic, or several")
+    if wanted.topic or not wanted.topics:
+        raise Invalid(
+            "`topics` is empty, or `topic` stands beside it",
+            field="topics",
+            remedy="name one `topic`, or `topics` with their filters",
+        )
+    return wanted.topics
+
+
+async def _fitting(
+    call: Call[None, Receive], group: str, deliveries: list[Delivery]
+) -> list[Delivery]:
+    """Those whose bodies fit into one answer once decompressed; the others are put back."""
+    count = 0
+    try:
+        count = await bodies.delivered_count([each.message for each in deliveries])
+    finally:  # also where the client is gone
+        if count < len(deliveries):
+            receipts = [each.receipt for each in deliveries[count:]]
+            call.host.broker.release(group, receipts)
+    return deliveries[:count]
+
+
+def _handed_out(deliveries: list[Delivery]) -> Deliveries:
+    return Deliveries([_delivered(delivery) for delivery in deliveries])
+
+
+def _delivered(delivery: Delivery) -> Delivered:
+    settle = (receipt_text(delivery.receipt), delivery.invisible_until_ms)
+    return Delivered(*(fields_of(delivery.message) + settle))
+
+
+def _parsed(receipts: list[str]) -> list[Receipt]:
+    return [_receipt(f"receipts[{index}]", text) for index, text in enumerate(receipts)]
+
+
+def _receipt(field: str, text: str) -> Receipt:
+    try:
+        return Receipt(*parse_receipt(text))
+    except ProtocolError:
+        raise Invalid(
+            f"{text[:80]!r} is no receipt", field=field, remedy="send it back as it came"
+        ) from None
+
+
+def _nack_of(index: int, new: NewNack) -> Nack:
+    if new.delay_ms is not None and new.delay_level is not None:
+        raise Invalid(
+            "both delay_ms and delay_level are given",
+            field=f"nacks[{index}].delay_ms",
+            remedy="give one of them, or neither",
+        )
+    delay_s = None if new.delay_ms is None else new.delay_ms / 1000
+    receipt = _receipt(f"nacks[{index}].receipt", new.receipt)
+    return Nack(receipt, delay_s, new.delay_level, new.error[:ERROR_CHARS_MAX])
+
+
+def _settled(receipts: list[str], results: Sequence[AckResult]) -> SettledList:
+    return SettledList(
+        [Settled(receipt, result.value) for receipt, result in zip(receipts, results, strict=True)]
+    )
+
+
+OPERATIONS = (receive, ack, nack, extend, release)

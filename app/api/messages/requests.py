@@ -1,0 +1,225 @@
+"""Request and reply: ask over a topic and wait; answer what was received; fetch a late reply."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from app.api.framework.operation import API, Call, operation
+from app.api.messages.messages import ShowQuery, Stored, fields_of, while_connected
+from app.api.messages.produce import NewMessage, bytes_of, message_of
+from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.services import bodies
+from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
+from engine.broker import NewReply as EngineReply
+from engine.broker import RequestCounts
+from engine.errors import Invalid
+from engine.message import Message
+from protocol.columns import ProtocolError
+from protocol.text import parse_receipt
+
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
+TAG = "requests"
+TIMEOUT_MS_MAX = 30_000
+TIMEOUT_MS_DEFAULT = 10_000
+
+CorrelationId = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern="^[A-Za-z0-9_-]*$",
+        description="At most 64 letters, digits, `_` and `-`.",
+    ),
+]
+
+
+class NewRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """A message to which a reply is wanted."""
+
+    message: NewMessage
+    timeout_ms: Annotated[
+        int, Meta(ge=1, le=TIMEOUT_MS_MAX, description="How long to wait for the reply.")
+    ] = TIMEOUT_MS_DEFAULT
+    correlation_id: CorrelationId = ""
+    client: Annotated[str, Meta(max_length=255, description="Who asks; told to who replies.")] = ""
+
+
+class Answer(msgspec.Struct):
+    """The reply to a request; `message_id` is the request's own."""
+
+    correlation_id: str
+    message_id: str
+    reply: Stored
+
+
+class NewReply(msgspec.Struct, forbid_unknown_fields=True):
+    """A reply to a request, which is named by its correlation id or by the receipt it came with."""
+
+    body: Annotated[str, Meta(description="At most 4 MiB; text, or base64 where so said.")]
+    correlation_id: CorrelationId = ""
+    receipt: Annotated[str, Meta(description="Settling it before does no harm.")] = ""
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    tag: str = ""
+    properties: dict[str, str] = {}
+
+
+class ReplyState(msgspec.Struct):
+    """What became of a reply.
+
+    delivered: to the one who asked; late: nobody waits any more, it is kept; already: the request
+    was answered before, and nothing was stored. `message_id` is that of the stored reply.
+    """
+
+    correlation_id: str
+    result: str
+    message_id: str | None
+
+
+class KeptReply(msgspec.Struct):
+    """A reply that is kept. `late`: nobody waited when it came."""
+
+    correlation_id: str
+    late: bool
+    reply: Stored
+
+
+@operation(
+    "POST",
+    f"{API}/topics/{{topic}}/request",
+    tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
+    body=NewRequest,
+    answer=Answer,
+    errors=(404, 409, 504),
+    example="curl -X POST $URL/api/v1/topics/prices/request -H 'Content-Type: application/json' "
+    """-d '{"message": {"body": "tea"}, "timeout_ms": 5000}'""",
+)
+async def request(call: Call[None, NewRequest]) -> Answer:
+    """Send a message and wait for the reply to it.
+
+    Some consumer of the topic answers with POST /replies. Where no reply comes in time the problem
+    is a 504 `timeout` that names the correlation id; a reply that comes later is kept for
+    reply_keep_s and found with GET /replies/{correlation_id}. Choose the `correlation_id` to be
+    able to look for the reply after a lost connection, too.
+    """
+    new = call.body
+    requests: Requests = call.state.requests
+    asking = requests.ask(
+        _message_of(call),
+        timeout_ms=new.timeout_ms,
+        client=new.client or call.client,
+        correlation_id=new.correlation_id,
+    )
+    try:
+        answered = await while_connected(call, asking)
+    except Invalid as error:
+        field = error.field.replace("messages[0].", "message.", 1)
+        error.field = field.replace(".message_id", ".id")
+        raise
+    asked = answered.request
+    await bodies.decompress([answered.reply])
+    return Answer(asked.correlation_id, asked.message_id, Stored(*fields_of(answered.reply)))
+
+
+@operation(
+    "POST",
+    f"{API}/replies",
+    tag=TAG,
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
+    body=NewReply,
+    answer=ReplyState,
+    errors=(404,),
+    example="curl -X POST $URL/api/v1/replies -H 'Content-Type: application/json' "
+    """-d '{"correlation_id": "0f6b5a1c", "body": "3.50 EUR"}'""",
+)
+async def reply(call: Call[None, NewReply]) -> ReplyState:
+    """Reply to a request.
+
+    The request is named by its property CORRELATION_ID, or by the receipt it was received with.
+    The first reply wins. A reply is stored in the topic DefaultCluster_REPLY_TOPIC; replying does
+    not acknowledge the request.
+    """
+    requests: Requests = call.state.requests
+    call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
+    new = _engine_reply(requests, call.body, call.client)
+    replying = requests.reply(new)
+    return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)
+
+
+@operation(
+    "GET",
+    f"{API}/replies/{{correlation_id}}",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=ShowQuery,
+    answer=KeptReply,
+    errors=(404,),
+    example="curl $URL/api/v1/replies/0f6b5a1c",
+)
+async def get_reply(call: Call[ShowQuery, None]) -> KeptReply:
+    """Fetch the reply to a request, late or not, for as long as reply_keep_s says.
+
+    Asks for the right to read the topic of replies; the answer to one's own request needs none.
+    """
+    call.require_messages(REPLY_TOPIC)
+    correlation_id = call.path("correlation_id")
+    found = call.host.broker.requests.find(correlation_id)
+    await bodies.decompress([found.message])
+    shown = Stored(*fields_of(found.message, call.query.encoding))
+    return KeptReply(correlation_id, found.is_late, shown)
+
+
+@operation(
+    "GET",
+    f"{API}/requests",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=RequestCounts,
+    example="curl $URL/api/v1/requests",
+)
+async def count_requests(call: Call[None, None]) -> RequestCounts:
+    """Count the requests since the start: how many wait, and how the others ended."""
+    return call.host.broker.requests.counts
+
+
+def _message_of(call: Call[None, NewRequest]) -> Message:
+    now_ms = call.host.clock.now_ms()
+    try:
+        return message_of(call.path("topic"), call.body.message, call.client, "", now_ms)
+    except Invalid as error:
+        error.field = f"message.{error.field}"
+        raise
+
+
+def _engine_reply(requests: Requests, new: NewReply, client: str) -> EngineReply:
+    if bool(new.correlation_id) == bool(new.receipt):
+        raise Invalid(
+            "give either correlation_id or receipt",
+            field="correlation_id",
+            remedy="name the request by one of them",
+        )
+    plain = EngineReply(
+        correlation_id=new.correlation_id,
+        body=bytes_of(new.body, new.encoding, ""),
+        tag=new.tag,
+        properties=new.properties,
+        born_host=client,
+    )
+    if not new.receipt:
+        return plain
+    try:
+        topic, queue, offset, _ = parse_receipt(new.receipt)
+    except ProtocolError:
+        raise Invalid(
+            f"{new.receipt[:80]!r} is no receipt", field="receipt", remedy="send it as it came"
+        ) from None
+    asked = requests.request_at(topic, queue, offset)
+    return msgspec.structs.replace(
+        plain,
+        correlation_id=asked.properties[CORRELATION_ID],
+        requester=asked.properties.get(REPLY_TO_CLIENT, ""),
+        ttl_ms=ttl_ms_of(asked),
+    )
+
+
+OPERATIONS = (request, reply, get_reply, count_requests)

@@ -1,0 +1,166 @@
+"""Finding messages: through a topic step by step, and by one text in everything."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from app.api.framework.operation import API, Call, operation
+from app.api.messages.messages import FILTER, Encoding, Seen, Stored, fields_of, seen
+from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.message_rights import found_for, require_message
+from app.services import bodies
+from app.services.search import Search
+from engine.broker import FOREVER_MS, ScanQuery
+from engine.errors import Invalid
+
+TAG = "messages"
+LIMIT_MAX = 200
+BUDGET_MS = 2000
+BUDGET_MS_MAX = 10_000
+TEXT_MAX = 512
+
+
+class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
+    """What to look for in a topic."""
+
+    begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
+    end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
+    filter: Annotated[str, Meta(description=FILTER)] = "*"
+    contains: Annotated[
+        str,
+        Meta(max_length=TEXT_MAX, description="A text that the body holds, as UTF-8, case counts."),
+    ] = ""
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 32
+    cursor: Annotated[
+        str, Meta(description="`next_cursor` of the answer before; all else as it was then.")
+    ] = ""
+    budget_ms: Annotated[
+        int,
+        Meta(ge=0, le=BUDGET_MS_MAX, description="The search pauses after so much time."),
+    ] = BUDGET_MS
+    encoding: Encoding = Encoding.AUTO
+
+
+class TopicFound(msgspec.Struct):
+    """Messages found, oldest first, and how far the search has come over all its answers."""
+
+    items: list[Stored]
+    scanned: Annotated[int, Meta(description="Messages looked at so far.")]
+    total: Annotated[int, Meta(description="Messages in the given time when it began.")]
+    matched: Annotated[int, Meta(description="Messages found so far.")]
+    next_cursor: Annotated[
+        str | None,
+        Meta(description="Goes on, where the page was full or the time was up; null at the end."),
+    ]
+    reached_ms: Annotated[
+        int | None, Meta(description="When the last message looked at was stored.")
+    ]
+    unreadable: Annotated[int, Meta(description="Damaged or gone, of those looked at just now.")]
+
+
+class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
+    """One text."""
+
+    q: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=TEXT_MAX,
+            description="A message id, an offset id, a key, or part of a topic's or group's name.",
+        ),
+    ]
+    encoding: Encoding = Encoding.AUTO
+
+
+class Anything(msgspec.Struct):
+    """What the text may mean; the name itself stands first among names, of which 50 are shown."""
+
+    messages: list[Seen]
+    messages_cut: Annotated[
+        bool, Meta(description="More may have it as key: the time or the number (64) was up.")
+    ]
+    topics: list[str]
+    topics_total: int
+    groups: list[str]
+    groups_total: int
+
+
+@operation(
+    "GET",
+    f"{API}/topics/{{topic}}/search",
+    tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    query=TopicSearch,
+    answer=TopicFound,
+    errors=(404,),
+    example="curl '$URL/api/v1/topics/orders/search?filter=paid&limit=10'",
+)
+async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
+    """Look through a topic for messages, in the order in which they were stored.
+
+    All queues come merged. The search says how far it looked and goes on at `next_cursor`, until
+    that is null; what arrives meanwhile is not part of it. A page may be short, or empty, where
+    its time was up. By key, `/topics/{topic}/messages/by-key` finds at once.
+    """
+    query = call.query
+    if 0 < query.end_ms <= query.begin_ms:
+        raise Invalid("the time ends before it begins", field="end_ms", remedy="after begin_ms")
+    call.require_messages(call.path("topic"))
+    search: Search = call.state.search
+    page = await search.scan(
+        ScanQuery(
+            call.path("topic"),
+            query.begin_ms,
+            query.end_ms or FOREVER_MS,
+            query.filter,
+            query.contains,
+        ),
+        count_max=query.limit,
+        cursor=query.cursor,
+        budget_s=query.budget_ms / 1000,
+    )
+    require_message(call.who, *page.items)
+    await bodies.decompress(page.items)
+    return TopicFound(
+        [Stored(*fields_of(message, query.encoding)) for message in page.items],
+        page.scanned,
+        page.total,
+        page.matched,
+        page.next_cursor,
+        page.reached_ms,
+        page.unreadable,
+    )
+
+
+@operation(
+    "GET",
+    f"{API}/search",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=TextSearch,
+    answer=Anything,
+    example="curl '$URL/api/v1/search?q=orders'",
+)
+async def search_anything(call: Call[TextSearch, None]) -> Anything:
+    """Find whatever a text may mean.
+
+    Messages with this id, or else with this key in any topic, and topics and groups of such names.
+    A key finds only messages that the one who asks may read.
+    """
+    search: Search = call.state.search
+    text = call.query.q.strip()
+    found = await search.anything(text)
+    shown = found_for(call.who, text, found.messages)
+    await bodies.decompress(shown)
+    return Anything(
+        [seen(message, call.query.encoding) for message in shown],
+        found.is_cut,
+        found.topics,
+        found.topics_total,
+        found.groups,
+        found.groups_total,
+    )
+
+
+OPERATIONS = (search_topic, search_anything)

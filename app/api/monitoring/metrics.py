@@ -1,0 +1,287 @@
+"""`/metrics` in Prometheus text: RocketMQ exporter's names where it has them, else `kitemq_*`.
+
+Reading ten thousand topics takes a while, so the walk lets others run.
+`python -m app.api.monitoring.metrics` prints `docs/metrics.md`.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from app.api.framework.operation import Call, Raw, operation
+from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
+from app.heartbeat import Heartbeat
+from app.host import EngineHost
+from app.network.places import Places
+from app.pause import Pause
+from app.security.access import READ_SERVER
+from app.security.byte_budget import Reason
+from app.security.load import Load
+from app.services.remoting_figures import RemotingFigures
+from app.services.reports.reports import Reports
+from app.services.rpc_figures import RpcFigures
+from app.settings import Settings
+from app.version import VERSION
+from engine.broker import Broker, Counts, GroupLag, Metric, Spread
+from engine.errors import NotFound
+
+TAG = "system"
+MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+PAGE_BYTES = 4096
+STATM = Path("/proc/self/statm")
+ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+T = TypeVar("T")
+Sample = tuple[Labels, float]
+
+
+class Page:
+    """The text as it grows: samples by family, written out in the table's order."""
+
+    def __init__(self) -> None:
+        self._samples: dict[str, list[Sample]] = {}
+
+    def add(self, name: str, value: float, labels: Labels = ()) -> None:
+        """One sample; `labels` are the values, in the family's order."""
+        assert len(labels) == len(FAMILIES[name].labels), name
+        self._samples.setdefault(name, []).append((labels, value))
+
+    def text(self) -> bytes:
+        """Everything, once; with ten thousand topics it takes longer than the loop may wait.
+
+        What is written is let go of here: to free a hundred thousand samples takes its time, too.
+        """
+        return "".join(self._lines()).encode()
+
+    def _lines(self) -> Iterator[str]:
+        for family in FAMILIES.values():
+            samples = self._samples.pop(family.name, None)
+            if not samples:
+                continue
+            yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+            form = _form(family)
+            for labels, value in samples:
+                yield form.format(*map(_escaped, labels), _number(value))
+
+
+@operation(
+    "GET",
+    "/metrics",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=str,
+    media_type="text/plain",
+    example="curl $URL/metrics",
+)
+async def metrics(call: Call[None, None]) -> Raw:
+    """Read the metrics in Prometheus text."""
+    page = Page()
+    host, settings = call.host, call.settings
+    _add_totals(page, host.broker)
+    _add_server(page, call)
+    _add_connections(page, call.state.places)
+    _add_grpc(page, call.state.rpc_figures)
+    _add_remoting(page, call.state.remoting_figures)
+    _add_reports(page, call.state.reports, host.clock.now_ms())
+    page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
+    await _add_topics(page, host, settings)
+    await _add_groups(page, host, settings)
+    return Raw(await asyncio.to_thread(page.text), MEDIA_TYPE)
+
+
+def _add_totals(page: Page, broker: Broker) -> None:
+    found = broker.statistics.broker()
+    for code, count in found.refused_by_code.items():
+        page.add("kitemq_sends_refused_total", count, (code,))
+    for labels, count in broker.statistics.dead_letters().items():
+        page.add("kitemq_dead_letters_total", count, labels)
+    page.add("kitemq_delayed_released_total", found.released)
+    page.add("kitemq_corrupt_records_total", found.corrupt)
+    traces = broker.traces.status()
+    page.add("kitemq_traces_recorded_total", traces.recorded)
+    page.add("kitemq_traces_dropped_total", traces.dropped)
+    page.add("kitemq_traces_bytes_total", traces.bytes)
+    latency = found.put_latency
+    for promise, spread in (("stored", latency.stored.recent), ("flushed", latency.flushed.recent)):
+        for quantile, value in _quantiles(spread):
+            page.add("kitemq_put_latency_seconds", value / 1e6, (promise, quantile))
+    for quantile, value in _quantiles(broker.statistics.end_to_end()):
+        page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
+    for quantile, value in _quantiles(found.message_size):
+        page.add("kitemq_message_size_bytes", value, (quantile,))
+    keeping = broker.statistics.lag_keeping()
+    page.add("kitemq_lag_history_bytes", keeping.size_bytes)
+    page.add("kitemq_lag_rounds_lost_total", keeping.rounds_lost)
+
+
+def _quantiles(spread: Spread) -> list[tuple[str, int]]:
+    """None where nothing was measured: a 0 would be a lie."""
+    if not spread.count:
+        return []
+    return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.maximum)]
+
+
+def _add_server(page: Page, call: Call[None, None]) -> None:
+    load: Load = call.state.load
+    heartbeat: Heartbeat = call.state.heartbeat
+    page.add("kitemq_requests_under_way", load.requests)
+    page.add("kitemq_request_bytes_held", load.held_bytes)
+    page.add("kitemq_request_bytes_held_by_one_address", load.budget.most_of_one_address)
+    for reason in Reason:
+        page.add("kitemq_request_bytes_refused_total", load.budget.refused[reason], (reason,))
+    page.add("kitemq_requests_refused_total", load.refused)
+    page.add("kitemq_event_loop_delay_worst_seconds", heartbeat.worst_s)
+    page.add("kitemq_event_loop_delay_worst_ever_seconds", heartbeat.worst_ever_s)
+    health = call.host.broker.health()
+    page.add("kitemq_ready", int(health.is_ready))
+    for service in health.failures:
+        page.add("kitemq_service_failing", 1, (service,))
+    if health.disk_free_bytes is not None:
+        page.add("kitemq_disk_free_bytes", health.disk_free_bytes)
+    page.add("kitemq_uptime_seconds", (call.host.clock.now_ms() - call.state.started_ms) / 1000)
+    page.add("kitemq_build_info", 1, (VERSION,))
+
+
+def _add_connections(page: Page, places: Places) -> None:
+    page.add("kitemq_connections", places.count)
+    page.add("kitemq_connections_max", places.count_max)
+    for reason, count in places.refusals.counts.items():
+        page.add("kitemq_connections_refused_total", count, (reason,))
+
+
+def _add_grpc(page: Page, figures: RpcFigures) -> None:
+    for labels, count in figures.calls.items():
+        page.add("kitemq_grpc_calls_total", count, labels)
+    page.add("kitemq_grpc_connections", figures.connections)
+    page.add("kitemq_grpc_connections_refused_total", figures.connections_refused)
+    page.add("kitemq_grpc_clients", figures.clients)
+    page.add("kitemq_grpc_streams", figures.streams)
+    page.add("kitemq_grpc_polls", figures.polls)
+    page.add("kitemq_grpc_leases", figures.leases)
+
+
+def _add_remoting(page: Page, figures: RemotingFigures) -> None:
+    for (request, answer), count in figures.requests.items():
+        page.add("kitemq_remoting_requests_total", count, (str(request), str(answer)))
+    page.add("kitemq_remoting_connections", figures.connections)
+    page.add("kitemq_remoting_clients", figures.clients)
+    page.add("kitemq_remoting_polls", figures.polls)
+
+
+def _add_reports(page: Page, reports: Reports, now_ms: int) -> None:
+    """An age only where there are figures; it is known once the reports have been looked at."""
+    for job, figures in reports.figures.items():
+        page.add("kitemq_report_running", int(reports.job_under_way == job), (job,))
+        page.add("kitemq_report_failures", figures.failures, (job,))
+        for state, count in figures.runs.items():
+            page.add("kitemq_report_runs_total", count, (job, state))
+        if figures.fresh_ms is not None:
+            age_s = max(0, now_ms - figures.fresh_ms) / 1000
+            page.add("kitemq_report_age_seconds", age_s, (job,))
+        if figures.last_s is not None:
+            page.add("kitemq_report_last_duration_seconds", figures.last_s, (job,))
+
+
+async def _add_topics(page: Page, host: EngineHost, settings: Settings) -> None:
+    broker = host.broker
+    now_ms, figures = host.clock.now_ms(), broker.statistics.broker()
+    labels = (settings.cluster_name, settings.broker_name)
+    page.add("rocketmq_broker_tps", figures.traffic.messages_in.minute, labels)
+    page.add("rocketmq_broker_qps", figures.traffic.messages_out.minute, labels)
+    topics = broker.topics(system=True)
+    page.add("kitemq_topics", len(topics))
+    async for config in _in_slices(topics):
+        name = config.name
+        try:
+            queues = broker.topic_stats(name).queues
+        except NotFound:
+            continue  # deleted while others ran
+        of_topic = (*labels, name)
+        page.add("rocketmq_producer_offset", sum(q.max_offset for q in queues), of_topic)
+    async for name, account in _in_slices(list(broker.statistics.topics())):
+        of_topic = (*labels, name)
+        page.add("kitemq_messages_in_total", account.total(Metric.MESSAGES_IN), (name,))
+        page.add("kitemq_bytes_in_total", account.total(Metric.BYTES_IN), (name,))
+        messages_s = account.minute(Metric.MESSAGES_IN, now_ms)
+        page.add("rocketmq_producer_tps", messages_s, of_topic)
+        bytes_s = account.minute(Metric.BYTES_IN, now_ms)
+        page.add("rocketmq_producer_message_size", bytes_s, of_topic)
+
+
+async def _add_groups(page: Page, host: EngineHost, settings: Settings) -> None:
+    broker = host.broker
+    now_ms = host.clock.now_ms()
+    labels = (settings.cluster_name, settings.broker_name)
+    groups = broker.groups()
+    page.add("kitemq_groups", len(groups))
+    async for config in _in_slices(groups):
+        name = config.name
+        try:
+            lag = broker.lag(name)
+        except NotFound:
+            continue
+        _add_lag(page, labels, name, lag, host.clock.now_ms())
+    async for name, account in _in_slices(list(broker.statistics.groups())):
+        page.add("kitemq_retried_total", account.total(Metric.RETRIED), (name,))
+    async for place, account in _in_slices(list(broker.statistics.readers())):
+        page.add("kitemq_messages_out_total", account.total(Metric.MESSAGES_OUT), place)
+        page.add("kitemq_bytes_out_total", account.total(Metric.BYTES_OUT), place)
+        page.add("kitemq_acked_total", account.total(Metric.ACKED), place)
+        messages_s = account.minute(Metric.MESSAGES_OUT, now_ms)
+        page.add("rocketmq_consumer_tps", messages_s, (*labels, *place))
+
+
+def _add_lag(page: Page, labels: Labels, group: str, lag: GroupLag, now_ms: int) -> None:
+    page.add("rocketmq_group_retrydiff", lag.retry_waiting, (group,))
+    page.add("rocketmq_group_dlqdiff", lag.dead, (group,))
+    page.add("kitemq_group_lag_is_matching", int(lag.counts is Counts.MATCHING), (group,))
+    for topic in dict.fromkeys(queue.topic for queue in lag.queues):
+        queues = [queue for queue in lag.queues if queue.topic == topic]
+        count = sum(queue.count for queue in queues)
+        oldest = [queue.oldest_ms for queue in queues if queue.oldest_ms is not None]
+        age_ms = max(0, now_ms - min(oldest)) if oldest else 0
+        consumer = (*labels, topic, group)
+        committed = sum(queue.committed for queue in queues)
+        page.add("rocketmq_consumer_offset", committed, consumer)
+        page.add("rocketmq_message_accumulation", count, consumer)
+        page.add("rocketmq_group_get_latency_by_storetime", age_ms, consumer)
+        page.add("rocketmq_group_diff", count, (group, topic))
+        page.add("kitemq_group_inflight", sum(queue.inflight for queue in queues), (group, topic))
+
+
+async def _in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, and others run in between as soon as a few milliseconds were used up."""
+    pause = Pause()
+    for item in items:
+        yield item
+        await pause.when_due()
+
+
+def resident_bytes() -> int:
+    """Memory that the process holds; 0 where the system does not tell."""
+    try:
+        return int(STATM.read_text().split()[1]) * PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _form(family: Family) -> str:
+    """A sample's line, for `str.format` with the labels' values and the number."""
+    labels = ",".join(f'{label}="{{}}"' for label in family.labels)
+    return family.name + (f"{{{{{labels}}}}}" if labels else "") + " {}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.translate(ESCAPES) if "\\" in value or '"' in value or "\n" in value else value
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6g}"
+
+
+OPERATIONS = (metrics,)
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,199 @@
+"""The figures of the reports: tables, sums, latencies, files."""
+
+from typing import Any
+
+import msgspec
+
+from app.api.framework.operation import API, Call, Raw, operation
+from app.api.reports.shapes import (
+    FilterQuery,
+    LatenciesOut,
+    LatencyOut,
+    LatencyQuery,
+    ResultColumn,
+    ResultRows,
+    ResultTableOut,
+    ResultTables,
+    ResultTotals,
+    RowsQuery,
+    TotalsQuery,
+)
+from app.db.report_rows import PACKED, RESULTS, ResultFilter, ResultTable, Row
+from app.security.access import READ_SERVER
+from app.services.reports.files import histogram_text
+from app.services.reports.results import Latency, Results
+
+TAG = "reports"
+OFFSETS = ("offset", "committed")  # are texts in JSON, as numbers of that size lose digits
+CSV, PARQUET = b"text/csv; charset=utf-8; header=present", b"application/vnd.apache.parquet"
+
+
+@operation(
+    "GET",
+    f"{API}/reports/tables",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=ResultTables,
+    example="curl $URL/api/v1/reports/tables",
+)
+async def list_report_tables(call: Call[None, None]) -> ResultTables:
+    """List the tables of figures with their columns; docs/reports.md says what each means."""
+    return ResultTables([_table_out(table) for table in RESULTS])
+
+
+@operation(
+    "GET",
+    f"{API}/reports/tables/{{table}}",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=RowsQuery,
+    answer=ResultRows,
+    errors=(404,),
+    example="curl '$URL/api/v1/reports/tables/throughput?topic=orders'",
+)
+async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
+    """Read a table of figures, row by row, with what they were made of."""
+    query = call.query
+    page = await _results(call).page(
+        call.path("table"), _wanted(query), limit=query.limit, cursor=query.cursor
+    )
+    rows = [_row_out(page.table, row) for row in page.rows]
+    return ResultRows(rows, page.next_cursor or None, page.basis)
+
+
+@operation(
+    "GET",
+    f"{API}/reports/tables/{{table}}/totals",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=TotalsQuery,
+    answer=ResultTotals,
+    errors=(404,),
+    example="curl '$URL/api/v1/reports/tables/failures/totals?by=day,reason&kind=dead'",
+)
+async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
+    """Add figures up by some of their columns, or by `day`."""
+    query = call.query
+    found = await _results(call).totals(call.path("table"), query.by.split(","), _wanted(query))
+    return ResultTotals(list(found.by), found.rows, found.is_cut, found.basis)
+
+
+@operation(
+    "GET",
+    f"{API}/reports/tables/{{table}}/csv",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=FilterQuery,
+    answer=str,
+    media_type="text/csv",
+    errors=(404, 409),
+    example="curl '$URL/api/v1/reports/tables/outcomes/csv'",
+)
+async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
+    """Take a table of figures as CSV, at most 100,000 rows.
+
+    A text that a spreadsheet would take for a formula has an apostrophe before it.
+    """
+    pieces = await _results(call).csv(call.path("table"), _wanted(call.query))
+    return Raw(b"".join([piece async for piece in pieces]), CSV)
+
+
+@operation(
+    "GET",
+    f"{API}/reports/tables/{{table}}/parquet",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=FilterQuery,
+    answer=str,
+    media_type="application/vnd.apache.parquet",
+    errors=(404, 409),
+    example="curl '$URL/api/v1/reports/tables/outcomes/parquet' -o outcomes.parquet",
+)
+async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
+    """Take a table of figures as Parquet, at most 100,000 rows; needs Spark's Python packages."""
+    return Raw(await _results(call).parquet(call.path("table"), _wanted(call.query)), PARQUET)
+
+
+@operation(
+    "GET",
+    f"{API}/reports/latency",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=LatencyQuery,
+    answer=LatenciesOut,
+    errors=(409,),
+    example="curl '$URL/api/v1/reports/latency?metric=end_to_end&by=topic,group'",
+)
+async def get_report_latency(call: Call[LatencyQuery, None]) -> LatenciesOut:
+    """Read latencies with their percentiles, put together by hour, day, metric, topic, group or
+    client: from histograms, so that those of a week are as exact as those of an hour."""
+    query = call.query
+    found = await _results(call).latency(
+        query.by.split(","), _wanted(query), within_ms=query.within_ms
+    )
+    items = [_latency_out(found.by, item, query.buckets) for item in found.items]
+    return LatenciesOut(items, found.basis)
+
+
+def _results(call: Call[Any, Any]) -> Results:
+    results: Results = call.state.report_results
+    return results
+
+
+def _wanted(query: FilterQuery) -> ResultFilter:
+    fields = [name for name in FilterQuery.__struct_fields__ if name not in ("first", "last")]
+    pairs = ((name, str(getattr(query, name))) for name in fields)
+    chosen = tuple((name, value) for name, value in pairs if value)
+    return ResultFilter(first=query.first, last=query.last, equal=chosen)
+
+
+def _table_out(table: ResultTable) -> ResultTableOut:
+    return ResultTableOut(
+        table.name,
+        table.job,
+        list(table.key),
+        [ResultColumn(*column) for column in table.columns],
+        list(table.dimensions),
+        list(table.sums),
+    )
+
+
+def _row_out(table: ResultTable, row: Row) -> Row:
+    out = dict(row)
+    for name, kind in table.columns:
+        if name in PACKED:
+            out[name] = msgspec.Raw(histogram_text(row[name]).encode())
+        elif kind == "JSON":
+            out[name] = msgspec.Raw(row[name].encode())
+        elif name in OFFSETS and row[name] is not None:
+            out[name] = str(row[name])
+    return out
+
+
+def _latency_out(by: tuple[str, ...], item: Latency, with_buckets: bool) -> LatencyOut:
+    cell = item.cell
+    buckets = {str(bucket): cell.buckets[bucket] for bucket in sorted(cell.buckets)}
+    return LatencyOut(
+        dict(zip(by, item.by, strict=True)),
+        cell.n,
+        cell.messages,
+        cell.mean,
+        cell.least,
+        cell.most,
+        cell.skewed,
+        cell.percentile(0.5),
+        cell.percentile(0.95),
+        cell.percentile(0.99),
+        item.within,
+        buckets if with_buckets else None,
+    )
+
+
+OPERATIONS = (
+    list_report_tables,
+    list_report_rows,
+    get_report_totals,
+    download_report_csv,
+    download_report_parquet,
+    get_report_latency,
+)

@@ -1,0 +1,217 @@
+"""The server itself: whether it lives, whether it is ready, what it is, what people changed."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from app.api.framework.operation import API, Call, Raw, encode, operation
+from app.api.topics.topics import PAGE_DEFAULT, Limit
+from app.db.rows import AuditFilter
+from app.db.worker import DatabaseWorker
+from app.host import EngineHost
+from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
+from app.services.audit import Audit
+from app.version import VERSION
+from engine.errors import Invalid
+
+TAG = "system"
+ID_MAX = 2**63 - 1
+
+
+class Alive(msgspec.Struct):
+    """The process answers."""
+
+    status: str
+
+
+class Readiness(msgspec.Struct):
+    """Whether requests can be served; `problems` names what fails and why.
+
+    `warnings` names what somebody should see to while everything still works.
+    """
+
+    status: Annotated[str, Meta(description="ready, degraded or starting")]
+    problems: dict[str, str]
+    warnings: dict[str, str] = {}
+
+
+class About(msgspec.Struct):
+    """What this server is."""
+
+    version: str
+    environment: str
+    started_ms: int
+    uptime_s: float
+    topics: int
+    groups: int
+    data: Annotated[str, Meta(description="Data directory, on the server's own machine.")]
+    data_mark: Annotated[
+        str, Meta(description="Tells it from every other directory of that machine.")
+    ]
+
+
+class AuditItem(msgspec.Struct):
+    """One change: `result` is done, started (its end is unknown), failed, or an error's code."""
+
+    id: str
+    at_ms: int
+    actor: str
+    action: str
+    object_kind: str
+    object_name: str
+    before_json: str
+    after_json: str
+    result: str
+    request_id: str
+    address: Annotated[
+        str, Meta(description="Where it was asked for; empty where nobody asked, or not known.")
+    ]
+
+
+class AuditPage(msgspec.Struct):
+    """A page of changes, the newest first."""
+
+    items: list[AuditItem]
+    next_cursor: str | None
+
+
+class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which changes are listed."""
+
+    object_kind: Annotated[str, Meta(description="topic or group.")] = ""
+    object_name: str = ""
+    action: Annotated[str, Meta(description="As `topic.create`, or `refused`.")] = ""
+    result: Annotated[str, Meta(description="done, started, failed, or an error's code.")] = ""
+    actor: str = ""
+    address: str = ""
+    limit: Limit = PAGE_DEFAULT
+    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
+
+
+def readiness(host: EngineHost, database: DatabaseWorker) -> Readiness:
+    """Ready: the engine has started, is not stopping, and can write.
+
+    A database that fails is a problem, yet messages flow without it.
+    """
+    if not host.is_ready:
+        return Readiness("starting", {"engine": "it is starting or stopping"})
+    health = host.broker.health()
+    problems = dict(health.failures)
+    if database.failure:
+        problems["database"] = database.failure
+    if not health.is_ready:
+        problems.setdefault("engine", "writes are refused; the log says why")
+    status = "ready" if health.is_ready else "degraded"
+    warnings = dict(health.warnings)
+    if health.damages:
+        first = health.damages[0]
+        warnings["damage"] = (
+            f"the start found {len(health.damages)} damages, the first in {first.file} from byte"
+            f" {first.start} on; the engine's page and `kitemq store verify` name all"
+        )
+    return Readiness(status, problems, warnings)
+
+
+@operation("GET", "/healthz", tag=TAG, needs=PUBLIC, answer=Alive, example="curl $URL/healthz")
+async def healthz(call: Call[None, None]) -> Alive:
+    """Tell whether the process lives."""
+    return Alive("ok")
+
+
+@operation("GET", "/readyz", tag=TAG, needs=PUBLIC, answer=Readiness, example="curl $URL/readyz")
+async def readyz(call: Call[None, None]) -> Raw:
+    """Tell whether requests can be served.
+
+    200 when ready; 503 with the same body while starting, stopping, or unable to write.
+    """
+    found = readiness(call.host, call.state.database)
+    return Raw(encode(found), status=200 if found.status == "ready" else 503)
+
+
+@operation(
+    "GET",
+    f"{API}/system",
+    tag=TAG,
+    needs=READ_SERVER,
+    answer=About,
+    example="curl $URL/api/v1/system",
+)
+async def about(call: Call[None, None]) -> About:
+    """Tell what this server is."""
+    broker = call.host.broker
+    started_ms: int = call.state.started_ms
+    return About(
+        VERSION,
+        call.settings.environment,
+        started_ms,
+        (call.host.clock.now_ms() - started_ms) / 1000,
+        len(broker.topics()),
+        len(broker.groups()),
+        str(call.settings.data.absolute()),
+        _mark_of(call.settings.data),
+    )
+
+
+def _mark_of(data: Path) -> str:
+    """The identity of the store's lock file, which whoever reads the store's files can compare."""
+    found = (data / "lock").stat()
+    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
+
+
+@operation(
+    "GET",
+    f"{API}/audit",
+    tag=TAG,
+    needs=Needs(Action.READ, Kind.AUDIT),
+    query=AuditQuery,
+    answer=AuditPage,
+    example="curl '$URL/api/v1/audit?object_kind=topic'",
+)
+async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
+    """List who changed what, the newest first.
+
+    Refused attempts to change something are there too, with the action `refused` and the error's
+    code as result; the same one within ten minutes is one entry that counts.
+    """
+    query = call.query
+    audit: Audit = call.state.audit
+    before_id = _id_of(query.cursor) if query.cursor else None
+    wanted = AuditFilter(
+        object_kind=query.object_kind,
+        object_name=query.object_name,
+        action=query.action,
+        result=query.result,
+        actor=query.actor,
+        address=query.address,
+    )
+    entries = await audit.find(wanted, limit=query.limit, before_id=before_id)
+    items = [
+        AuditItem(
+            str(entry.id),
+            entry.at_ms,
+            entry.actor,
+            entry.action,
+            entry.object_kind,
+            entry.object_name,
+            entry.before_json,
+            entry.after_json,
+            entry.result,
+            entry.request_id,
+            entry.address,
+        )
+        for entry in entries
+    ]
+    return AuditPage(items, items[-1].id if len(items) == query.limit else None)
+
+
+def _id_of(cursor: str) -> int:
+    if cursor.isdecimal() and cursor.isascii() and len(cursor) < 20 and int(cursor) <= ID_MAX:
+        return int(cursor)
+    raise Invalid(
+        f"{cursor[:40]!r} is no cursor", field="cursor", remedy="send next_cursor as it came"
+    )
+
+
+OPERATIONS = (healthz, readyz, about, list_audit)

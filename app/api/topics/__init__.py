@@ -1,0 +1,3 @@
+"""REST for topics: settings, imports, stars and notes, retention, purging.
+No messages of a topic: app/api/messages/ reads and writes them.
+"""

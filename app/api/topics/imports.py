@@ -1,0 +1,72 @@
+"""Definitions of topics from a file: what would become of each row, and doing it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.api.framework.operation import API, Call, operation
+from app.api.topics.topics import TAG, actor_of
+from app.pause import Pause
+from app.security.access import Action, Kind, Needs
+from app.services.topic_files import FileRow
+from app.services.topic_imports import ImportRow, TopicImports, counted
+from kitemq.model.conversion import convert
+from kitemq.model.topics import ImportedTopic, ImportedTopics, TopicImport
+
+
+def imports_of(call: Call[Any, Any]) -> TopicImports:
+    """Who reads files of definitions."""
+    imports: TopicImports = call.state.topic_imports
+    return imports
+
+
+@operation(
+    "POST",
+    f"{API}/topics/import",
+    tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
+    body=TopicImport,
+    answer=ImportedTopics,
+    example="curl -X POST $URL/api/v1/topics/import -H 'Content-Type: application/json' "
+    """-d '{"dry_run": true, "content": "name,read_queues\\norders,8"}'""",
+)
+async def import_topics(call: Call[None, TopicImport]) -> ImportedTopics:
+    """Create and change topics by a file.
+
+    Each row has its outcome, and each change its entry in the audit trail. Rows that are wrong are
+    refused and the others done; what is there already as the file wants it is left alone, so the
+    file can be sent again. Nothing is done where the right for one of the topics is missing.
+    """
+    body = call.body
+    imports = imports_of(call)
+    rows = await imports.read(body.content, body.format)
+    await _require_all(call, rows)
+
+    def allowed(name: str) -> None:
+        call.require(Action.ADMINISTER, Kind.TOPIC, name)
+
+    if body.dry_run:
+        found = await imports.preview(rows, allowed)
+    else:
+        found = await imports.apply(actor_of(call), rows, allowed)
+    pause = Pause()
+    shown = []
+    for row in found:
+        shown.append(_out(row))
+        await pause.when_due()
+    return ImportedTopics(body.dry_run, counted(found), shown)
+
+
+async def _require_all(call: Call[Any, Any], rows: Sequence[FileRow]) -> None:
+    """Each name is held against as many as 100 patterns, so others get their turns between."""
+    pause = Pause()
+    for row in rows:
+        if row.definition is not None:
+            call.require(Action.ADMINISTER, Kind.TOPIC, row.name)
+        await pause.when_due()
+
+
+def _out(row: ImportRow) -> ImportedTopic:
+    return convert(row, ImportedTopic, seen=row.definition.seen if row.definition else "")
+
+
+OPERATIONS = (import_topics,)

@@ -1,0 +1,163 @@
+"""Topics: list, create, look at, change, delete."""
+
+from heapq import nsmallest
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from app.api.framework.operation import API, Call, operation
+from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.services.audit import Actor, actor_at
+from app.services.topics import Topics
+from engine.broker import TopicConfig
+from kitemq.model.conversion import convert, given
+from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
+
+TAG = "topics"
+PAGE_DEFAULT = 50
+PAGE_MAX = 200
+
+Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="Items of one page.")]
+Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
+
+
+class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which topics are listed."""
+
+    q: Annotated[str, Meta(description="Part of the name, in any case.")] = ""
+    type: TopicType | None = None
+    system: Annotated[bool, Meta(description="The engine's own topics too.")] = False
+    limit: Limit = PAGE_DEFAULT
+    cursor: Cursor = ""
+
+
+def topic_out(config: TopicConfig) -> Topic:
+    """A topic as the API shows it."""
+    return convert(config, Topic, system=config.is_system)
+
+
+def actor_of(call: Call[Any, Any]) -> Actor:
+    """Who makes this call, for the audit trail."""
+    return actor_at(call.who.audit_name(call.client), call.header(b"x-request-id"))
+
+
+@operation(
+    "GET",
+    f"{API}/topics",
+    tag=TAG,
+    needs=READ_SERVER,
+    query=TopicQuery,
+    answer=TopicPage,
+    example="curl '$URL/api/v1/topics?q=order&limit=10'",
+)
+async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
+    """List topics.
+
+    Sorted by name; follow `next_cursor` until it is null.
+    """
+    query = call.query
+    wanted = query.q.lower()
+    found = [
+        config
+        for config in call.host.broker.topics(system=query.system)
+        if wanted in config.name.lower() and (query.type is None or query.type == config.type.value)
+    ]
+    rest = (config for config in found if config.name > query.cursor)
+    page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
+    more = len(page) > query.limit
+    return TopicPage(
+        [topic_out(config) for config in page[: query.limit]],
+        page[query.limit - 1].name if more else None,
+        len(found),
+    )
+
+
+@operation(
+    "POST",
+    f"{API}/topics",
+    tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
+    body=NewTopic,
+    answer=Topic,
+    status=201,
+    errors=(409,),
+    example="curl -X POST $URL/api/v1/topics -H 'Content-Type: application/json' "
+    """-d '{"name": "orders", "read_queues": 8, "write_queues": 8}'""",
+)
+async def create_topic(call: Call[None, NewTopic]) -> Topic:
+    """Create a topic.
+
+    Without queue numbers it gets the setting `default_queues`. A name that is taken is a 409.
+    """
+    new = call.body
+    call.require(Action.ADMINISTER, Kind.TOPIC, new.name)
+    queues = call.settings.default_queues
+    defaults = {"read_queues": queues, "write_queues": queues}
+    config = convert(new, TopicConfig, **{**defaults, **given(new)})
+    topics: Topics = call.state.topics
+    return topic_out(await topics.create(actor_of(call), config))
+
+
+@operation(
+    "GET",
+    f"{API}/topics/{{topic}}",
+    tag=TAG,
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    answer=TopicDetail,
+    errors=(404,),
+    example="curl $URL/api/v1/topics/orders",
+)
+async def get_topic(call: Call[None, None]) -> TopicDetail:
+    """Look at one topic with its queues."""
+    name = call.path("topic")
+    config = call.host.broker.topic(name)
+    stats = call.host.broker.topic_stats(name)
+    return convert(
+        config,
+        TopicDetail,
+        system=config.is_system,
+        messages=stats.messages,
+        queues=stats.queues,
+    )
+
+
+@operation(
+    "PATCH",
+    f"{API}/topics/{{topic}}",
+    tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
+    body=TopicSettings,
+    answer=Topic,
+    errors=(404, 409),
+    example="curl -X PATCH $URL/api/v1/topics/orders -H 'Content-Type: application/json' "
+    """-d '{"permission": 4}'""",
+)
+async def change_topic(call: Call[None, TopicSettings]) -> Topic:
+    """Change a topic.
+
+    Only what is given changes; a topic keeps its type for life.
+    """
+    topics: Topics = call.state.topics
+    return topic_out(await topics.change(actor_of(call), call.path("topic"), call.body))
+
+
+@operation(
+    "DELETE",
+    f"{API}/topics/{{topic}}",
+    tag=TAG,
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
+    status=204,
+    errors=(404,),
+    example="curl -X DELETE $URL/api/v1/topics/orders",
+)
+async def delete_topic(call: Call[None, None]) -> None:
+    """Delete a topic.
+
+    Its messages and the progress of all groups in it are gone at once.
+    """
+    topics: Topics = call.state.topics
+    await topics.delete(actor_of(call), call.path("topic"))
+
+
+OPERATIONS = (list_topics, create_topic, get_topic, change_topic, delete_topic)

@@ -1,0 +1,52 @@
+"""How many of something each address may hold, and all together: none can take it all."""
+
+from collections import Counter
+
+from app.network.places import GRPC_FILES, Places
+
+
+class AddressQuota:
+    """Counts of one kind of thing, named in the plural; on the event loop's thread only."""
+
+    def __init__(self, things: str, *, each_max: int, all_max: int) -> None:
+        self._things = things
+        self._each_max = each_max
+        self._all_max = all_max
+        self._held: Counter[str] = Counter()
+        self.count = 0
+
+    def take(self, address: str) -> str:
+        """Count one more in; "" then, else why it may not be. `give` it back when it is over."""
+        if self._held[address] >= self._each_max:
+            return f"one address may hold {self._each_max} {self._things}"
+        if self.count >= self._all_max:
+            return f"the server holds at most {self._all_max} {self._things}"
+        self._held[address] += 1
+        self.count += 1
+        return ""
+
+    def give(self, address: str) -> None:
+        """One that was taken is over."""
+        self.count -= 1
+        self._held[address] -= 1
+        if not self._held[address]:
+            del self._held[address]
+
+
+class ConnectionQuota(AddressQuota):
+    """gRPC's own limits of connections, within those of all ports together."""
+
+    def __init__(self, places: Places, *, each_max: int, all_max: int) -> None:
+        super().__init__("connections", each_max=each_max, all_max=all_max)
+        self._places = places
+
+    def take(self, address: str) -> str:
+        refusal = super().take(address)
+        if not refusal and self._places.take(address, GRPC_FILES) is None:
+            super().give(address)
+            return "the server holds too many connections"
+        return refusal
+
+    def give(self, address: str) -> None:
+        super().give(address)
+        self._places.take_back(address, GRPC_FILES)

@@ -1,0 +1,142 @@
+"""RocketMQ's gRPC service behind its port, between `start` and `stop`, beside the HTTP server.
+
+It shares the event loop, the engine, the users and the limits with the HTTP doors.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc.aio
+
+from app.grpc.backend import GrpcBackend
+from app.grpc.client_directory import GrpcClientDirectory
+from app.grpc.clients import GrpcClients
+from app.grpc.leases import Leases
+from app.grpc.service import Service
+from app.grpc.signature import Signatures
+from app.grpc.tls_mux import LOOPBACK, TlsMux
+from app.settings import Settings
+
+log = logging.getLogger("kitemq.grpc")
+
+TICK_S = 5.0
+# Who says nothing from one look to the next is pinged; who does not answer that is gone: a silent
+# death is noticed within 45 s.
+KEEPALIVE_S = 15
+KEEPALIVE_ANSWER_S = 15
+PINGS_MIN_S = 5  # clients may ping as often as that
+PREFACE_S = 10  # for a connection's first frames
+UNREAD_BYTES_MAX = 65_535  # of each call, before it is known who calls
+GRACE_S = 1.0  # for calls under way when the server stops
+
+
+class GrpcServer:
+    """Serves what the TLS mux brings; `state` is the application's."""
+
+    def __init__(self, state: Any, address: str, tls_mux: TlsMux) -> None:
+        """`address` is where clients call; `tls_mux` brings their connections."""
+        settings: Settings = state.settings
+        self._settings = settings
+        self._state = state
+        self._server: Any = None
+        self._tls_mux = tls_mux
+        self._ticking: asyncio.Task[None] | None = None
+        self._unlist: Callable[[], None] = _nothing
+        self._signatures = Signatures(state.people, state.access_keys)
+        self.inner_port = 0
+        leases = Leases(state.host)
+        clients = GrpcClients(
+            state.host,
+            state.transactions,
+            leases,
+            state.client_names,
+            address_clients_max=settings.grpc_address_clients_max,
+        )
+        self.backend = GrpcBackend(
+            state.host,
+            settings,
+            state.sends,
+            state.transactions,
+            state.scheduled,
+            clients,
+            leases,
+            state.rpc_figures,
+            state.client_figures,
+            address,
+        )
+
+    async def start(self) -> None:
+        """Begin to serve on `inner_port`."""
+        self._server = grpc.aio.server(options=self._options())
+        service = Service(self.backend, self._signatures, self._state.load, self._tls_mux.origin_of)
+        self._server.add_generic_rpc_handlers((service.handler(),))
+        self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
+        await self._server.start()
+        self._unlist = self._state.connections.add_door(
+            GrpcClientDirectory(self.backend, self._tls_mux.end)
+        )
+        self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    async def stop(self) -> None:
+        """End streams, let calls end, then close."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            await asyncio.gather(self._ticking, return_exceptions=True)
+        self._unlist()
+        self._unlist = _nothing
+        self.backend.clients.close()
+        if self._server is not None:
+            await self._server.stop(GRACE_S)
+
+    def _options(self) -> list[tuple[str, int]]:
+        settings = self._settings
+        return [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", settings.request_bytes_max),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", settings.grpc_connection_calls_max),
+            ("grpc.max_connection_idle_ms", round(settings.grpc_idle_s * 1000)),
+            ("grpc.keepalive_time_ms", KEEPALIVE_S * 1000),
+            ("grpc.keepalive_timeout_ms", KEEPALIVE_ANSWER_S * 1000),
+            ("grpc.http2.ping_timeout_ms", KEEPALIVE_ANSWER_S * 1000),  # else a minute at least
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", PINGS_MIN_S * 1000),
+            ("grpc.http2.max_ping_strikes", 0),
+            ("grpc.server_handshake_timeout_ms", PREFACE_S * 1000),
+            ("grpc.max_metadata_size", 16 * 1024),
+            # Of a request that nobody has asked for yet no more arrives than this: by default, and
+            # where the library finds the line to be fast, it would be MiB.
+            ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
+            ("grpc.http2.bdp_probe", 0),
+        ]
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                for _ in self.steps():
+                    await asyncio.sleep(0)
+            except Exception:
+                log.exception("a round of the gRPC door failed")
+
+    def tick(self) -> None:
+        """A whole round of `steps` at once."""
+        for _ in self.steps():
+            continue
+
+    def steps(self) -> Iterator[None]:
+        """What is due now and then, bit by bit: renew leases, let go of silent clients, count."""
+        backend = self.backend
+        self._tls_mux.grow_older()
+        yield from backend.clients.steps()
+        yield from backend.leases.steps()
+        yield from backend.clients.identify(self._signatures.identify)
+        backend.figures.clients = len(backend.clients)
+        backend.figures.streams = backend.clients.stream_count
+        backend.figures.leases = backend.leases.count
+
+
+def _nothing() -> None:
+    """Nothing was put into any list yet."""

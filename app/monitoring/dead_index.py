@@ -1,0 +1,154 @@
+"""What a group's dead letters are, in a few words each, so that lists count over all of them.
+
+A dead letter never changes: what was read once is kept for the next page, and only what came
+since is read. The newest `COUNTED_MAX` of a group are kept in mind, of a few groups at a time.
+"""
+
+import asyncio
+import sys
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+
+import msgspec
+
+from app.pause import Pause
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from engine.broker import GROUP_QUEUE, Broker
+from engine.errors import MessageNotFound, NotFound
+from engine.message import FAILED_CLIENT, FAILED_REASON, REDRIVEN_JOB, StoredMessage
+
+COUNTED_MAX = 50_000
+GROUPS_MAX = 4
+
+
+class DeadRow(msgspec.Struct, frozen=True, gc=False):
+    """One dead letter, as far as lists are filtered by it; `is_back` after a replay."""
+
+    offset: int
+    died_ms: int
+    reason: str
+    topic: str
+    tag: str
+    client: str
+    attempts: str
+    is_back: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """The rows read so far, oldest first: the newest `examined` of `total` were looked at."""
+
+    rows: tuple[DeadRow, ...]
+    examined: int
+    total: int
+
+    @property
+    def is_whole(self) -> bool:
+        return self.examined >= self.total
+
+    @property
+    def unreadable(self) -> int:
+        """How many records are damaged."""
+        return self.examined - len(self.rows)
+
+
+class _Shelf:
+    """One group's rows: offsets from `low` up to `high` - 1 were looked at."""
+
+    def __init__(self, topic: str, since_position: int, end: int) -> None:
+        self.since_position = since_position
+        self._topic = topic
+        self._rows: deque[DeadRow] = deque()
+        self._low = self._high = end
+        self._lock = asyncio.Lock()
+
+    async def extend(self, broker: Broker, low: int, end: int, until_s: float) -> Known:
+        """Read what is new, then what is older, down to `low` or until the time is up."""
+        async with self._lock:
+            floor = max(low, end - COUNTED_MAX)
+            if self._high < floor or self._high > end:
+                self._rows.clear()
+                self._low = self._high = end
+            pause = Pause()
+            while self._high < end:
+                self._rows.extend(self._read(broker, self._high))
+                self._high += 1
+                await pause.when_due()
+            while self._low > floor and time.monotonic() < until_s:
+                self._low -= 1
+                self._rows.extendleft(self._read(broker, self._low))
+                await pause.when_due()
+            while self._rows and self._rows[0].offset < floor:
+                self._rows.popleft()
+            self._low = max(self._low, floor)
+            return Known(tuple(self._rows), self._high - self._low, end - low)
+
+    def _read(self, broker: Broker, offset: int) -> list[DeadRow]:
+        """The row of an offset; none where its record is damaged or gone."""
+        try:
+            return [row_of(broker.message(self._topic, GROUP_QUEUE, offset))]
+        except NotFound:
+            return []
+
+
+class DeadIndex:
+    """Rows of the groups that were looked at last."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()
+
+    async def known(self, group: str, budget_s: float) -> Known:
+        """What is known of a group after at most about `budget_s` of reading.
+
+        Raises GroupNotFound where there is neither the group nor anything it left.
+        """
+        topic = DEAD_LETTER_PREFIX + group
+        try:
+            config = self._broker.topic(topic)
+        except NotFound:
+            self._broker.group(group)
+            return Known((), 0, 0)
+        low, end = bounds(self._broker, topic)
+        shelf = self._shelves.pop(group, None)
+        if shelf is None or shelf.since_position != config.since_position:
+            shelf = _Shelf(topic, config.since_position, end)
+        self._shelves[group] = shelf
+        while len(self._shelves) > GROUPS_MAX:
+            self._shelves.popitem(last=False)
+        return await shelf.extend(self._broker, low, end, time.monotonic() + budget_s)
+
+
+def bounds(broker: Broker, topic: str) -> tuple[int, int]:
+    """The first offset of a group's dead letters, and the one after the last."""
+    for queue in broker.topic_stats(topic).queues:
+        if queue.queue == GROUP_QUEUE:
+            return queue.min_offset, queue.max_offset
+    return 0, 0
+
+
+def oldest_ms(broker: Broker, topic: str) -> int | None:
+    """When the oldest dead letter was stored; None where its record cannot be read."""
+    low, end = bounds(broker, topic)
+    if low >= end:
+        return None
+    try:
+        return broker.message(topic, GROUP_QUEUE, low).stored_ms
+    except MessageNotFound:
+        return None
+
+
+def row_of(message: StoredMessage) -> DeadRow:
+    properties = message.properties
+    origin = message.origin_topic
+    return DeadRow(
+        offset=message.offset,
+        died_ms=message.stored_ms,
+        reason=sys.intern(properties.get(FAILED_REASON, "")),
+        topic="" if origin.startswith(DEAD_LETTER_PREFIX) else sys.intern(origin),
+        tag=sys.intern(message.tag),
+        client=sys.intern(properties.get(FAILED_CLIENT, "")),
+        attempts=sys.intern(str(max(0, message.attempt - 1))),
+        is_back=REDRIVEN_JOB in properties,
+    )

@@ -1,0 +1,88 @@
+"""Asks the engine for the history of lag, and keeps the answers for as long as nothing is new.
+
+A month of samples is read from thousands of packed blocks; a page that refreshes itself every few
+seconds must not do that each time.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.broker import LagHistoryPage, LagKeeping, Statistics
+
+KEPT_MAX = 64
+FRESH_MIN_MS = 10_000
+FRESH_STEPS = 10  # an answer stays for this part of its step
+
+
+@dataclass(frozen=True)
+class Span:
+    """How much time a chart shows, and how much of it one point."""
+
+    name: str
+    label: str
+    length_ms: int
+    step_ms: int
+
+
+@dataclass(frozen=True)
+class LagOf:
+    """Whose lag: a group's, in one topic or one queue of it if named."""
+
+    group: str
+    topic: str = ""
+    queue: int | None = None
+
+
+SPANS = (
+    Span("15m", "15 min", 900_000, 10_000),
+    Span("1h", "1 h", 3_600_000, 20_000),
+    Span("24h", "24 h", 86_400_000, 300_000),
+    Span("7d", "7 d", 7 * 86_400_000, 1_800_000),
+    Span("30d", "30 d", 30 * 86_400_000, 7_200_000),
+)
+
+
+class LagReader:
+    """At most 64 answers are kept, and the same question is under way only once."""
+
+    def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
+        self._statistics = statistics
+        self._now_ms = now_ms
+        self._kept: dict[tuple[LagOf, str], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
+
+    def keeping(self) -> LagKeeping:
+        """How, and since when, the history is kept."""
+        return self._statistics().lag_keeping()
+
+    async def read(self, whose: LagOf, span: Span) -> LagHistoryPage:
+        """Points up to now that begin at whole steps; at most a tenth of a step old."""
+        now_ms = self._now_ms()
+        turn = now_ms // max(FRESH_MIN_MS, span.step_ms // FRESH_STEPS)
+        kept = self._kept.get((whose, span.name))
+        if kept is None or kept[0] != turn:
+            kept = (turn, self._ask(whose, span, now_ms))
+            self._kept.pop((whose, span.name), None)
+            self._kept[whose, span.name] = kept
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+        return await asyncio.shield(kept[1])
+
+    def _ask(self, whose: LagOf, span: Span, now_ms: int) -> asyncio.Future[LagHistoryPage]:
+        found: asyncio.Future[LagHistoryPage] = asyncio.get_running_loop().create_future()
+
+        def done(page: LagHistoryPage) -> None:
+            if not found.done():
+                found.set_result(page)
+
+        to_ms = (now_ms // span.step_ms + 1) * span.step_ms
+        self._statistics().lag_history(
+            whose.group,
+            done,
+            from_ms=max(0, to_ms - span.length_ms),
+            to_ms=to_ms,
+            topic=whose.topic or None,
+            queue=whose.queue,
+            points_max=span.length_ms // span.step_ms + 1,
+        )
+        return found

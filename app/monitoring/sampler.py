@@ -1,0 +1,258 @@
+"""What every topic and group looks like, read in small steps beside the traffic.
+
+Asking the broker about ten thousand topics takes longer than one request may hold the event
+loop, so a background task walks over them and lets others run every few milliseconds. Lists are
+sorted by what it found, and say how old that is; the rows that are shown are read afresh.
+"""
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from app.monitoring.forecast import UNKNOWN, Forecast, forecast
+from app.monitoring.meter import Meter
+from app.pause import Pause
+from app.services.topic_kinds import kind_of
+from engine.broker import Broker, GroupLag, TopicConfig, TopicStats
+from engine.errors import EngineError
+
+log = logging.getLogger("kitemq.console")
+
+INTERVAL_S = 5.0
+# The walk may take this part of the loop's time at most, however many names there are.
+SHARE_MAX = 0.1
+DAY_MS = 24 * 3_600_000
+HISTORY_STEP_MS = 30_000
+HISTORY_STEPS = 31  # a quarter of an hour
+GROWTH_SPAN_MS = 120_000
+GROWTH_MIN = 100
+
+
+class TopicFigures(msgspec.Struct, frozen=True, gc=False):
+    """One topic, all its queues together; messages and bytes accepted per second."""
+
+    kind: str
+    messages: int
+    last_ms: int | None
+    rate: float
+    bytes_rate: float
+
+
+class GroupFigures(msgspec.Struct, frozen=True, gc=False):
+    """One consumer group, all its topics together; `lag_by_topic` says where it stands."""
+
+    lag: int
+    oldest_ms: int | None
+    inflight: int
+    retry_waiting: int
+    dead: int
+    lag_by_topic: Mapping[str, int]
+    rate: float = 0.0
+    dead_new: int = 0  # of the dead, those of the last 24 hours
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One finished walk, never changed again; names that came later are not in it."""
+
+    taken_ms: int = 0
+    topics: Mapping[str, TopicFigures] = field(default_factory=dict)
+    groups: Mapping[str, GroupFigures] = field(default_factory=dict)
+    # Topic to the lag of each group that reads it.
+    lags: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    # Groups whose lag grows, and by how much.
+    growth: Mapping[str, int] = field(default_factory=dict)
+    # When each group will have caught up, as it looks.
+    forecasts: Mapping[str, Forecast] = field(default_factory=dict)
+    dismissed: int = 0
+
+    def forecast(self, group: str) -> Forecast:
+        """Unknown for a group that is newer than the walk."""
+        return self.forecasts.get(group, UNKNOWN)
+
+    @functools.cached_property
+    def dead(self) -> int:
+        """How many dead letters wait for a decision, also of groups that are gone."""
+        kept = sum(figures.messages for figures in self.topics.values() if figures.kind == "DLQ")
+        return max(0, kept - self.dismissed)
+
+    def readers(self, topic: str) -> Mapping[str, int]:
+        """The groups that read a topic, and how many messages each has still to read."""
+        return self.lags.get(topic, {})
+
+    def worst_lag(self, topic: str) -> int | None:
+        """The lag of the group furthest behind; None when nobody reads the topic."""
+        return max(self.readers(topic).values(), default=None)
+
+
+def topic_figures(
+    topic: TopicConfig, stats: TopicStats, rate: float, bytes_rate: float
+) -> TopicFigures:
+    """The sums of a topic's queues."""
+    times = [queue.last_stored_ms for queue in stats.queues if queue.last_stored_ms]
+    return TopicFigures(kind_of(topic), stats.messages, max(times, default=None), rate, bytes_rate)
+
+
+def group_figures(lag: GroupLag, rate: float) -> GroupFigures:
+    """The sums of a group's queues."""
+    by_topic: dict[str, int] = {}
+    for queue in lag.queues:
+        by_topic[queue.topic] = by_topic.get(queue.topic, 0) + queue.count
+    # Not from the age, which another clock's tick made: lists would differ at every look.
+    oldest = (queue.oldest_ms for queue in lag.queues if queue.oldest_ms is not None)
+    return GroupFigures(
+        lag=lag.count,
+        oldest_ms=min(oldest, default=None),
+        inflight=lag.inflight,
+        retry_waiting=lag.retry_waiting,
+        dead=lag.dead_open,
+        lag_by_topic=by_topic,
+        rate=rate,
+    )
+
+
+class History:
+    """A group's lag every half minute, for the last quarter of an hour."""
+
+    def __init__(self) -> None:
+        self._values: deque[tuple[int, int]] = deque(maxlen=HISTORY_STEPS)
+
+    def add(self, at_ms: int, lag: int) -> None:
+        if not self._values or at_ms - self._values[-1][0] >= HISTORY_STEP_MS:
+            self._values.append((at_ms, lag))
+
+    def lags(self) -> list[int]:
+        return [lag for _, lag in self._values]
+
+    def forecast(self, now_ms: int, lag: int) -> Forecast:
+        """When the lag will be gone if things go on like this."""
+        return forecast([*self._values, (now_ms, lag)])
+
+    def growth(self, now_ms: int, lag: int) -> int:
+        """By how much it grew over the kept time; 0 unless it did so clearly, and still does."""
+        earlier = [value for at_ms, value in self._values if now_ms - at_ms >= GROWTH_SPAN_MS]
+        if not lag or not earlier:
+            return 0
+        values = [value for _, value in self._values]
+        grown, grown_lately = lag - min(values), lag - earlier[-1]
+        # What stays at its highest does not grow any more: a tenth of it is of the last minutes.
+        is_rising = lag >= max(values) and grown_lately >= max(1, grown // 10)
+        return grown if is_rising and grown >= max(GROWTH_MIN, lag // 10) else 0
+
+
+class Sampler:
+    """Keeps the newest `Snapshot` and each group's lag history."""
+
+    def __init__(self, broker: Broker, meter: Meter, now_ms: Callable[[], int]) -> None:
+        self._broker = broker
+        self._meter = meter
+        self._now_ms = now_ms
+        self._walking: asyncio.Task[None] | None = None
+        self._histories: dict[str, History] = {}
+        self._walk_s = 0.0  # how long the last walk took
+        self.snapshot = Snapshot()
+
+    async def run(self) -> None:
+        """Walk for as long as the server lives; a failed walk is logged and tried again."""
+        while True:
+            began_s = time.monotonic()
+            try:
+                await self.refresh()
+            except EngineError as error:
+                log.warning("the console could not read the broker's figures: %s", error)
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(max(INTERVAL_S, took_s / SHARE_MAX))
+
+    async def stop(self) -> None:
+        """End a walk that is under way."""
+        if self._walking is not None:
+            self._walking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._walking
+
+    async def refresh(self) -> None:
+        """Take a new snapshot, or wait for the one that is being taken."""
+        if self._walking is None or self._walking.done():
+            self._walking = asyncio.create_task(self._walk())
+        await asyncio.shield(self._walking)
+
+    async def fresh(self, age_max_ms: int, wait_s: float = 0.1) -> Snapshot:
+        """A snapshot not older than asked, if one can be had within `wait_s`; else the last.
+
+        Where walks take longer than that nobody waits: they follow each other as it is.
+        """
+        is_old = self._now_ms() - self.snapshot.taken_ms > age_max_ms
+        if is_old and self._walk_s <= wait_s:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.refresh(), wait_s)
+        return self.snapshot
+
+    def lag_history(self, group: str) -> list[int]:
+        """The group's lag every half minute, oldest first; [] before the first walk."""
+        history = self._histories.get(group)
+        return history.lags() if history else []
+
+    async def _walk(self) -> None:
+        began_s = time.monotonic()
+        pause = Pause()
+        topics = await self._walk_topics(pause)
+        groups = await self._walk_groups(pause)
+        lags: dict[str, dict[str, int]] = {}
+        growth: dict[str, int] = {}
+        forecasts: dict[str, Forecast] = {}
+        histories: dict[str, History] = {}
+        taken_ms = self._now_ms()
+        for name, figures in groups.items():
+            for topic, count in figures.lag_by_topic.items():
+                lags.setdefault(topic, {})[name] = count
+            history = histories[name] = self._histories.get(name) or History()
+            history.add(taken_ms, figures.lag)
+            forecasts[name] = history.forecast(taken_ms, figures.lag)
+            grown = history.growth(taken_ms, figures.lag)
+            if grown:
+                growth[name] = grown
+            await pause.when_due()
+        self._histories = histories
+        dismissed = self._broker.dead_letters.dismissed_total()
+        self.snapshot = Snapshot(taken_ms, topics, groups, lags, growth, forecasts, dismissed)
+        self._walk_s = time.monotonic() - began_s
+
+    async def _walk_topics(self, pause: Pause) -> dict[str, TopicFigures]:
+        found: dict[str, TopicFigures] = {}
+        for topic in self._broker.topics(system=True):
+            try:
+                stats = self._broker.topic_stats(topic.name)
+            except EngineError:
+                continue  # deleted since the walk began
+            rate = self._meter.topic_rate(topic.name)
+            bytes_rate = self._meter.topic_bytes_rate(topic.name)
+            found[topic.name] = topic_figures(topic, stats, rate, bytes_rate)
+            await pause.when_due()
+        return found
+
+    async def _walk_groups(self, pause: Pause) -> dict[str, GroupFigures]:
+        found: dict[str, GroupFigures] = {}
+        for group in self._broker.groups():
+            try:
+                lag = self._broker.lag(group.name)
+            except EngineError:
+                continue
+            rate = self._meter.group_rate(group.name)
+            found[group.name] = msgspec.structs.replace(
+                group_figures(lag, rate), dead_new=self._dead_new(group.name, lag)
+            )
+            await pause.when_due()
+        return found
+
+    def _dead_new(self, group: str, lag: GroupLag) -> int:
+        if not lag.dead_open:
+            return 0
+        yesterday_ms = self._now_ms() - DAY_MS
+        return self._broker.dead_letters.arrived(group, [yesterday_ms]).open

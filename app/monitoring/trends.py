@@ -1,0 +1,114 @@
+"""The lag of many groups over the last day, as little lines: for lists, never waited for long.
+
+All lines of a page are read from the history of lag on disk in one pass, beside the loop, and kept
+for a quarter of an hour. A page takes those that are there within a moment; what is not read yet is
+said to be so, and stands there at the page's next refresh.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.monitoring import sparkline
+from app.monitoring.sparkline import Line
+from engine.broker import Statistics
+
+SPAN_MS = 86_400_000
+POINTS = 48
+STEP_MS = SPAN_MS // POINTS
+FRESH_MS = STEP_MS // 2
+KEPT_MAX = 3_000
+GROUPS_MAX = 200  # of one page
+WAIT_S = 0.05
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A group's lag over a day: the highest of each half hour, None where nothing was sampled.
+
+    `is_read` is False while it waits to be read. `change` is the last known value less the first.
+    """
+
+    is_read: bool = False
+    values: Sequence[int | None] = ()
+    line: Line | None = None
+    known: int = 0
+    low: int = 0
+    high: int = 0
+    first: int = 0
+    last: int = 0
+
+    @property
+    def hours(self) -> float:
+        """How much of the day is known."""
+        return self.known * 24 / POINTS
+
+    @property
+    def change(self) -> int:
+        return self.last - self.first
+
+
+UNREAD = Trend()
+
+
+class Trends:
+    """At most 3,000 lines are kept; the engine is asked once at a time, for a page's groups."""
+
+    def __init__(self, statistics: Callable[[], Statistics], now_ms: Callable[[], int]) -> None:
+        self._statistics = statistics
+        self._now_ms = now_ms
+        self._kept: OrderedDict[str, tuple[int, Trend]] = OrderedDict()
+        self._reading: asyncio.Future[None] | None = None
+
+    async def of(self, groups: Sequence[str], wait_s: float = WAIT_S) -> dict[str, Trend]:
+        """The lines of these groups, those of one page, as far as they are read within `wait_s`."""
+        now_ms = self._now_ms()
+        old = [name for name in groups[:GROUPS_MAX] if not self._is_fresh(name, now_ms)]
+        if old:
+            if self._reading is None or self._reading.done():
+                self._reading = self._read(old, now_ms)
+            await asyncio.wait([self._reading], timeout=wait_s)
+        return {name: self._kept[name][1] for name in groups if name in self._kept}
+
+    def _is_fresh(self, group: str, now_ms: int) -> bool:
+        kept = self._kept.get(group)
+        return kept is not None and 0 <= now_ms - kept[0] < FRESH_MS
+
+    def _read(self, groups: Sequence[str], now_ms: int) -> "asyncio.Future[None]":
+        is_done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        to_ms = (now_ms // STEP_MS + 1) * STEP_MS
+
+        def done(found: Mapping[str, Sequence[int | None]]) -> None:
+            for group, values in found.items():
+                self._keep(group, now_ms, trend(values))
+            if not is_done.done():
+                is_done.set_result(None)
+
+        self._statistics().lag_peaks(
+            groups, done, from_ms=max(0, to_ms - SPAN_MS), to_ms=to_ms, step_ms=STEP_MS
+        )
+        return is_done
+
+    def _keep(self, group: str, now_ms: int, found: Trend) -> None:
+        self._kept.pop(group, None)
+        self._kept[group] = (now_ms, found)
+        if len(self._kept) > KEPT_MAX:
+            self._kept.popitem(last=False)
+
+
+def trend(values: Sequence[int | None]) -> Trend:
+    """The little line of these values; times without samples leave it out, not at 0. Pure."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return Trend(is_read=True, values=values)
+    return Trend(
+        True,
+        values,
+        sparkline.line(known) if len(known) > 1 else None,
+        len(known),
+        min(known),
+        max(known),
+        known[0],
+        known[-1],
+    )

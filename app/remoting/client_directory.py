@@ -1,0 +1,120 @@
+"""The port's clients as the console and REST see them: listed, known by name, sent away."""
+
+import json
+
+from app.remoting.clients import RemotingClient, RemotingClients
+from app.remoting.errors import RemotingRefusal
+from app.services.connections import ClientFacts, Connected, Processed
+from engine.errors import Busy, Refused
+from engine.message import StoredMessage
+from protocol.remoting.codes import RequestCode
+
+DOOR = "TCP"
+NOT_A_CONSUMER = "only consumers tell what their threads do; this one produces"
+NOT_OFFERED = "classic clients are not asked to process single messages"
+JSTACK = '"jstack":'
+
+
+class RemotingClientDirectory:
+    """Answers `Connections` for the port of classic clients."""
+
+    def __init__(self, clients: RemotingClients) -> None:
+        self._clients = clients
+
+    @property
+    def count(self) -> int:
+        return len(self._clients)
+
+    def connected(self) -> list[Connected]:
+        """All clients that are alive."""
+        return [
+            Connected(
+                client.name,
+                client.connection.client,
+                client.since_ms,
+                DOOR,
+                _about(client),
+                client.language,
+                client.version,
+                not client.consumers if client.producers or client.consumers else None,
+            )
+            for client in self._clients.all()
+        ]
+
+    def find(self, client: str) -> ClientFacts | None:
+        """What one of them told of itself."""
+        found = self._clients.find(client)
+        if found is None:
+            return None
+        return ClientFacts(
+            DOOR,
+            found.connection.client,
+            found.since_ms,
+            found.seen_ms,
+            found.language,
+            found.version,
+            _kind(found),
+            found.user,
+            is_open=found.connection.is_open,
+            polls=found.connection.polls,
+            topics=sorted(found.producers),
+            groups={
+                group: {each.topic: each.filter for each in consumer.topics.values()}
+                for group, consumer in sorted(found.consumers.items())
+            },
+            why_no_stack="" if found.consumers else NOT_A_CONSUMER,
+            why_no_verify=NOT_OFFERED,
+        )
+
+    async def stack(self, client: str, timeout_s: float) -> str:
+        """What its threads do; Busy where it cannot be asked just now, TimeoutError."""
+        found = self._clients.find(client)
+        group = next(iter(found.consumers), "") if found is not None else ""
+        if found is None or not group:
+            raise Busy("the client is gone", field="client", remedy="ask again when it is back")
+        fields = {"consumerGroup": group, "clientId": found.name, "jstackEnable": "true"}
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        try:
+            answer = await found.connection.ask(code, fields, timeout_s)
+        except RemotingRefusal as error:
+            raise Busy(error.text, field="client", remedy="ask again in a moment") from error
+        return _stack_in(answer.body.decode("utf-8", "replace"))
+
+    async def verify(
+        self, client: str, group: str, message: StoredMessage, timeout_s: float
+    ) -> Processed:
+        """Not offered."""
+        raise Refused(NOT_OFFERED, field="client")
+
+    def disconnect(self, client: str) -> int:
+        """Close its connection, which others may share; how many connections that were."""
+        found = self._clients.find(client)
+        if found is None:
+            return 0
+        found.connection.close()
+        return 1
+
+
+def _stack_in(text: str) -> str:
+    """The stacks in a consumer's running information, whose maps by queue are no JSON."""
+    _, mark, rest = text.partition(JSTACK)
+    if not mark:
+        return ""
+    try:
+        found, _ = json.JSONDecoder().raw_decode(rest.lstrip())
+    except ValueError:
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _kind(client: RemotingClient) -> str:
+    if client.consumers and client.producers:
+        return "consumer and producer"
+    if client.consumers:
+        return "consumer"
+    return "producer" if client.producers else ""
+
+
+def _about(client: RemotingClient) -> str:
+    language = f"{client.language} {client.version}".strip()
+    return ", ".join(part for part in (language, _kind(client)) if part)

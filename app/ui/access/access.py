@@ -1,0 +1,347 @@
+"""Users, tokens, logins, and who may do what; one's own part of it for everybody."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.db.rows import SessionRow, TokenRow, UserRow
+from app.errors import DoorError
+from app.security.access import (
+    TABLE,
+    Action,
+    Kind,
+    Principal,
+    Role,
+    lacks,
+    who_of,
+)
+from app.security.access_keys import AccessKeys
+from app.security.doorman import LOGIN
+from app.security.drafts import NewToken, NewUser
+from app.security.people import People
+from app.settings import is_loopback
+from app.ui.access.login import accounts_of, browser_of, by_of, logged_in
+from app.ui.framework import forms, pages, rights
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+
+ROWS_MAX = 200
+ROLES = (
+    (
+        Role.VIEWER.value,
+        N_("viewer: sees all but people; reads messages where patterns say so"),
+    ),
+    (Role.OPERATOR.value, N_("operator: produces, consumes, administers what the patterns name")),
+    (Role.ADMIN.value, N_("admin: everything")),
+)
+LIFETIMES = (
+    ("30", N_("30 days")),
+    ("90", N_("90 days")),
+    ("365", N_("a year")),
+    ("", N_("no end")),
+)
+USER_FIELDS = ("name", "password", "role", "patterns")
+TOKEN_FIELDS = ("name", "owner", "role", "patterns", "days")
+PASSWORD_FIELDS = ("old", "new", "again")
+
+
+@dataclass(frozen=True)
+class UserLine:
+    name: str
+    role: str
+    patterns: tuple[str, ...]
+    disabled: bool
+    created_ms: int
+    tokens: int
+    sessions: int
+    is_me: bool
+    provider: str  # which vouches for the user; "" for who has a password here
+
+
+@dataclass(frozen=True)
+class TokenLine:
+    id: int
+    name: str
+    owner: str
+    prefix: str
+    role: str
+    patterns: tuple[str, ...]
+    expires_ms: int | None
+    used_ms: int | None
+    is_over: bool
+
+
+@dataclass(frozen=True)
+class SessionLine:
+    id: int
+    user: str
+    created_ms: int
+    seen_ms: int
+    expires_ms: int
+    address: str
+    user_agent: str
+    is_this: bool
+
+
+@dataclass(frozen=True)
+class RightLine:
+    """One action on one kind of thing, and how far each role has it."""
+
+    action: str
+    kind: str
+    reaches: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Access:
+    """The context of `access.html`; `made` is a token's text, shown this once."""
+
+    is_open: bool
+    may_begin: bool
+    me: str
+    provider: str  # which vouches for the one who looks; "" for who has a password
+    token: str
+    users: list[UserLine]
+    users_total: int
+    tokens: list[TokenLine]
+    tokens_total: int
+    sessions: list[SessionLine]
+    sessions_total: int
+    table: list[RightLine]
+    roles: tuple[tuple[str, str], ...]
+    lifetimes: tuple[tuple[str, str], ...]
+    owners: list[tuple[str, str]]
+    user_form: Form
+    token_form: Form
+    password_form: Form
+    made: str
+    made_name: str
+    made_pair: tuple[str, str]  # the same token as access key and secret
+
+
+def people_of(request: Request) -> People:
+    """Everybody this server knows."""
+    people: People = request.app.state.people
+    return people
+
+
+async def show(request: Request) -> Response:
+    """GET /access"""
+    return await _page(request)
+
+
+async def add_user(request: Request) -> Response:
+    """POST /access/users: a new user; the first one is logged in at once."""
+    posted = forms.fill(await forms.read(request), USER_FIELDS)
+    is_first = who_of(request.scope).is_open
+    password, posted.values["password"] = posted.values["password"], ""
+    if is_first and not _may_begin(request):
+        raise Forbidden(
+            _("the server listens on a network, so the first user is not made here"),
+            remedy=_("run on the server itself: kitemq users add NAME --role admin"),
+        )
+    new = NewUser(
+        posted.values["name"],
+        password,
+        Role.ADMIN if is_first else posted.values["role"],
+        patterns_of(posted.values["patterns"]),
+    )
+    try:
+        user = await accounts_of(request).add_user(by_of(request), new, is_first=is_first)
+    except (Invalid, Conflict) as error:
+        posted.blame(error)
+        return await _page(request, user_form=posted, status=status_of(error))
+    if is_first:
+        return await logged_in(request, user.name, password, "/access?done=first")
+    return forms.go(request, "/access?done=created")
+
+
+async def add_token(request: Request) -> Response:
+    """POST /access/tokens: the page with the token's text on it, this once."""
+    form = forms.fill(await forms.read(request), TOKEN_FIELDS)
+    values, who = form.values, who_of(request.scope)
+    owner = values["owner"] or who.name
+    if owner != who.name:
+        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
+    days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
+    if form.is_wrong:
+        return await _page(request, token_form=form, status=422)
+    new = NewToken(values["name"].strip(), owner, values["role"], patterns_of(values["patterns"]))
+    try:
+        made = NewToken(new.name, new.owner, new.role, new.patterns, days)
+        token, secret = await accounts_of(request).add_token(by_of(request), made)
+    except (Invalid, Conflict, NotFound) as error:
+        form.blame(error)
+        return await _page(request, token_form=form, status=status_of(error))
+    keys: AccessKeys = request.app.state.access_keys
+    pair = await keys.made_for(token.secret_hash)
+    return await _page(request, made=secret, made_name=token.name, made_pair=pair, status=201)
+
+
+async def revoke_token(request: Request) -> Response:
+    """POST /access/tokens/{id}/revoke"""
+    people, token_id = people_of(request), _id(request)
+    found = next((row for row in people.tokens() if row.id == token_id), None)
+    _require_owned(request, people.name_of(found.user_id) if found else "")
+    await accounts_of(request).revoke_token(by_of(request), token_id)
+    return forms.go(request, "/access?done=revoked")
+
+
+async def end_session(request: Request) -> Response:
+    """POST /access/sessions/{id}/end"""
+    people, session_id = people_of(request), _id(request)
+    found = next((row for row in people.sessions() if row.id == session_id), None)
+    _require_owned(request, people.name_of(found.user_id) if found else "")
+    await accounts_of(request).end_session(by_of(request), session_id)
+    is_this = session_id == who_of(request.scope).session_id
+    return forms.go(request, LOGIN if is_this else "/access?done=ended")
+
+
+async def change_password(request: Request) -> Response:
+    """POST /access/password: one's own; every other login of one's ends."""
+    posted = forms.fill(await forms.read(request), PASSWORD_FIELDS)
+    old, new = posted.values["old"], posted.values["new"]
+    if new != posted.values["again"]:
+        posted.refuse("again", _("The two new passwords differ."))
+    form = Form(dict.fromkeys(PASSWORD_FIELDS, ""), posted.errors)
+    if form.is_wrong:
+        return await _page(request, password_form=form, status=422)
+    name = who_of(request.scope).name
+    try:
+        await accounts_of(request).change_password(
+            by_of(request), name, old, new, browser=browser_of(request)
+        )
+    except Invalid as error:
+        form.blame(error, {"password": "new"})
+        return await _page(request, password_form=form, status=422)
+    except DoorError as error:
+        form.refuse("old", f"{str(error.detail).capitalize()}; {error.remedy}.")
+        return await _page(request, password_form=form, status=422)
+    return await logged_in(request, name, new, "/access?done=password")
+
+
+async def _page(
+    request: Request,
+    *,
+    user_form: Form | None = None,
+    token_form: Form | None = None,
+    password_form: Form | None = None,
+    made: str = "",
+    made_name: str = "",
+    made_pair: tuple[str, str] = ("", ""),
+    status: int = 200,
+) -> Response:
+    people, who = people_of(request), who_of(request.scope)
+    owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
+    users = [user for user in people.users() if not owner or user.name == owner]
+    myself = people.user(who.name)
+    tokens, sessions = people.tokens(owner), people.sessions(owner)
+    now_ms = pages.console_of(request).now_ms()
+    token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
+    context = Access(
+        is_open=who.is_open,
+        may_begin=_may_begin(request),
+        me=who.name,
+        provider=(myself.issuer if myself is not None else "") or "",
+        token=who.token,
+        users=[user_line(user, people, who) for user in users[:ROWS_MAX]],
+        users_total=len(users),
+        tokens=[_token_line(token, people, now_ms) for token in tokens[:ROWS_MAX]],
+        tokens_total=len(tokens),
+        sessions=[_session_line(session, people, who) for session in sessions[:ROWS_MAX]],
+        sessions_total=len(sessions),
+        table=_table(),
+        roles=ROLES,
+        lifetimes=LIFETIMES,
+        owners=[(user.name, user.name) for user in users],
+        user_form=user_form
+        or Form({"name": "", "password": "", "role": "viewer", "patterns": "*:*:*"}),
+        token_form=token_form or Form(token_values),
+        password_form=password_form or Form(dict.fromkeys(PASSWORD_FIELDS, "")),
+        made=made,
+        made_name=made_name,
+        made_pair=made_pair,
+    )
+    return await pages.respond(
+        request, "access.html", context, title=_("Access"), section="access", status=status
+    )
+
+
+def _table() -> list[RightLine]:
+    pairs = dict.fromkeys((action, kind) for __, action, kind in TABLE)
+    return [
+        RightLine(action, kind, tuple(TABLE[role, action, kind] for role in Role))
+        for action, kind in pairs
+    ]
+
+
+def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
+    return UserLine(
+        name=user.name,
+        role=user.role,
+        patterns=() if user.role == Role.ADMIN else user.patterns,
+        disabled=user.disabled,
+        created_ms=user.created_ms,
+        tokens=len(people.tokens(user.name)),
+        sessions=len(people.sessions(user.name)),
+        is_me=user.name == who.name,
+        provider=user.issuer or "",
+    )
+
+
+def _token_line(token: TokenRow, people: People, now_ms: int) -> TokenLine:
+    return TokenLine(
+        id=token.id,
+        name=token.name,
+        owner=people.name_of(token.user_id),
+        prefix=token.prefix,
+        role=token.role,
+        patterns=token.patterns,
+        expires_ms=token.expires_ms,
+        used_ms=token.used_ms,
+        is_over=token.expires_ms is not None and token.expires_ms <= now_ms,
+    )
+
+
+def _session_line(session: SessionRow, people: People, who: Principal) -> SessionLine:
+    return SessionLine(
+        id=session.id,
+        user=people.name_of(session.user_id),
+        created_ms=session.created_ms,
+        seen_ms=session.seen_ms,
+        expires_ms=session.expires_ms,
+        address=session.address,
+        user_agent=session.user_agent,
+        is_this=session.id == who.session_id,
+    )
+
+
+def _require_owned(request: Request, owner: str) -> None:
+    """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
+    if owner != who_of(request.scope).name:
+        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
+
+
+def _may_begin(request: Request) -> bool:
+    return is_loopback(request.app.state.settings.host)
+
+
+def patterns_of(text: str) -> tuple[str, ...] | None:
+    """One pattern a line; nothing typed is everywhere."""
+    lines = tuple(line.strip() for line in text.splitlines() if line.strip())
+    return lines or None
+
+
+def _id(request: Request) -> int:
+    text = request.path_params["id"]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))
+    return int(text)
+
+
+def status_of(error: EngineError) -> int:
+    if isinstance(error, Conflict):
+        return 409
+    return 404 if isinstance(error, NotFound) else 422

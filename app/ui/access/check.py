@@ -1,0 +1,166 @@
+"""What somebody could do: a user, a token or a role, over everything or one topic or group."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.security.access import NAMED, Action, Kind
+from app.security.simulator import Reason, Subject, Verdict, judge, subject_of
+from app.ui.access.access import ROLES, people_of, status_of
+from app.ui.framework import pages
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _, translated
+from engine.errors import Invalid, NotFound
+
+CHOICES_MAX = 200
+DOORS_SHOWN = 6
+FIELDS = ("who", "role", "patterns", "action", "kind", "name")
+NAME_CHARS_MAX = 255
+REASONS = {
+    Reason.OPEN: N_("there are no users, so everybody may"),
+    Reason.ROLE: N_("the role %(by)s has this right"),
+    Reason.PATTERN: N_("the pattern %(by)s covers it"),
+}
+REFUSALS = {
+    Reason.ROLE: N_("the role %(by)s has not this right"),
+    Reason.PATTERN: N_("no pattern covers it: %(by)s"),
+    Reason.TOKEN_ROLE: N_("the token's own role %(by)s has not this right"),
+    Reason.TOKEN_PATTERN: N_("no pattern of the token covers it: %(by)s"),
+    Reason.TOKEN_OWN: N_("a token may not change what is its owner's own"),
+    Reason.READ_ONLY: N_("the rights are there, but the server is read-only"),
+    Reason.EXPIRED: N_("the token has expired"),
+    Reason.DISABLED: N_("the user is switched off"),
+    Reason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
+}
+
+
+@dataclass(frozen=True)
+class DoorsLine:
+    """The doors of one table that a right opens: the first ones, and how many more."""
+
+    title: str
+    doors: tuple[str, ...]
+    more: int
+
+
+@dataclass(frozen=True)
+class VerdictLine:
+    """A right, whether it is there, and the sentence that says why."""
+
+    right: str
+    is_allowed: bool
+    reason: str
+    why: str
+    doors: list[DoorsLine]
+
+
+@dataclass(frozen=True)
+class AccessCheckPage:
+    """The context of `access_check.html`; the lists of choices hold the first `choices_max`."""
+
+    form: Form
+    asked: bool
+    who: str
+    rows: list[VerdictLine]
+    allowed: int
+    people: list[tuple[str, str]]
+    people_total: int
+    roles: tuple[tuple[str, str], ...]
+    actions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    choices_max: int = CHOICES_MAX
+
+
+async def show(request: Request) -> Response:
+    """GET /access/check"""
+    values = request.query_params
+    form = Form({name: values.get(name, "").strip()[:4096] for name in FIELDS})
+    form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
+    if "patterns" not in values:
+        form.values["patterns"] = "*:*:*"
+    found: list[Verdict] = []
+    subject: Subject | None = None
+    status = 200
+    if form.values["who"]:
+        try:
+            subject = _subject(request, form)
+            found = _judged(subject, form)
+        except (Invalid, NotFound) as error:
+            form.blame(error, {"user": "who", "token": "who"})
+            status = status_of(error)
+    people, total = _people(request)
+    context = AccessCheckPage(
+        form=form,
+        asked=subject is not None and not form.is_wrong,
+        who="" if subject is None else subject.who.audit_name(""),
+        rows=[_line(each) for each in found],
+        allowed=sum(each.is_allowed for each in found),
+        people=people,
+        people_total=total,
+        roles=ROLES,
+        actions=tuple(Action),
+        kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
+    )
+    return await pages.respond(
+        request,
+        "access_check.html",
+        context,
+        title=_("What somebody may do"),
+        section="access",
+        status=status,
+    )
+
+
+def _subject(request: Request, form: Form) -> Subject:
+    kind, __, name = form.values["who"].partition(":")
+    if kind == "role":
+        patterns = form.values["patterns"].split()
+        return subject_of(people_of(request), role=form.values["role"], patterns=patterns)
+    if kind == "token":
+        return subject_of(people_of(request), token=name)
+    return subject_of(people_of(request), user=name)
+
+
+def _judged(subject: Subject, form: Form) -> list[Verdict]:
+    action = form.choice("action", _("Action"), ("", *Action)) or None
+    kind = form.choice("kind", _("Kind"), ("", *Kind)) or None
+    if form.is_wrong:
+        return []
+    of = Kind(kind) if kind else None
+    name = form.values["name"] if of is None or of in NAMED else ""
+    return judge(subject, action=Action(action) if action else None, kind=of, name=name)
+
+
+def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
+    """Whom one may choose, users before tokens, and how many there are."""
+    people = people_of(request)
+    users = [(f"user:{user.name}", user.name) for user in people.users()]
+    tokens = [
+        (
+            f"token:{token.id}",
+            _(
+                "token %(token)s of %(owner)s",
+                token=token.name,
+                owner=people.name_of(token.user_id),
+            ),
+        )
+        for token in people.tokens()
+    ]
+    return [*users, *tokens][:CHOICES_MAX], len(users) + len(tokens)
+
+
+def _line(verdict: Verdict) -> VerdictLine:
+    texts = REASONS if verdict.is_allowed else REFUSALS
+    by = verdict.by or _("(none)")
+    why = translated(texts[verdict.reason])
+    return VerdictLine(
+        verdict.right,
+        verdict.is_allowed,
+        verdict.reason,
+        why % {"by": by},
+        [
+            DoorsLine(title, doors[:DOORS_SHOWN], max(0, len(doors) - DOORS_SHOWN))
+            for title, doors in verdict.doors.items()
+        ],
+    )

@@ -1,0 +1,184 @@
+"""Logging in and out: the one page that is open to everybody."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.errors import DoorError
+from app.security.access import who_of
+from app.security.accounts import Accounts, Browser, By
+from app.security.doorman import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
+from app.security.oidc.login import ProviderLogin
+from app.security.oidc.trips import LIVES_S
+from app.settings import Settings
+from app.ui.framework import forms, pages
+from app.ui.framework.console import address_of, client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from engine.errors import Busy
+
+LEFT_COOKIE = "kitemq_left"  # by which one logs out of the provider as well
+FIELDS = ("name", "password", "next")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a provider's user was not let in, and what to do."""
+
+    headline: str
+    detail: str
+    remedy: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Login:
+    """The context of `login.html`."""
+
+    form: Form
+    is_open: bool
+    has_password: bool  # whether anybody logs in by one
+    provider: str  # what the button calls the OpenID Connect provider; "" where there is none
+    begin: str  # where that button leads
+    failure: Failure | None = None
+
+
+def accounts_of(request: Request) -> Accounts:
+    """The audited changes of people."""
+    accounts: Accounts = request.app.state.accounts
+    return accounts
+
+
+def provider_of(request: Request) -> ProviderLogin:
+    """The server's way of logging in through a provider."""
+    provider: ProviderLogin = request.app.state.provider_login
+    return provider
+
+
+def by_of(request: Request) -> By:
+    """Who changes people, for the trail."""
+    return By(client_of(request), request.headers.get("x-request-id", ""))
+
+
+def browser_of(request: Request) -> Browser:
+    """Where a login comes from."""
+    cookies = request.headers.get("cookie", "").encode("latin-1")
+    return Browser(address_of(request), request.headers.get("user-agent", ""), cookie_of(cookies))
+
+
+async def show(request: Request) -> Response:
+    """GET /login"""
+    then = forms.local_path(request.query_params.get("next", "/"))
+    return await page(request, then=then)
+
+
+async def log_in(request: Request) -> Response:
+    """POST /login: where one wanted to go, or the form with what is wrong."""
+    form = forms.fill(await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX), FIELDS)
+    form.values["next"] = forms.local_path(form.values["next"])
+    password, form.values["password"] = form.values["password"], ""
+    if accounts_of(request).people.is_open:
+        return forms.go(request, form.values["next"])
+    try:
+        return await logged_in(request, form.values["name"], password, form.values["next"])
+    except (DoorError, Busy) as error:
+        form.error = f"{str(error.detail).capitalize()}; {error.remedy}."
+        status = error.status_code if isinstance(error, DoorError) else 503
+        response = await page(request, form, status=status)
+        if error.retry_after_s:
+            response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+        return response
+
+
+async def logged_in(request: Request, name: str, password: str, then: str) -> Response:
+    """Log in with a new session, and go on to `then`; raises as `Accounts.log_in`."""
+    accounts = accounts_of(request)
+    secret, expires_ms = await accounts.log_in(name, password, browser_of(request))
+    return with_session(request, forms.go(request, then), secret, expires_ms)
+
+
+async def log_out(request: Request) -> Response:
+    """POST /logout"""
+    who = who_of(request.scope)
+    user = accounts_of(request).people.user(who.name)
+    if who.session_id:
+        await accounts_of(request).log_out(by_of(request), who.session_id)
+    if user is not None and user.issuer is not None:
+        response = forms.go(request, LOGOUT_LEFT)
+        left = provider_of(request).leave(browser_of(request).session)
+        set_way_cookie(request, response, LEFT_COOKIE, left)
+    else:
+        response = forms.go(request, LOGIN)
+    _set_cookie(request, response, "", 0)
+    return response
+
+
+def with_session(request: Request, response: Response, secret: str, expires_ms: int) -> Response:
+    """`response` with the cookie of a new session."""
+    seconds = max(1, (expires_ms - pages.console_of(request).now_ms()) // 1000)
+    _set_cookie(request, response, secret, seconds)
+    return response
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser speaks https, and so keeps a cookie for https only.
+
+    Behind a proxy that ends TLS, only the page's own origin or the setting says so.
+    """
+    settings: Settings = request.app.state.settings
+    said = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
+    return any(text.startswith("https") for text in said)
+
+
+def _set_cookie(request: Request, response: Response, secret: str, seconds: int) -> None:
+    response.set_cookie(
+        COOKIE,
+        secret,
+        max_age=seconds,
+        path="/",
+        samesite="lax",
+        httponly=True,
+        secure=is_secure(request),
+    )
+
+
+def set_way_cookie(request: Request, response: Response, name: str, value: str) -> None:
+    """A cookie of a few minutes on the way to a provider and back; no value takes it away."""
+    # Lax, since the provider leads back from another site.
+    response.set_cookie(
+        name,
+        value,
+        max_age=LIVES_S if value else 0,
+        path=LOGIN,
+        samesite="lax",
+        httponly=True,
+        secure=is_secure(request),
+    )
+
+
+def _begin_path(then: str) -> str:
+    """The address of the button that leads to the provider, and in the end to `then`."""
+    return LOGIN_BEGIN if then in ("", "/") else f"{LOGIN_BEGIN}?next={forms.quoted(then)}"
+
+
+async def page(
+    request: Request,
+    form: Form | None = None,
+    *,
+    then: str = "/",
+    failure: Failure | None = None,
+    status: int = 200,
+) -> Response:
+    """The login page, with what went wrong; `then` is where one wants to go."""
+    form = form or Form({"name": "", "password": "", "next": then})
+    settings: Settings = request.app.state.settings
+    context = Login(
+        form=form,
+        is_open=accounts_of(request).people.is_open,
+        has_password=settings.password_login,
+        provider=settings.oidc_name if settings.has_oidc else "",
+        begin=_begin_path(form.values["next"]),
+        failure=failure,
+    )
+    return await pages.respond(request, "login.html", context, title=_("Log in"), status=status)

@@ -1,0 +1,111 @@
+"""Logging in by way of an OpenID Connect provider: to it, back from it, and out of it.
+
+The way there is a link and no form: the pages' policy lets forms lead to this server only.
+"""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.errors import DoorError
+from app.security.doorman import LOGIN, LOGOUT_FAR
+from app.security.oidc.login import Back
+from app.ui.access import login
+from app.ui.access.login import LEFT_COOKIE, provider_of, set_way_cookie
+from app.ui.framework import forms, pages
+from app.ui.framework.language import N_, _, translated
+
+TRIP_COOKIE = "kitemq_trip"
+VALUE_CHARS_MAX = 4096  # of one part of the provider's answer
+ANSWERS = ("state", "code", "iss", "error", "error_description")
+HEADLINES = {
+    "oidc_state": N_("This login cannot be finished"),
+    "oidc_unreachable": N_("The provider does not answer"),
+    "oidc_busy": N_("Not right now"),
+    "oidc_denied": N_("The provider refused"),
+    "oidc_token": N_("The provider's answer was not accepted"),
+    "oidc_off": N_("There is no provider"),
+}
+NOT_LET_IN = N_("You are known, but not let in")
+
+
+@dataclass(frozen=True)
+class Left:
+    """The context of `login_left.html`."""
+
+    provider: str
+    far: str  # where one logs out of the provider as well; "" where it offers nothing
+
+
+async def begin(request: Request) -> Response:
+    """GET /login/provider?next=…: to the provider, with a cookie to come back with."""
+    then = forms.local_path(request.query_params.get("next", "/"))
+    try:
+        address, cookie = await provider_of(request).begin(then, base_of(request))
+    except DoorError as error:
+        return await _refused(request, error, then)
+    response = RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})
+    set_way_cookie(request, response, TRIP_COOKIE, cookie)
+    return response
+
+
+async def back(request: Request) -> Response:
+    """GET /login/callback: logged in and where one wanted to go, or why not."""
+    query = {
+        name: request.query_params[name][:VALUE_CHARS_MAX]
+        for name in ANSWERS
+        if name in request.query_params
+    }
+    brought = Back(query, request.cookies.get(TRIP_COOKIE, ""), base_of(request))
+    try:
+        arrived = await provider_of(request).finish(brought, login.browser_of(request))
+    except DoorError as error:
+        response = await _refused(request, error, "/")
+    else:
+        response = login.with_session(
+            request,
+            RedirectResponse(forms.local_path(arrived.then), status_code=303),
+            arrived.secret,
+            arrived.expires_ms,
+        )
+    set_way_cookie(request, response, TRIP_COOKIE, "")
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+async def left(request: Request) -> Response:
+    """GET /login/left: logged out here; of the provider only who asks for it."""
+    provider = provider_of(request)
+    far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.may_leave else ""
+    context = Left(provider=request.app.state.settings.oidc_name, far=far)
+    return await pages.respond(request, "login_left.html", context, title=_("Logged out"))
+
+
+async def leave_far(request: Request) -> Response:
+    """GET /login/leave-provider: to where the provider logs one out."""
+    cookie = request.cookies.get(LEFT_COOKIE, "")
+    try:
+        address = await provider_of(request).farewell(cookie, base_of(request))
+    except DoorError as error:
+        return await _refused(request, error, "/")
+    response = RedirectResponse(address or LOGIN, status_code=303)
+    set_way_cookie(request, response, LEFT_COOKIE, "")
+    return response
+
+
+async def _refused(request: Request, error: DoorError, then: str) -> Response:
+    failure = login.Failure(
+        headline=translated(HEADLINES.get(error.code, NOT_LET_IN)),
+        detail=f"{str(error.detail)[:1].upper()}{str(error.detail)[1:]}.",
+        remedy=f"{error.remedy[:1].upper()}{error.remedy[1:]}.",
+        code=error.code,
+    )
+    response = await login.page(request, then=then, failure=failure, status=error.status_code)
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
+def base_of(request: Request) -> str:
+    return str(request.base_url).rstrip("/")

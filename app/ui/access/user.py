@@ -1,0 +1,134 @@
+"""One user: what he may do, role and rights, another password, and the end."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.db.rows import UserRow
+from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, who_of
+from app.ui.access.access import ROLES, UserLine, patterns_of, people_of, status_of, user_line
+from app.ui.access.login import accounts_of, by_of
+from app.ui.framework import forms, pages
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.templating import segment
+from engine.errors import Conflict, Invalid, NotFound
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether one user may do one thing to what was asked about."""
+
+    right: str
+    may: bool
+
+
+@dataclass(frozen=True)
+class UserPage:
+    """The context of `access_user.html`."""
+
+    user: UserLine
+    roles: tuple[tuple[str, str], ...]
+    form: Form
+    password_form: Form
+    delete_form: Form
+    on: str
+    answers: list[Answer]
+
+
+async def show(request: Request) -> Response:
+    """GET /access/users/{name}"""
+    return await _page(request)
+
+
+async def change(request: Request) -> Response:
+    """POST /access/users/{name}: role, patterns, whether it is switched off."""
+    form = forms.fill(await forms.read(request), ("role", "patterns", "disabled"))
+    name = request.path_params["name"]
+    try:
+        await accounts_of(request).change_user(
+            by_of(request),
+            name,
+            role=form.values["role"],
+            patterns=patterns_of(form.values["patterns"]) or (),
+            disabled=form.values["disabled"] == "yes",
+        )
+    except (Invalid, Conflict) as error:
+        form.blame(error)
+        return await _page(request, form=form, status=status_of(error))
+    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
+
+
+async def set_password(request: Request) -> Response:
+    """POST /access/users/{name}/password"""
+    posted = forms.fill(await forms.read(request), ("password",))
+    name = request.path_params["name"]
+    try:
+        await accounts_of(request).set_password(by_of(request), name, posted.values["password"])
+    except Invalid as error:
+        form = Form({"password": ""})
+        form.blame(error)
+        return await _page(request, password_form=form, status=422)
+    return forms.go(request, f"/access/users/{segment(name)}?done=changed")
+
+
+async def delete(request: Request) -> Response:
+    """POST /access/users/{name}/delete: the name has to be typed."""
+    form = forms.fill(await forms.read(request), ("confirm",))
+    name = request.path_params["name"]
+    if form.values["confirm"].strip() != name:
+        form.refuse("confirm", _("Type %(name)s to delete this user.", name=name))
+        return await _page(request, delete_form=form, status=422)
+    try:
+        await accounts_of(request).delete_user(by_of(request), name)
+    except Conflict as error:
+        form.blame(error)
+        return await _page(request, delete_form=form, status=409)
+    return forms.go(request, "/access?done=deleted")
+
+
+async def _page(
+    request: Request,
+    *,
+    form: Form | None = None,
+    password_form: Form | None = None,
+    delete_form: Form | None = None,
+    status: int = 200,
+) -> Response:
+    people = people_of(request)
+    user = people.user(request.path_params["name"])
+    if user is None:
+        raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))
+    values = {
+        "role": user.role,
+        "patterns": "\n".join(user.patterns),
+        "disabled": "yes" if user.disabled else "",
+    }
+    on = request.query_params.get("on", "").strip()[:255]
+    context = UserPage(
+        user=user_line(user, people, who_of(request.scope)),
+        roles=ROLES,
+        form=form or Form(values),
+        password_form=password_form or Form({"password": ""}),
+        delete_form=delete_form or Form({"confirm": ""}),
+        on=on,
+        answers=_answers(user, on),
+    )
+    return await pages.respond(
+        request, "access_user.html", context, title=user.name, section="access", status=status
+    )
+
+
+def _answers(user: UserRow, on: str) -> list[Answer]:
+    """What a user may do: to the topic and the group `on`, and to what has no name."""
+    who = Principal(user.name, () if user.disabled else (Grant(Role(user.role), user.patterns),))
+    found = []
+    for __, action, kind in TABLE:
+        missing = lacks(who, action, kind, on)
+        has_name = kind in (Kind.TOPIC, Kind.GROUP)
+        name = f":{on}" if has_name and on else ""
+        answer = Answer(f"{action}:{kind}{name}", not missing)
+        if answer not in found:
+            found.append(answer)
+    return found

@@ -1,0 +1,272 @@
+"""Alerts: what fires now, the rules behind it, silences, and what webhooks were told."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
+from app.services.alerts.alerts import Alerts
+from app.services.alerts.machine import State
+from app.services.alerts.rules import ABOUT, Kind
+from app.services.alerts.standing import Standing
+from app.services.alerts.webhook import host_of
+from app.services.audit import actor_at
+from app.ui.framework import formats, forms, pages
+from app.ui.framework.console import client_of
+from app.ui.framework.language import N_, _, translated
+from app.ui.framework.templating import segment
+from engine.errors import NotFound
+
+SUBJECTS_SHOWN_MAX = 50
+DELIVERIES_SHOWN = 20
+CHANGES_SHOWN = 20
+SILENCE_CHOICES = (
+    ("1", N_("for 1 hour")),
+    ("8", N_("for 8 hours")),
+    ("24", N_("for a day")),
+    ("168", N_("a week")),
+)
+HOUR_MS = 3_600_000
+ID_DIGITS_MAX = 18
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that a rule does not find in order."""
+
+    rule_id: int
+    rule: str
+    severity: str
+    subject: str
+    href: str
+    state: str
+    since_ms: int
+    detail: str
+    is_silent: bool
+    acked_by: str | None
+    acked_ms: int | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A line of the table of rules; `evaluated_ms` is None before the first evaluation."""
+
+    id: int
+    name: str
+    label: str
+    condition: str
+    scope: str
+    severity: str
+    is_enabled: bool
+    state: str
+    subjects: int
+    checked: int
+    left_out: int
+    evaluated_ms: int | None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """A line of the table of deliveries."""
+
+    id: int
+    event: str
+    webhook: str
+    about: str
+    result: str
+    attempts: int
+    error: str
+    at_ms: int
+    next_ms: int | None
+
+
+@dataclass(frozen=True)
+class AlertsPage:
+    """The context of `alerts.html`."""
+
+    subjects: list[Subject]
+    subjects_total: int
+    firing: int
+    rules: list[Rule]
+    evaluated_ms: int | None
+    silences: list[tuple[SilenceRow, str]]
+    deliveries: list[Delivery]
+    older: int | None
+    changes: list[TransitionRow]
+    webhooks: list[str]
+    failure: str
+    silence_choices: tuple[tuple[str, str], ...] = SILENCE_CHOICES
+
+
+def alerts_of(request: Request) -> Alerts:
+    """The service that evaluates the rules."""
+    alerts: Alerts = request.app.state.alerts
+    return alerts
+
+
+async def show(request: Request) -> Response:
+    """GET /alerts"""
+    alerts = alerts_of(request)
+    standings = await alerts.standings()
+    names = {standing.rule.id: standing.rule.name for standing in standings}
+    subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
+    subjects.sort(key=_urgency)
+    before = request.query_params.get("before", "")
+    found = await alerts.deliveries(DELIVERIES_SHOWN, _id(before) or None)
+    context = AlertsPage(
+        subjects=subjects[:SUBJECTS_SHOWN_MAX],
+        subjects_total=len(subjects),
+        firing=sum(subject.state == State.FIRING for subject in subjects),
+        rules=[_rule(standing) for standing in standings],
+        evaluated_ms=max((s.at_ms for s in standings), default=0) or None,
+        silences=[
+            (one, names.get(one.rule_id, _("every rule"))) for one in await alerts.silences()
+        ],
+        deliveries=[_delivery(row) for row in found],
+        older=found[-1].id if len(found) == DELIVERIES_SHOWN else None,
+        changes=await alerts.transitions(CHANGES_SHOWN),
+        webhooks=[host_of(url) for url in alerts.webhooks],
+        failure=alerts.failure,
+    )
+    return await pages.respond(
+        request, "alerts.html", context, title=_("Alerts"), section="alerts", is_live=True
+    )
+
+
+def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
+    """What fires, nobody silenced and nobody has seen stands first."""
+    return one.state != State.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
+
+
+def _subjects(alerts: Alerts, standing: Standing) -> list[Subject]:
+    rule = standing.rule
+    return [
+        Subject(
+            rule_id=rule.id,
+            rule=rule.name,
+            severity=rule.severity,
+            subject=row.subject,
+            href=place_of(Kind(rule.kind), row.subject),
+            state=row.state,
+            since_ms=row.since_ms,
+            detail=row.detail,
+            is_silent=alerts.is_silent(rule.id, row.subject),
+            acked_by=row.acked_by,
+            acked_ms=row.acked_ms,
+        )
+        for row in standing.states
+    ]
+
+
+def place_of(kind: Kind, subject: str) -> str:
+    """The page of what a rule is about; "" where there is none."""
+    about = ABOUT[kind]
+    if not subject or not (about.has_groups or about.has_topics):
+        return ""
+    folder = "groups" if about.has_groups else "topics"
+    folder = "dlq" if kind is Kind.DEAD_LETTERS else folder
+    return f"/{folder}/{segment(subject)}"
+
+
+def _rule(standing: Standing) -> Rule:
+    rule = standing.rule
+    about = ABOUT[Kind(rule.kind)]
+    parts = (
+        [
+            _(
+                "more than %(threshold)s %(unit)s",
+                threshold=f"{rule.threshold:,}",
+                unit=translated(about.unit),
+            )
+        ]
+        if about.has_threshold
+        else [_("any")]
+    )
+    if about.has_window:
+        parts.append(_("within %(window_s)s", window_s=formats.duration(rule.window_s * 1000)))
+    if rule.for_s:
+        parts.append(_("for %(for_s)s", for_s=formats.duration(rule.for_s * 1000)))
+    scopes = [rule.group_pattern] if about.has_groups else []
+    if about.has_topics and (not about.has_groups or rule.topic_pattern != "*"):
+        scopes.append(rule.topic_pattern)
+    return Rule(
+        id=rule.id,
+        name=rule.name,
+        label=translated(about.label),
+        condition=" ".join(parts),
+        scope=_(" in ").join(scopes) or _("this server"),
+        severity=rule.severity,
+        is_enabled=rule.is_enabled,
+        state=standing.state,
+        subjects=sum(row.state == standing.state for row in standing.states),
+        checked=standing.checked,
+        left_out=standing.left_out,
+        evaluated_ms=standing.at_ms or None,
+    )
+
+
+def _delivery(row: DeliveryRow) -> Delivery:
+    return Delivery(
+        id=row.id,
+        event=row.event,
+        webhook=host_of(row.url),
+        about=" · ".join(text for text in (row.rule_name, row.subject) if text),
+        result=row.result,
+        attempts=row.attempts,
+        error=row.error,
+        at_ms=row.at_ms,
+        next_ms=row.next_ms if row.result == "waiting" and row.attempts else None,
+    )
+
+
+async def acknowledge(request: Request) -> Response:
+    """POST /alerts/acknowledge: somebody has seen what fires."""
+    posted = await forms.read(request)
+    rule_id = wanted_id(posted.one("rule_id"))
+    actor = actor_at(client_of(request))
+    await alerts_of(request).acknowledge(actor, rule_id, posted.one("subject"))
+    return forms.go(request, "/alerts?done=acknowledged")
+
+
+async def silence(request: Request) -> Response:
+    """POST /alerts/silences: tell nothing of a rule and a subject for some hours."""
+    posted = await forms.read(request)
+    hours = posted.one("hours")
+    if hours not in {value for value, __ in SILENCE_CHOICES}:
+        hours = SILENCE_CHOICES[0][0]
+    until_ms = pages.console_of(request).now_ms() + int(hours) * HOUR_MS
+    rule_id = wanted_id(posted.one("rule_id"))
+    actor = actor_at(client_of(request))
+    note = posted.one("note").strip()
+    await alerts_of(request).silence(actor, rule_id, posted.one("subject"), until_ms, note)
+    return forms.go(request, "/alerts?done=silenced")
+
+
+async def end_silence(request: Request) -> Response:
+    """POST /alerts/silences/{id}/end"""
+    silence_id = wanted_id(request.path_params["id"])
+    await alerts_of(request).end_silence(actor_at(client_of(request)), silence_id)
+    return forms.go(request, "/alerts?done=unsilenced")
+
+
+async def test(request: Request) -> Response:
+    """POST /alerts/test: one event to every webhook."""
+    await alerts_of(request).test(actor_at(client_of(request)))
+    return forms.go(request, "/alerts?done=tested#deliveries")
+
+
+def wanted_id(text: str) -> int:
+    """The id of a rule or a silence in an address; NotFound says what was looked for."""
+    found = _id(text)
+    if not found:
+        raise NotFound(
+            _("nothing has the id %(text)s", text=f"{text[:40]!r}"),
+            remedy=_("choose from the list of alerts"),
+        )
+    return found
+
+
+def _id(text: str) -> int:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= ID_DIGITS_MAX
+    return int(text) if is_number else 0

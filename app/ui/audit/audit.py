@@ -1,0 +1,314 @@
+"""Who changed what: the trail of all changes, filtered, page by page, and as a CSV file."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.db.rows import AuditEntry, AuditFilter
+from app.services.audit import DONE, STARTED, Audit
+from app.ui.framework import cells, formats, forms, pages, preferences, tables
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.templating import segment
+from app.ui.framework.turns import Turns
+from app.ui.framework.zones import Zone
+from engine.errors import EngineError, Invalid
+
+FIELDS = ("kind", "name", "action", "actor", "result", "address", "request_id", "from", "to")
+TEXT_MAX = 512
+EXPORT_PAGE = 200
+EXPORTS_MAX = 4
+ID_MAX = 2**63 - 1
+COLUMNS = (
+    "id",
+    "at",
+    "actor",
+    "action",
+    "object_kind",
+    "object_name",
+    "result",
+    "before",
+    "after",
+    "request_id",
+    "address",
+)
+
+# Where the page of an object is: its name follows. Of others it is one page.
+PLACES = {
+    "topic": "/topics/",
+    "group": "/groups/",
+    "message": "/m/",
+    "replay": "/jobs/",
+    "user": "/access/users/",
+    "transaction": "/transactions/",
+}
+FIXED = {
+    "token": "/access",
+    "session": "/access",
+    "logger": "/engine/control",
+    "server": "/engine/control",
+    "silence": "/alerts",
+    "alert_rule": "/alerts",
+    "report": "/reports",
+}
+
+EXPORTS = Turns(EXPORTS_MAX, N_("exports of the audit trail"))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A part of the object that the change touched; "" where it was not there."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """One change; `tone` is ok, warn or bad; `href` leads to the object where it has a page.
+
+    `undo` leads to where it can be taken back; "" where that is not offered.
+    """
+
+    id: str
+    at_ms: int
+    actor: str
+    action: str
+    object_kind: str
+    object_name: str
+    href: str
+    result: str
+    tone: str
+    request_id: str
+    address: str
+    undo: str
+    differences: list[Difference]
+    before_json: str
+    after_json: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value of a field and how often it occurs among the newest entries."""
+
+    value: str
+    count: int
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    """The context of `audit.html`; the choices count the newest `examined` entries."""
+
+    rows: list[AuditRow]
+    form: Form
+    is_filtered: bool
+    kinds: list[Choice]
+    actions: list[Choice]
+    results: list[Choice]
+    examined: int
+    size: int
+    is_later: bool
+    next_cursor: str
+    export_query: str
+    sizes: tuple[int, ...] = tables.SIZES
+
+
+async def show(request: Request) -> Response:
+    """GET /audit"""
+    values = request.query_params
+    form, wanted = read(values, preferences.read(request).zone)
+    size = tables.parse_query(values, ("at",), "at").size
+    before_id = _id(values.get("cursor", ""))
+    audit: Audit = request.app.state.audit
+    tally = await audit.tally()
+    found: list[AuditEntry] = []
+    if not form.is_wrong:
+        found = await audit.find(wanted, limit=size, before_id=before_id)
+    last = str(found[-1].id) if len(found) == size else ""
+    more = await audit.find(wanted, limit=1, before_id=int(last)) if last else []
+    context = AuditPage(
+        rows=[row_of(entry) for entry in found],
+        form=form,
+        is_filtered=any(form.values.values()),
+        kinds=_choices(tally.kinds, form.values["kind"]),
+        actions=_choices(tally.actions, form.values["action"]),
+        results=_choices(tally.results, form.values["result"]),
+        examined=tally.examined,
+        size=size,
+        is_later=before_id is not None,
+        next_cursor=last if more else "",
+        export_query=_export_query(form, preferences.read(request).zone),
+    )
+    status = 422 if form.is_wrong else 200
+    return await pages.respond(
+        request,
+        "audit.html",
+        context,
+        title=_("Audit"),
+        section="audit",
+        status=status,
+        is_live=True,
+    )
+
+
+async def export(request: Request) -> Response:
+    """GET /audit/export and a filter as /audit has it: every entry that it finds, as CSV."""
+    form, wanted = read(request.query_params, preferences.read(request).zone)
+    if form.is_wrong:
+        raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
+    EXPORTS.check()
+    audit: Audit = request.app.state.audit
+    first = await audit.find(wanted, limit=EXPORT_PAGE)
+    return StreamingResponse(
+        _lines(audit, wanted, first),
+        media_type="text/csv; charset=utf-8",
+        headers={
+            "Content-Disposition": 'attachment; filename="audit.csv"',
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+async def _lines(
+    audit: Audit, wanted: AuditFilter, entries: Sequence[AuditEntry]
+) -> AsyncIterator[bytes]:
+    """The whole file; where the database fails on the way, its last line says so."""
+    with EXPORTS.taken():
+        yield cells.lines([COLUMNS])
+        count = 0
+        while entries:
+            yield cells.lines(map(_cells, entries))
+            count += len(entries)
+            try:
+                entries = await audit.find(wanted, limit=EXPORT_PAGE, before_id=entries[-1].id)
+            except EngineError as error:
+                yield cells.lines([[f"not whole: after {count} entries: {error.detail}"]])
+                return
+
+
+def read(values: Mapping[str, str], shown: Zone) -> tuple[Form, AuditFilter]:
+    """The filter in an address, as the form shows it and as the trail takes it.
+
+    Its times are by the clocks of the `zone` it names, and then shown by those of `shown`.
+    """
+    zone_name = values.get("zone", "")
+    form = Form({name: values.get(name, "").strip()[:TEXT_MAX] for name in FIELDS})
+    typed = form.values
+    return form, AuditFilter(
+        object_kind=typed["kind"],
+        name_part=typed["name"],
+        action=typed["action"],
+        actor=typed["actor"],
+        result=typed["result"],
+        request_id=typed["request_id"],
+        address=typed["address"],
+        from_ms=form.moment("from", zone_name, shown) if typed["from"] else None,
+        to_ms=form.moment("to", zone_name, shown) if typed["to"] else None,
+    )
+
+
+def _export_query(form: Form, shown: Zone) -> str:
+    given = {name: value for name, value in form.values.items() if value}
+    if given.keys() & {"from", "to"}:
+        given["zone"] = shown.name
+    return "&".join(f"{name}={forms.quoted(value)}" for name, value in given.items())
+
+
+def row_of(entry: AuditEntry) -> AuditRow:
+    """An entry as the table has it."""
+    return AuditRow(
+        id=str(entry.id),
+        at_ms=entry.at_ms,
+        actor=entry.actor,
+        action=entry.action,
+        object_kind=entry.object_kind,
+        object_name=entry.object_name,
+        href=_href(entry),
+        result=entry.result,
+        tone={DONE: "ok", STARTED: "warn"}.get(entry.result, "bad"),
+        request_id=entry.request_id,
+        address=entry.address,
+        undo=_undo(entry),
+        differences=differences(entry.before_json, entry.after_json),
+        before_json=entry.before_json,
+        after_json=entry.after_json,
+    )
+
+
+def differences(before_json: str, after_json: str) -> list[Difference]:
+    """The fields that differ, all where one side is empty; what has no fields stands as a whole."""
+    before, after = _fields(before_json), _fields(after_json)
+    if before is None or after is None:
+        is_same = before_json == after_json
+        return [] if is_same else [Difference(_("as a whole"), before_json, after_json)]
+    names = [*before, *(name for name in after if name not in before)]
+    return [
+        Difference(name, before.get(name, ""), after.get(name, ""))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _fields(text: str) -> dict[str, str] | None:
+    try:
+        found = msgspec.json.decode(text) if text else {}
+    except msgspec.DecodeError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in found.items()
+    }
+
+
+def _href(entry: AuditEntry) -> str:
+    start = PLACES.get(entry.object_kind, "")
+    if entry.object_kind in FIXED:
+        return FIXED[entry.object_kind]
+    return f"{start}{segment(entry.object_name)}" if start and entry.object_name else ""
+
+
+def _undo(entry: AuditEntry) -> str:
+    """The page that takes a reset back; it says itself where that is too late."""
+    if entry.action not in ("group.reset", "group.undo_reset") or entry.result != DONE:
+        return ""
+    number = (_fields(entry.after_json) or {}).get("reset", "")
+    return f"/groups/{segment(entry.object_name)}/resets/{number}/undo" if number else ""
+
+
+def _choices(counts: Mapping[str, int], chosen: str) -> list[Choice]:
+    """By name; what was chosen is there though nothing has it."""
+    names = sorted({*counts, chosen} - {""})
+    return [Choice(name, counts.get(name, 0)) for name in names]
+
+
+def _cells(entry: AuditEntry) -> list[str]:
+    return [
+        str(entry.id),
+        formats.iso(entry.at_ms),
+        entry.actor,
+        entry.action,
+        entry.object_kind,
+        entry.object_name,
+        entry.result,
+        entry.before_json,
+        entry.after_json,
+        entry.request_id,
+        entry.address,
+    ]
+
+
+def _id(text: str) -> int | None:
+    if not text:
+        return None
+    if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= ID_MAX:
+        return int(text)
+    raise Invalid(
+        _("%(text)s is no place in the trail", text=f"{text[:40]!r}"),
+        remedy=_("begin at the newest entries"),
+    )

@@ -1,0 +1,285 @@
+"""A message body as people can read it, and the account of how it was decoded. Pure."""
+
+import contextlib
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from app.ui.bodies import avro, json_text, protobuf
+from app.ui.bodies.avro import NotAvro
+from app.ui.bodies.protobuf import NotProtobuf
+from app.ui.bodies.trees import Node, Tree
+from app.ui.bodies.unpack import Unpacked, unpack
+from app.ui.framework.language import _
+from engine.compression import PlainBody
+
+SHOWN_BYTES_MAX = 64 * 1024
+ALL_BYTES_MAX = 1024 * 1024
+HEX_BYTES_MAX = 8 * 1024
+TREE_BYTES_MAX = 256 * 1024
+GUESS_BYTES_MAX = 64 * 1024
+PREVIEW_CHARS = 160
+HEX_ROW = 16
+# The first that fits is shown first: what states its own form goes before what is guessed.
+VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
+ORDER = ("text", "json", "avro", "msgpack", "protobuf")
+GUESSED = ("msgpack", "protobuf")
+TREES = ("json", "avro", "msgpack", "protobuf")
+CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
+
+
+class NotThis(Exception):
+    """Why a decoder cannot read the bytes."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One decoder's turn: what it made of the bytes, or why it could not."""
+
+    name: str
+    is_ok: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class HexRow:
+    offset: str
+    octets: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Body:
+    """What the page shows: one of the `views` that fit, and what was tried.
+
+    `stored_bytes` is what lies in the log, `size_bytes` what it is unpacked, where it is.
+    `why_packed` says why a body that is marked as compressed is shown as it is stored.
+    """
+
+    view: str
+    views: tuple[str, ...]
+    size_bytes: int
+    stored_bytes: int
+    shown_bytes: int
+    packing: str
+    why_packed: str
+    text: str
+    tree: Node | None
+    tree_cut: bool
+    rows: list[HexRow]
+    tried: list[Tried]
+
+    @property
+    def is_cut(self) -> bool:
+        return self.shown_bytes < self.size_bytes
+
+
+@dataclass(frozen=True)
+class _Decoded:
+    """What a decoder made of the bytes: a document for a tree, or a text."""
+
+    detail: str
+    document: Any = None
+    is_cut: bool = False
+
+
+def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) -> Body:
+    """Decode a body for `view`, or for the best view that fits; never raises.
+
+    At most SHOWN_BYTES_MAX bytes are turned into text, ALL_BYTES_MAX when `is_all`;
+    the rest is for the download. A PlainBody says besides how its producer compressed it.
+    """
+    stored = len(plain) if isinstance(plain, bytes) else plain.stored_bytes
+    packed = unpack(plain)
+    body = packed.body
+    decoded, tried = _try_all(body, packed)
+    views = tuple(name for name in VIEWS if name in decoded or name == "hex")
+    chosen = view if view in views else views[0]
+    found = decoded.get(chosen)
+    tree = Tree() if found is not None and chosen != "text" else None
+    limit = _limit(chosen, is_all)
+    return Body(
+        view=chosen,
+        views=views,
+        size_bytes=len(body),
+        stored_bytes=stored,
+        shown_bytes=len(body) if tree else min(len(body), limit),
+        packing=packed.kind if packed.is_unpacked else "",
+        why_packed="" if packed.is_unpacked or not _is_marked(plain) else packed.detail,
+        text=body[:limit].decode("utf-8", "ignore") if chosen == "text" else "",
+        tree=tree.build("", found.document) if tree and found else None,
+        tree_cut=bool(tree and found and (tree.is_cut or found.is_cut)),
+        rows=list(_hex_rows(body[:limit])) if chosen == "hex" else [],
+        tried=tried,
+    )
+
+
+def _is_marked(plain: PlainBody | bytes) -> bool:
+    return not isinstance(plain, bytes) and bool(plain.codec)
+
+
+def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[Tried]]:
+    """What each decoder made of the bytes, and the account of it."""
+    tried = [Tried("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
+    decoded: dict[str, _Decoded] = {}
+    for name in ORDER:
+        if packed.is_foreign and name in GUESSED:
+            tried.append(Tried(name, False, _("not tried, as the body is compressed")))
+            continue
+        try:
+            decoded[name] = DECODERS[name](body, "text" in decoded)
+        except (NotThis, NotAvro, NotProtobuf) as error:
+            tried.append(Tried(name, False, str(error)))
+        else:
+            tried.append(Tried(name, True, decoded[name].detail))
+    tried.append(Tried("hex", True, _("shows any bytes")))
+    return decoded, tried
+
+
+def preview(body: bytes) -> str:
+    """One line for a table: text as it is, anything else as its first bytes in hex."""
+    if not body:
+        return ""
+    head = body[: PREVIEW_CHARS * 4]
+    try:
+        text = head.decode("utf-8", "strict" if len(head) == len(body) else "ignore")
+    except UnicodeDecodeError:
+        text = ""
+    if not text or _unprintable(text):
+        return body[:24].hex(" ") + (" …" if len(body) > 24 else "")
+    line = " ".join(text.split())
+    return line if len(line) <= PREVIEW_CHARS else line[:PREVIEW_CHARS] + "…"
+
+
+def line(plain: PlainBody | bytes, view: str) -> str:
+    """A body as one decoder reads it; NotThis where it cannot. A JSON text stays as it is."""
+    body = unpack(plain).body
+    if view == "hex":
+        return body[:PREVIEW_CHARS].hex(" ")
+    found = _decoded(body, view)
+    if view in ("text", "json"):
+        return body.decode()
+    try:
+        return msgspec.json.encode(found.document, enc_hook=str).decode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise NotThis(str(error) or _("nested too deeply")) from None
+
+
+def document(plain: PlainBody | bytes, view: str = "") -> Any:
+    """What a decoder makes of a body, or the first that can of all; NotThis where none can."""
+    body = unpack(plain).body
+    if view in TREES:
+        return _decoded(body, view).document
+    for name in TREES:
+        with contextlib.suppress(NotThis):
+            return _decoded(body, name).document
+    raise NotThis(_("it is no JSON, Avro, MessagePack or Protobuf"))
+
+
+def _decoded(body: bytes, view: str) -> _Decoded:
+    """One decoder's result; NotThis."""
+    try:
+        _text(body, True)
+        is_text = True
+    except NotThis:
+        if view == "text":
+            raise
+        is_text = False
+    try:
+        return DECODERS[view](body, is_text)
+    except (NotAvro, NotProtobuf) as error:
+        raise NotThis(str(error)) from None
+
+
+def _limit(view: str, is_all: bool) -> int:
+    if view == "hex":
+        return HEX_BYTES_MAX * (8 if is_all else 1)
+    return ALL_BYTES_MAX if is_all else SHOWN_BYTES_MAX
+
+
+def _text(body: bytes, __: bool) -> _Decoded:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotThis(
+            _(
+                "byte %(start)s (0x%(byte)s) is not UTF-8",
+                start=error.start,
+                byte=f"{body[error.start]:02x}",
+            )
+        ) from None
+    strange = _unprintable(text[:SHOWN_BYTES_MAX])
+    if strange:
+        name = unicodedata.name(strange, f"U+{ord(strange):04X}")
+        raise NotThis(_("UTF-8, but holds the control character %(name)s", name=name))
+    return _Decoded(_("valid UTF-8") if text else "empty")
+
+
+def _json(body: bytes, is_text: bool) -> _Decoded:
+    if not is_text or body.lstrip()[:1] not in (b"{", b"["):
+        raise NotThis(_("does not begin with { or ["))
+    _check_size(body, TREE_BYTES_MAX)
+    try:
+        return _Decoded(_("valid JSON"), json_text.loads(body))
+    except (ValueError, RecursionError) as error:
+        raise NotThis(str(error) or _("nested too deeply")) from None
+
+
+def _avro(body: bytes, is_text: bool) -> _Decoded:
+    if is_text:
+        raise NotThis(_("not tried, as the body is text"))
+    _check_size(body, TREE_BYTES_MAX)
+    document, is_cut = avro.decode(body)
+    return _Decoded(_("an object container file with its schema"), document, is_cut)
+
+
+def _msgpack(body: bytes, is_text: bool) -> _Decoded:
+    if is_text:
+        raise NotThis(_("not tried, as the body is text"))
+    if not body or body[0] not in CONTAINERS:
+        raise NotThis(_("does not begin with a map or an array"))
+    _check_size(body, TREE_BYTES_MAX)
+    try:
+        return _Decoded(_("one MessagePack value, to the last byte"), msgspec.msgpack.decode(body))
+    except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
+        raise NotThis(str(error) or _("nested too deeply")) from None
+
+
+def _protobuf(body: bytes, is_text: bool) -> _Decoded:
+    if is_text:
+        raise NotThis(_("not tried, as the body is text"))
+    _check_size(body, GUESS_BYTES_MAX)
+    document = protobuf.decode(body)
+    return _Decoded(
+        _("fits the wire format; names and exact types are in its schema only"), document
+    )
+
+
+def _check_size(body: bytes, limit: int) -> None:
+    if len(body) > limit:
+        raise NotThis(_("larger than %(limit)s KiB", limit=limit // 1024))
+
+
+def _unprintable(text: str) -> str:
+    """The first control character that no text file holds, or ""."""
+    return next((c for c in text if c < " " and c not in "\t\n\r\f\x1b"), "")
+
+
+def _hex_rows(body: bytes) -> Iterator[HexRow]:
+    for start in range(0, len(body), HEX_ROW):
+        row = body[start : start + HEX_ROW]
+        octets = f"{row[:8].hex(' '):<23}  {row[8:].hex(' ')}".rstrip()
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield HexRow(f"{start:08x}", octets, text)
+
+
+DECODERS: dict[str, Callable[[bytes, bool], _Decoded]] = {
+    "text": _text,
+    "json": _json,
+    "avro": _avro,
+    "msgpack": _msgpack,
+    "protobuf": _protobuf,
+}

@@ -1,0 +1,146 @@
+"""Columns of a list of messages that are read from the bodies: by which decoder, and which values.
+
+`view` decodes the body column; each of up to four paths, as "order.lines[0].price", is a column of
+its own. Bodies over 64 KiB are left out, and so is what would take a page too long. Pure.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from app.security.message_rights import missing_right
+from app.ui.bodies import bodies
+from app.ui.bodies.bodies import NotThis
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.unread import preview_of
+from engine.message import StoredMessage
+
+VIEWS = (
+    ("", N_("as it is")),
+    ("text", N_("Text")),
+    ("json", "JSON"),
+    ("avro", "Avro"),
+    ("msgpack", "MessagePack"),
+    ("protobuf", "Protobuf"),
+    ("hex", N_("Hex")),
+)
+PATHS_MAX = 4
+PATH_CHARS_MAX = 200
+CELL_CHARS_MAX = 160
+BODY_BYTES_MAX = 64 * 1024
+BUDGET_S = 0.3
+STEP = re.compile(r"([^.\[\]]+)|\[(\d{1,9})\]")
+PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d{1,9}\])*\Z")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the address asks for; neither a view nor paths: the list is as ever."""
+
+    view: str
+    paths: tuple[str, ...]
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """The same for an address."""
+        return {"view": self.view, "fields": ", ".join(self.paths)}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value as text, or `why` there is none."""
+
+    text: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The body of one message in its columns."""
+
+    body: Cell
+    values: Sequence[Cell]
+
+
+def read(values: Mapping[str, str], form: Form) -> Columns:
+    """The columns of an address; what is wrong with `fields` is said there."""
+    view = values.get("view", "")
+    view = view if view in dict(VIEWS) else ""
+    text = values.get("fields", "").strip()[:1000]
+    form.values.update({"view": view, "fields": text})
+    paths = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    wrong = [path for path in paths if len(path) > PATH_CHARS_MAX or not PATH.match(path)]
+    if wrong:
+        form.refuse("fields", _("%(path)s is no path like order.lines[0].price.", path=wrong[0]))
+    elif len(paths) > PATHS_MAX:
+        form.refuse("fields", _("At most %(n)s values.", n=PATHS_MAX))
+    return Columns(view, () if "fields" in form.errors else paths)
+
+
+def show(messages: Iterable[StoredMessage], columns: Columns) -> list[Shown]:
+    """What each body holds; the rest, once the time for a page is up, says so."""
+    until_s = time.perf_counter() + BUDGET_S
+    found = []
+    late = Cell(why=_("the time to decode this page was up"))
+    for message in messages:
+        if time.perf_counter() < until_s:
+            found.append(_shown(message, columns))
+        else:
+            found.append(Shown(late, [late] * len(columns.paths)))
+    return found
+
+
+def _shown(message: StoredMessage, columns: Columns) -> Shown:
+    preview = Cell(preview_of(message))
+    if not columns.view and not columns.paths:
+        return Shown(preview, ())
+    if missing_right(message):
+        return Shown(preview, [Cell(why=preview.text)] * len(columns.paths))
+    if len(message.plain.body) > BODY_BYTES_MAX:
+        why = Cell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
+        return Shown(preview if not columns.view else why, [why] * len(columns.paths))
+    return Shown(
+        _body(message, columns.view) if columns.view else preview,
+        _values(message, columns) if columns.paths else (),
+    )
+
+
+def _body(message: StoredMessage, view: str) -> Cell:
+    try:
+        return Cell(_cut(bodies.line(message.plain, view)))
+    except NotThis as error:
+        return Cell(why=str(error))
+
+
+def _values(message: StoredMessage, columns: Columns) -> list[Cell]:
+    try:
+        document = bodies.document(message.plain, columns.view)
+    except NotThis as error:
+        return [Cell(why=str(error))] * len(columns.paths)
+    return [_value(document, path) for path in columns.paths]
+
+
+def _value(document: Any, path: str) -> Cell:
+    for name, index in STEP.findall(path):
+        try:
+            document = document[int(index)] if index else document[name]
+        except (KeyError, IndexError, TypeError):
+            return Cell(why=_("the body has no %(path)s", path=path))
+    return Cell(_cut(document if isinstance(document, str) else _json(document)))
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        return str(value)
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text[: CELL_CHARS_MAX * 4].split())
+    return line if len(line) <= CELL_CHARS_MAX else line[:CELL_CHARS_MAX] + "…"

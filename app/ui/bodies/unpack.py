@@ -1,0 +1,109 @@
+"""Compressed bodies for people: how a body was compressed, by its mark or by its look. Pure.
+
+What RocketMQ's producers mark as compressed is decompressed by the engine, for every endpoint
+alike. What a producer compressed by itself is recognised here, for the page alone.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+from app.ui.framework.language import _
+from engine.compression import NotDecompressed, PlainBody, decompress
+
+UNPACKED_BYTES_MAX = 4 * 1024 * 1024
+MAGICS = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\xff\x06\x00\x00sNaPpY", "snappy"),
+)
+WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "zlib": zlib.MAX_WBITS}
+BY_ENGINE = ("lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """`body` to go on with; `kind` is "" where the bytes are not compressed."""
+
+    body: bytes
+    kind: str
+    is_unpacked: bool
+    detail: str
+
+    @property
+    def is_foreign(self) -> bool:
+        """Compressed for certain, and not unpacked."""
+        return bool(self.kind) and not self.is_unpacked and self.kind not in WINDOWS
+
+
+def unpack(plain: PlainBody | bytes) -> Unpacked:
+    """The body as it was before its producer compressed it, where that can be done."""
+    if isinstance(plain, bytes):
+        return _by_look(plain)
+    if not plain.codec:
+        return _by_look(plain.body)
+    if plain.why_raw:
+        detail = _("marked as %(kind)s, but %(error)s", kind=plain.codec, error=plain.why_raw)
+        return Unpacked(plain.body, plain.codec, False, detail)
+    return Unpacked(
+        plain.body, plain.codec, True, _sizes(plain.codec, plain.stored_bytes, len(plain.body))
+    )
+
+
+def _by_look(body: bytes) -> Unpacked:
+    """What no mark says: a body that begins as compressed data does."""
+    kind = _kind(body)
+    if not kind:
+        return Unpacked(body, "", False, _("not compressed"))
+    if kind in BY_ENGINE:
+        return _by_engine(body, kind)
+    if kind not in WINDOWS:
+        return Unpacked(
+            body, kind, False, _("compressed with %(kind)s, which is not unpacked here", kind=kind)
+        )
+    unpacker = zlib.decompressobj(WINDOWS[kind])
+    try:
+        data = unpacker.decompress(body, UNPACKED_BYTES_MAX)
+    except zlib.error as error:
+        return Unpacked(
+            body, kind, False, _("looks like %(kind)s, but %(error)s", kind=kind, error=error)
+        )
+    if unpacker.unconsumed_tail:
+        limit = UNPACKED_BYTES_MAX // 1024 // 1024
+        return Unpacked(
+            data,
+            kind,
+            True,
+            _("%(kind)s; only the first %(limit)s MiB were unpacked", kind=kind, limit=limit),
+        )
+    if not unpacker.eof:
+        return Unpacked(
+            body, kind, False, _("looks like %(kind)s, but it ends too early", kind=kind)
+        )
+    return Unpacked(data, kind, True, _sizes(kind, len(body), len(data)))
+
+
+def _by_engine(body: bytes, kind: str) -> Unpacked:
+    try:
+        data = decompress(body, kind, bytes_max=UNPACKED_BYTES_MAX)
+    except NotDecompressed as error:
+        detail = _("looks like %(kind)s, but %(error)s", kind=kind, error=str(error))
+        return Unpacked(body, kind, False, detail)
+    return Unpacked(data, kind, True, _sizes(kind, len(body), len(data)))
+
+
+def _sizes(kind: str, packed_bytes: int, unpacked_bytes: int) -> str:
+    return _(
+        "%(kind)s, %(packed)s bytes to %(unpacked)s",
+        kind=kind,
+        packed=f"{packed_bytes:,}",
+        unpacked=f"{unpacked_bytes:,}",
+    )
+
+
+def _kind(body: bytes) -> str:
+    for magic, kind in MAGICS:
+        if body.startswith(magic):
+            return kind
+    is_zlib = len(body) > 6 and body[0] == 0x78 and int.from_bytes(body[:2], "big") % 31 == 0
+    return "zlib" if is_zlib and body[1] in (0x01, 0x5E, 0x9C, 0xDA) else ""

@@ -1,0 +1,218 @@
+"""One client: what it says of itself, what it does, what it can be asked; and sending it away."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.audit import actor_at
+from app.services.client_figures import ClientActivity, ClientFigures, Refusals
+from app.services.clients import ASK_S, Client, Clients, Disconnected, Stack
+from app.services.connections import ClientFacts
+from app.ui.framework import forms, pages
+from app.ui.framework.console import client_of
+from app.ui.framework.language import _, ngettext
+from engine.broker import Member
+from engine.errors import Busy, NotFound, Refused
+
+TOPICS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A group that the client consumes for; `topics` are those with filters, the first twenty."""
+
+    group: str
+    topics: Sequence[tuple[str, str]]
+    topics_total: int
+    in_flight: int
+    is_pulling: bool
+    joined_ms: int
+    seen_ms: int
+
+
+@dataclass(frozen=True)
+class ClientPage:
+    """The context of `client.html`; `stack` is what it answered just now, `trouble` why not.
+
+    Where several doors know it, `language`, `version` and `kind` are the first that is told.
+    """
+
+    name: str
+    path: str
+    language: str
+    version: str
+    kind: str
+    user: str
+    doors: Sequence[ClientFacts]
+    groups: Sequence[GroupRow]
+    in_flight: int
+    activity: ClientActivity
+    refusals: Refusals
+    is_heard: bool
+    seen_ms: int | None
+    why_no_stack: str
+    why_no_verify: str
+    ask_s: float
+    stack: Stack | None
+    trouble: str
+
+
+@dataclass(frozen=True)
+class DisconnectPage:
+    """The context of `client_disconnect.html`: the impact before, or what was `done`."""
+
+    name: str
+    path: str
+    impact: Sequence[str]
+    done: Disconnected | None
+
+
+def path_of(name: str) -> str:
+    """The page of a client."""
+    return f"/clients/{quote(name, safe='')}"
+
+
+def clients_of(request: Request) -> Clients:
+    """Who asks clients, and sends them away."""
+    clients: Clients = request.app.state.clients
+    return clients
+
+
+def figures_of(request: Request) -> ClientFigures:
+    """What clients do."""
+    figures: ClientFigures = request.app.state.client_figures
+    return figures
+
+
+async def show(request: Request) -> Response:
+    """GET /clients/{id}"""
+    return await _page(request, clients_of(request).find(request.path_params["id"]))
+
+
+async def stack(request: Request) -> Response:
+    """POST /client/stack: ask it what its threads do, and show what it says."""
+    name = (await forms.read(request)).one("client")
+    clients = clients_of(request)
+    client = clients.find(name)
+    answer, trouble = None, ""
+    try:
+        answer = await clients.stack(actor_at(client_of(request)), name)
+    except (Refused, Busy) as error:
+        trouble = error.detail
+    try:
+        client = clients.find(name)  # as it is after five seconds
+    except NotFound:
+        trouble = trouble or _("it is gone by now")
+    return await _page(request, client, answer, trouble)
+
+
+async def disconnect_page(request: Request) -> Response:
+    """GET /client/disconnect?client=: what it means."""
+    client = clients_of(request).find(request.query_params.get("client", ""))
+    return await _disconnect(request, client.name, _impact(client))
+
+
+async def disconnect(request: Request) -> Response:
+    """POST /client/disconnect"""
+    name = (await forms.read(request)).one("client")
+    done = await clients_of(request).disconnect(actor_at(client_of(request)), name)
+    return await _disconnect(request, name, [], done)
+
+
+async def _disconnect(
+    request: Request, name: str, impact: Sequence[str], done: Disconnected | None = None
+) -> Response:
+    return await pages.respond(
+        request,
+        "client_disconnect.html",
+        DisconnectPage(name, path_of(name), impact, done),
+        title=_("Disconnect %(name)s", name=name),
+        section="clients",
+    )
+
+
+def _impact(client: Client) -> list[str]:
+    connections = sum(1 for each in client.doors if each.is_open)
+    return [
+        ngettext(
+            "%(num)s connection of it ends; a gRPC connection that other clients share stays.",
+            "%(num)s connections of it end; a gRPC connection that other clients share stays.",
+            connections,
+        )
+        if client.doors
+        else _("It has no open connection: only its memberships end."),
+        ngettext(
+            "It is no member of %(num)s group any more; its queues and locks go to others.",
+            "It is no member of %(num)s groups any more; its queues and locks go to others.",
+            len(client.memberships),
+        ),
+        ngettext(
+            "%(num)s message in its hands comes back within a second, its attempt counted. "
+            "What the client still finishes may then be done twice.",
+            "%(num)s messages in its hands come back within a second, their attempts counted. "
+            "What the client still finishes may then be done twice.",
+            client.in_flight,
+        ),
+        _(
+            "It is not locked out: most clients connect again at once. To keep it out, revoke its "
+            "token or access key."
+        ),
+    ]
+
+
+async def _page(
+    request: Request, client: Client, answer: Stack | None = None, trouble: str = ""
+) -> Response:
+    now_ms = pages.console_of(request).now_ms()
+    figures = figures_of(request)
+    members = [each.member for each in client.memberships]
+    told: list[ClientFacts | Member] = [*client.doors, *members]
+    seen = [each.seen_ms for each in told if each.seen_ms is not None]
+    activity = figures.of(client.name, now_ms)
+    addresses = {each.address for each in told if each.address}
+    refusals = [figures.refused(address) for address in sorted(addresses)]
+    context = ClientPage(
+        name=client.name,
+        path=path_of(client.name),
+        language=next((each.language for each in told if each.language), ""),
+        version=next((each.version for each in told if each.version), ""),
+        kind=next((each.kind for each in client.doors if each.kind), ""),
+        user=next((each.user for each in client.doors if each.user), ""),
+        doors=client.doors,
+        groups=[_group_row(client, index) for index in range(len(client.memberships))],
+        in_flight=client.in_flight,
+        activity=activity,
+        refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
+        is_heard=bool(activity.handed or activity.sent or activity.failed),
+        seen_ms=max(seen, default=None),
+        why_no_stack=client.why_no_stack,
+        why_no_verify=client.why_no_verify,
+        ask_s=ASK_S,
+        stack=answer,
+        trouble=trouble,
+    )
+    return await pages.respond(
+        request,
+        "client.html",
+        context,
+        title=client.name,
+        section="clients",
+        is_live=answer is None and not trouble,
+    )
+
+
+def _group_row(client: Client, index: int) -> GroupRow:
+    found = client.memberships[index]
+    topics = sorted(found.member.topics.items())
+    return GroupRow(
+        group=found.group,
+        topics=topics[:TOPICS_SHOWN],
+        topics_total=len(topics),
+        in_flight=found.in_flight,
+        is_pulling=found.member.is_pulling,
+        joined_ms=found.member.joined_ms,
+        seen_ms=found.member.seen_ms,
+    )

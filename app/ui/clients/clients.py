@@ -1,0 +1,340 @@
+"""Who is connected: members of all consumer groups, producers, connections; what they do."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.pause import Pause
+from app.services.client_figures import ClientFigures
+from app.services.connections import Connected, Connections
+from app.services.transactions import Transactions
+from app.ui.clients.client import figures_of, path_of
+from app.ui.framework import formats, list_exports, pages, tables
+from app.ui.framework.console import Console
+from app.ui.framework.language import _
+from app.ui.framework.list_exports import Listing
+from app.ui.framework.tables import Cut, Query
+from engine.broker import Member
+from engine.errors import NotFound
+
+SORTS = ("client", "group", "version", "seen", "joined", "handed", "sent", "failed")
+COLUMNS = (
+    "client", "group", "kind", "language", "version", "address", "ways", "topics", "joined_at",
+    "seen_at", "in_flight", "handed_per_s", "sent_per_s", "failed", "last_error",
+    "processing_p99_ms", "unknown",
+)  # fmt: skip
+CONSUMER, PRODUCER, CONNECTED = "consumer", "producer", "connected"
+CONNECTIONS_SHOWN_MAX = 100
+VERSIONS_SHOWN_MAX = 12
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A client as a member of one group; or as one that is connected only, with no `member`."""
+
+    client: str
+    group: str
+    kind: str
+    language: str
+    version: str
+    address: str
+    since_ms: int
+    member: Member | None
+
+
+@dataclass(frozen=True)
+class ClientRow:
+    """An entry as it is shown; the group, and `inflight` with it, may be gone by now (None).
+
+    `kind` is consumer, producer or connected. `sent_rate` is None where nobody knows who sends.
+    """
+
+    client: str
+    path: str
+    group: str
+    kind: str
+    version: str
+    language: str
+    address: str
+    ways: tuple[str, ...]
+    topics: tuple[str, ...]
+    joined_ms: int
+    seen_ms: int | None
+    inflight: int | None
+    handed_rate: float
+    sent_rate: float | None
+    failed: int
+    error: str
+    p99_ms: int | None
+
+
+@dataclass(frozen=True)
+class VersionTally:
+    """How many clients state a language and version; both empty: they state none."""
+
+    language: str
+    version: str
+    clients: int
+
+
+@dataclass(frozen=True)
+class ProducerRow:
+    """A producer group and the connections that answer its checks."""
+
+    group: str
+    connections: int
+
+
+@dataclass(frozen=True)
+class ClientList:
+    """The context of `clients.html`; `clients` counts names, a client may be in several groups.
+
+    `producing` are those that send and consume for no group, as far as their door knows.
+    """
+
+    cut: Cut[ClientRow]
+    query: Query
+    clients: int
+    producing: int
+    members: int
+    groups: int
+    members_max: int
+    timeout_s: float
+    named: int
+    versions: list[VersionTally]
+    versions_total: int
+    producers: list[ProducerRow]
+    producers_total: int
+    connections: list[Connected]
+    connections_total: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is shown of all members, and the counts over all of them."""
+
+    cut: Cut[Entry]
+    clients: int
+    producing: int
+    groups: int
+    members: int
+    named: int
+    versions: list[VersionTally]
+
+
+async def show(request: Request) -> Response:
+    """GET /clients"""
+    console = pages.console_of(request)
+    query = tables.parse_query(request.query_params, SORTS, "client")
+    connections: Connections = request.app.state.connections
+    figures = figures_of(request)
+    connected = connections.all()
+    entries = await _everyone(console, figures, connected)
+    values = await _values(figures, entries, query.sort, console.now_ms())
+    kind_of_file = list_exports.wanted(request)
+    if kind_of_file:
+        whole = tables.whole(query, len(entries))
+        chosen = await console.render(lambda: _select(entries, whole, values).cut.rows)
+        listing = _listing(await _rows(console, figures, chosen))
+        return await list_exports.respond(console, listing, kind_of_file)
+    found = await console.render(lambda: _select(entries, query, values))
+    context = await _context(request, console, query, found, connected)
+    return await pages.respond(
+        request, "clients.html", context, title=_("Clients"), section="clients", is_live=True
+    )
+
+
+async def _context(
+    request: Request,
+    console: Console,
+    query: Query,
+    found: Selection,
+    connected: list[Connected],
+) -> ClientList:
+    transactions: Transactions = request.app.state.transactions
+    producers = sorted(transactions.producers.groups().items())
+    rows = await _rows(console, figures_of(request), found.cut.rows)
+    return ClientList(
+        cut=found.cut.with_rows(rows),
+        query=query,
+        clients=found.clients,
+        producing=found.producing,
+        members=found.members,
+        groups=found.groups,
+        members_max=console.host.config.members_max,
+        timeout_s=console.broker.members.timeout_s,
+        named=found.named,
+        versions=found.versions[:VERSIONS_SHOWN_MAX],
+        versions_total=len(found.versions),
+        producers=[ProducerRow(*each) for each in producers[:CONNECTIONS_SHOWN_MAX]],
+        producers_total=len(producers),
+        connections=connected[:CONNECTIONS_SHOWN_MAX],
+        connections_total=len(connected),
+    )
+
+
+async def _everyone(
+    console: Console, figures: ClientFigures, connected: Sequence[Connected]
+) -> list[Entry]:
+    """Members of groups, then who is connected and a member of none."""
+    entries: list[Entry] = []
+    pause = Pause()
+    for group, member in console.broker.members.everyone():
+        told = (member.language, member.version, member.address, member.joined_ms)
+        entries.append(Entry(member.client, group, CONSUMER, *told, member))
+        await pause.when_due()
+    consuming = {each.client for each in entries}
+    now_ms = console.now_ms()
+    for each in connected:
+        if each.client not in consuming:
+            sends = figures.rates(each.client, now_ms)[1] > 0
+            kind = PRODUCER if each.is_producer or sends else CONNECTED
+            told = (each.language, each.version, each.address, each.since_ms)
+            entries.append(Entry(each.client, "", kind, *told, None))
+        await pause.when_due()
+    return entries
+
+
+async def _values(
+    figures: ClientFigures, entries: Sequence[Entry], sort: str, now_ms: int
+) -> dict[str, float]:
+    """What the list is sorted by, by client, where clients' figures decide."""
+    if sort not in RATES:
+        return {}
+    found: dict[str, float] = {}
+    pause = Pause()
+    for each in entries:
+        found[each.client] = figures.rates(each.client, now_ms)[RATES[sort]]
+        await pause.when_due()
+    return found
+
+
+def _select(entries: list[Entry], query: Query, values: Mapping[str, float]) -> Selection:
+    """Filter, count, sort and cut; pure, as another thread does it."""
+    versions = Counter({each.client: (each.language, each.version) for each in entries}.values())
+    words = query.text.lower().split()
+    chosen = [each for each in entries if _matches(each, words)]
+    key = (lambda each: values[each.client]) if query.sort in RATES else KEYS[query.sort]
+    tables.order(chosen, key, _name, down=query.is_downward)
+    members = [each for each in entries if each.member is not None]
+    return Selection(
+        cut=tables.cut(chosen, query),
+        clients=len({each.client for each in members}),
+        producing=len({each.client for each in entries if each.kind == PRODUCER}),
+        groups=len({each.group for each in members}),
+        members=len(members),
+        named=versions.total(),
+        versions=[VersionTally(*key, count) for key, count in versions.most_common()],
+    )
+
+
+def _matches(each: Entry, words: list[str]) -> bool:
+    parts = (each.client, each.group, each.address, each.version, each.language, each.kind)
+    text = " ".join(parts).lower()
+    return all(word in text for word in words)
+
+
+def _name(each: Entry) -> str:
+    return f"{each.client}\0{each.group}"
+
+
+RATES = {"handed": 0, "sent": 1, "failed": 2}  # where `ClientFigures.rates` has them
+KEYS: dict[str, Callable[[Entry], Any]] = {
+    "client": _name,
+    "group": lambda each: each.group or None,
+    # Who states no version is unknown, and goes last.
+    "version": lambda each: (each.language, each.version) if each.version else None,
+    "seen": lambda each: None if each.member is None else each.member.seen_ms,
+    "joined": lambda each: each.since_ms,
+}
+
+
+async def _rows(
+    console: Console, figures: ClientFigures, entries: Sequence[Entry]
+) -> list[ClientRow]:
+    rows: list[ClientRow] = []
+    pause = Pause()
+    for each in entries:
+        rows.append(_row(console, figures, each))
+        await pause.when_due()
+    return rows
+
+
+def _listing(rows: Sequence[ClientRow]) -> Listing:
+    """Clients as a file."""
+    lines = (
+        (
+            row.client,
+            row.group,
+            row.kind,
+            row.language,
+            row.version,
+            row.address,
+            " ".join(row.ways),
+            " ".join(row.topics),
+            formats.iso(row.joined_ms),
+            None if row.seen_ms is None else formats.iso(row.seen_ms),
+            row.inflight,
+            f"{row.handed_rate:.3f}",
+            None if row.sent_rate is None else f"{row.sent_rate:.3f}",
+            row.failed,
+            row.error,
+            row.p99_ms,
+            _unknown(row),
+        )
+        for row in rows
+    )
+    return Listing("clients", COLUMNS, lines, len(rows))
+
+
+def _unknown(row: ClientRow) -> str:
+    """Why cells of a line are empty."""
+    reasons = ["the group is gone"] if row.inflight is None and row.group else []
+    reasons += ["requests do not say who sends"] if row.sent_rate is None else []
+    reasons += ["no acknowledgement was seen"] if row.p99_ms is None else []
+    return "; ".join(reasons)
+
+
+def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
+    member = entry.member
+    activity = figures.of(entry.client, console.now_ms())
+    is_known = member is None or member.is_connected or bool(activity.sent)
+    return ClientRow(
+        client=entry.client,
+        path=path_of(entry.client),
+        group=entry.group,
+        kind=entry.kind,
+        version=entry.version,
+        language=entry.language,
+        address=entry.address,
+        ways=_ways(member),
+        topics=() if member is None else tuple(sorted(member.topics)),
+        joined_ms=entry.since_ms,
+        seen_ms=None if member is None else member.seen_ms,
+        inflight=_in_flight(console, entry),
+        handed_rate=activity.handed_rate,
+        sent_rate=activity.sent_rate if is_known else None,
+        failed=activity.failed,
+        error=activity.error,
+        p99_ms=activity.processing_p99_ms,
+    )
+
+
+def _ways(member: Member | None) -> tuple[str, ...]:
+    if member is None:
+        return (_("connected"),)
+    ways = ((_("heartbeats"), member.is_pulling), ("WebSocket", member.is_connected))
+    return tuple(way for way, is_on in ways if is_on) or (_("receives"),)
+
+
+def _in_flight(console: Console, entry: Entry) -> int | None:
+    if entry.member is None:
+        return None
+    try:
+        return len(console.broker.held(entry.group, entry.client))
+    except NotFound:  # the group was deleted meanwhile
+        return None

@@ -1,0 +1,204 @@
+"""One dead letter: why, every attempt that is known, its body, and what was done about it."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring import dead_index
+from app.security.access import who_of
+from app.security.message_rights import missing_right, require_message, visible
+from app.services.bodies import decompress
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.bodies import bodies
+from app.ui.bodies.bodies import Body
+from app.ui.dead_letters.dead_letters import has_group, has_topic
+from app.ui.dead_letters.resend import offset_of
+from app.ui.framework import pages
+from app.ui.framework.console import Console
+from app.ui.framework.language import N_, _, translated
+from app.ui.messages.message import Property
+from app.ui.replays.jobs import Job, job_of
+from engine.broker import DeadLetter, DismissNote
+from engine.errors import EngineError, NotFound
+from engine.message import RESERVED, StoredMessage
+
+# Stages of a journey that tell how it came to this, with the words for them.
+STAGES = {
+    "delivery": N_("delivered"),
+    "retry_wait": N_("waited to be retried"),
+    "dead_letter": N_("became a dead letter"),
+    "replay": N_("sent again"),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that happened to the message in this group."""
+
+    word: str
+    attempt: int
+    at_ms: int
+    until_ms: int | None
+    outcome: str
+    client: str
+    detail: str
+    is_dead: bool  # that it became a dead letter
+
+
+@dataclass(frozen=True)
+class LetterPage:
+    """The context of `dlq_letter.html`; `why_no_steps` says why none is known."""
+
+    group: str
+    is_gone: bool
+    offset: int
+    message_id: str
+    reason: str
+    error: str
+    client: str
+    failures: int
+    died_ms: int
+    born_ms: int
+    born_host: str
+    origin_topic: str
+    origin_id: str
+    has_origin: bool
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    properties: list[Property]
+    body: Body
+    unread: str  # the right for want of which body, keys and properties are not shown
+    jobs: list[Job]
+    forgotten: list[str]
+    returned_from: str
+    times: int
+    dismissed: DismissNote | None
+    steps: list[Step]
+    why_no_steps: str
+    min_offset: int
+    max_offset: int
+
+
+async def show(request: Request) -> Response:
+    """GET /dlq/{group}/{offset}"""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    letter = console.broker.dead_letters.get(group, offset_of(request))
+    steps, why = _steps(console, group, letter)
+    await decompress([letter.message])
+    context = _context(console, request, group, letter, steps, why)
+    title = _("Dead letter %(offset)s of %(group)s", offset=letter.message.offset, group=group)
+    return await pages.respond(request, "dlq_letter.html", context, title=title, section="dlq")
+
+
+async def download(request: Request) -> Response:
+    """GET /dlq/{group}/{offset}/raw: the body's bytes as a file."""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    letter = console.broker.dead_letters.get(group, offset_of(request))
+    require_message(who_of(request.scope), letter.message)
+    await decompress([letter.message])
+    name = quote(f"{group}-dead-{letter.message.offset}.bin", safe="-_.%")
+    return Response(
+        letter.message.plain.body,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def _context(
+    console: Console,
+    request: Request,
+    group: str,
+    letter: DeadLetter,
+    steps: list[Step],
+    why_no_steps: str,
+) -> LetterPage:
+    message = visible(who_of(request.scope), letter.message)
+    jobs, forgotten = _jobs(console, letter.redriven_by)
+    low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
+    return LetterPage(
+        group=group,
+        is_gone=not has_group(console, group),
+        offset=message.offset,
+        message_id=message.message_id,
+        reason=letter.reason,
+        error=letter.error,
+        client=letter.client,
+        failures=letter.failures,
+        died_ms=message.stored_ms,
+        born_ms=message.born_ms,
+        born_host=message.born_host,
+        origin_topic=letter.origin_topic,
+        origin_id=letter.origin_id,
+        has_origin=bool(letter.origin_topic) and has_topic(console, letter.origin_topic),
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        properties=_properties(message),
+        body=bodies.decode(
+            message.plain,
+            view=request.query_params.get("view", ""),
+            is_all=request.query_params.get("body") == "all",
+        ),
+        unread=missing_right(message),
+        jobs=jobs,
+        forgotten=forgotten,
+        returned_from=letter.returned_from,
+        times=letter.times,
+        dismissed=letter.dismissed,
+        steps=steps,
+        why_no_steps=why_no_steps,
+        min_offset=low,
+        max_offset=end,
+    )
+
+
+def _properties(message: StoredMessage) -> list[Property]:
+    """The producer's own first."""
+    pairs = sorted(message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0]))
+    return [Property(name, value, name in RESERVED) for name, value in pairs]
+
+
+def _jobs(console: Console, ids: list[str]) -> tuple[list[Job], list[str]]:
+    """The jobs that sent it again, and the ids of those that are no longer kept."""
+    found: list[Job] = []
+    forgotten: list[str] = []
+    for job_id in ids:
+        try:
+            found.append(job_of(console.broker.replays.get(job_id)))
+        except NotFound:
+            forgotten.append(job_id)
+    return found, forgotten
+
+
+def _steps(console: Console, group: str, letter: DeadLetter) -> tuple[list[Step], str]:
+    """What traces tell of the message in this group, oldest first; or why they tell nothing."""
+    try:
+        journey = console.broker.traces.journey(letter.message.message_id)
+    except EngineError as error:
+        return [], error.detail
+    steps = [
+        Step(
+            translated(STAGES[stage.name]),
+            stage.attempt,
+            stage.at_ms,
+            stage.until_ms,
+            translated(stage.outcome.replace("_", " ")),
+            stage.client,
+            stage.detail,
+            stage.name == "dead_letter",
+        )
+        for stage in journey.stages
+        if stage.name in STAGES and stage.group in (group, "")
+    ]
+    applying = [reason.detail for reason in journey.reasons_checked if reason.applies]
+    is_told = any(step.word == translated(STAGES["delivery"]) for step in steps)
+    why = "" if is_told else "; ".join(applying) or _("nothing was traced of its deliveries")
+    return steps, why

@@ -1,0 +1,387 @@
+"""Dead letters: which groups have some, and those of one group by reason, topic, tag, client, age.
+
+Lists count over everything that `dead_index` keeps in mind, and say so where that is not all.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring import dead_index, sparkline
+from app.monitoring.dead_index import Known
+from app.monitoring.sparkline import Line
+from app.pause import Pause
+from app.security.access import Principal, who_of
+from app.security.message_rights import lacks_messages, visible
+from app.services.search import Search
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.dead_letters import filters as dead_filter
+from app.ui.dead_letters.filters import Criteria, Facet, Selection
+from app.ui.framework import pages, preferences, tables
+from app.ui.framework.console import Console, search_of
+from app.ui.framework.language import _
+from app.ui.framework.tables import Cut, Query
+from engine.broker import DeadLetter, Dismissed, DismissNote, ReplayJob
+from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
+from engine.message import StoredMessage
+
+SORTS = ("dead", "group", "newest")
+TALLIED_MAX = 200
+REASONS_MAX = 3
+BUDGET_S = 0.4
+FOUND_MAX = 1000
+JOBS_MAX = 5
+DISMISSALS_MAX = 5
+LINE_CHARS_MAX = 200
+HOURS = 24
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class DeadGroup:
+    """A group's line; what it says of reasons is counted over the newest `examined`.
+
+    Of `count` dead letters `open` wait for a decision, the others are dismissed. Of the open ones
+    `fresh` died within 24 hours; `history` has all that died, hour by hour.
+    """
+
+    group: str
+    is_gone: bool
+    count: int
+    open: int
+    dismissed: int
+    fresh: int
+    history: Line
+    oldest_ms: int | None
+    newest_ms: int | None
+    examined: int
+    reasons: list[tuple[str, int]]
+    reasons_left: int
+    redriven: int
+    returned: int
+
+
+class _Count(NamedTuple):
+    """How many dead letters a group has, and when the last came."""
+
+    group: str
+    open: int
+    dismissed: int
+    newest_ms: int | None
+
+
+@dataclass(frozen=True)
+class DeadGroups:
+    """The context of `dlq.html`; `total` is over all groups, without what is `dismissed`."""
+
+    cut: Cut[DeadGroup]
+    query: Query
+    total: int
+    dismissed: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class DeadLine:
+    """A dead letter in the list; `error` is the telling line of what its consumer said."""
+
+    offset: int
+    died_ms: int
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    origin_topic: str
+    failures: int
+    reason: str
+    error: str
+    client: str
+    redriven_by: list[str]
+    returned_from: str
+    times: int
+    dismissed: DismissNote | None
+
+
+@dataclass(frozen=True)
+class DeadPage:
+    """The context of `dlq_group.html`: counted over the newest `examined` of `total`.
+
+    `resting` of these are dismissed; `open` and `dismissed` count what meets the other criteria.
+    The newest of `dismissals` are shown.
+    """
+
+    group: str
+    is_gone: bool
+    total: int
+    examined: int
+    unreadable: int
+    resting: int
+    open: int
+    dismissed: int
+    returned: int
+    redriven: int
+    tallied: int
+    criteria: Criteria
+    criteria_query: Mapping[str, str]
+    from_text: str
+    until_text: str
+    facets: list[Facet]
+    cut: Cut[DeadLine]
+    note: str
+    jobs: list[ReplayJob]
+    dismissals: list[Dismissed]
+    dismissals_total: int
+    unread: str  # the right for want of which keys are not shown
+
+
+@dataclass(frozen=True)
+class View:
+    """What is known of a group's dead letters, and which of them meet the criteria."""
+
+    known: Known
+    selection: Selection
+    note: str
+
+
+async def show(request: Request) -> Response:
+    """GET /dlq"""
+    console = pages.console_of(request)
+    query = tables.parse_query(request.query_params, SORTS, "-newest")
+    found = await _counts(console)
+    context = await _groups(console, query, found)
+    return await pages.respond(
+        request, "dlq.html", context, title=_("Dead letters"), section="dlq", is_live=True
+    )
+
+
+async def _counts(console: Console) -> list[_Count]:
+    """Every group that has dead letters."""
+    found: list[_Count] = []
+    pause = Pause()
+    for topic in console.broker.topics(system=True):
+        if topic.name.startswith(DEAD_LETTER_PREFIX):
+            with contextlib.suppress(NotFound):  # deleted while the others were read
+                found.append(_count(console, topic.name))
+            await pause.when_due()
+    return [each for each in found if each.open or each.dismissed]
+
+
+def _count(console: Console, topic: str) -> _Count:
+    stats = console.broker.topic_stats(topic)
+    newest = max((queue.last_stored_ms or 0 for queue in stats.queues), default=0)
+    group = topic.removeprefix(DEAD_LETTER_PREFIX)
+    dismissed = console.broker.dead_letters.dismissed_count(group)
+    return _Count(group, stats.messages - dismissed, dismissed, newest or None)
+
+
+async def _groups(console: Console, query: Query, found: list[_Count]) -> DeadGroups:
+    words = query.text.lower().split()
+    chosen = [one for one in found if all(word in one.group.lower() for word in words)]
+    place = {"group": 0, "dead": 1, "newest": 3}[query.sort]
+    tables.order(chosen, lambda one: one[place], lambda one: one[0], down=query.is_downward)
+    page = tables.cut(chosen, query)
+    rows: list[DeadGroup] = []
+    pause = Pause()
+    for count in page.rows:
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            rows.append(_group(console, count))
+        await pause.when_due()
+    return DeadGroups(
+        cut=page.with_rows(rows),
+        query=query,
+        total=sum(one.open for one in found),
+        dismissed=sum(one.dismissed for one in found),
+        groups=len(found),
+    )
+
+
+def _group(console: Console, of: _Count) -> DeadGroup:
+    broker, group = console.broker, of.group
+    tally = broker.dead_letters.tally(group, count_max=TALLIED_MAX, with_dismissed=False)
+    reasons = sorted(tally.reasons.items(), key=lambda pair: (-pair[1], pair[0]))
+    begin_ms = console.now_ms() - HOURS * HOUR_MS
+    hours = [begin_ms + hour * HOUR_MS for hour in range(HOURS)]
+    arrived = broker.dead_letters.arrived(group, hours)
+    return DeadGroup(
+        group=group,
+        is_gone=not has_group(console, group),
+        count=of.open + of.dismissed,
+        open=of.open,
+        dismissed=of.dismissed,
+        fresh=arrived.open,
+        history=sparkline.line(arrived.steps),
+        oldest_ms=dead_index.oldest_ms(broker, DEAD_LETTER_PREFIX + group),
+        newest_ms=of.newest_ms,
+        examined=tally.examined,
+        reasons=reasons[:REASONS_MAX],
+        reasons_left=len(reasons[REASONS_MAX:]),
+        redriven=tally.redriven,
+        returned=tally.returned,
+    )
+
+
+def has_group(console: Console, group: str) -> bool:
+    """Whether the group still is: its dead letters outlive it."""
+    try:
+        console.broker.group(group)
+    except NotFound:
+        return False
+    return True
+
+
+def has_topic(console: Console, name: str) -> bool:
+    """Whether there is a topic of this name."""
+    try:
+        console.broker.topic(name)
+    except NotFound:
+        return False
+    return True
+
+
+async def detail(request: Request) -> Response:
+    """GET /dlq/{group}"""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    criteria = criteria_of(request)
+    now_ms = console.now_ms()
+    view = await view_of(request, group, criteria, now_ms, BUDGET_S)
+    query = tables.parse_query(request.query_params, ("newest",), "-newest")
+    cut = tables.cut(view.selection.offsets, query)
+    who = who_of(request.scope)
+    lines = await _lines(console, who, group, list(cut.rows))
+    tally = console.broker.dead_letters.tally(group, count_max=TALLIED_MAX)
+    source = DEAD_LETTER_PREFIX + group
+    resting = console.broker.dead_letters.resting(group)
+    dismissals = await console.render(resting.dismissals)
+    zone = preferences.read(request).zone
+    context = DeadPage(
+        group=group,
+        is_gone=not has_group(console, group),
+        total=view.known.total,
+        examined=view.known.examined,
+        unreadable=view.known.unreadable,
+        resting=resting.count,
+        open=view.selection.open,
+        dismissed=view.selection.dismissed,
+        returned=view.selection.returned,
+        redriven=tally.redriven,
+        tallied=tally.examined,
+        criteria=criteria,
+        criteria_query=criteria.query(),
+        from_text=dead_filter.field_text(criteria.from_ms, zone),
+        until_text=dead_filter.field_text(criteria.until_ms, zone),
+        facets=view.selection.facets,
+        cut=cut.with_rows(lines),
+        note=view.note,
+        jobs=console.broker.replays.list(source=source, count_max=JOBS_MAX),
+        dismissals=dismissals[:DISMISSALS_MAX],
+        dismissals_total=len(dismissals),
+        unread=lacks_messages(who, source),
+    )
+    title = _("Dead letters of %(group)s", group=group)
+    return await pages.respond(
+        request, "dlq_group.html", context, title=title, section="dlq", is_live=True
+    )
+
+
+def criteria_of(request: Request) -> Criteria:
+    """The criteria in an address; ticked ones come as `offset` each, or together."""
+    values = dict(request.query_params)
+    ticked = request.query_params.getlist("offset")
+    if ticked:
+        values["offsets"] = ",".join([*ticked, values.get("offsets", "")])
+    return dead_filter.parse(values)
+
+
+async def view_of(
+    request: Request, group: str, criteria: Criteria, now_ms: int, budget_s: float
+) -> View:
+    """Which dead letters meet the criteria, after about `budget_s` of reading; GroupNotFound."""
+    console = pages.console_of(request)
+    known = await console.dead_index.known(group, budget_s)
+    found, note = await _found(request, group, criteria) if known.total else (None, "")
+    resting = console.broker.dead_letters.resting(group)
+    selection = await console.render(
+        lambda: dead_filter.select(known.rows, criteria, now_ms, found, resting.has)
+    )
+    return View(known, selection, note)
+
+
+async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[int] | None, str]:
+    """The offsets that an id, a key or a tick names; None where none is asked for."""
+    topic = DEAD_LETTER_PREFIX + group
+    found: set[int] | None = set(criteria.offsets) if criteria.offsets else None
+    note = ""
+    if criteria.id:
+        records = await search_of(request).by_id(criteria.id)
+        here = {record.offset for record in records if record.topic == topic}
+        found = here if found is None else found & here
+    if criteria.key and lacks_messages(who_of(request.scope), topic):
+        return set(), _("You may not read message bodies of group %(name)s.", name=group)
+    if criteria.key:
+        here, is_cut = await _keyed(search_of(request), topic, criteria.key)
+        if is_cut:
+            note = _(
+                "Only the newest %(found_max)s with this key were looked at.",
+                found_max=f"{FOUND_MAX:,}",
+            )
+        found = here if found is None else found & here
+    return found, note
+
+
+async def _keyed(search: Search, topic: str, key: str) -> tuple[set[int], bool]:
+    """The offsets of the newest messages with a key, and whether there are more of them."""
+    offsets: set[int] = set()
+    cursor = ""
+    while True:
+        try:
+            page = await search.by_key(topic, key, cursor=cursor)
+        except TopicNotFound:  # deleted meanwhile
+            return offsets, False
+        offsets.update(record.offset for record in page.messages)
+        cursor = page.next_cursor
+        if not cursor or len(offsets) >= FOUND_MAX:
+            return offsets, bool(cursor)
+
+
+async def _lines(
+    console: Console, who: Principal, group: str, offsets: list[int]
+) -> list[DeadLine]:
+    """The rows of a page, those that can still be read."""
+    lines: list[DeadLine] = []
+    pause = Pause()
+    for offset in offsets:
+        try:
+            letter = console.broker.dead_letters.get(group, offset)
+        except (MessageNotFound, GroupNotFound):  # retention took it since it was counted
+            continue
+        lines.append(line_of(letter, visible(who, letter.message)))
+        await pause.when_due()
+    return lines
+
+
+def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
+    """A dead letter as one line; `message` is its message as it may be seen."""
+    lines = [line.strip() for line in letter.error.strip().splitlines()] or [""]
+    # Of a Python traceback the last line says what it is about.
+    first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
+    is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
+    return DeadLine(
+        offset=message.offset,
+        died_ms=message.stored_ms,
+        message_id=message.message_id,
+        tag=message.tag,
+        keys=message.keys,
+        origin_topic=letter.origin_topic,
+        failures=letter.failures,
+        reason=letter.reason,
+        error=first[:LINE_CHARS_MAX].rstrip() + (" …" if is_cut else ""),
+        client=letter.client,
+        redriven_by=letter.redriven_by,
+        returned_from=letter.returned_from,
+        times=letter.times,
+        dismissed=letter.dismissed,
+    )

@@ -1,0 +1,202 @@
+"""Letting dead letters rest, and taking them up again: a page that counts first, then the change.
+
+What the page counted is what is changed: where it is no longer so many, nothing is, and the page
+says so with the new number.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring.dead_index import COUNTED_MAX
+from app.services.dismissals import Dismissals, join
+from app.ui.dead_letters import filters as dead_filter
+from app.ui.dead_letters.dead_letters import criteria_of, view_of
+from app.ui.dead_letters.filters import Criteria
+from app.ui.dead_letters.resend import BUDGET_S, CRITERIA, WHOLE_S
+from app.ui.framework import forms, pages
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.templating import segment
+from app.ui.replays import jobs
+from engine.broker import DismissNote
+from engine.errors import Conflict, Invalid, Refused
+
+VERBS = DISMISS, RESTORE = "dismiss", "restore"
+ID_MAX = 60
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The context of `dlq_dismiss.html`: `count` would change, `others` are so already.
+
+    `is_exact` unless dead letters are left to be counted; `before` is the offset after the newest
+    that is meant. `note` is that of the dismissal that is taken back.
+    """
+
+    group: str
+    verb: str
+    form: Form
+    hidden: Mapping[str, str]
+    words: list[str]
+    ticked: int
+    count: int
+    others: int
+    total: int
+    is_exact: bool
+    before: int
+    note: DismissNote | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which dead letters a page or a form means."""
+
+    runs: list[range]
+    is_exact: bool
+    before: int
+    note: DismissNote | None = None
+
+
+async def show(request: Request) -> Response:
+    """GET /dlq/{group}/dismiss and /restore: what it would do."""
+    criteria = _criteria(request)
+    return await _page(request, Form({"note": ""}), criteria, _dismissal(request), BUDGET_S)
+
+
+def _verb(request: Request) -> str:
+    return request.url.path.rpartition("/")[2]
+
+
+def _dismissal(request: Request) -> str:
+    return request.query_params.get("dismissal", "")[:ID_MAX]
+
+
+def _criteria(request: Request) -> Criteria:
+    """Those of the address."""
+    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
+        raise Invalid(
+            _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
+        )
+    criteria = criteria_of(request).settled(pages.console_of(request).now_ms())
+    return _meant(criteria, _verb(request))
+
+
+def _meant(criteria: Criteria, verb: str) -> Criteria:
+    """What is open is dismissed, what is dismissed is restored, whatever the list has shown."""
+    return replace(criteria, state="" if verb == DISMISS else "dismissed")
+
+
+async def _page(
+    request: Request,
+    form: Form,
+    criteria: Criteria,
+    dismissal: str,
+    budget_s: float,
+    status: int = 200,
+) -> Response:
+    group, verb = request.path_params["group"], _verb(request)
+    choice = await _chosen(request, criteria, dismissal, 0, budget_s)
+    impact = await service_of(request).impact(group, choice.runs)
+    is_dismissing = verb == DISMISS
+    low, end = pages.console_of(request).broker.dead_letters.bounds(group)
+    context = Rest(
+        group=group,
+        verb=verb,
+        form=form,
+        hidden=criteria.query() | ({"dismissal": dismissal} if dismissal else {}),
+        words=criteria.words(),
+        ticked=len(criteria.offsets),
+        count=impact.count if is_dismissing else impact.already,
+        others=impact.already if is_dismissing else impact.count,
+        total=end - low,
+        is_exact=choice.is_exact,
+        before=choice.before,
+        note=choice.note,
+    )
+    title = _("Dismiss dead letters of %(group)s", group=group)
+    if not is_dismissing:
+        title = _("Restore dead letters of %(group)s", group=group)
+    return await pages.respond(
+        request, "dlq_dismiss.html", context, title=title, section="dlq", status=status
+    )
+
+
+async def _chosen(
+    request: Request, criteria: Criteria, dismissal: str, before: int, budget_s: float
+) -> Choice:
+    """The dead letters that are meant, of those before an offset, 0 for what there is now."""
+    console, group = pages.console_of(request), request.path_params["group"]
+    low, end = console.broker.dead_letters.bounds(group)
+    before = min(before or end, end)
+    if dismissal:
+        note, runs = await service_of(request).of_dismissal(group, dismissal)
+        return Choice(runs, True, before, note)
+    if criteria.offsets:
+        kept = [offset for offset in criteria.offsets if low <= offset < before]
+        return Choice([range(offset, offset + 1) for offset in kept], True, before)
+    if criteria.is_any:
+        return Choice([range(low, before)] if low < before else [], True, before)
+    view = await view_of(request, group, criteria, console.now_ms(), budget_s)
+    runs = await console.render(lambda: _stretches(view.selection.offsets, before))
+    return Choice(runs, view.known.is_whole, before)
+
+
+def _stretches(offsets: Sequence[int], before: int) -> list[range]:
+    """Those before an offset, newest first as they come."""
+    runs: list[range] = []
+    for offset in offsets:
+        if offset < before:
+            join(runs, offset)
+    return runs
+
+
+def service_of(request: Request) -> Dismissals:
+    """The audited changes of what rests."""
+    service: Dismissals = request.app.state.dismissals
+    return service
+
+
+async def change(request: Request) -> Response:
+    """POST /dlq/{group}/dismiss and /restore: as many as the page had counted, or none."""
+    group, verb = request.path_params["group"], _verb(request)
+    posted = await forms.read(request)
+    form = forms.fill(posted, ("note", "seen", "before"))
+    criteria = _meant(dead_filter.parse({name: posted.one(name) for name in CRITERIA}), verb)
+    dismissal = posted.one("dismissal")[:ID_MAX]
+    seen = form.number("seen", _("The number"), 0, 10**15)
+    before = form.number("before", _("The offset"), 0, 10**15)
+    if form.is_wrong:  # at fields that nobody sees
+        form.error = "; ".join(form.errors.values())
+        return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
+    choice = await _chosen(request, criteria, dismissal, before, WHOLE_S)
+    _check_counted(choice)
+    actor, service = jobs.actor_of(request), service_of(request)
+    try:
+        if verb == DISMISS:
+            note = form.values["note"]
+            await service.dismiss(actor, group, choice.runs, note, seen)
+            place = "state=dismissed&done=dismissed"
+        else:
+            await service.restore(actor, group, choice.runs, seen)
+            place = "done=restored"
+    except Conflict as error:
+        form.error = f"{error.detail[:1].upper()}{error.detail[1:]}."
+        return await _page(request, form, criteria, dismissal, WHOLE_S, 409)
+    except (Invalid, Refused) as error:
+        form.blame(error)
+        return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
+    return forms.go(request, f"/dlq/{segment(group)}?{place}")
+
+
+def _check_counted(choice: Choice) -> None:
+    if not choice.is_exact:
+        raise Invalid(
+            _(
+                "not all dead letters could be looked at: at most %(most)s are",
+                most=f"{COUNTED_MAX:,}",
+            ),
+            remedy=_("tick them, or mean all of them"),
+        )

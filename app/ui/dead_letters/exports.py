@@ -1,0 +1,268 @@
+"""Dead letters as a file: CSV and NDJSON as they are read, XLSX by way of a temporary file.
+
+Memory is bounded whatever is exported: one step of dead letters at a time, and the next only when
+the reader has taken the last. Formatting runs on the pages' thread.
+"""
+
+import csv
+import io
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import IO
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.monitoring import dead_index
+from app.pause import Pause
+from app.security.access import who_of
+from app.security.message_rights import require_messages
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.dead_letters import filters as dead_filter
+from app.ui.dead_letters.dead_letters import criteria_of, has_topic, view_of
+from app.ui.dead_letters.filters import Criteria
+from app.ui.framework import formats, pages
+from app.ui.framework.console import Console
+from app.ui.framework.language import _
+from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
+from engine.broker import DeadLetter
+from engine.errors import GroupNotFound, Invalid, MessageNotFound
+
+STEP = 50
+STEP_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
+XLSX_ROWS_MAX = 50_000
+SPOOL_BYTES_MAX = 4 * 1024 * 1024
+WHOLE_S = 20.0
+CUT_NOTE = (
+    f"Cut here: the workbook holds {XLSX_ROWS_MAX:,} dead letters, there are more."
+    " Choose fewer, or export as CSV or NDJSON, which are whole."
+)
+# Cells that a spreadsheet would run.
+RISKY = ("=", "+", "-", "@", "\t", "\r")
+COLUMNS = (
+    "group", "offset", "died_at", "message_id", "keys", "tag", "origin_topic", "origin_id",
+    "reason", "error", "client", "failures", "redriven_by", "returned_from", "times_redriven",
+    "dismissed_at", "dismissed_by", "dismiss_note",
+    "born_at", "message_group", "properties", "body_encoding", "body",
+)  # fmt: skip
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "ndjson": "application/x-ndjson",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+Letters = AsyncIterator[list[DeadLetter]]
+
+
+async def export(request: Request) -> Response:
+    """GET /dlq/{group}/export?format=csv|ndjson|xlsx, of what the criteria choose."""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    kind = request.query_params.get("format", "csv")
+    if kind not in MEDIA_TYPES:
+        raise Invalid(
+            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
+            field="format",
+            remedy=_("choose csv, ndjson or xlsx"),
+        )
+    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
+        raise Invalid(
+            _("no dead letter is ticked"), field="offset", remedy=_("go back and tick some")
+        )
+    require_messages(who_of(request.scope), DEAD_LETTER_PREFIX + group)
+    console.broker.dead_letters.page(group, count_max=1)  # GroupNotFound
+    criteria = criteria_of(request).settled(console.now_ms())
+    letters = await _chosen(request, console, group, criteria)
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{_file_name(group, kind)}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }
+    if kind == "xlsx":
+        return await _workbook(console, group, letters, headers)
+    steps = _csv(console, group, letters) if kind == "csv" else _ndjson(console, group, letters)
+    return StreamingResponse(steps, media_type=MEDIA_TYPES[kind], headers=headers)
+
+
+def _file_name(group: str, kind: str) -> str:
+    return quote(f"dead-letters-{group}.{kind}", safe="-_.%")
+
+
+async def _chosen(request: Request, console: Console, group: str, criteria: Criteria) -> Letters:
+    """The dead letters that are meant, newest first; those that came later are not in it."""
+    if criteria.offsets or criteria.id or criteria.key:
+        view = await view_of(request, group, criteria, console.now_ms(), WHOLE_S)
+        return _letters(console, group, view.selection.offsets, Criteria(state="all"))
+    topic = DEAD_LETTER_PREFIX + group
+    low, end = dead_index.bounds(console.broker, topic) if has_topic(console, topic) else (0, 0)
+    return _letters(console, group, range(end - 1, low - 1, -1), criteria)
+
+
+async def _letters(
+    console: Console, group: str, offsets: Sequence[int], criteria: Criteria
+) -> Letters:
+    """Those of the offsets that can be read and that meet the criteria, a few at a time."""
+    found: list[DeadLetter] = []
+    size_bytes = 0
+    now_ms = console.now_ms()
+    pause = Pause()
+    for offset in offsets:
+        await pause.when_due()
+        try:
+            letter = console.broker.dead_letters.get(group, offset)
+        except (MessageNotFound, GroupNotFound):  # retention, or the topic's end, took it
+            continue
+        row = dead_index.row_of(letter.message)
+        is_dismissed = letter.dismissed is not None
+        if not dead_filter.meets(row, criteria, now_ms, is_dismissed=is_dismissed):
+            continue
+        found.append(letter)
+        size_bytes += len(letter.message.body)
+        if len(found) == STEP or size_bytes >= STEP_BYTES:
+            yield found
+            found, size_bytes = [], 0
+    yield found
+
+
+async def _csv(console: Console, group: str, letters: Letters) -> AsyncIterator[bytes]:
+    yield _csv_text([COLUMNS])
+    async for chunk in _formatted(console, letters, lambda found: _csv_rows(group, found)):
+        yield chunk
+
+
+async def _ndjson(console: Console, group: str, letters: Letters) -> AsyncIterator[bytes]:
+    async for chunk in _formatted(console, letters, lambda found: _json_lines(group, found)):
+        yield chunk
+
+
+async def _formatted(
+    console: Console, letters: Letters, text_of: Callable[[list[DeadLetter]], bytes]
+) -> AsyncIterator[bytes]:
+    """The text of each step, gathered to pieces worth sending."""
+    waiting = bytearray()
+    async for found in letters:
+        waiting += await console.render(partial(text_of, found))
+        if len(waiting) >= CHUNK_BYTES:
+            yield bytes(waiting)
+            waiting.clear()
+    if waiting:
+        yield bytes(waiting)
+
+
+def _csv_rows(group: str, letters: list[DeadLetter]) -> bytes:
+    return _csv_text([list(map(guarded, _row(group, letter))) for letter in letters])
+
+
+def _csv_text(rows: Sequence[Sequence[str | int]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()
+
+
+def _json_lines(group: str, letters: list[DeadLetter]) -> bytes:
+    lines = bytearray()
+    for letter in letters:
+        values: dict[str, object] = dict(zip(COLUMNS, _row(group, letter), strict=True))
+        values["offset"] = str(letter.message.offset)
+        values["keys"] = letter.message.keys
+        values["redriven_by"] = letter.redriven_by
+        values["properties"] = letter.message.properties
+        lines += msgspec.json.encode(values) + b"\n"
+    return bytes(lines)
+
+
+def _row(group: str, letter: DeadLetter) -> list[str | int]:
+    message = letter.message
+    plain = message.plain
+    encoding, body = _body(plain.body)
+    encoding += f";{plain.codec}" if plain.why_raw else ""
+    message.decompressed = None  # a step of them would take much memory
+    rest = letter.dismissed
+    return [
+        group, message.offset, formats.iso(message.stored_ms), message.message_id,
+        " ".join(message.keys), message.tag, letter.origin_topic, letter.origin_id,
+        letter.reason, letter.error, letter.client, letter.failures,
+        " ".join(letter.redriven_by), letter.returned_from, letter.times,
+        *((formats.iso(rest.at_ms), rest.by, rest.note) if rest else ("", "", "")),
+        formats.iso(message.born_ms), message.message_group,
+        msgspec.json.encode(message.properties).decode(), encoding, body,
+    ]  # fmt: skip
+
+
+def _body(body: bytes) -> tuple[str, str]:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return "base64", _base64(body)
+    return ("base64", _base64(body)) if "\0" in text else ("text", text)
+
+
+def _base64(body: bytes) -> str:
+    text: str = msgspec.to_builtins(body)
+    return text
+
+
+def guarded(value: str | int) -> str | int:
+    """A cell that no spreadsheet takes for a formula."""
+    return "'" + value if isinstance(value, str) and value.startswith(RISKY) else value
+
+
+async def _workbook(
+    console: Console, group: str, letters: Letters, headers: dict[str, str]
+) -> Response:
+    """The workbook is whole before its first byte is sent, so a header can say what it lacks."""
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL_BYTES_MAX)  # noqa: SIM115
+    try:
+        book = await console.render(lambda: Workbook(file))
+        rows, is_more = await _fill(console, book, group, letters)
+        await console.render(lambda: book.__exit__(None, None, None))
+    except BaseException:
+        file.close()
+        raise
+    headers["X-Result-Rows"] = str(rows)
+    headers["X-Result-Truncated"] = f"rows over {XLSX_ROWS_MAX}" if is_more else "no"
+    return StreamingResponse(_sent(console, file), media_type=MEDIA_TYPES["xlsx"], headers=headers)
+
+
+async def _fill(console: Console, book: Workbook, group: str, letters: Letters) -> tuple[int, bool]:
+    """Write the rows; how many, and whether there were more than a workbook here may have."""
+    await console.render(lambda: book.add([[*COLUMNS, "cut"]]))
+    rows = 0
+    async for found in letters:
+        taken = found[: XLSX_ROWS_MAX - rows]
+        rows += len(taken)
+        await console.render(partial(_add, book, group, taken))
+        if len(taken) < len(found):
+            await console.render(lambda: book.add([[CUT_NOTE]]))
+            return rows, True
+    return rows, False
+
+
+def _add(book: Workbook, group: str, letters: list[DeadLetter]) -> None:
+    book.add(_cells(group, letters))
+
+
+def _cells(group: str, letters: list[DeadLetter]) -> list[list[str | int]]:
+    """Rows with a last column that names the cells which were cut."""
+    rows: list[list[str | int]] = []
+    for letter in letters:
+        cells = [guarded(value) for value in _row(group, letter)]
+        long = [
+            name
+            for name, value in zip(COLUMNS, cells, strict=True)
+            if isinstance(value, str) and len(value) > CELL_CHARS_MAX
+        ]
+        rows.append([*cells, " ".join(long)])
+    return rows
+
+
+async def _sent(console: Console, file: IO[bytes]) -> AsyncIterator[bytes]:
+    try:
+        await console.render(lambda: file.seek(0))
+        while chunk := await console.render(lambda: file.read(CHUNK_BYTES)):
+            yield chunk
+    finally:
+        file.close()

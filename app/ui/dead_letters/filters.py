@@ -1,0 +1,326 @@
+"""Which dead letters are wanted, and what those have in common. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from app.monitoring.dead_index import DeadRow
+from app.ui.framework import typed_time, zones
+from app.ui.framework.language import N_, _, translated
+from app.ui.framework.typed_time import NoMoment
+from app.ui.framework.zones import UTC_ZONE, Zone
+from engine.errors import Invalid
+
+TEXT_MAX = 512
+OFFSETS_MAX = 10_000
+FACET_VALUES_MAX = 8
+NONE = "(none)"
+HOUR_MS = 3_600_000
+# Name, what people read, from this age on, below this age: every dead letter is in one of them.
+AGES: tuple[tuple[str, str, int, int | None], ...] = (
+    ("hour", N_("up to 1 hour"), 0, HOUR_MS),
+    ("day", N_("1 to 24 hours"), HOUR_MS, 24 * HOUR_MS),
+    ("week", N_("1 to 7 days"), 24 * HOUR_MS, 168 * HOUR_MS),
+    ("older", N_("over 7 days"), 168 * HOUR_MS, None),
+)
+FACETS = ("reason", "topic", "tag", "client", "attempts", "age")
+# Whether it waits for a decision, rests by one, or either; the first where nothing is said.
+STATES = ("open", "dismissed", "all")
+LABELS = {
+    "reason": N_("Reason"),
+    "topic": N_("Sent to topic"),
+    "tag": N_("Tag"),
+    "client": N_("Last tried by"),
+    "attempts": N_("Attempts"),
+    "age": N_("Age"),
+}
+NOTHING = {
+    "reason": N_("no reason recorded"),
+    "topic": N_("origin not recorded"),
+    "tag": N_("no tag"),
+    "client": N_("client not recorded"),
+    "attempts": N_("attempts not recorded"),
+}
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """Conditions on dead letters, "" for any; times in ms, 0 for any, from one on, before one.
+
+    `offsets` are those that were ticked, and then nothing else counts.
+    """
+
+    reason: str = ""
+    topic: str = ""
+    tag: str = ""
+    client: str = ""
+    attempts: str = ""
+    age: str = ""
+    from_ms: int = 0
+    until_ms: int = 0
+    id: str = ""
+    key: str = ""
+    offsets: tuple[int, ...] = ()
+    state: str = ""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether nothing but the state is asked for."""
+        return replace(self, state="") == Criteria()
+
+    @property
+    def wants(self) -> str:
+        """Which state counts; what was ticked counts in any."""
+        return "all" if self.offsets else self.state or STATES[0]
+
+    def settled(self, now_ms: int) -> "Criteria":
+        """The same with the age as times, so that it means the same a minute later."""
+        begin, end = self.from_ms, self.until_ms
+        for name, __, low, high in AGES:
+            if name == self.age:
+                end = min(end or now_ms, now_ms - low + 1) if low else end
+                begin = begin if high is None else max(begin, now_ms - high + 1)
+        return replace(self, age="", from_ms=begin, until_ms=end)
+
+    def query(self) -> dict[str, str]:
+        """The criteria as an address says them; nothing for what is left open."""
+        values = {
+            "reason": self.reason,
+            "topic": self.topic,
+            "tag": self.tag,
+            "client": self.client,
+            "attempts": self.attempts,
+            "age": self.age,
+            "from": str(self.from_ms or ""),
+            "until": str(self.until_ms or ""),
+            "id": self.id,
+            "key": self.key,
+            "offsets": ",".join(map(str, self.offsets)),
+            "state": self.state,
+        }
+        return {name: value for name, value in values.items() if value}
+
+    def words(self) -> list[str]:
+        """The criteria as a person reads them; empty where all are meant."""
+        if self.offsets:
+            return []
+        said = [
+            f"{label} {value if value != NONE else _('none')}"
+            for label, value in (
+                (_("reason"), self.reason),
+                (_("sent to"), self.topic),
+                (_("tag"), self.tag),
+                (_("last tried by"), self.client),
+                (_("attempts"), self.attempts),
+                (_("message id"), self.id),
+                (_("key"), self.key),
+            )
+            if value
+        ]
+        said += [translated(text) for name, text, *__ in AGES if name == self.age]
+        said += [_("from %(at)s", at=_moment(self.from_ms))] if self.from_ms else []
+        return said + ([_("before %(at)s", at=_moment(self.until_ms))] if self.until_ms else [])
+
+
+@dataclass(frozen=True)
+class FacetValue:
+    value: str
+    label: str
+    count: int
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class Facet:
+    """One way to divide dead letters: the commonest values, and how many have `others`."""
+
+    name: str
+    label: str
+    values: list[FacetValue]
+    others: int
+    others_count: int
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The offsets that meet the criteria, newest first, and the facets beside them.
+
+    `open` and `dismissed` count what meets all but the state.
+    """
+
+    offsets: list[int]
+    returned: int
+    facets: list[Facet]
+    open: int = 0
+    dismissed: int = 0
+
+
+def parse(values: Mapping[str, str]) -> Criteria:
+    """Read criteria from an address or a form.
+
+    Raises Invalid for what cannot be meant: a condition left out would choose too much.
+    """
+    text = {name: values.get(name, "").strip()[:TEXT_MAX] for name in (*FACETS, "id", "key")}
+    if text["age"] and text["age"] not in [name for name, *__ in AGES]:
+        raise Invalid(
+            _("%(age)s is no age", age=f"{text['age'][:40]!r}"),
+            field="age",
+            remedy=_("choose %(choices)s", choices=", ".join((name for name, *__ in AGES))),
+        )
+    state = values.get("state", "").strip()
+    if state and state not in STATES:
+        raise Invalid(
+            _("%(state)s is no state", state=f"{state[:40]!r}"),
+            field="state",
+            remedy=_("choose %(choices)s", choices=", ".join(STATES)),
+        )
+    return Criteria(
+        **text,
+        state="" if state == STATES[0] else state,
+        from_ms=_time(values, "from"),
+        until_ms=_time(values, "until"),
+        offsets=_offsets(values.get("offsets", "")),
+    )
+
+
+def select(
+    rows: Sequence[DeadRow],
+    criteria: Criteria,
+    now_ms: int,
+    found: Iterable[int] | None,
+    is_dismissed: Callable[[int], bool] = lambda offset: False,
+) -> Selection:
+    """The rows that meet all criteria; `found` are the offsets that an id or a key has, if asked.
+
+    A facet counts what meets all the other criteria, so that it says what choosing it would show.
+    """
+    wanted = [getattr(criteria, name) for name in FACETS]
+    among = None if found is None else frozenset(found)
+    counts = {name: Counter[str]() for name in FACETS}
+    offsets: list[int] = []
+    resting = returned = met = 0
+    for row in reversed(rows):
+        if among is not None and row.offset not in among:
+            continue
+        if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
+            continue
+        values = _values(row, now_ms)
+        missed = [n for n, want in enumerate(wanted) if want and want != values[n]]
+        is_resting = is_dismissed(row.offset)
+        met += not missed
+        resting += is_resting and not missed
+        if criteria.wants == (STATES[0] if is_resting else STATES[1]):
+            continue
+        if not missed:
+            offsets.append(row.offset)
+            returned += row.is_back
+            for name, value in zip(FACETS, values, strict=True):
+                counts[name][value] += 1
+        elif len(missed) == 1:
+            counts[FACETS[missed[0]]][values[missed[0]]] += 1
+    facets = [_facet(name, counts[name], want) for name, want in zip(FACETS, wanted, strict=True)]
+    return Selection(offsets, returned, facets, met - resting, resting)
+
+
+def meets(row: DeadRow, criteria: Criteria, now_ms: int, *, is_dismissed: bool) -> bool:
+    """Whether one dead letter meets the criteria, ids and keys apart."""
+    if criteria.wants == (STATES[0] if is_dismissed else STATES[1]):
+        return False
+    if criteria.from_ms > row.died_ms or 0 < criteria.until_ms <= row.died_ms:
+        return False
+    pairs = zip(FACETS, _values(row, now_ms), strict=True)
+    return all(getattr(criteria, name) in ("", value) for name, value in pairs)
+
+
+def _values(row: DeadRow, now_ms: int) -> tuple[str, str, str, str, str, str]:
+    return (
+        row.reason or NONE, row.topic or NONE, row.tag or NONE, row.client or NONE,
+        row.attempts or NONE, _age(now_ms - row.died_ms),
+    )  # fmt: skip
+
+
+def _age(age_ms: int) -> str:
+    return next(name for name, *__, high in AGES if high is None or age_ms < high)
+
+
+def _facet(name: str, counts: Counter[str], chosen: str) -> Facet:
+    if name == "age":
+        pairs = [(age, counts[age]) for age, *__ in AGES if counts[age] or age == chosen]
+    else:
+        pairs = sorted(counts.items(), key=lambda pair: (pair[0] != chosen, -pair[1], pair[0]))
+        if chosen and chosen not in counts:
+            pairs.insert(0, (chosen, 0))
+    shown, rest = pairs[:FACET_VALUES_MAX], pairs[FACET_VALUES_MAX:]
+    words = {age: translated(text) for age, text, *__ in AGES} if name == "age" else {}
+    return Facet(
+        name=name,
+        label=translated(LABELS[name]),
+        values=[
+            FacetValue(
+                value,
+                words.get(value) or (translated(NOTHING[name]) if value == NONE else value),
+                count,
+                value == chosen,
+            )
+            for value, count in shown
+        ],
+        others=len(rest),
+        others_count=sum(count for __, count in rest),
+    )
+
+
+def _time(values: Mapping[str, str], field: str) -> int:
+    """Milliseconds from a number or from what a date field sends, by the clocks of "zone"."""
+    text = values.get(field, "").strip()
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit() and len(text) < 16:
+        return int(text)
+    name = values.get("zone", "")
+    zone = zones.parse(name) if name else UTC_ZONE
+    if zone is None:
+        raise Invalid(
+            _("%(zone)s is no time zone.", zone=repr(name[:64])),
+            field="zone",
+            remedy=_("choose a time zone in the settings"),
+        )
+    try:
+        return typed_time.moment_ms(text, zone)
+    except NoMoment as error:
+        raise Invalid(
+            _("%(text)s is no time", text=f"{text[:40]!r}"), field=field, remedy=str(error)
+        ) from None
+
+
+def field_text(at_ms: int, zone: Zone) -> str:
+    """A time as a date field wants it, "" for none."""
+    return typed_time.moment_text(at_ms, zone) if at_ms else ""
+
+
+def _moment(at_ms: int) -> str:
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return _("%(at_ms)s ms since 1970", at_ms=at_ms)
+
+
+def _offsets(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
+        raise Invalid(
+            _("the ticked dead letters are not named by their offsets"),
+            field="offsets",
+            remedy=_("tick them in the list again"),
+        )
+    if len(parts) > OFFSETS_MAX:
+        raise Invalid(
+            _(
+                "%(named)s dead letters are named, %(offsets_max)s is the most",
+                named=len(parts),
+                offsets_max=OFFSETS_MAX,
+            ),
+            field="offsets",
+            remedy=_("choose them by reason, topic, tag or time"),
+        )
+    return tuple(sorted({int(part) for part in parts}))

@@ -1,0 +1,248 @@
+"""Sending dead letters again: the form that says what it will do, and the dry run it makes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring.dead_index import COUNTED_MAX
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.dead_letters import filters as dead_filter
+from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
+from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
+from app.ui.framework import forms, pages, rights
+from app.ui.framework.console import Console
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.templating import segment
+from app.ui.replays import jobs
+from engine.broker import GROUP_QUEUE, NewReplay, ReplayTo
+from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
+
+BUDGET_S = 0.4
+WHOLE_S = 20.0  # before a job is made of it, all of a group is looked at
+FIELDS = ("to", "to_group", "to_topic", "rate", "fresh_only", "name")
+AS_MARKED = ("reason", "topic", "tag", "client", "attempts")
+AS_TYPED = ("from", "until", "id", "key", "offsets", "state")
+CRITERIA = (*AS_MARKED, *AS_TYPED)
+ENGINE_NAMES = {"per_s": "rate", "places": "offsets", "filter": "tag"}
+TARGETS = (
+    ("group", N_("one group alone, by way of its retry topic")),
+    ("origin", N_("the topic each was first sent to: all its groups get it")),
+    ("topic", N_("another topic: all its groups get it")),
+)
+SQL_PREFIX = "sql92:"
+
+
+@dataclass(frozen=True)
+class Resend:
+    """The context of `dlq_resend.html`; of `total` dead letters `chosen` are meant."""
+
+    group: str
+    is_gone: bool
+    form: Form
+    hidden: Mapping[str, str]
+    words: list[str]
+    ticked: int
+    chosen: int
+    total: int
+    examined: int
+    returned: int
+    sent_before: int | None
+    targets: tuple[tuple[str, str], ...] = TARGETS
+
+
+async def show(request: Request) -> Response:
+    """GET /dlq/{group}/resend"""
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    if request.query_params.get("scope") == "ticked" and "offset" not in request.query_params:
+        raise Invalid(
+            _("no dead letter is ticked"),
+            field="offset",
+            remedy=_("go back and tick some, or choose “resend all that match”"),
+        )
+    is_gone = not has_group(console, group)
+    values = dict.fromkeys(FIELDS, "") | {"rate": "100", "to_group": "" if is_gone else group}
+    values["to"] = "origin" if is_gone else "group"
+    criteria = criteria_of(request).settled(console.now_ms())
+    return await _page(request, Form(values), criteria)
+
+
+async def _page(request: Request, form: Form, criteria: Criteria, status: int = 200) -> Response:
+    console = pages.console_of(request)
+    group = request.path_params["group"]
+    view = await view_of(request, group, criteria, console.now_ms(), BUDGET_S)
+    context = Resend(
+        group=group,
+        is_gone=not has_group(console, group),
+        form=form,
+        hidden=criteria.query(),
+        words=criteria.words(),
+        ticked=len(criteria.offsets),
+        chosen=len(criteria.offsets) or len(view.selection.offsets),
+        total=view.known.total,
+        examined=view.known.examined,
+        returned=view.selection.returned,
+        sent_before=_sent_before(console, group, criteria),
+    )
+    title = _("Resend dead letters of %(group)s", group=group)
+    return await pages.respond(
+        request, "dlq_resend.html", context, title=title, section="dlq", status=status
+    )
+
+
+def _sent_before(console: Console, group: str, criteria: Criteria) -> int | None:
+    """How many of a few ticked ones were sent again before; None where nobody counted."""
+    if not 0 < len(criteria.offsets) <= 50:
+        return None
+    count = 0
+    for offset in criteria.offsets:
+        try:
+            count += bool(console.broker.dead_letters.get(group, offset).redriven_by)
+        except NotFound:
+            continue
+    return count
+
+
+async def create(request: Request) -> Response:
+    """POST /dlq/{group}/resend: a dry run of what the form says; its page has the next step."""
+    group = request.path_params["group"]
+    posted = await forms.read(request)
+    form = forms.fill(posted, FIELDS)
+    criteria = dead_filter.parse({name: posted.one(name) for name in CRITERIA})
+    rate = jobs.rate_of(form)
+    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
+    to_name = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
+    if to_name and not form.values[to_name].strip():
+        form.refuse(to_name, _("Name it."))
+    if form.is_wrong:
+        return await _page(request, form, criteria, 422)
+    source = DEAD_LETTER_PREFIX + group
+    rights.require_resend(request, source, to, form.values[to_name].strip() if to_name else "")
+    try:
+        new = NewReplay(
+            source=source,
+            to=to,
+            to_name=form.values[to_name].strip() if to_name else "",
+            name=form.values["name"].strip(),
+            fresh_only=bool(form.values["fresh_only"]),
+            per_s=rate,
+            dry_run=True,
+        )
+        new = await _choosing(request, group, criteria, new)
+        job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+    except (Invalid, NotFound, Forbidden) as error:
+        _blame(form, error, group, to_name)
+        return await _page(request, form, criteria, 422)
+    await jobs.settle(request, job.id)
+    return forms.go(request, f"/jobs/{job.id}")
+
+
+def _blame(form: Form, error: EngineError, group: str, to_name: str) -> None:
+    if isinstance(error, TopicNotFound) and DEAD_LETTER_PREFIX in error.detail:
+        raise no_dead_letters(group) from error
+    form.blame(error, ENGINE_NAMES | {"to_name": to_name})
+
+
+def no_dead_letters(group: str) -> NotFound:
+    """What is said of a group that has none."""
+    return NotFound(
+        _("the group %(group)s has no dead letters", group=f"{group!r}"),
+        field="group",
+        remedy=_("check its spelling, or look at another group"),
+        code="no_dead_letters",
+    )
+
+
+async def _choosing(request: Request, group: str, criteria: Criteria, new: NewReplay) -> NewReplay:
+    """The job with its choice: by its own conditions where it has them, else one by one."""
+    if criteria.offsets:
+        return replace(new, places=[(GROUP_QUEUE, offset) for offset in criteria.offsets])
+    if _is_expressible(criteria):
+        return replace(
+            new,
+            from_ms=criteria.from_ms,
+            to_ms=criteria.until_ms,
+            reason=criteria.reason,
+            origin_topic=criteria.topic,
+            filter=criteria.tag or "*",
+            with_dismissed=criteria.wants == "all",
+        )
+    now_ms = pages.console_of(request).now_ms()
+    view = await view_of(request, group, criteria, now_ms, WHOLE_S)
+    _check_named(view)
+    return replace(new, places=[(GROUP_QUEUE, offset) for offset in view.selection.offsets])
+
+
+def _is_expressible(criteria: Criteria) -> bool:
+    """Whether a job's own conditions can say it."""
+    by_name = criteria.client or criteria.attempts or criteria.id or criteria.key
+    by_absence = NONE in (criteria.reason, criteria.topic, criteria.tag)
+    if by_name or by_absence or criteria.wants == "dismissed":
+        return False
+    return "|" not in criteria.tag and not criteria.tag.lower().startswith(SQL_PREFIX)
+
+
+def _check_named(view: View) -> None:
+    """Invalid where naming the messages one by one would leave some out, or choose none."""
+    count = len(view.selection.offsets)
+    if not count:
+        raise Invalid(_("no dead letter meets these conditions"), remedy=_("choose others"))
+    if count > OFFSETS_MAX:
+        raise Invalid(
+            _(
+                "%(count)s dead letters match, %(offsets_max)s can be chosen by client, key or id",
+                count=f"{count:,}",
+                offsets_max=f"{OFFSETS_MAX:,}",
+            ),
+            remedy=_("narrow it by reason, topic, tag or time"),
+        )
+    if not view.known.is_whole:
+        raise Invalid(
+            _(
+                "only the newest %(examined)s of %(total)s were looked at (at most "
+                "%(counted_max)s are)",
+                examined=f"{view.known.examined:,}",
+                total=f"{view.known.total:,}",
+                counted_max=f"{COUNTED_MAX:,}",
+            ),
+            remedy=_("choose by reason, topic, tag or time instead"),
+        )
+
+
+async def one(request: Request) -> Response:
+    """POST /dlq/{group}/{offset}/resend: this one at once; the job's page has the result."""
+    group = request.path_params["group"]
+    form = forms.fill(await forms.read(request), ("to",))
+    to = ReplayTo(form.choice("to", _("Where to"), ("group", "origin")))
+    if form.is_wrong:
+        raise Invalid(form.errors["to"], field="to")
+    letter = pages.console_of(request).broker.dead_letters.get(group, offset_of(request))
+    new = NewReplay(
+        source=DEAD_LETTER_PREFIX + group,
+        to=to,
+        places=[(GROUP_QUEUE, letter.message.offset)],
+        name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
+        per_s=0,
+    )
+    rights.require_resend(request, new.source, new.to, new.to_name)
+    job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+    await jobs.settle(request, job.id)
+    return forms.go(request, f"/jobs/{job.id}")
+
+
+def offset_of(request: Request) -> int:
+    """The offset in the address; NotFound for what is none."""
+    text = request.path_params["offset"]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise NotFound(
+            _("%(text)s is no offset of a dead letter", text=f"{text[:60]!r}"),
+            field="offset",
+            remedy=_(
+                "look at the list, /dlq/%(group)s", group=segment(request.path_params["group"])
+            ),
+        )
+    return int(text)

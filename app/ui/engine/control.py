@@ -1,0 +1,91 @@
+"""The running server's switches: read-only, and how much each part writes to the log."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.audit import Actor, actor_at
+from app.services.log_levels import INHERITED, LEVELS, LoggerLevel, LogLevels
+from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState, ReadOnlySwitch
+from app.ui.access.access import status_of
+from app.ui.framework import forms, pages
+from app.ui.framework.console import client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from engine.errors import Conflict, Invalid, NotFound
+
+SWITCH_FIELDS = ("read_only", "reason")
+JOBS_MAX = 200  # more are told as so many at least
+LEVEL_FIELDS = ("name", "level")
+
+
+@dataclass(frozen=True)
+class ControlPage:
+    """The context of `control.html`; the figures say whom a switch would meet now."""
+
+    state: ReadOnlyState
+    form: Form
+    level_form: Form
+    loggers: list[LoggerLevel]
+    levels: tuple[str, ...]
+    connections: int
+    jobs: int
+    reason_chars_max: int = REASON_CHARS_MAX
+
+
+async def show(request: Request) -> Response:
+    """GET /engine/control"""
+    return await _page(request)
+
+
+async def switch(request: Request) -> Response:
+    """POST /engine/control/read-only"""
+    form = forms.fill(await forms.read(request), SWITCH_FIELDS)
+    is_on = form.choice("read_only", _("The switch"), ("on", "off")) == "on"
+    if form.is_wrong:
+        return await _page(request, form=form, status=422)
+    read_only: ReadOnlySwitch = request.app.state.read_only
+    try:
+        await read_only.switch(_actor(request), is_on=is_on, reason=form.values["reason"])
+    except (Invalid, Conflict) as error:
+        form.blame(error)
+        return await _page(request, form=form, status=status_of(error))
+    return forms.go(request, f"/engine/control?done={'frozen' if is_on else 'thawed'}")
+
+
+async def change_level(request: Request) -> Response:
+    """POST /engine/control/log-level"""
+    form = forms.fill(await forms.read(request), LEVEL_FIELDS)
+    levels: LogLevels = request.app.state.log_levels
+    try:
+        await levels.change(_actor(request), form.values["name"], form.values["level"])
+    except (Invalid, NotFound) as error:
+        form.blame(error)
+        return await _page(request, level_form=form, status=status_of(error))
+    return forms.go(request, "/engine/control?done=levelled")
+
+
+async def _page(
+    request: Request, *, form: Form | None = None, level_form: Form | None = None, status: int = 200
+) -> Response:
+    state, broker = request.app.state, pages.console_of(request).broker
+    levels: LogLevels = state.log_levels
+    jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
+    context = ControlPage(
+        state=state.read_only.state,
+        form=form or Form({"read_only": "", "reason": ""}),
+        level_form=level_form or Form({"name": "", "level": ""}),
+        loggers=levels.list(),
+        levels=(INHERITED, *LEVELS),
+        connections=state.connections.count,
+        jobs=jobs,
+    )
+    title = _("Read-only, log levels")
+    return await pages.respond(
+        request, "control.html", context, title=title, section="engine", status=status
+    )
+
+
+def _actor(request: Request) -> Actor:
+    return actor_at(client_of(request), request.headers.get("x-request-id", ""))

@@ -1,0 +1,230 @@
+"""The engine: whether it is well, where disk and log stand, what holds old files, how it is set."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.heartbeat import Heartbeat
+from app.services import settings_shown
+from app.services.self_checks import SelfCheck, SelfChecks
+from app.services.settings_shown import Hidden
+from app.settings import Settings
+from app.ui.framework import pages
+from app.ui.framework.language import N_, _, translated
+from engine.broker import (
+    ROCKETMQ_LABELS,
+    BrokerFigures,
+    Health,
+    LagKeeping,
+    RetentionStatus,
+    Spread,
+    TraceStatus,
+)
+
+BARS_WIDTH = 650
+BARS_HEIGHT = 110
+HIDDEN = {
+    Hidden.SECRET: N_("hidden: it is a secret"),
+    Hidden.PASSWORD: N_("hidden: it holds a password"),
+}
+CHECKS = {
+    "engine": N_("The engine's services"),
+    "recovery": N_("Recovery at the start"),
+    "disk": N_("Room on the disk"),
+    "data_directory": N_("Writing to the data directory"),
+    "database": N_("The database and its schema"),
+    "event_loop": N_("The event loop"),
+    "clock": N_("The clock"),
+    "traces": N_("Recording of traces"),
+    "lag_history": N_("History of lag"),
+    "connections": N_("Connections"),
+    "exposure": N_("Who gets in"),
+}
+SOURCES = {
+    settings_shown.DEFAULT: "",
+    settings_shown.PROGRAM: N_("the program that embeds the server"),
+    "environment": N_("environment"),
+    "command line": N_("command line"),
+}
+TONES = {"ok": "ok", "warning": "warn", "failed": "bad", "unknown": ""}
+OUTCOMES = {
+    "ok": N_("fine"),
+    "warning": N_("a warning"),
+    "failed": N_("failed"),
+    "unknown": N_("unknown"),
+}
+
+
+@dataclass(frozen=True)
+class LatencyBar:
+    """Sends whose storing took so long, in the last whole minute."""
+
+    label: str
+    count: int
+    x: int
+    y: float
+    width: int
+    height: float
+
+
+@dataclass(frozen=True)
+class SpreadRow:
+    """How long sends took, in microseconds."""
+
+    label: str
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """A setting: its value now, its default, who set it (`set_by` in words), what it is for."""
+
+    name: str
+    value: str
+    default: str
+    source: str
+    set_by: str
+    help: str
+    is_set: bool
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A self-check as the table has it."""
+
+    code: str
+    name: str
+    outcome: str
+    said: str
+    tone: str
+    detail: str
+    took_ms: float
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class EnginePage:
+    """The context of `engine.html`; `loop_delay_s` is the longest within the last minute."""
+
+    health: Health
+    database_failure: str
+    retention: RetentionStatus
+    held_bytes: int
+    figures: BrokerFigures
+    bars: list[LatencyBar]
+    bars_total: int
+    bars_width: int
+    bars_height: int
+    spreads: list[SpreadRow]
+    loop_delay_ms: float
+    loop_delay_ever_ms: float
+    lag_keeping: LagKeeping
+    traces: TraceStatus
+    settings: list[SettingRow]
+    settings_total: int
+    settings_set: int
+    is_every_setting: bool
+    only_different: bool
+    checks: list[CheckRow]
+    started_ms: int
+    log_end: int
+
+
+async def show(request: Request) -> Response:
+    """GET /engine"""
+    console, state = pages.console_of(request), request.app.state
+    broker, heartbeat = console.broker, state.heartbeat
+    assert isinstance(heartbeat, Heartbeat)
+    retention, figures = broker.retention.status(), broker.statistics.broker()
+    latency = figures.put_latency
+    checks: SelfChecks = state.self_checks
+    wanted = request.query_params.get("settings", "")
+    is_every, only_different = wanted == "all", wanted == "different"
+    rows = _settings(state.settings, state.origins)
+    shown = [
+        row for row in rows if is_every or row.is_set or (row.name in KEY and not only_different)
+    ]
+    held = min((holder.position for holder in retention.held_by), default=None)
+    log_end = retention.oldest_position + retention.log_bytes
+    context = EnginePage(
+        health=broker.health(),
+        database_failure=state.database.failure,
+        retention=retention,
+        held_bytes=0 if held is None else log_end - held,
+        figures=figures,
+        bars=_bars(latency.stored.distribution),
+        bars_total=sum(latency.stored.distribution),
+        bars_width=BARS_WIDTH,
+        bars_height=BARS_HEIGHT,
+        spreads=[
+            SpreadRow(_("stored, last minutes"), latency.stored.recent),
+            SpreadRow(_("stored, since the start"), latency.stored.ever),
+            SpreadRow(_("on the disk, last minutes"), latency.flushed.recent),
+            SpreadRow(_("on the disk, since the start"), latency.flushed.ever),
+        ],
+        # In steps of a tenth of a millisecond, so that an idle page stays the same.
+        loop_delay_ms=round(heartbeat.worst_s * 1000, 1),
+        loop_delay_ever_ms=round(heartbeat.worst_ever_s * 1000, 1),
+        lag_keeping=broker.statistics.lag_keeping(),
+        traces=broker.traces.status(),
+        settings=shown,
+        settings_total=len(rows),
+        settings_set=sum(row.is_set for row in rows),
+        is_every_setting=is_every,
+        only_different=only_different,
+        checks=[_check_row(each) for each in await checks.glance()],
+        started_ms=console.started_ms,
+        log_end=log_end,
+    )
+    return await pages.respond(
+        request, "engine.html", context, title=_("Engine"), section="engine", is_live=True
+    )
+
+
+# What an operator looks for first; the others are shown when they are set, or on demand.
+KEY = frozenset(
+    """data host port promise flush_interval_s segment_bytes retention_h retention_bytes
+    disk_expire_percent disk_force_percent disk_refuse_percent disk_enough_bytes
+    disk_free_min_bytes retry_max inflight_max auto_create_topics auto_create_groups
+    trace_sample lag_sample_s database_url""".split()
+)
+
+
+def _settings(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow]:
+    return [
+        SettingRow(
+            name=each.name,
+            value=translated(HIDDEN[each.hidden]) if each.hidden else each.value,
+            default=each.default,
+            source=each.source,
+            set_by=translated(SOURCES.get(each.source, each.source)),
+            help=each.help,
+            is_set=each.is_set,
+        )
+        for each in settings_shown.shown(settings, origins)
+    ]
+
+
+def _check_row(check: SelfCheck) -> CheckRow:
+    return CheckRow(
+        check.code,
+        translated(CHECKS[check.code]),
+        check.outcome,
+        translated(OUTCOMES[check.outcome]),
+        TONES[check.outcome],
+        check.detail,
+        check.took_ms,
+        check.at_ms,
+    )
+
+
+def _bars(counts: tuple[int, ...]) -> list[LatencyBar]:
+    top, width = max(counts) or 1, BARS_WIDTH // len(ROCKETMQ_LABELS)
+    bars = []
+    for number, (label, count) in enumerate(zip(ROCKETMQ_LABELS, counts, strict=True)):
+        height = max(2.0, (BARS_HEIGHT - 4) * count / top) if count else 0.0
+        left, above = number * width + 2, round(BARS_HEIGHT - height, 1)
+        bars.append(LatencyBar(label, count, left, above, width - 4, round(height, 1)))
+    return bars

@@ -1,0 +1,64 @@
+"""Style, script and pictures, held in memory and named by their content.
+
+All `static/` folders together are a few hundred kilobytes; reading them once means that no request
+opens a file. An address that carries the content's hash may be kept for ever by a browser.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+ROOTS = sorted(Path(__file__).parent.parent.glob("*/static"))
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+KEEP = "public, max-age=31536000, immutable"
+ASK = "no-cache"
+
+
+@dataclass(frozen=True)
+class Asset:
+    content: bytes
+    media_type: str
+    tag: str
+
+
+class Assets:
+    """Every file of the features' `static/` folders by its path below them."""
+
+    def __init__(self, roots: Sequence[Path] = ROOTS) -> None:
+        self._assets = {
+            path.relative_to(root).as_posix(): _read(path)
+            for root in roots
+            for path in sorted(root.rglob("*"))
+            if path.suffix in MEDIA_TYPES
+        }
+
+    def url(self, name: str) -> str:
+        """The address of an asset; KeyError for one that does not exist."""
+        return f"/static/{name}?v={self._assets[name].tag}"
+
+    def respond(self, request: Request) -> Response:
+        """Answer GET /static/{name}."""
+        asset = self._assets.get(request.path_params["name"])
+        if asset is None:
+            return PlainTextResponse("no such file\n", status_code=404)
+        headers = {
+            "ETag": f'"{asset.tag}"',
+            "Cache-Control": KEEP if request.query_params.get("v") == asset.tag else ASK,
+        }
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(asset.content, media_type=asset.media_type, headers=headers)
+
+
+def _read(path: Path) -> Asset:
+    content = path.read_bytes()
+    return Asset(content, MEDIA_TYPES[path.suffix], hashlib.sha256(content).hexdigest()[:16])

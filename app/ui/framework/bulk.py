@@ -1,0 +1,139 @@
+"""One change for many things of a list: bounded in number and time, told by each.
+
+What a list's tick boxes and its filter choose is looked at first; the form that applies it names
+each thing, with what was expected of it. This is what topics and groups have in common.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from starlette.requests import Request
+
+from app.pause import Pause
+from app.security.access import Action, Kind
+from app.ui.framework import rights
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from engine.errors import EngineError, Forbidden, NotFound
+
+ITEMS_MAX = 5_000
+SHOWN_MAX = 200
+BUDGET_S = 20.0
+LINE_CHARS_MAX = 255
+# In the order in which they are listed: what needs a person comes first.
+OUTCOMES = {
+    "failed": N_("failed"),
+    "unreached": N_("not reached"),
+    "would": N_("would change"),
+    "left": N_("left out"),
+    "done": N_("done"),
+}
+
+
+class Outcome(Protocol):
+    """A row of a preview or of a result."""
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def choice(self) -> tuple[str, str]:
+        """What is expected of the thing, and its name."""
+
+
+Row = TypeVar("Row", bound=Outcome)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """What the pages of all have in common; `rows` are the first SHOWN_MAX, `counts` are of all.
+
+    `matching` things were asked for, of which the first ITEMS_MAX are looked at. `is_asking` for
+    what the change still lacks; `selection` is what the form hands on.
+    """
+
+    action: str
+    form: Form
+    carried: Sequence[tuple[str, str]]
+    is_asking: bool
+    is_done: bool
+    rows: Sequence[Outcome]
+    counts: Mapping[str, int]
+    total: int
+    matching: int
+    selection: str
+    shown_max: int = SHOWN_MAX
+
+
+async def each(
+    request: Request,
+    kind: Kind,
+    names: Sequence[str],
+    work: Callable[[str], Awaitable[Row]],
+    told: Callable[[str, str, str], Row],
+) -> list[Row]:
+    """The work for each name that the one who asks may change, until the time is over.
+
+    `told(name, outcome, note)` makes the row of one that was not reached, or that the engine or
+    a missing right refused.
+    """
+    end_s = time.monotonic() + BUDGET_S
+    rows: list[Row] = []
+    pause = Pause()
+    for name in names:
+        if time.monotonic() >= end_s:
+            rows.append(told(name, "unreached", _("the time was over; do it again")))
+            continue
+        try:
+            rights.require(request, Action.ADMINISTER, kind, name)
+            rows.append(await work(name))
+        except (NotFound, Forbidden) as error:
+            rows.append(told(name, "left", error.detail))
+        except EngineError as error:
+            rows.append(told(name, "failed", error.detail))
+        await pause.when_due()
+    return rows
+
+
+def sheet(
+    kind: Kind,
+    form: Form,
+    rows: Sequence[Outcome],
+    matching: int,
+    *,
+    asking: Iterable[str] | None = None,
+    is_done: bool = False,
+) -> Sheet:
+    """The page of `rows`, what needs a person first.
+
+    `asking` is what was ticked, where something has still to be asked for.
+    """
+    order = list(OUTCOMES)
+    found = Counter(row.outcome for row in rows)
+    carried = [(name, value) for name, value in form.values.items() if value and name != "confirm"]
+    chosen = (row.choice for row in rows if row.outcome == "would")
+    return Sheet(
+        action=form.values["action"],
+        form=form,
+        carried=[*carried, *((kind.value, name) for name in asking or ())],
+        is_asking=asking is not None,
+        is_done=is_done,
+        rows=sorted(rows, key=lambda row: order.index(row.outcome))[:SHOWN_MAX],
+        counts={name: found[name] for name in OUTCOMES if found[name]},
+        total=len(rows),
+        matching=matching,
+        selection="\n".join(f"{expected} {name}" for expected, name in chosen),
+    )
+
+
+def parsed(text: str) -> dict[str, str]:
+    """Name to what is expected of it, as `Sheet.selection` has them; all else is left out."""
+    found: dict[str, str] = {}
+    for line in text[: ITEMS_MAX * 2 * LINE_CHARS_MAX].split("\n", ITEMS_MAX)[:ITEMS_MAX]:
+        expected, __, name = line[: 2 * LINE_CHARS_MAX].rstrip("\r").partition(" ")
+        if name:
+            found[name] = expected
+    return found

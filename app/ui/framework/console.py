@@ -1,0 +1,105 @@
+"""What the pages of one server share: its templates, its figures, its host."""
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from app.host import EngineHost
+from app.monitoring.dead_index import DeadIndex
+from app.monitoring.lag_reader import LagReader
+from app.monitoring.meter import Meter
+from app.monitoring.sampler import Sampler
+from app.monitoring.trends import Trends
+from app.security.access import who_of
+from app.services.search import Search
+from app.services.topics import Topics
+from app.ui.framework import language
+from app.ui.framework.assets import Assets
+from app.ui.framework.language import N_
+from app.ui.framework.templating import Templates
+from app.ui.framework.turns import Turns
+from engine.broker import Broker
+
+T = TypeVar("T")
+
+UNNAMED = "kitemq"
+EXPORTS_MAX = 4
+TAILS_MAX = 32
+
+
+class Console:
+    """Lives as long as the server; `open` it once the host has started."""
+
+    def __init__(
+        self, host: EngineHost, *, environment: str, version: str, environment_color: str = ""
+    ) -> None:
+        self.host = host
+        self.environment = environment or UNNAMED
+        self.environment_color = environment_color
+        self.version = version
+        self.now_ms = host.clock.now_ms
+        self.started_ms = self.now_ms()
+        self.assets = Assets()
+        self.templates = Templates(self.assets)
+        self.meter = Meter(lambda: host.broker.statistics, self.now_ms)
+        self.sampler = Sampler(host.broker, self.meter, self.now_ms)
+        self.dead_index = DeadIndex(host.broker)
+        self.lags = LagReader(lambda: host.broker.statistics, self.now_ms)
+        self.trends = Trends(lambda: host.broker.statistics, self.now_ms)
+
+        self.exports = Turns(EXPORTS_MAX, N_("exports of messages"))
+        self.tails = Turns(TAILS_MAX, N_("live tails"))
+
+        # One thread: pages queue up behind each other, never before the broker's own work.
+        self._renderer = ThreadPoolExecutor(1, thread_name_prefix="kitemq-pages")
+
+    async def render(self, work: Callable[[], T]) -> T:
+        """Run `work` on the pages' thread: a long table takes longer than the loop may wait."""
+        here = contextvars.copy_context()  # the page's language goes along
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._renderer, lambda: here.run(work))
+
+    @property
+    def broker(self) -> Broker:
+        return self.host.broker
+
+    @contextlib.asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Listen to the engine and keep the figures fresh for as long as the context is held."""
+        sampling = asyncio.create_task(self.sampler.run())
+        self._renderer.submit(language.load)
+        try:
+            yield
+        finally:
+            sampling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sampling
+            await self.sampler.stop()
+            self._renderer.shutdown(wait=False, cancel_futures=True)
+
+
+def topics_of(request: Request) -> Topics:
+    """The audited changes of topics."""
+    topics: Topics = request.app.state.topics
+    return topics
+
+
+def search_of(request: Request) -> Search:
+    """Who finds messages without holding everybody else up."""
+    search: Search = request.app.state.search
+    return search
+
+
+def client_of(request: Request) -> str:
+    """Who sent a request, for the audit trail: the user, or the address while there are none."""
+    return who_of(request.scope).audit_name(address_of(request))
+
+
+def address_of(request: Request) -> str:
+    """The address that a request came from."""
+    return request.client.host if request.client else ""

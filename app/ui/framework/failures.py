@@ -1,0 +1,129 @@
+"""What went wrong, as a page: a sentence, the next step, and an id that the log knows too."""
+
+import functools
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from app.errors import REFUSED, DoorError, status_of
+from app.ui.framework import pages, preferences
+from app.ui.framework.language import N_, _, translated
+from engine.errors import Busy, EngineError, NotFound
+
+log = logging.getLogger("kitemq.console")
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+HEADLINES = {
+    400: N_("That request makes no sense"),
+    403: N_("Not allowed"),
+    404: N_("Not found"),
+    409: N_("Not possible as things stand"),
+    410: N_("Gone"),
+    422: N_("Something in the request is wrong"),
+    500: N_("Something broke"),
+    503: N_("Not right now"),
+}
+STEPS = {
+    404: N_("Check the name, or find it from the lists of topics and groups."),
+    409: N_("Look at the present state, then try again."),
+    500: N_("Nothing was half-done by the page itself. Search the server's log for the error id."),
+    503: N_("Try again in a moment."),
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The context of `error.html`."""
+
+    status: int
+    headline: str
+    detail: str
+    remedy: str
+    code: str
+    error_id: str
+
+
+def page(handler: Handler) -> Handler:
+    """A handler whose failures are pages; the console's only place that catches everything."""
+
+    @functools.wraps(handler)
+    async def guarded(request: Request) -> Response:
+        preferences.speak(request)
+        try:
+            return await handler(request)
+        except EngineError as error:
+            request.scope[REFUSED] = error
+            return await refused(request, error)
+        except DoorError as error:
+            request.scope[REFUSED] = error
+            return await _refused_at_the_door(request, error)
+        except ClientDisconnect:
+            return Response(status_code=400)  # which nobody reads
+        except Exception:
+            error_id = secrets.token_hex(4)
+            log.exception("error %s: %s %r", error_id, request.method, request.url.path)
+            return await _show(
+                request, 500, _("The server met an error it did not expect."), "", "", error_id
+            )
+
+    return guarded
+
+
+async def refused(request: Request, error: EngineError) -> Response:
+    """The page for an error that the engine foresaw."""
+    status = status_of(error)
+    error_id = ""
+    if status >= 500:
+        error_id = secrets.token_hex(4)
+        log.warning("error %s: %s %r: %s", error_id, request.method, request.url.path, error)
+    response = await _show(
+        request, status, _sentence(error.detail), error.remedy, error.code, error_id
+    )
+    if isinstance(error, Busy):
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
+async def _refused_at_the_door(request: Request, error: DoorError) -> Response:
+    """The page for what was turned down before any part of the server was asked."""
+    detail = _sentence(str(error.detail))
+    response = await _show(request, error.status_code, detail, error.remedy, error.code, "")
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
+
+
+async def unknown_page(request: Request) -> Response:
+    """404 for an address that is no page."""
+    preferences.speak(request)
+    return await refused(
+        request, NotFound(_("there is no page at %(path)s", path=request.scope["path"]))
+    )
+
+
+async def _show(
+    request: Request, status: int, detail: str, remedy: str, code: str, error_id: str
+) -> Response:
+    headline = translated(HEADLINES.get(status, HEADLINES[500 if status >= 500 else 400]))
+    failure = Failure(
+        status=status,
+        headline=headline,
+        detail=detail,
+        remedy=_sentence(remedy) if remedy else translated(STEPS.get(status, "")),
+        code=code,
+        error_id=error_id,
+    )
+    if request.headers.get("hx-request-type") == "partial":
+        response = pages.respond_block(request, "error.html", "failure", failure, status=status)
+        response.headers["HX-Reswap"] = "innerHTML"
+        return response
+    return await pages.respond(request, "error.html", failure, title=headline, status=status)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."

@@ -1,0 +1,184 @@
+"""Whole lists as a file: every row that matches, by the figures of the last walk over them.
+
+CSV, XLSX or NDJSON, at most `ROWS_MAX` rows; the answer's header and the file's last row say so
+where there are more. A figure that is not known is an empty cell with its reason in the last
+column but one; the last one says when the figures were read. Empty settings of a topic are the
+broker's defaults.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring.sampler import Snapshot
+from app.services.topic_kinds import kind_of
+from app.ui.framework import cells, formats
+from app.ui.framework.console import Console
+from app.ui.framework.xlsx import Workbook
+from engine.broker import GroupConfig, TopicConfig
+
+ROWS_MAX = 100_000
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "ndjson": "application/x-ndjson",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+TOPIC_COLUMNS = (
+    "topic", "type", "permission", "read_queues", "write_queues", "promise", "retention_ms",
+    "trace_sample", "messages", "in_per_s", "groups", "worst_lag", "last_message", "unknown",
+    "read_at",
+)  # fmt: skip
+GROUP_COLUMNS = (
+    "group", "paused", "ordered", "unread", "oldest_unread", "in_flight", "retrying",
+    "dead_letters", "acked_per_s", "unknown", "read_at",
+)  # fmt: skip
+NOT_READ = "newer than the figures"
+NO_READER = "no group reads it"
+NO_PLACE = "the group has no place in any queue yet"
+
+Cell = str | int | None
+Row = Sequence[Cell]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a file is made of; `rows` are made where it is written, beside the loop."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Iterable[Row]
+    total: int
+
+    @property
+    def cut(self) -> str:
+        """What the last row says where there are more; "" where the file is whole."""
+        is_whole = self.total <= ROWS_MAX
+        return "" if is_whole else f"cut: the first {ROWS_MAX} of {self.total} rows"
+
+
+def wanted(request: Request) -> str:
+    """The format of a file in `?format=`; "" where a page, or its JSON twin, is wanted."""
+    kind = request.query_params.get("format", "")
+    return kind if kind in MEDIA_TYPES else ""
+
+
+def topics(chosen: Sequence[TopicConfig], snapshot: Snapshot) -> Listing:
+    """Topics as a file, of which `topic_files.py` reads the definitions again."""
+    rows = (_topic(topic, snapshot) for topic in chosen)
+    return Listing("topics", TOPIC_COLUMNS, rows, len(chosen))
+
+
+def groups(chosen: Sequence[GroupConfig], snapshot: Snapshot) -> Listing:
+    """Groups as a file."""
+    rows = (_group(group, snapshot) for group in chosen)
+    return Listing("groups", GROUP_COLUMNS, rows, len(chosen))
+
+
+async def respond(console: Console, listing: Listing, kind: str) -> Response:
+    """The file; Busy while as many exports are under way as may be."""
+    with console.exports.taken():
+        content = await console.render(lambda: WRITERS[kind](listing))
+    headers = {
+        "Content-Disposition": f'attachment; filename="{listing.name}.{kind}"',
+        "Cache-Control": "no-store",
+        "X-Result-Rows": str(min(listing.total, ROWS_MAX)),
+        "X-Result-Truncated": listing.cut or "no",
+    }
+    return Response(content, media_type=MEDIA_TYPES[kind], headers=headers)
+
+
+def _csv(listing: Listing) -> bytes:
+    texts = ([_text(cell) for cell in row] for row in _rows(listing))
+    return cells.lines([listing.columns, *texts])
+
+
+def _ndjson(listing: Listing) -> bytes:
+    lines = bytearray()
+    for row in islice(listing.rows, ROWS_MAX):
+        lines += msgspec.json.encode(dict(zip(listing.columns, row, strict=True))) + b"\n"
+    if listing.cut:
+        lines += msgspec.json.encode({"cut": listing.cut}) + b"\n"
+    return bytes(lines)
+
+
+def _xlsx(listing: Listing) -> bytes:
+    file = io.BytesIO()
+    with Workbook(file, listing.name.capitalize()) as book:
+        book.add([listing.columns])
+        book.add([_sheet_cell(cell) for cell in row] for row in _rows(listing))
+    return file.getvalue()
+
+
+WRITERS: dict[str, Callable[[Listing], bytes]] = {"csv": _csv, "ndjson": _ndjson, "xlsx": _xlsx}
+
+
+def _rows(listing: Listing) -> Iterator[Row]:
+    yield from islice(listing.rows, ROWS_MAX)
+    if listing.cut:
+        yield [listing.cut]
+
+
+def _text(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _sheet_cell(cell: Cell) -> str | int:
+    return cell if isinstance(cell, int) else cells.guarded(cell or "")
+
+
+def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
+    figures = snapshot.topics.get(topic.name)
+    known = (
+        topic.name,
+        kind_of(topic),
+        topic.permission,
+        topic.read_queues,
+        topic.write_queues,
+        topic.promise.value if topic.promise else None,
+        topic.retention_ms,
+        None if topic.trace_sample is None else repr(topic.trace_sample),
+    )
+    read_at = _time(snapshot.taken_ms)
+    if figures is None:
+        return (*known, None, None, None, None, None, NOT_READ, read_at)
+    lag = snapshot.worst_lag(topic.name)
+    return (
+        *known,
+        figures.messages,
+        f"{figures.rate:.2f}",
+        len(snapshot.readers(topic.name)),
+        lag,
+        _time(figures.last_ms),
+        NO_READER if lag is None else "",
+        read_at,
+    )
+
+
+def _group(group: GroupConfig, snapshot: Snapshot) -> Row:
+    figures = snapshot.groups.get(group.name)
+    flags = ("no" if group.consume_enabled else "yes", "yes" if group.ordered else "no")
+    known = (group.name, *flags)
+    read_at = _time(snapshot.taken_ms)
+    if figures is None:
+        return (*known, None, None, None, None, None, None, NOT_READ, read_at)
+    has_place = bool(figures.lag_by_topic)
+    return (
+        *known,
+        figures.lag if has_place else None,
+        _time(figures.oldest_ms),
+        figures.inflight,
+        figures.retry_waiting,
+        figures.dead,
+        f"{figures.rate:.2f}",
+        "" if has_place else NO_PLACE,
+        read_at,
+    )
+
+
+def _time(at_ms: int | None) -> str | None:
+    return formats.iso(at_ms) if at_ms else None

@@ -1,0 +1,260 @@
+"""One answer for three readers: a whole page, a fragment for htmx, or its JSON twin.
+
+A context is a frozen dataclass; the page and the twin show the same fields. Which fragment is
+wanted follows from the element that htmx will fill: `id="topic-list"` is block `topic_list`.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from app.security.access import Action, Kind, Principal, lacks, replay_rights, who_of
+from app.services.read_only import ReadOnlyState
+from app.settings import is_loopback
+from app.ui.framework import language, preferences, rights, saved_bar
+from app.ui.framework.language import N_, Language
+from app.ui.framework.preferences import Density, Keys, Theme
+from app.ui.framework.rights import Lock
+from app.ui.framework.saved_bar import SavedBar
+from app.ui.framework.unread import reason_of
+from app.ui.framework.zones import Zone
+
+if TYPE_CHECKING:
+    from app.ui.framework.console import Console
+
+VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language"
+# Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
+AS_TEXT = frozenset(
+    {"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"}
+    | {"committed", "current_offset", "new_offset", "seen_offset"}
+)
+# What a page may say after a redirect: the address carries the word, never the sentence.
+NOTICES = {
+    "created": N_("Created."),
+    "changed": N_("Saved."),
+    "deleted": N_("Deleted."),
+    "first": N_("You are the admin. From now on everything needs a login or a token."),
+    "revoked": N_("Revoked: the token is useless."),
+    "ended": N_("Ended: that browser has to log in again."),
+    "password": N_("Changed. Your other logins have ended."),
+    "recalled": N_("Recalled: the message will never be delivered."),
+    "delivered": N_("Delivered just now."),
+    "rescheduled": N_("Rescheduled."),
+    "committed": N_("Committed: the message is delivered."),
+    "rolled_back": N_("Rolled back: the message is never delivered."),
+    "checks_resumed": N_("Its checks begin anew."),
+    "dismissed": N_("Dismissed: these rest until somebody restores them."),
+    "restored": N_("Restored: they wait for a decision again."),
+    "purged": N_("Purged: what was shown can no longer be read. The audit trail has the numbers."),
+    "acknowledged": N_("Noted that you have seen it. It goes on firing until it is over."),
+    "silenced": N_("Silenced. States still change here; nobody is told."),
+    "unsilenced": N_("The silence is over. What still fires is told within ten seconds."),
+    "tested": N_("A test is on its way; the deliveries tell whether it arrived."),
+    "job-begun": N_("Begun: what the dry run found is being sent."),
+    "job-paused": N_("Paused. Nothing is sent until it is resumed."),
+    "job-resumed": N_("Resumed."),
+    "job-stopped": N_("Stopped. What was not sent stays where it is."),
+    "paused": N_("Paused."),
+    "resumed": N_("Resumed."),
+    "left": N_("Removed."),
+    "report-begun": N_("Begun. The figures of before stay until it is done."),
+    "report-cancelled": N_("Cancelled. The figures of before stay as they are."),
+    "frozen": N_("The server is read-only. Nothing can be changed until that is switched off."),
+    "thawed": N_("The server takes changes again."),
+    "levelled": N_("The log's level is changed, until the next start."),
+    "view-saved": N_("Saved: its name stands above the list and in Ctrl K."),
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What surrounds every page."""
+
+    title: str
+    section: str
+    path: str
+    query: Mapping[str, str]
+    environment: str
+    environment_color: str
+    version: str
+    theme: Theme
+    refresh_s: int
+    zone: Zone
+    language: Language
+    density: Density
+    keys: Keys
+    origin: str
+    now_ms: int
+    notice: str
+    is_live: bool
+    ptag: str
+    dead: int
+    who: Principal
+    read_only: ReadOnlyState  # and by whom, since when, why
+    is_local: bool  # the server listens on this machine only
+    block: str = ""  # the one that is rendered; "" for the whole page
+    saved: SavedBar | None = None  # above a list, on whole pages
+    locks: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
+
+    def lacks(self, action: str, kind: str, name: str = "") -> str:
+        """The right that the one who looks has not, as text; "" where he has it."""
+        return lacks(self.who, Action(action), Kind(kind), name)
+
+    def lock(self, action: str, kind: str, name: str = "") -> Lock | None:
+        """Why the one who looks may not do this now; None where he may.
+
+        A page shows the control then disabled, once with the reason: `m.can`, or `m.locked` or
+        `m.by` together with `m.why`.
+        """
+        return rights.lock_of(self.who, self._lock_id(), (Action(action), Kind(kind), name))
+
+    def unread(self, right: str) -> Lock | None:
+        """Why messages are not shown, by the right that is missing; None where they are."""
+        return rights.Lock(self._lock_id(), reason_of(right), right) if right else None
+
+    def lock_replay(self, source: str, to: str, to_name: str) -> Lock | None:
+        """The same for sending messages of `source` again, to where a replay job sends them."""
+        return rights.lock_of(self.who, self._lock_id(), *replay_rights(source, to, to_name))
+
+    def _lock_id(self) -> str:
+        # Of its own in every block, which stands beside others of the same page.
+        return "-".join(filter(None, ("lock", self.block, str(next(self.locks)))))
+
+    @property
+    def zone_label(self) -> str:
+        """The zone of every time on the page, as heads of columns name it."""
+        return self.zone.name.replace("_", " ")
+
+    @property
+    def here(self) -> str:
+        """This very page, without what was only said once."""
+        return self.link()
+
+    def link(self, **changes: object) -> str:
+        """This page's address with some of its query changed; None takes a part away."""
+        merged = {**self.query, **changes}
+        kept = {k: v for k, v in merged.items() if v not in (None, "") and k != "done"}
+        return f"{self.path}?{urlencode(kept)}" if kept else self.path
+
+
+def console_of(request: Request) -> "Console":
+    """What this server's pages share."""
+    console: Console = request.app.state.console
+    return console
+
+
+async def respond(
+    request: Request,
+    template: str,
+    context: Any,
+    *,
+    title: str,
+    section: str = "",
+    status: int = 200,
+    is_live: bool = False,
+) -> Response:
+    """Render `context` as what was asked for, beside the loop; `is_live` pages refresh themselves.
+
+    The context must hold values only: another thread reads it.
+    """
+    console = console_of(request)
+    if request.query_params.get("format") == "json":
+        content = await console.render(lambda: twin(context))
+        return Response(content, status, media_type="application/json")
+    block = _wanted_block(request)
+    if not (block and console.templates.has_block(template, block)):
+        block = ""
+    saved = None if block or status != 200 else await saved_bar.read(request)
+
+    def rendered() -> Response:
+        frame = _frame(request, context, title=title, section=section, is_live=is_live, block=block)
+        frame = dataclasses.replace(frame, saved=saved)
+        headers = {"Vary": VARY, "Cache-Control": "no-store"}
+        if block and is_live and status == 200:
+            headers["HX-PTag"] = frame.ptag
+            if request.headers.get("hx-ptag") == frame.ptag:
+                return Response(status_code=304, headers=headers)
+        html = console.templates.render(template, block, {"frame": frame, **_fields(context)})
+        return HTMLResponse(html, status, headers=headers)
+
+    return await console.render(rendered)
+
+
+def respond_block(
+    request: Request, template: str, block: str, context: Any, *, status: int
+) -> Response:
+    """One block of a template, whichever element asked; what htmx shows of an error."""
+    frame = _frame(request, context, title="", section="", is_live=False, block=block)
+    values = {"frame": frame, **_fields(context)}
+    html = console_of(request).templates.render(template, block, values)
+    return HTMLResponse(html, status, headers={"Vary": VARY, "Cache-Control": "no-store"})
+
+
+def twin(context: Any) -> bytes:
+    """The context as JSON: the same fields; offsets and positions as text."""
+    return msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(context))), indent=2)
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(child, key) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_plain(child, name) for child in value]
+    return str(value) if name in AS_TEXT and isinstance(value, int) else value
+
+
+def _fields(context: Any) -> dict[str, Any]:
+    return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+
+
+def _wanted_block(request: Request) -> str:
+    """The block that htmx wants to put into its target; "" for a whole page."""
+    headers = request.headers
+    if headers.get("hx-request") != "true" or headers.get("hx-request-type") != "partial":
+        return ""
+    if headers.get("hx-history-restore-request") == "true":
+        return ""
+    return headers.get("hx-target", "").partition("#")[2].replace("-", "_")
+
+
+def _frame(
+    request: Request, context: Any, *, title: str, section: str, is_live: bool, block: str
+) -> Frame:
+    console = console_of(request)
+    chosen = preferences.read(request)
+    who = who_of(request.scope)
+    read_only: ReadOnlyState = request.app.state.read_only.state
+    tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
+    return Frame(
+        title=title,
+        section=section,
+        path=quote(request.scope["path"], safe="/"),
+        query=dict(request.query_params),
+        environment=console.environment,
+        environment_color=console.environment_color,
+        version=console.version,
+        theme=chosen.theme,
+        refresh_s=chosen.refresh_s,
+        zone=chosen.zone,
+        language=language.spoken(),
+        density=chosen.density,
+        keys=chosen.keys,
+        origin=str(request.base_url).rstrip("/"),
+        now_ms=console.now_ms(),
+        notice=language.translated(NOTICES.get(request.query_params.get("done", ""), "")),
+        is_live=is_live,
+        ptag=tag.hexdigest(),
+        who=who,
+        read_only=read_only,
+        is_local=is_loopback(request.app.state.settings.host),
+        dead=console.sampler.snapshot.dead,
+        block=block,
+    )

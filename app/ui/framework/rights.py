@@ -1,0 +1,211 @@
+"""Which right each address of the console asks for: one table, by method and path.
+
+Looking needs the right to read what the path names. What changes something stands here; what is
+missing here is the admins' alone, and a test fails. Where a form names the topic or the group, or
+a path only an id, the handler asks once more with `require`. `lock_of` says beforehand what would
+be refused, so that the page shows the control disabled, with the reason.
+"""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from app.security.access import (
+    ADMINISTER_CONTROL,
+    ADMINISTER_PEOPLE,
+    ADMINISTER_SERVER,
+    EVERYTHING,
+    NAMED,
+    OWN,
+    PUBLIC,
+    READ_GROUP,
+    READ_PEOPLE,
+    READ_SERVER,
+    READ_TOPIC,
+    Action,
+    Kind,
+    Needs,
+    Principal,
+    Right,
+    Role,
+    is_frozen,
+    lacks,
+    least_role,
+    owned,
+    require_replay,
+    right_text,
+    who_of,
+)
+from app.security.access import require as require_right
+from app.security.access import require_decision as require_decision_right
+from app.ui.framework.language import N_, _, translated
+from app.ui.framework.unread import reason_of
+
+READ_AUDIT = Needs(Action.READ, Kind.AUDIT)
+READ_OWN = Needs(Action.READ, Kind.OWN)
+TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, "topic")
+GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
+ANY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC)  # the handler asks for the one it is
+ANY_GROUP = Needs(Action.ADMINISTER, Kind.GROUP)
+EVERY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
+PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
+ADMINISTER_REPORT = Needs(Action.ADMINISTER, Kind.REPORT)
+
+LOOKS = {
+    "/login": PUBLIC,
+    "/login/provider": PUBLIC,
+    "/login/callback": PUBLIC,
+    "/login/left": PUBLIC,
+    "/login/leave-provider": PUBLIC,
+    "/static/{name:path}": PUBLIC,
+    "/access": READ_OWN,
+    "/access/users/{name}": READ_PEOPLE,
+    "/access/check": READ_PEOPLE,
+    "/audit": READ_AUDIT,
+    "/views": READ_OWN,
+    "/help": READ_OWN,
+}
+CHANGES = {
+    "/login": PUBLIC,
+    "/logout": OWN,
+    "/preferences": READ_OWN,
+    "/settings": READ_OWN,  # of one's own browser
+    "/topics": ANY_TOPIC,
+    "/topics/{topic}/produce": PRODUCE,
+    "/topics/{topic}/config": TOPIC,
+    "/topics/{topic}/delete": TOPIC,
+    "/topics/{topic}/purge": TOPIC,
+    "/topics/{topic}/star": OWN,
+    "/topics/{topic}/docs": TOPIC,
+    "/bulk/topics": ANY_TOPIC,
+    "/import/topics": ANY_TOPIC,
+    "/bulk/groups": ANY_GROUP,
+    "/messages/{topic}/{queue}/{offset}/verify": ANY_GROUP,  # the form says which
+    "/client/stack": ADMINISTER_SERVER,
+    "/client/disconnect": ADMINISTER_SERVER,
+    "/dlq/{group}/resend": GROUP,
+    "/groups/{group}/offsets/plan": READ_GROUP,  # a preview, too large for an address
+    "/dlq/{group}/dismiss": GROUP,
+    "/dlq/{group}/restore": GROUP,
+    "/dlq/{group}/{offset}/resend": GROUP,
+    "/jobs": ANY_TOPIC,  # asked for once more, by source and target
+    "/jobs/{id}/rate": ANY_GROUP,
+    "/views": OWN,
+    "/views/{id}/delete": OWN,
+    "/access/users": ADMINISTER_PEOPLE,
+    "/access/users/{name}": ADMINISTER_PEOPLE,
+    "/access/users/{name}/password": ADMINISTER_PEOPLE,
+    "/access/users/{name}/delete": ADMINISTER_PEOPLE,
+    "/access/tokens": OWN,
+    "/access/tokens/{id}/revoke": OWN,
+    "/access/sessions/{id}/end": OWN,
+    "/access/password": OWN,
+}
+
+
+READ_ONLY_TEXT = N_("Read-only mode: nothing can be changed")
+# How the least role that could is told, by kind and by whether a name is known.
+ONE, EACH, SOME = "one", "each", "some"
+NEEDS_TEXTS = {
+    (Kind.TOPIC, ONE): N_("Needs operator on topic %(name)s"),
+    (Kind.TOPIC, EACH): N_("Needs operator on all topics"),
+    (Kind.TOPIC, SOME): N_("Needs operator on a topic"),
+    (Kind.GROUP, ONE): N_("Needs operator on group %(name)s"),
+    (Kind.GROUP, EACH): N_("Needs operator on all groups"),
+    (Kind.GROUP, SOME): N_("Needs operator on a group"),
+}
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Why a control is disabled; `id` is that of the element which says so.
+
+    `right` is what a pattern would have to cover, "" where no right would help.
+    """
+
+    id: str
+    reason: str
+    right: str = ""
+
+
+def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
+    """What keeps `who` from something that asks for all of `rights`; None where nothing does."""
+    for action, kind, name in rights:
+        if is_frozen(who, action, kind):
+            return Lock(id, translated(READ_ONLY_TEXT))
+        missing = lacks(who, action, kind, name)
+        if missing:
+            return Lock(id, needs_text(action, kind, name), missing)
+    return None
+
+
+def needs_text(action: Action, kind: Kind, name: str) -> str:
+    """Who may, in words: "Needs operator on group payments", "Needs admin"."""
+    kind, name = owned(kind, name)
+    if action is Action.READ_MESSAGES:
+        return reason_of(right_text(action, kind, name))
+    if kind is Kind.REPORT:
+        return _("Needs the right to run reports")
+    # A token may not change what is its owner's own.
+    role = least_role(action, Kind.PEOPLE if kind is Kind.OWN else kind)
+    if role is Role.ADMIN:
+        return _("Needs admin")
+    if kind not in NAMED:
+        return _("Needs operator")
+    scope = EACH if name == EVERYTHING else ONE if name else SOME
+    return translated(NEEDS_TEXTS[kind, scope]) % {"name": name}
+
+
+def is_labelled(method: str, path: str) -> bool:
+    """Whether somebody has said what changing something here asks for."""
+    return method == "GET" or _of_change(path) is not None
+
+
+def needs_of(method: str, path: str) -> Needs:
+    """The right that `method` on a route's `path` asks for."""
+    if method != "GET":
+        return _of_change(path) or ADMINISTER_SERVER
+    if path in LOOKS:
+        return LOOKS[path]
+    if path.startswith("/audit"):
+        return READ_AUDIT
+    if "{topic}" in path:
+        return READ_TOPIC
+    return READ_GROUP if "{group}" in path else READ_SERVER
+
+
+def require(request: Request, action: Action, kind: Kind, name: str) -> None:
+    """Raise RightMissing unless the one who asks may do this to what a form names."""
+    require_right(who_of(request.scope), action, kind, name)
+
+
+def require_resend(request: Request, source: str, to: str, to_name: str) -> None:
+    """Raise RightMissing unless the one who asks may send messages of `source` there."""
+    require_replay(who_of(request.scope), source, to, to_name)
+
+
+def require_decision(request: Request, topic: str) -> None:
+    """Raise RightMissing unless the one who asks may decide by hand what is bound for `topic`."""
+    require_decision_right(who_of(request.scope), topic, by_hand=True)
+
+
+def _of_change(path: str) -> Needs | None:
+    if path in CHANGES:
+        return CHANGES[path]
+    for folder, needs in FOLDERS.items():
+        if path.startswith(folder):
+            return needs
+    return None
+
+
+# All that is below; the longer ones of two that fit stand first.
+FOLDERS = {
+    "/groups/{group}/": GROUP,
+    "/jobs/{id}/": ANY_GROUP,
+    "/scheduled/": EVERY_TOPIC,
+    "/transactions/": ANY_TOPIC,
+    "/alerts": ADMINISTER_SERVER,
+    "/engine": ADMINISTER_CONTROL,
+    "/reports/runs": ADMINISTER_REPORT,
+    "/reports": ADMINISTER_SERVER,
+}

@@ -1,0 +1,88 @@
+"""Jinja as the console uses it: strict about names, escaping everything, one block at a time."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from app.ui.framework import formats, language, markdown
+from app.ui.framework.assets import Assets
+from app.ui.framework.formats import say_length
+from app.ui.reports import words as report_words
+
+ROOTS = sorted(Path(__file__).parent.parent.glob("*/templates"))
+
+
+class Templates:
+    """Renders a page, or one named block of it, from the same template."""
+
+    def __init__(self, assets: Assets, roots: Sequence[Path] = ROOTS) -> None:
+        self._environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(roots),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+            cache_size=100,
+            extensions=["jinja2.ext.i18n"],
+        )
+        # A text may be broken over lines in the template; its key has single spaces.
+        self._environment.policies["ext.i18n.trimmed"] = True
+        self._environment.install_gettext_callables(  # type: ignore[attr-defined]
+            language.translated, language.plural_form, newstyle=True
+        )
+        self._environment.filters.update(
+            count=formats.count,
+            size=formats.size,
+            rate=formats.rate,
+            duration=formats.duration,
+            absolute=_absolute,
+            iso=formats.iso,
+            segment=segment,
+            shell=shlex.quote,
+            translated=language.translated,
+            markdown=markdown.html,
+        )
+        self._environment.globals.update(
+            asset=assets.url, ago=formats.ago, clock=_clock, tongues=language.OWN_NAMES.items()
+        )
+        self._environment.globals.update(
+            say_length=say_length, state_word=report_words.state, state_tone=report_words.tone
+        )
+
+    def has_block(self, template: str, block: str) -> bool:
+        return block in self._environment.get_template(template).blocks
+
+    def render(self, template: str, block: str, values: Mapping[str, Any]) -> str:
+        """The whole page, or one named block exactly as it stands in the page."""
+        found = self._environment.get_template(template)
+        if not block:
+            return found.render(values)
+        context = found.new_context(dict(values))
+        return "".join(found.blocks[block](context))
+
+
+@jinja2.pass_context
+def _absolute(context: jinja2.runtime.Context, at_ms: int) -> str:
+    return formats.absolute(at_ms, _zone(context))
+
+
+@jinja2.pass_context
+def _clock(context: jinja2.runtime.Context, at_ms: int, now_ms: int) -> str:
+    return formats.clock(at_ms, now_ms, _zone(context))
+
+
+def _zone(context: jinja2.runtime.Context) -> tzinfo:
+    """The zone of who reads the page; UTC for what is not made for one reader."""
+    frame = context.get("frame")
+    return UTC if frame is None else frame.zone.rules
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path: "%DLQ%g" becomes "%25DLQ%25g"."""
+    return quote(name, safe="")

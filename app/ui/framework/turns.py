@@ -1,0 +1,41 @@
+"""How many long answers may be under way at once: exports, and people who watch."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.ui.framework.language import _, translated
+from engine.errors import Busy
+
+RETRY_AFTER_S = 5.0
+
+
+class Turns:
+    """At most `count_max` at once; `noun` is what they are called."""
+
+    def __init__(self, count_max: int, noun: str) -> None:
+        self._count_max = count_max
+        self._noun = noun
+        self.count = 0
+
+    def check(self) -> None:
+        """Raise Busy where no more may begin: while there is still time to answer so."""
+        if self.count >= self._count_max:
+            raise Busy(
+                _(
+                    "%(count)s %(noun)s are under way already",
+                    count=self.count,
+                    noun=translated(self._noun),
+                ),
+                retry_after_s=RETRY_AFTER_S,
+                remedy=_("end one of them, or come back in a moment"),
+            )
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Be one of them for as long as the context is held; raises Busy."""
+        self.check()
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1

@@ -1,0 +1,44 @@
+"""The step before a change of a group: what it will mean, and one button."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui.framework import pages
+from app.ui.groups.head import GroupHead, head_of
+from engine.broker import GroupConfig
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """`action` is the last part of the address that the form goes to, with hidden `fields`."""
+
+    action: str
+    question: str
+    impact: Sequence[str]
+    verb: str
+    fields: Mapping[str, str]
+    tone: str = "primary"
+
+
+@dataclass(frozen=True)
+class ConfirmPage:
+    """The context of `group_confirm.html`."""
+
+    head: GroupHead
+    confirmation: Confirmation
+
+
+async def ask(request: Request, config: GroupConfig, confirmation: Confirmation) -> Response:
+    """The page, or the dialog, that asks."""
+    console = pages.console_of(request)
+    head = head_of(console, config, console.broker.lag(config.name))
+    return await pages.respond(
+        request,
+        "group_confirm.html",
+        ConfirmPage(head, confirmation),
+        title=confirmation.question,
+        section="groups",
+    )

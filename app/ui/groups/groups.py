@@ -1,0 +1,169 @@
+"""The list of consumer groups: how far behind in messages and in time, and who is well."""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring import sparkline
+from app.monitoring.forecast import Forecast
+from app.monitoring.sampler import GroupFigures, Snapshot, group_figures
+from app.monitoring.sparkline import Line
+from app.monitoring.trends import UNREAD, Trend
+from app.pause import Pause
+from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from app.ui.framework import list_exports, pages, tables
+from app.ui.framework.console import Console
+from app.ui.framework.language import _
+from app.ui.framework.tables import Cut, Query
+from app.ui.groups.head import is_differing
+from engine.broker import Counts, GroupConfig
+from engine.errors import NotFound
+
+SORTS = ("name", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
+AGE_MAX_MS = 5_000
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A line of the list, read when the page was; `forecast` and `history` are the walk's.
+
+    The lag of a group that has no place in any queue yet is unknown: it has not begun.
+    """
+
+    name: str
+    is_paused: bool
+    is_ordered: bool
+    paused_topics: int
+    members: int
+    is_differing: bool
+    topics: int
+    lag: int | None
+    counts: Counts
+    history: Line
+    trend: Trend
+    oldest_ms: int | None
+    forecast: Forecast
+    inflight: int
+    retry_waiting: int
+    dead: int
+    rate: float
+    dead_topic: str
+
+
+@dataclass(frozen=True)
+class GroupList:
+    """The context of `groups.html`; lists are sorted by figures read at `as_of_ms`.
+
+    `unread` is by these figures too, over all groups that match; of `unknown` ones it is not known.
+    """
+
+    cut: Cut[GroupRow]
+    query: Query
+    as_of_ms: int
+    is_any: bool
+    unread: int
+    unknown: int
+
+
+async def show(request: Request) -> Response:
+    """GET /groups"""
+    console = pages.console_of(request)
+    query = tables.parse_query(request.query_params, SORTS, "-lag")
+    snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    everything = list(console.broker.groups())
+    kind_of_file = list_exports.wanted(request)
+    if kind_of_file:
+        whole = tables.whole(query, len(everything))
+        chosen = await console.render(lambda: _select(everything, snapshot, whole).rows)
+        listing = list_exports.groups(chosen, snapshot)
+        return await list_exports.respond(console, listing, kind_of_file)
+    page = await console.render(lambda: _select(everything, snapshot, query))
+    unread, unknown = await console.render(lambda: _unread(everything, snapshot, query))
+    trends = await console.trends.of([group.name for group in page.rows])
+    rows: list[GroupRow] = []
+    pause = Pause()
+    for group in page.rows:
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            rows.append(_row(console, snapshot, group, trends.get(group.name, UNREAD)))
+        await pause.when_due()
+    context = GroupList(
+        cut=page.with_rows(rows),
+        query=query,
+        as_of_ms=snapshot.taken_ms,
+        is_any=bool(everything),
+        unread=unread,
+        unknown=unknown,
+    )
+    return await pages.respond(
+        request, "groups.html", context, title=_("Groups"), section="groups", is_live=True
+    )
+
+
+def matching(everything: Iterable[GroupConfig], text: str) -> list[GroupConfig]:
+    """The groups whose names hold every word of `text`."""
+    words = text.lower().split()
+    return [group for group in everything if all(word in group.name.lower() for word in words)]
+
+
+def _select(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> Cut[GroupConfig]:
+    """Filter, sort and cut; pure, as another thread does it."""
+    chosen = matching(everything, query.text)
+    tables.order(chosen, _key(snapshot, query.sort), lambda g: g.name, down=query.is_downward)
+    return tables.cut(chosen, query)
+
+
+def _unread(everything: list[GroupConfig], snapshot: Snapshot, query: Query) -> tuple[int, int]:
+    """The lag of all groups that match, and of how many it is not known."""
+    lags = [_lag(snapshot.groups.get(g.name)) for g in matching(everything, query.text)]
+    known = [lag for lag in lags if lag is not None]
+    return sum(known), len(lags) - len(known)
+
+
+def _key(snapshot: Snapshot, sort: str) -> Callable[[GroupConfig], Any]:
+    """What a list is sorted by; None, which goes last, where that is not known."""
+    if sort == "name":
+        return lambda group: group.name
+    if sort == "clears":
+        return lambda group: _rank(snapshot, group.name)
+    if sort == "lag":
+        return lambda group: _lag(snapshot.groups.get(group.name))
+    field = {"oldest": "oldest_ms", "retry": "retry_waiting"}.get(sort, sort)
+    return lambda group: getattr(snapshot.groups.get(group.name), field, None)
+
+
+def _lag(figures: GroupFigures | None) -> int | None:
+    return figures.lag if figures is not None and figures.lag_by_topic else None
+
+
+def _rank(snapshot: Snapshot, name: str) -> float | None:
+    return None if _lag(snapshot.groups.get(name)) is None else snapshot.forecast(name).rank
+
+
+def _row(console: Console, snapshot: Snapshot, group: GroupConfig, trend: Trend) -> GroupRow:
+    rate = console.meter.group_rate(group.name)
+    lag = console.broker.lag(group.name)
+    figures = group_figures(lag, rate)
+    return GroupRow(
+        name=group.name,
+        is_paused=not group.consume_enabled,
+        is_ordered=group.ordered,
+        paused_topics=len(group.paused_topics),
+        members=console.broker.members.count(group.name),
+        is_differing=is_differing(console, group.name),
+        topics=sum(name != RETRY_PREFIX + group.name for name in figures.lag_by_topic),
+        lag=_lag(figures),
+        counts=lag.counts,
+        history=sparkline.line(console.sampler.lag_history(group.name)),
+        trend=trend,
+        oldest_ms=figures.oldest_ms,
+        forecast=snapshot.forecast(group.name).of_lag(_lag(figures)),
+        inflight=figures.inflight,
+        retry_waiting=figures.retry_waiting,
+        dead=figures.dead,
+        rate=rate,
+        dead_topic=DEAD_LETTER_PREFIX + group.name,
+    )

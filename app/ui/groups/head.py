@@ -1,0 +1,92 @@
+"""What stands above every page of a consumer group."""
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+
+from app.services.groups import Groups
+from app.services.resets import Resets
+from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from app.ui.framework.console import Console
+from engine.broker import GroupConfig, GroupLag
+from engine.errors import NotFound
+
+
+@dataclass(frozen=True)
+class GroupHead:
+    """Its name, and what has to be known of it whatever one looks at; `path` is its address."""
+
+    name: str
+    path: str
+    is_paused: bool
+    is_broadcast: bool
+    is_ordered: bool
+    paused_topics: int
+    members: int
+    is_differing: bool
+    dead: int
+    retry_topic: str
+    dead_topic: str
+    has_retry_topic: bool
+    has_dead_topic: bool
+
+
+def head_of(console: Console, config: GroupConfig, lag: GroupLag) -> GroupHead:
+    """The head of a group's page."""
+    broker, name = console.broker, config.name
+    retry_topic, dead_topic = RETRY_PREFIX + name, DEAD_LETTER_PREFIX + name
+    return GroupHead(
+        name=name,
+        path=f"/groups/{quote(name, safe='')}",
+        is_paused=not config.consume_enabled,
+        is_broadcast=broker.is_broadcast(name),
+        is_ordered=config.ordered,
+        paused_topics=len(config.paused_topics),
+        members=broker.members.count(name),
+        is_differing=is_differing(console, name),
+        dead=lag.dead_open,
+        retry_topic=retry_topic,
+        dead_topic=dead_topic,
+        has_retry_topic=_has_topic(console, retry_topic),
+        has_dead_topic=_has_topic(console, dead_topic),
+    )
+
+
+def is_differing(console: Console, group: str) -> bool:
+    """Whether the members of a group subscribe to different things."""
+    members = console.broker.members
+    return members.count(group) > 1 and members.warning(group) is not None
+
+
+def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> list[str]:
+    """Where a group has a place, what its members subscribe to, what is paused; by name.
+
+    Its own retry topic only once it has held something.
+    """
+    own_retry = RETRY_PREFIX + config.name
+    names = {queue.topic for queue in lag.queues if queue.topic != own_retry or queue.max_offset}
+    names.update(config.paused_topics)
+    for member in console.broker.members.of(config.name):
+        names.update(member.topics)
+    return sorted(names)
+
+
+def groups_of(request: Request) -> Groups:
+    """The audited changes of groups."""
+    groups: Groups = request.app.state.groups
+    return groups
+
+
+def resets_of(request: Request) -> Resets:
+    """Who moves groups to another place."""
+    resets: Resets = request.app.state.resets
+    return resets
+
+
+def _has_topic(console: Console, name: str) -> bool:
+    try:
+        console.broker.topic(name)
+    except NotFound:
+        return False
+    return True

@@ -1,0 +1,278 @@
+"""What was done to a group: its resets, each with its result and its undoing, and its audit."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.db.rows import AuditEntry
+from app.services.audit import Audit, actor_at
+from app.services.client_figures import PASSAGES_MAX, Passage
+from app.services.groups import KIND
+from app.ui.clients.client import figures_of
+from app.ui.framework import forms, pages, tables
+from app.ui.framework.console import client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.tables import Cut
+from app.ui.groups.head import GroupHead, head_of, resets_of
+from app.ui.groups.reset_review import DoneRow, Review, done_rows, place_in_words, review
+from engine.broker import OffsetsMoved, Reset
+from engine.errors import Conflict, EngineError, NotFound, Refused
+
+ENTRIES_SHOWN = 50
+CHANGES_SHOWN_MAX = 8
+VALUE_CHARS_MAX = 120
+
+
+@dataclass(frozen=True)
+class ResetRow:
+    """A reset that is remembered; 0 for no other one that undid it, or that it undid."""
+
+    number: int
+    at_ms: int
+    to: str
+    queues: int
+    undoes: int
+    undone_by: int
+
+
+@dataclass(frozen=True)
+class EntryRow:
+    """An entry of the audit trail; `changes` names the fields that differ before and after."""
+
+    id: str
+    at_ms: int
+    actor: str
+    action: str
+    result: str
+    changes: Sequence[str]
+    request_id: str
+
+
+@dataclass(frozen=True)
+class GroupHistory:
+    """The context of `group_history.html`; `passages` are since the server started, newest first.
+
+    `older` is where the next entries begin, "" at the end.
+
+    `trouble` says why the audit trail cannot be shown.
+    """
+
+    head: GroupHead
+    tab: str
+    resets: Sequence[ResetRow]
+    passages: Sequence[Passage]
+    passages_max: int
+    entries: Sequence[EntryRow]
+    older: str
+    trouble: str
+
+
+@dataclass(frozen=True)
+class ResetPage:
+    """The context of `group_reset.html`: what a reset did, queue by queue."""
+
+    head: GroupHead
+    tab: str
+    reset: ResetRow
+    cut: Cut[DoneRow]
+
+
+@dataclass(frozen=True)
+class UndoPage:
+    """The context of `group_undo.html`: what taking a reset back would do now."""
+
+    head: GroupHead
+    tab: str
+    form: Form
+    reset: ResetRow
+    review: Review | None
+    is_conflict: bool
+
+
+async def show(request: Request) -> Response:
+    """GET /groups/{group}/history"""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    audit: Audit = request.app.state.audit
+    before = request.query_params.get("before", "")
+    before_id = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
+    entries: list[AuditEntry] = []
+    trouble = ""
+    try:
+        entries = await audit.entries(
+            limit=ENTRIES_SHOWN + 1, before_id=before_id, kind=KIND, name=config.name
+        )
+    except EngineError as error:
+        trouble = error.detail
+    shown = entries[:ENTRIES_SHOWN]
+    context = GroupHistory(
+        head=head_of(console, config, console.broker.lag(config.name)),
+        tab="history",
+        resets=[_reset_row(each) for each in resets_of(request).history(config.name)],
+        passages=figures_of(request).passages(config.name),
+        passages_max=PASSAGES_MAX,
+        entries=[_entry_row(entry) for entry in shown],
+        older=str(shown[-1].id) if len(entries) > len(shown) else "",
+        trouble=trouble,
+    )
+    return await pages.respond(
+        request, "group_history.html", context, title=config.name, section="groups"
+    )
+
+
+async def reset(request: Request) -> Response:
+    """GET /groups/{group}/resets/{id}"""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    found = console.broker.resets.get(config.name, _number(request))
+    query = tables.parse_query(request.query_params, ("queue",), "queue")
+    context = ResetPage(
+        head=head_of(console, config, console.broker.lag(config.name)),
+        tab="history",
+        reset=_reset_row(found),
+        cut=tables.cut(done_rows(found), query),
+    )
+    return await pages.respond(
+        request,
+        "group_reset.html",
+        context,
+        title=_("Reset %(number)s of %(name)s", number=found.number, name=config.name),
+        section="groups",
+    )
+
+
+async def undo_page(request: Request) -> Response:
+    """GET /groups/{group}/resets/{id}/undo"""
+    form = Form({})
+    found = None
+    try:
+        preview = await resets_of(request).preview_undo(
+            request.path_params["group"], _number(request)
+        )
+        found = review(preview)
+    except (Conflict, Refused) as error:
+        form.blame(error)
+    return await _undo_page(request, form, found)
+
+
+async def undo(request: Request) -> Response:
+    """POST /groups/{group}/resets/{id}/undo: with the precondition of the preview, or by force."""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    posted = await forms.read(request)
+    try:
+        done = await resets_of(request).undo(
+            actor_at(client_of(request)),
+            config.name,
+            _number(request),
+            precondition=posted.one("precondition"),
+            force=posted.one("force") == "yes",
+        )
+    except OffsetsMoved as error:
+        found = review(error.preview, seen=posted.one("seen"))
+        return await _undo_page(request, Form({}), found, is_conflict=True)
+    except (Conflict, Refused) as error:
+        form = Form({})
+        form.blame(error)
+        return await _undo_page(request, form, None)
+    head = head_of(console, config, console.broker.lag(config.name))
+    return forms.go(request, f"{head.path}/resets/{done.number}?done=changed")
+
+
+async def _undo_page(
+    request: Request, form: Form, found: Review | None, *, is_conflict: bool = False
+) -> Response:
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    former = console.broker.resets.get(config.name, _number(request))
+    context = UndoPage(
+        head=head_of(console, config, console.broker.lag(config.name)),
+        tab="history",
+        form=form,
+        reset=_reset_row(former),
+        review=found,
+        is_conflict=is_conflict,
+    )
+    return await pages.respond(
+        request,
+        "group_undo.html",
+        context,
+        title=_("Undo reset %(number)s of %(name)s", number=former.number, name=config.name),
+        section="groups",
+        status=409 if is_conflict or form.is_wrong else 200,
+    )
+
+
+def _number(request: Request) -> int:
+    text: str = request.path_params["id"]
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    raise NotFound(
+        _("%(text)s is not the number of a reset", text=f"{text!r}"),
+        remedy=_("see the group's history"),
+    )
+
+
+def _reset_row(found: Reset) -> ResetRow:
+    return ResetRow(
+        found.number,
+        found.at_ms,
+        place_in_words(found.to),
+        len(found.queues),
+        found.undoes,
+        found.undone_by,
+    )
+
+
+def _entry_row(entry: AuditEntry) -> EntryRow:
+    return EntryRow(
+        id=str(entry.id),
+        at_ms=entry.at_ms,
+        actor=entry.actor,
+        action=entry.action.removeprefix("group.").replace("_", " "),
+        result=entry.result,
+        changes=_changes(entry),
+        request_id=entry.request_id,
+    )
+
+
+def _changes(entry: AuditEntry) -> list[str]:
+    """Which fields an entry says were changed, as sentences; the first eight, then how many."""
+    before, after = _object(entry.before_json), _object(entry.after_json)
+    if not after:
+        return []
+    names = [name for name in after if name != "queues" and _is_told(name, before, after)]
+    lines = [_line(name, before, after) for name in names]
+    if isinstance(after.get("queues"), list):
+        lines.append(_("%(n)s queues moved", n=f"{len(after['queues']):,}"))
+    more = len(lines) - CHANGES_SHOWN_MAX
+    return [*lines[:CHANGES_SHOWN_MAX], _("and %(more)s more", more=more)] if more > 0 else lines
+
+
+def _is_told(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a field differs; a new one only where it says something."""
+    return bool(after[name]) if name not in before else before[name] != after[name]
+
+
+def _line(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if name not in before:
+        return f"{name}: {_text(after[name])}"
+    return f"{name}: {_text(before[name])} → {_text(after[name])}"
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

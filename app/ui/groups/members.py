@@ -1,0 +1,279 @@
+"""Who consumes for a group, and whether they all subscribe to the same."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.pause import Pause
+from app.services.audit import actor_at
+from app.services.connections import Connections
+from app.ui.clients.client import figures_of, path_of
+from app.ui.framework import forms, pages, tables
+from app.ui.framework.console import client_of
+from app.ui.framework.language import _, ngettext
+from app.ui.framework.tables import Cut, Query
+from app.ui.groups.confirm import Confirmation, ask
+from app.ui.groups.head import GroupHead, groups_of, head_of
+from engine.broker import GroupConfig, Member
+from engine.errors import NotFound
+
+MISSING = ""  # not subscribed to a topic that others of the group subscribe to
+
+
+@dataclass(frozen=True)
+class ClientRow:
+    """A consumer that is alive, and what it has in hand."""
+
+    client: str
+    version: str
+    language: str
+    address: str
+    is_pulling: bool
+    is_connected: bool
+    joined_ms: int
+    seen_ms: int
+    inflight: int
+    locks: int
+    topics: Mapping[str, str]
+    path: str
+    acked_ms: int | None
+    failed: int
+    p99_ms: int | None
+    samples: int
+    why_no_stack: str
+
+
+@dataclass(frozen=True)
+class ClientList:
+    """The context of `group_clients.html`; `inflight` is the whole group's."""
+
+    head: GroupHead
+    tab: str
+    cut: Cut[ClientRow]
+    query: Query
+    inflight: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one client wants of one topic; `is_odd` where it does not agree with the others."""
+
+    expression: str
+    is_odd: bool
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """One client's cells, in the order of the topics; `is_silent`: it told no subscription."""
+
+    client: str
+    cells: Sequence[Cell]
+    is_silent: bool
+
+
+@dataclass(frozen=True)
+class MatrixColumn:
+    """A topic, and how many of the group's members want it in which way."""
+
+    topic: str
+    is_differing: bool
+    usual: str | None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of several subscriptions, and who has it: the first few, and how many in all."""
+
+    topics: Mapping[str, str]
+    clients: Sequence[str]
+    count: int
+
+
+@dataclass(frozen=True)
+class SubscriptionPage:
+    """The context of `group_subscriptions.html`."""
+
+    head: GroupHead
+    tab: str
+    columns: Sequence[MatrixColumn]
+    cut: Cut[MatrixRow]
+    query: Query
+    variants: Sequence[Variant]
+    last_heartbeat: Mapping[str, str]
+
+
+async def clients(request: Request) -> Response:
+    """GET /groups/{group}/clients"""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    query = tables.parse_query(request.query_params, ("client",), "client")
+    members = tables.cut(console.broker.members.of(config.name), query)
+    lag = console.broker.lag(config.name)
+    locks = Counter(lock.client for lock in console.broker.locks.of(config.name))
+    rows: list[ClientRow] = []
+    pause = Pause()
+    for member in members.rows:
+        rows.append(_client(request, config.name, member, locks[member.client]))
+        await pause.when_due()
+    context = ClientList(
+        head=head_of(console, config, lag),
+        tab="clients",
+        cut=members.with_rows(rows),
+        query=query,
+        inflight=lag.inflight,
+        timeout_ms=round(console.broker.members.timeout_s * 1000),
+    )
+    return await pages.respond(
+        request, "group_clients.html", context, title=config.name, section="groups", is_live=True
+    )
+
+
+async def subscriptions(request: Request) -> Response:
+    """GET /groups/{group}/subscriptions"""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    query = tables.parse_query(request.query_params, ("client",), "client")
+    members = console.broker.members.of(config.name)
+    found = console.broker.members.warning(config.name)
+    columns = await console.render(lambda: _columns(members))
+    shown = tables.cut(members, query)
+    context = SubscriptionPage(
+        head=head_of(console, config, console.broker.lag(config.name)),
+        tab="subscriptions",
+        columns=columns,
+        cut=shown.with_rows([_matrix_row(member, columns) for member in shown.rows]),
+        query=query,
+        variants=[
+            Variant(each.topics, each.clients[:5], each.count)
+            for each in (found.variants if found else ())
+        ],
+        last_heartbeat=console.broker.members.subscription(config.name),
+    )
+    return await pages.respond(
+        request,
+        "group_subscriptions.html",
+        context,
+        title=config.name,
+        section="groups",
+        is_live=True,
+    )
+
+
+async def leave_page(request: Request) -> Response:
+    """GET /groups/{group}/leave?client=: what taking a member out means."""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    return await _ask_leave(request, config, request.query_params.get("client", ""))
+
+
+async def leave(request: Request) -> Response:
+    """POST /groups/{group}/leave"""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    client = (await forms.read(request)).one("client")
+    if not await groups_of(request).leave(actor_at(client_of(request)), config.name, client):
+        raise NotFound(
+            _("%(client)s is no member of the group any more", client=f"{client!r}"),
+            remedy=_("look at its clients as they are now"),
+        )
+    head = head_of(console, config, console.broker.lag(config.name))
+    return forms.go(request, f"{head.path}/clients?done=left")
+
+
+async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Response:
+    console = pages.console_of(request)
+    found = [each for each in console.broker.members.of(config.name) if each.client == client]
+    if not found:
+        raise NotFound(
+            _(
+                "%(client)s is no member of the group %(name)s",
+                client=f"{client!r}",
+                name=f"{config.name!r}",
+            ),
+            remedy=_("look at its clients as they are now"),
+        )
+    row = _client(request, config.name, found[0], 0)
+    locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
+    others = console.broker.members.count(config.name) - 1
+    impact = [
+        ngettext(
+            "%(num)s message in its hands stays there until its time is up, then comes back.",
+            "%(num)s messages in its hands stay there until their time is up, then come back.",
+            row.inflight,
+        ),
+        _(
+            "%(locks)s queue locks of it are given up; its share of queues goes to "
+            "%(others)s others.",
+            locks=f"{locks:,}",
+            others=f"{others:,}",
+        ),
+        _("It is not told. With its next heartbeat or receive it is a member again."),
+    ]
+    if row.is_connected:
+        impact.append(
+            _("Its open WebSocket keeps it a member: only what it said besides is dropped.")
+        )
+    return await ask(
+        request,
+        config,
+        Confirmation(
+            "leave",
+            _("Remove %(client)s?", client=client),
+            impact,
+            _("Remove"),
+            {"client": client},
+            "danger",
+        ),
+    )
+
+
+def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
+    console = pages.console_of(request)
+    activity = figures_of(request).of(member.client, console.now_ms())
+    connections: Connections = request.app.state.connections
+    return ClientRow(
+        client=member.client,
+        version=member.version,
+        language=member.language,
+        address=member.address,
+        is_pulling=member.is_pulling,
+        is_connected=member.is_connected,
+        joined_ms=member.joined_ms,
+        seen_ms=member.seen_ms,
+        inflight=len(console.broker.held(group, member.client)),
+        locks=locks,
+        topics=member.topics,
+        path=path_of(member.client),
+        acked_ms=activity.acked_ms,
+        failed=activity.failed,
+        p99_ms=activity.processing_p99_ms,
+        samples=activity.processing_samples,
+        why_no_stack=connections.why_no_stack(member.client),
+    )
+
+
+def _columns(members: Sequence[Member]) -> list[MatrixColumn]:
+    """Every topic that anybody subscribes to; who told no subscription has no say."""
+    telling = [member.topics for member in members if member.topics]
+    columns = []
+    for topic in sorted({name for topics in telling for name in topics}):
+        wanted = Counter(topics.get(topic, MISSING) for topics in telling).most_common(2)
+        is_differing = len(wanted) > 1
+        # Nobody is odd in a draw, so all of them are marked.
+        is_draw = is_differing and wanted[0][1] == wanted[1][1]
+        columns.append(MatrixColumn(topic, is_differing, None if is_draw else wanted[0][0]))
+    return columns
+
+
+def _matrix_row(member: Member, columns: Sequence[MatrixColumn]) -> MatrixRow:
+    is_silent = not member.topics
+    cells = []
+    for column in columns:
+        wanted = member.topics.get(column.topic, MISSING)
+        is_odd = column.is_differing and not is_silent and wanted != column.usual
+        cells.append(Cell(wanted, is_odd))
+    return MatrixRow(member.client, cells, is_silent)

@@ -1,0 +1,298 @@
+"""Moving a group to another place in its topics, step by step: where to, where, look, do.
+
+Every step but the last is a GET: its address holds all that was chosen, and nothing has changed.
+The last one carries the precondition of what was looked at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.audit import actor_at
+from app.services.resets import ResetOrder
+from app.ui.framework import forms, pages, preferences
+from app.ui.framework.console import client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.zones import Zone
+from app.ui.groups import reset_plans
+from app.ui.groups.head import GroupHead, head_of, resets_of, topics_of_group
+from app.ui.groups.reset_review import Review, place_in_words, review
+from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
+from engine.errors import EngineError
+
+PLAN = "plan"  # as a place to go to: the offsets of a file
+FIELDS = ("to", "at", "zone", "offset", "by", "from_group", "queues", "other", PLAN)
+STEPS = ("strategy", "scope", "review")
+NAMES = {"topics": "other", "topic": "other", "group": "from_group"}
+OFFSET_MAX = 2**63 - 1
+QUEUES_MAX = 1024
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A topic that may be moved in, and whether it was chosen."""
+
+    topic: str
+    is_chosen: bool
+    is_retry: bool
+    queues: int
+    lag: int
+
+
+@dataclass(frozen=True)
+class Wizard:
+    """The context of `group_offsets.html`; `carried` is what the form hands to the next step."""
+
+    head: GroupHead
+    tab: str
+    step: str
+    form: Form
+    choices: Sequence[Choice]
+    carried: Sequence[tuple[str, str]]
+    review: Review | None
+    is_conflict: bool
+    here: str
+    back: str
+    plan_href: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an address or a form says: which step, the fields, the topics that were ticked."""
+
+    step: str
+    form: Form
+    topics: tuple[str, ...]
+    zone: Zone  # that times are shown in
+    group: str
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """All of it as it stands in an address."""
+        fields = [(name, value) for name, value in self.form.values.items() if value]
+        return fields + [("topic", topic) for topic in self.topics]
+
+
+async def show(request: Request) -> Response:
+    """GET /groups/{group}/offsets"""
+    config = pages.console_of(request).broker.group(request.path_params["group"])
+    query = request.query_params
+    asked = _asked(request, config)
+    if asked.step == "strategy":
+        asked.form.values["to"] = asked.form.values["to"] or ResetTo.EARLIEST.value
+        if asked.form.values["at"]:
+            asked.form.moment("at", asked.form.values["zone"], asked.zone)
+        return await _page(request, config, asked)
+    order = _order(asked)
+    if asked.step == "scope" or order is None:
+        return await _refuse_or_show(request, config, asked)
+    try:
+        preview = await resets_of(request).preview(config.name, order)
+    except EngineError as error:
+        asked.form.blame(error, NAMES)
+        return await _refuse_or_show(request, config, asked)
+    page = query.get("page", "1")
+    number = int(page) if page.isascii() and page.isdigit() and len(page) < 6 else 1
+    return await _page(request, config, asked, review(preview, page=number))
+
+
+async def export(request: Request) -> Response:
+    """GET /groups/{group}/offsets/plan: the review at the same query as a file."""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    asked = replace(_asked(request, config), step="review")
+    order = _order(asked)
+    if order is None:
+        return await _refuse_or_show(request, config, asked)
+    preview = await resets_of(request).preview(config.name, order)
+    content = reset_plans.file_of(preview, place_in_words(preview.to), console.now_ms())
+    return reset_plans.download(content, config.name)
+
+
+async def look(request: Request) -> Response:
+    """POST /groups/{group}/offsets/plan: what a plan would do now; changes nothing."""
+    config = pages.console_of(request).broker.group(request.path_params["group"])
+    form = forms.fill(await forms.read(request), FIELDS)
+    form.values["to"] = PLAN
+    asked = Asked("review", form, (), preferences.read(request).zone, config.name)
+    plan = reset_plans.read(form, config.name)
+    if plan is None:
+        return await _refuse_or_show(request, config, asked)
+    try:
+        preview = await resets_of(request).preview(config.name, plan.order)
+    except EngineError as error:
+        form.blame(error, {"topic": PLAN, "topics": PLAN, "queues": PLAN})
+        return await _refuse_or_show(request, config, asked)
+    found = review(preview, seen=plan.seen)
+    is_conflict = preview.precondition != plan.precondition
+    return await _page(request, config, asked, found, is_conflict=is_conflict)
+
+
+async def apply(request: Request) -> Response:
+    """POST /groups/{group}/offsets: with the precondition of the review, or by force."""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    posted = await forms.read(request)
+    topics = tuple(dict.fromkeys(posted.values.get("topic", ())))
+    zone = preferences.read(request).zone
+    asked = Asked("review", forms.fill(posted, FIELDS), topics, zone, config.name)
+    order = _order(asked)
+    if order is None:
+        return await _refuse_or_show(request, config, asked)
+    try:
+        reset = await resets_of(request).apply(
+            actor_at(client_of(request)),
+            config.name,
+            order,
+            precondition=posted.one("precondition"),
+            force=posted.one("force") == "yes",
+        )
+    except OffsetsMoved as error:
+        found = review(error.preview, seen=posted.one("seen"))
+        return await _page(request, config, asked, found, is_conflict=True)
+    except EngineError as error:
+        asked.form.blame(error, NAMES)
+        return await _refuse_or_show(request, config, asked)
+    head = head_of(console, config, console.broker.lag(config.name))
+    return forms.go(request, f"{head.path}/resets/{reset.number}?done=changed")
+
+
+def _asked(request: Request, config: GroupConfig) -> Asked:
+    """What an address says."""
+    query = request.query_params
+    step = query.get("step", "strategy")
+    return Asked(
+        step if step in STEPS else "strategy",
+        Form({name: query.get(name, "").strip() for name in FIELDS}),
+        tuple(dict.fromkeys(query.getlist("topic"))),
+        preferences.read(request).zone,
+        config.name,
+    )
+
+
+def _order(asked: Asked) -> ResetOrder | None:
+    """What is to go where; None where a field is wrong, which is then told at it."""
+    form = asked.form
+    if form.values["to"] == PLAN:
+        plan = reset_plans.read(form, asked.group)
+        return None if plan is None else plan.order
+    target = _target(form, asked.zone)
+    topics = (*asked.topics, *([form.values["other"]] if form.values["other"] else ()))
+    if not topics and asked.step != "scope":
+        form.refuse("other", _("Choose at least one topic."))
+    queues = _queues(form)
+    return None if form.is_wrong else ResetOrder(tuple(dict.fromkeys(topics)), target, queues)
+
+
+def _target(form: Form, shown: Zone) -> ResetTarget:
+    to = ResetTo(form.choice("to", _("Where to"), tuple(ResetTo)))
+    if to is ResetTo.TIME:
+        at_ms = form.moment("at", form.values["zone"], shown)
+        form.values["zone"] = shown.name
+        return ResetTarget(to, at_ms or 0)
+    if to is ResetTo.OFFSET:
+        return ResetTarget(to, form.number("offset", _("The offset"), 0, OFFSET_MAX))
+    if to is ResetTo.SHIFT:
+        return ResetTarget(to, _shift(form))
+    if to is ResetTo.GROUP and not form.values["from_group"]:
+        form.refuse("from_group", _("Name the group to copy from."))
+    return ResetTarget(to, group=form.values["from_group"] if to is ResetTo.GROUP else "")
+
+
+def _shift(form: Form) -> int:
+    text = form.values["by"].strip().removeprefix("+")
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) < 19 and int(digits):
+        return int(text)
+    form.refuse("by", _("Give a whole number of messages, below 0 to go back; not 0."))
+    return 0
+
+
+def _queues(form: Form) -> tuple[int, ...]:
+    parts = form.values["queues"].replace(",", " ").split()
+    if all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        return tuple(map(int, parts[: QUEUES_MAX + 1]))
+    form.refuse("queues", _("Queues are whole numbers divided by commas; none means all."))
+    return ()
+
+
+async def _refuse_or_show(request: Request, config: GroupConfig, asked: Asked) -> Response:
+    """The step whose field is wrong; the scope where none is."""
+    form = asked.form
+    is_target = {"to", "at", "offset", "by", "from_group", PLAN} & set(form.errors)
+    step = "strategy" if is_target else "scope"
+    return await _page(request, config, replace(asked, step=step))
+
+
+async def _page(
+    request: Request,
+    config: GroupConfig,
+    asked: Asked,
+    found: Review | None = None,
+    *,
+    is_conflict: bool = False,
+) -> Response:
+    console = pages.console_of(request)
+    lag = console.broker.lag(config.name)
+    head = head_of(console, config, lag)
+    base = f"{head.path}/offsets"
+    before = STEPS[max(0, STEPS.index(asked.step) - 1)]
+    context = Wizard(
+        head=head,
+        tab="offsets",
+        step=asked.step,
+        form=asked.form,
+        choices=_choices(request, config, asked),
+        carried=_carried(asked),
+        review=found,
+        is_conflict=is_conflict,
+        here=_address(base, asked.step, asked),
+        back=_address(base, before, asked),
+        plan_href=_address(f"{base}/plan", asked.step, asked),
+    )
+    return await pages.respond(
+        request,
+        "group_offsets.html",
+        context,
+        title=_("Reset offsets of %(name)s", name=config.name),
+        section="groups",
+        status=409 if is_conflict else 422 if asked.form.is_wrong else 200,
+    )
+
+
+def _address(path: str, step: str, asked: Asked) -> str:
+    """A step's address; a plan, which is too long for one, begins anew."""
+    if asked.form.values["to"] == PLAN:
+        return path.removesuffix(f"/{PLAN}")
+    return f"{path}?{urlencode([('step', step), *asked.pairs])}"
+
+
+def _carried(asked: Asked) -> list[tuple[str, str]]:
+    """What the step's own fields do not hold."""
+    own = {
+        "strategy": {"to", "at", "zone", "offset", "by", "from_group", PLAN},
+        "scope": {"topic", "queues", "other"},
+        "review": set[str](),
+    }[asked.step]
+    return [(name, value) for name, value in asked.pairs if name not in own]
+
+
+def _choices(request: Request, config: GroupConfig, asked: Asked) -> list[Choice]:
+    """Topics of the group, and those that the address names; all but retries are ticked first."""
+    console = pages.console_of(request)
+    lag = console.broker.lag(config.name)
+    known = topics_of_group(console, config, lag)
+    own_retry = head_of(console, config, lag).retry_topic
+    is_first = not asked.topics and not asked.form.values["other"]
+    choices = []
+    for topic in sorted({*known, *asked.topics}):
+        queues = [queue for queue in lag.queues if queue.topic == topic]
+        is_retry = topic == own_retry
+        is_chosen = topic in asked.topics or (is_first and not is_retry)
+        unread = sum(queue.count for queue in queues)
+        choices.append(Choice(topic, is_chosen, is_retry, len(queues), unread))
+    return choices

@@ -1,0 +1,182 @@
+"""What a reset would do, or did, as rows of a table. Pure.
+
+A review carries what it showed (`seen`) through the form, so that a refused one can say which
+queues have moved since.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.ui.framework.formats import absolute
+from app.ui.framework.language import N_, _, ngettext, translated
+from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
+
+SHOWN = 200
+NONE = "-"
+NOTES = {
+    ResetNote.NONE: "",
+    ResetNote.BEFORE_OLDEST: N_("lies before the oldest message kept: goes there instead"),
+    ResetNote.PAST_END: N_("lies past the end: goes there instead"),
+    ResetNote.NO_PLACE: N_("stays: there is no offset to copy or to count from"),
+    ResetNote.QUEUE_GONE: N_("stays: the topic has no such queue any more"),
+}
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class MoveRow:
+    """One queue: `delta` messages forward, or back if negative, None where there is no number.
+
+    `has_moved`: the group is elsewhere than the review before said, `seen_offset`.
+    """
+
+    topic: str
+    queue: int
+    current_offset: int | None
+    new_offset: int | None
+    delta: int | None
+    again: int
+    skipped: int
+    inflight: int
+    target_ms: int | None
+    is_moved: bool
+    is_clipped: bool
+    note: str
+    has_moved: bool
+    seen_offset: int | None
+
+
+@dataclass(frozen=True)
+class Review:
+    """All queues of a reset taken together, and at most 200 of them one by one."""
+
+    to: str
+    rows: Sequence[MoveRow]
+    total: int
+    first: int
+    page: int
+    pages: int
+    moving: int
+    clipped: int
+    again: int
+    skipped: int
+    inflight: int
+    retry_waiting: int
+    precondition: str
+    seen: str
+    moved_since: int
+
+
+def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
+    """A preview as people look at it; queues that moved since `seen` come first."""
+    before = _parsed(seen)
+    rows = [_row(move, before) for move in preview.queues]
+    rows.sort(key=lambda row: not row.has_moved)
+    pages = max(1, -(-len(rows) // SHOWN))
+    page = min(max(1, page), pages)
+    shown = rows[(page - 1) * SHOWN : page * SHOWN]
+    return Review(
+        to=place_in_words(preview.to),
+        rows=shown,
+        total=len(rows),
+        first=(page - 1) * SHOWN + 1 if shown else 0,
+        page=page,
+        pages=pages,
+        moving=sum(row.is_moved and row.delta != 0 for row in rows),
+        clipped=sum(row.is_clipped for row in rows),
+        again=preview.again,
+        skipped=preview.skipped,
+        inflight=preview.inflight,
+        retry_waiting=preview.retry_waiting,
+        precondition=preview.precondition,
+        seen="\n".join(_line(move) for move in preview.queues),
+        moved_since=sum(row.has_moved for row in rows),
+    )
+
+
+def place_in_words(to: str) -> str:
+    """Where a reset goes, as the engine writes it down, for people."""
+    kind, __, value = to.partition(" ")
+    if kind == "time":
+        return _("the first message stored at %(at)s or later", at=absolute(int(value)))
+    if kind == "shift":
+        count = int(value)
+        if count < 0:
+            return ngettext("%(num)s message back", "%(num)s messages back", -count)
+        return ngettext("%(num)s message forward", "%(num)s messages forward", count)
+    if kind == "offset":
+        return _("offset %(offset)s", offset=f"{int(value):,}")
+    if kind == "group":
+        return _("where group %(value)s is", value=value)
+    if kind == "undo":
+        return _("where reset %(value)s found it", value=value)
+    words = {
+        "earliest": _("the oldest message kept"),
+        "latest": _("the end"),
+        "plan": _("the offsets of a plan"),
+    }
+    return words.get(kind, to)
+
+
+@dataclass(frozen=True)
+class DoneRow:
+    """Where a reset found a queue, and where it put it."""
+
+    topic: str
+    queue: int
+    current_offset: int | None
+    new_offset: int | None
+    delta: int | None
+
+
+def done_rows(reset: Reset) -> list[DoneRow]:
+    """A reset that was carried out, queue by queue."""
+    return [
+        DoneRow(each.topic, each.queue, each.before, each.after, _delta(each.before, each.after))
+        for each in reset.queues
+    ]
+
+
+def _row(move: QueueMove, before: Mapping[Place, int | None]) -> MoveRow:
+    place = (move.topic, move.queue)
+    has_moved = place in before and before[place] != move.current
+    return MoveRow(
+        topic=move.topic,
+        queue=move.queue,
+        current_offset=move.current,
+        new_offset=move.target,
+        delta=_delta(move.current, move.target),
+        again=move.again,
+        skipped=move.skipped,
+        inflight=move.inflight,
+        target_ms=move.target_ms,
+        is_moved=move.is_moved,
+        is_clipped=move.note in (ResetNote.BEFORE_OLDEST, ResetNote.PAST_END),
+        note=translated(NOTES[move.note]),
+        has_moved=has_moved,
+        seen_offset=before[place] if has_moved else None,
+    )
+
+
+def _delta(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _line(move: QueueMove) -> str:
+    return f"{move.queue} {NONE if move.current is None else move.current} {move.topic}"
+
+
+def _parsed(seen: str) -> dict[Place, int | None]:
+    """What `_line` wrote; whatever else came back with the form is left out."""
+    found: dict[Place, int | None] = {}
+    for line in seen.splitlines():
+        queue, __, rest = line.partition(" ")
+        current, __, topic = rest.partition(" ")
+        if _is_number(queue) and topic and (current == NONE or _is_number(current)):
+            found[topic, int(queue)] = None if current == NONE else int(current)
+    return found
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20

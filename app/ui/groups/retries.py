@@ -1,0 +1,71 @@
+"""What a group does with messages it failed at: how they wait, and what it gave up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui.framework import pages
+from app.ui.framework.console import Console
+from app.ui.groups import policy as group_policy
+from app.ui.groups.head import GroupHead, head_of
+from engine.broker import GroupFigures
+
+
+@dataclass(frozen=True)
+class GroupRetries:
+    """The context of `group_retries.html`.
+
+    `waits` are before each retry, `waits_more` how many are not listed. `retry_unread` are due
+    and wait for a consumer; `retry_kept`, `dead_kept` count what the topics hold, None for no
+    topic. `figures` count since `since_ms`.
+    """
+
+    head: GroupHead
+    tab: str
+    retry_max: int
+    policy: str
+    waits: Sequence[str]
+    waits_more: int
+    keeps_dead_letters: bool
+    retry_waiting: int
+    retry_unread: int
+    retry_inflight: int
+    retry_kept: int | None
+    dead_kept: int | None
+    figures: GroupFigures
+    since_ms: int
+
+
+async def show(request: Request) -> Response:
+    """GET /groups/{group}/retries"""
+    console = pages.console_of(request)
+    config = console.broker.group(request.path_params["group"])
+    lag = console.broker.lag(config.name)
+    head = head_of(console, config, lag)
+    retries = [queue for queue in lag.queues if queue.topic == head.retry_topic]
+    waits, more = group_policy.waits(config.retry_policy, config.retry_max)
+    context = GroupRetries(
+        head=head,
+        tab="retries",
+        retry_max=config.retry_max,
+        policy=group_policy.kind_of(config.retry_policy),
+        waits=waits,
+        waits_more=more,
+        keeps_dead_letters=config.dead_letters,
+        retry_waiting=lag.retry_waiting,
+        retry_unread=sum(queue.count for queue in retries),
+        retry_inflight=sum(queue.inflight for queue in retries),
+        retry_kept=_kept(console, head.retry_topic) if head.has_retry_topic else None,
+        dead_kept=_kept(console, head.dead_topic) if head.has_dead_topic else None,
+        figures=console.broker.statistics.group(config.name),
+        since_ms=console.broker.statistics.since_ms,
+    )
+    return await pages.respond(
+        request, "group_retries.html", context, title=config.name, section="groups", is_live=True
+    )
+
+
+def _kept(console: Console, topic: str) -> int:
+    return console.broker.topic_stats(topic).messages

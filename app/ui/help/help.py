@@ -1,0 +1,96 @@
+"""Help: the words, the keys, and where more is written."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui.framework import pages
+from app.ui.framework.language import N_, _, translated
+from app.ui.help.glossary import CHAPTERS, Term
+
+QUERY_CHARS_MAX = 100
+# The keys of app.js, which a test compares with it.
+KEYS = (
+    ("Ctrl K", N_("go to anything")),
+    ("/", N_("search")),
+    ("g o", N_("overview")),
+    ("g t", N_("topics")),
+    ("g m", N_("messages of any topic")),
+    ("g g", N_("groups")),
+    ("g d", N_("dead letters")),
+    ("g a", N_("alerts")),
+    ("g e", N_("engine")),
+    ("g h", N_("help, with every word explained")),
+    ("r", N_("refresh now")),
+    ("?", N_("this help")),
+    ("Esc", N_("close a dialog")),
+)
+LINKS = (
+    ("/docs/api", N_("The REST interface, every operation with an example; works offline")),
+    ("/openapi.json", N_("The same as an OpenAPI document, for tools")),
+    ("/metrics", N_("Metrics for Prometheus")),
+    ("/engine?settings=all", N_("Every setting with its value, default and meaning")),
+    ("/access", N_("Who may do what")),
+)
+
+
+@dataclass(frozen=True)
+class TermLine:
+    slug: str
+    name: str
+    text: str
+    href: str
+
+
+@dataclass(frozen=True)
+class ChapterLines:
+    slug: str
+    title: str
+    terms: list[TermLine]
+
+
+@dataclass(frozen=True)
+class HelpPage:
+    """The context of `help.html`; `q` is what the words are searched for."""
+
+    q: str
+    chapters: list[ChapterLines]
+    found: int
+    total: int
+    keys: list[tuple[str, str]]
+    links: list[tuple[str, str]]
+
+
+async def show(request: Request) -> Response:
+    """GET /help"""
+    text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
+    chapters = _chapters(text)
+    context = HelpPage(
+        q=text,
+        chapters=chapters,
+        found=sum(len(chapter.terms) for chapter in chapters),
+        total=sum(len(chapter.terms) for chapter in CHAPTERS),
+        keys=[(keys, translated(what)) for keys, what in KEYS],
+        links=[(href, translated(what)) for href, what in LINKS],
+    )
+    return await pages.respond(request, "help.html", context, title=_("Help"), section="help")
+
+
+def _chapters(text: str) -> list[ChapterLines]:
+    """The words that have `text` in them, in either language."""
+    found = []
+    for chapter in CHAPTERS:
+        terms = [
+            TermLine(term.slug, translated(term.name), translated(term.text), term.href)
+            for term in chapter.terms
+            if _is_meant(text, term)
+        ]
+        if terms:
+            found.append(ChapterLines(chapter.slug, translated(chapter.title), terms))
+    return found
+
+
+def _is_meant(text: str, term: Term) -> bool:
+    texts = (term.name, term.text, translated(term.name), translated(term.text))
+    return any(text.lower() in each.lower() for each in texts)

@@ -1,0 +1,271 @@
+"""What an operator should look at first, found in the figures that were already read. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from app.monitoring.sampler import GroupFigures
+from app.ui.framework import formats
+from app.ui.framework.language import _, ngettext
+from app.ui.framework.templating import segment
+from app.ui.home.watch import Watch
+
+OLD_UNREAD_MS = 5 * 60 * 1000
+DISK_WARNING_FACTOR = 4
+EACH_MAX = 5
+SEVERITIES = {"critical": -2, "warning": -1}
+
+
+@dataclass(frozen=True)
+class Concern:
+    """One thing that needs a person; `tone` is warn or bad, `icon` names its picture."""
+
+    tone: str
+    icon: str
+    title: str
+    detail: str
+    href: str
+    action: str
+
+
+def alerts(watch: Watch) -> Iterator[Concern]:
+    """Rules that fire, the critical ones first; and that states are not kept up."""
+    if watch.alerts_failure:
+        title = _("Alerts are not up to date")
+        yield Concern("bad", "alert", title, watch.alerts_failure, "/alerts", _("See alerts"))
+    found = sorted(
+        watch.firing,
+        key=lambda one: (bool(one.acked_by), SEVERITIES.get(one.severity, 0), one.rule),
+    )
+    for one in found[:EACH_MAX]:
+        tone = "bad" if one.severity == "critical" else "warn"
+        title = one.rule
+        if one.subject:
+            title = _("%(rule)s for %(subject)s", rule=one.rule, subject=one.subject)
+        detail = f"{one.detail}."
+        if one.acked_by:
+            detail += " " + _("Seen by %(who)s.", who=one.acked_by)
+        yield Concern(tone, "alert", title, detail, one.href or "/alerts", _("See where"))
+    yield from _rest(len(found), _("alerts that fire"), "/alerts")
+
+
+def paused(watch: Watch) -> Iterator[Concern]:
+    """Groups that somebody stopped, perhaps long ago."""
+    for name, topics in watch.paused[:EACH_MAX]:
+        where = _("in %(topics)s of its topics", topics=topics) if topics else _("altogether")
+        yield Concern(
+            "warn",
+            "clock",
+            _("%(name)s is paused", name=name),
+            _("Somebody stopped handing out messages to it, %(where)s.", where=where),
+            f"/groups/{segment(name)}",
+            _("See the group"),
+        )
+    yield from _rest(len(watch.paused), _("paused groups"), "/groups")
+
+
+def conflicts(watch: Watch) -> Iterator[Concern]:
+    """Groups whose members want different messages, and so take them from each other."""
+    for name in watch.conflicts[:EACH_MAX]:
+        yield Concern(
+            "bad",
+            "group",
+            _("Members of %(name)s subscribe to different messages", name=name),
+            _("Each takes messages that another one wants; give each subscription its own group."),
+            f"/groups/{segment(name)}/subscriptions",
+            _("Compare them"),
+        )
+    yield from _rest(len(watch.conflicts), _("groups with such members"), "/groups")
+
+
+def traces(watch: Watch) -> Iterator[Concern]:
+    """What happened to messages and was not recorded."""
+    if watch.traces_refusal:
+        title = _("Traces are not recorded")
+        yield Concern(
+            "bad", "trend", title, f"{watch.traces_refusal}.", "/engine", _("See the engine")
+        )
+    if watch.traces_dropped:
+        count = formats.count(watch.traces_dropped)
+        yield Concern(
+            "warn",
+            "trend",
+            _("%(count)s trace events found no room", count=count),
+            _("Counted since the server's start: journeys of those messages have gaps."),
+            "/engine",
+            _("See the engine"),
+        )
+
+
+def given_up(watch: Watch) -> Iterator[Concern]:
+    """Transactions that nobody decided and nobody is asked about any more."""
+    if watch.given_up:
+        yield Concern(
+            "bad",
+            "info",
+            ngettext(
+                "%(num)s transaction waits for a person",
+                "%(num)s transactions wait for a person",
+                watch.given_up,
+            ),
+            _("Their producers never said how they ended, and are not asked any more."),
+            "/transactions?kind=given_up",
+            _("Decide"),
+        )
+
+
+def warnings(found: Mapping[str, str]) -> Iterator[Concern]:
+    """What the engine's health warns of while everything still works."""
+    for name, text in found.items():
+        title = _("%(name)s warns", name=name.capitalize())
+        yield Concern("warn", "info", title, f"{text}.", "/engine", _("See the engine"))
+
+
+def dead_letters(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
+    """Groups that gave up on messages, those with the most since yesterday first."""
+    found = sorted((f.dead_new, f.dead, name) for name, f in groups.items() if f.dead)[::-1]
+    for new, dead, name in found[:EACH_MAX]:
+        since = _("none of them new since yesterday")
+        if new:
+            since = _("%(count)s new since yesterday", count=formats.count(new))
+        yield Concern(
+            "bad",
+            "skull",
+            ngettext(
+                "%(num)s dead letter in %(name)s",
+                "%(num)s dead letters in %(name)s",
+                dead,
+                name=name,
+            ),
+            _("Every attempt failed; %(since)s. They wait for someone to decide.", since=since),
+            f"/dlq/{segment(name)}",
+            _("Look at them"),
+        )
+    yield from _rest(len(found), _("groups with dead letters"), "/dlq?sort=-dead")
+
+
+def growing(groups: Mapping[str, GroupFigures], growth: Mapping[str, int]) -> Iterator[Concern]:
+    """Groups that fall behind while someone watches."""
+    found = sorted((grown, name) for name, grown in growth.items() if grown)[::-1]
+    for grown, name in found[:EACH_MAX]:
+        yield Concern(
+            "warn",
+            "trend",
+            _("Lag of %(name)s is growing", name=name),
+            _(
+                "%(lag)s unread, %(grown)s more within the last quarter of an hour.",
+                lag=formats.count(groups[name].lag),
+                grown=formats.count(grown),
+            ),
+            f"/groups/{segment(name)}",
+            _("See where"),
+        )
+    yield from _rest(len(found), _("groups with growing lag"), "/groups?sort=-lag")
+
+
+def unknown(groups: Mapping[str, GroupFigures]) -> Iterator[Concern]:
+    """Groups of which nobody can say how far behind they are."""
+    found = sorted(name for name, figures in groups.items() if not figures.lag_by_topic)
+    if found:
+        names = ", ".join(found[:EACH_MAX]) + (" …" if len(found) > EACH_MAX else "")
+        yield Concern(
+            "warn",
+            "info",
+            ngettext(
+                "The lag of %(num)s group is unknown",
+                "The lag of %(num)s groups is unknown",
+                len(found),
+            ),
+            _("%(names)s: no place in any queue yet, nothing was read.", names=names),
+            "/groups?sort=lag&page=9999",
+            _("See the groups"),
+        )
+
+
+def old_unread(
+    groups: Mapping[str, GroupFigures], growth: Mapping[str, int], now_ms: int
+) -> Iterator[Concern]:
+    """Groups that left messages lying, though they may not fall further behind."""
+    found = sorted(
+        (figures.oldest_ms, name)
+        for name, figures in groups.items()
+        if figures.oldest_ms is not None
+        and now_ms - figures.oldest_ms >= OLD_UNREAD_MS
+        and not growth.get(name)
+    )
+    for oldest_ms, name in found[:EACH_MAX]:
+        yield Concern(
+            "warn",
+            "clock",
+            _(
+                "%(name)s leaves messages unread for %(oldest_ms)s",
+                name=name,
+                oldest_ms=formats.duration(now_ms - oldest_ms),
+            ),
+            _("%(lag)s unread; perhaps nobody is consuming.", lag=formats.count(groups[name].lag)),
+            f"/groups/{segment(name)}",
+            _("See where"),
+        )
+    yield from _rest(len(found), _("groups with old unread messages"), "/groups?sort=oldest")
+
+
+def disk(free_bytes: int | None, min_bytes: int) -> Iterator[Concern]:
+    """Room on the disk: refusing writes already, or soon; nothing while it is unknown."""
+    if free_bytes is None:
+        return
+    if free_bytes < min_bytes:
+        yield Concern(
+            "bad",
+            "disk",
+            _("Disk is full: writes are refused"),
+            _(
+                "%(free_bytes)s free, at least %(min_bytes)s is needed. Reads go on.",
+                free_bytes=formats.size(free_bytes),
+                min_bytes=formats.size(min_bytes),
+            ),
+            "",
+            "",
+        )
+    elif free_bytes < DISK_WARNING_FACTOR * min_bytes:
+        yield Concern(
+            "warn",
+            "disk",
+            _("Disk is filling up"),
+            _(
+                "%(free_bytes)s free; below %(min_bytes)s writes are refused.",
+                free_bytes=formats.size(free_bytes),
+                min_bytes=formats.size(min_bytes),
+            ),
+            "",
+            "",
+        )
+
+
+def damage(count: int) -> Iterator[Concern]:
+    """Records that recovery found broken and stepped over."""
+    if count:
+        yield Concern(
+            "bad",
+            "disk",
+            ngettext(
+                "The start found damage in %(num)s place",
+                "The start found damage in %(num)s places",
+                count,
+            ),
+            _("It was stepped over or set aside; the engine's page names file and bytes."),
+            "/engine",
+            _("Engine"),
+        )
+
+
+def services(failures: Mapping[str, str]) -> Iterator[Concern]:
+    """Background duties whose last step failed."""
+    for name, failure in failures.items():
+        yield Concern(
+            "bad", "alert", _("Background service %(name)s is failing", name=name), failure, "", ""
+        )
+
+
+def _rest(found: int, noun: str, href: str) -> Iterator[Concern]:
+    if found > EACH_MAX:
+        title = _("%(n)s more %(noun)s", n=formats.count(found - EACH_MAX), noun=noun)
+        yield Concern("warn", "info", title, "", href, _("List them"))

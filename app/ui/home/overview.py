@@ -1,0 +1,198 @@
+"""The first page: what needs attention, then how much goes in and out, then the rest."""
+
+import heapq
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring import sparkline
+from app.monitoring.meter import Traffic
+from app.monitoring.sampler import Snapshot
+from app.monitoring.sparkline import Line
+from app.services.topic_kinds import USER_KINDS
+from app.ui.alerts.alerts import alerts_of
+from app.ui.framework import pages
+from app.ui.framework.console import Console
+from app.ui.framework.language import _
+from app.ui.home import attention
+from app.ui.home.attention import Concern
+from app.ui.home.watch import Watch, look
+from engine.broker import Health
+
+AGE_MAX_MS = 2_000
+TOP = 10
+
+
+@dataclass(frozen=True)
+class TopTopic:
+    name: str
+    rate: float
+    messages: int
+    last_ms: int | None
+    history: Line
+
+
+@dataclass(frozen=True)
+class TopGroup:
+    name: str
+    lag: int
+    oldest_ms: int | None
+    inflight: int
+    dead: int
+    history: Line
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over what the snapshot holds."""
+
+    topics: int
+    groups: int
+    messages: int
+    lag: int
+    lag_unknown: int  # groups that have no place in any queue yet
+    inflight: int
+    retry_waiting: int
+    dead: int
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The context of `overview.html`; `as_of_ms` is 0 until the first figures were read.
+
+    `p99_ms` is from a message's making to its acknowledgement; None where none was acknowledged.
+    """
+
+    as_of_ms: int
+    concerns: list[Concern]
+    accepted_rate: float
+    delivered_rate: float
+    traffic: Traffic
+    totals: Totals
+    p99_ms: int | None
+    topics: list[TopTopic]
+    groups: list[TopGroup]
+    health: Health
+    started_ms: int
+    accepted_line: Line
+    delivered_line: Line
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a snapshot says at a glance."""
+
+    totals: Totals
+    concerns: list[Concern]
+    topics: list[str]
+    groups: list[str]
+
+
+async def show(request: Request) -> Response:
+    """GET /"""
+    console = pages.console_of(request)
+    snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    health = console.broker.health()
+    now_ms = console.now_ms()
+    watch = await look(console, alerts_of(request))
+    digest = await console.render(lambda: _digest(snapshot, health, watch, now_ms))
+    traffic = console.meter.traffic()
+    context = Overview(
+        as_of_ms=snapshot.taken_ms,
+        concerns=digest.concerns,
+        accepted_rate=console.meter.accepted_rate(),
+        delivered_rate=console.meter.delivered_rate(),
+        traffic=traffic,
+        totals=digest.totals,
+        p99_ms=_p99_ms(console),
+        topics=[_top_topic(console, snapshot, name) for name in digest.topics],
+        groups=[_top_group(console, snapshot, name) for name in digest.groups],
+        health=health,
+        started_ms=console.started_ms,
+        accepted_line=sparkline.line(traffic.accepted, 720, 160),
+        delivered_line=sparkline.line(traffic.delivered, 720, 160),
+    )
+    return await pages.respond(
+        request, "overview.html", context, title=_("Overview"), section="overview", is_live=True
+    )
+
+
+def _p99_ms(console: Console) -> int | None:
+    spread = console.broker.statistics.end_to_end()
+    return round(spread.p99 / 1000) if spread.count else None
+
+
+def _digest(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> Digest:
+    """Sums, concerns and the tops of both lists; pure, as another thread does it."""
+    topics, groups = snapshot.topics, snapshot.groups
+    own = [name for name in topics if topics[name].kind in USER_KINDS]
+    return Digest(
+        totals=_totals(snapshot, len(own)),
+        concerns=_concerns(snapshot, health, watch, now_ms),
+        # The busiest of the last minute, then the fullest.
+        topics=heapq.nlargest(
+            TOP, own, key=lambda name: (topics[name].rate, topics[name].messages)
+        ),
+        # Those with most unread, or most dead letters where none is unread.
+        groups=heapq.nlargest(
+            TOP, groups, key=lambda name: (groups[name].lag, groups[name].dead, name)
+        ),
+    )
+
+
+def _concerns(snapshot: Snapshot, health: Health, watch: Watch, now_ms: int) -> list[Concern]:
+    return [
+        *attention.alerts(watch),
+        *attention.services(health.failures),
+        *attention.disk(health.disk_free_bytes, health.disk_free_min_bytes),
+        *attention.damage(len(health.damages)),
+        *attention.warnings(
+            {name: text for name, text in health.warnings.items() if name != "damage"}
+        ),
+        *attention.given_up(watch),
+        *attention.conflicts(watch),
+        *attention.dead_letters(snapshot.groups),
+        *attention.growing(snapshot.groups, snapshot.growth),
+        *attention.old_unread(snapshot.groups, snapshot.growth, now_ms),
+        *attention.paused(watch),
+        *attention.unknown(snapshot.groups),
+        *attention.traces(watch),
+    ]
+
+
+def _totals(snapshot: Snapshot, own_topics: int) -> Totals:
+    groups = snapshot.groups.values()
+    return Totals(
+        topics=own_topics,
+        groups=len(groups),
+        messages=sum(figures.messages for figures in snapshot.topics.values()),
+        lag=sum(figures.lag for figures in groups),
+        lag_unknown=sum(not figures.lag_by_topic for figures in groups),
+        inflight=sum(figures.inflight for figures in groups),
+        retry_waiting=sum(figures.retry_waiting for figures in groups),
+        dead=sum(figures.dead for figures in groups),
+    )
+
+
+def _top_topic(console: Console, snapshot: Snapshot, name: str) -> TopTopic:
+    figures = snapshot.topics[name]
+    return TopTopic(
+        name=name,
+        rate=console.meter.topic_rate(name),
+        messages=figures.messages,
+        last_ms=figures.last_ms,
+        history=sparkline.line(console.meter.topic_history(name)),
+    )
+
+
+def _top_group(console: Console, snapshot: Snapshot, name: str) -> TopGroup:
+    figures = snapshot.groups[name]
+    return TopGroup(
+        name=name,
+        lag=figures.lag,
+        oldest_ms=figures.oldest_ms,
+        inflight=figures.inflight,
+        dead=figures.dead,
+        history=sparkline.line(console.sampler.lag_history(name)),
+    )

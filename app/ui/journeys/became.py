@@ -1,0 +1,91 @@
+"""What became of a message in each group, in a few words: for pages that show its record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from app.services.journeys import Journeys
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.framework import pages
+from app.ui.framework.console import Console
+from app.ui.framework.language import translated
+from app.ui.framework.templating import segment
+from app.ui.journeys import words as journey_words
+from app.ui.journeys.filtered import filtered_out
+from engine.broker import Branch, GroupState, Journey, Stage, StageName
+from engine.errors import EngineError
+from engine.message import StoredMessage
+
+WAITING = frozenset({GroupState.WAITING, GroupState.RETRY_WAITING})
+
+
+@dataclass(frozen=True)
+class Link:
+    """A page that tells more; `kind` is dead or job."""
+
+    kind: str
+    href: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One group's, since `since_ms`; `error` is that of its last failure, by `client`.
+
+    `is_offline`: the group waits for it, and none of its consumers is there.
+    """
+
+    group: str
+    verdict: str
+    tone: str
+    deliveries: int
+    since_ms: int
+    is_offline: bool
+    error: str
+    client: str
+    links: Sequence[Link]
+
+
+async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[Verdict] | None:
+    """Of the message whose records these are, by group; None where they could not be found."""
+    if not records:
+        return None
+    console = pages.console_of(request)
+    journeys: Journeys = request.app.state.journeys
+    try:
+        journey = await journeys.of(records[0].message_id, list(records))
+    except EngineError:
+        return None
+    filtered = await filtered_out(console, journey)
+    return [
+        _verdict(console, journey, branch, branch.group in filtered) for branch in journey.groups
+    ]
+
+
+def _verdict(console: Console, journey: Journey, branch: Branch, is_filtered: bool) -> Verdict:
+    text, tone = journey_words.verdict(branch.state)
+    if is_filtered and branch.state is GroupState.PASSED:
+        text = translated(journey_words.FILTERED_OUT)
+    own = [stage for stage in journey.stages if stage.group == branch.group]
+    failed = [stage for stage in own if stage.outcome in journey_words.FAILED and stage.detail]
+    nobody = not console.broker.members.count(branch.group)
+    return Verdict(
+        group=branch.group,
+        verdict=text,
+        tone=tone,
+        deliveries=branch.deliveries,
+        since_ms=branch.at_ms,
+        is_offline=branch.state in WAITING and nobody,
+        error=failed[-1].detail if failed else "",
+        client=failed[-1].client if failed else "",
+        links=[link for stage in own for link in _links(stage)][-3:],
+    )
+
+
+def _links(stage: Stage) -> list[Link]:
+    if stage.name is StageName.DEAD_LETTER and stage.topic.startswith(DEAD_LETTER_PREFIX):
+        group = stage.topic.removeprefix(DEAD_LETTER_PREFIX)
+        return [Link("dead", f"/dlq/{segment(group)}/{stage.offset}")]
+    if stage.name is StageName.REPLAY and stage.client:
+        return [Link("job", f"/jobs/{segment(stage.client)}")]
+    return []

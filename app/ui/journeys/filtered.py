@@ -1,0 +1,35 @@
+"""Groups that are past a message because their members' filters leave it out."""
+
+from app.pause import Pause
+from app.ui.framework.console import Console
+from engine.broker import Journey, StageOutcome
+from engine.errors import EngineError
+
+ALL_TAGS = "*"
+NO_TAGS = "SQL92:"
+
+
+async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
+    """Groups that are past the message and all of whose members' filters leave its tag out."""
+    found = []
+    pause = Pause()
+    for stage in journey.stages:
+        if stage.outcome is not StageOutcome.PASSED:
+            continue
+        try:
+            tag = console.broker.message(stage.topic, stage.queue, stage.offset).tag
+            members = console.broker.members.of(stage.group)
+        except EngineError:
+            continue
+        wanted = [each.topics[stage.topic] for each in members if stage.topic in each.topics]
+        if wanted and all(is_filtered(tag, each) for each in wanted):
+            found.append(stage.group)
+        await pause.when_due()
+    return frozenset(found)
+
+
+def is_filtered(tag: str, wanted: str) -> bool:
+    """Whether a filter by tags leaves this tag out; an SQL92 filter is not evaluated here."""
+    if wanted.strip() in ("", ALL_TAGS) or wanted.strip().upper().startswith(NO_TAGS):
+        return False
+    return tag not in {each.strip() for each in wanted.split("||")}

@@ -1,0 +1,373 @@
+"""One message's journey: waterfall, table, each group's verdict, and why it may be empty."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.journeys import Journeys
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.framework import pages
+from app.ui.framework.language import _, ngettext, translated
+from app.ui.framework.routing import has_page
+from app.ui.framework.templating import segment
+from app.ui.journeys import layout as journey_layout
+from app.ui.journeys import otel as journey_otel
+from app.ui.journeys import words as journey_words
+from app.ui.journeys.filtered import filtered_out
+from app.ui.journeys.layout import Bar, Span, Tick
+from app.ui.messages.message import address
+from engine.broker import Branch, GroupState, Journey, Reason, Stage, StageName
+
+STAGES_MAX = 200  # in the picture and the table; the JSON has them all
+STORY_MAX = 12  # of a block's last sentences
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """A line of the picture and of the table; `note` is the text beside the bar.
+
+    `took` is empty for a moment, `href` where the record has no page.
+    """
+
+    number: int
+    name: str
+    label: str
+    outcome: str
+    tone: str
+    group: str
+    client: str
+    attempt: int
+    at_ms: int
+    until_ms: int | None
+    after: str
+    took: str
+    is_open: bool
+    note: str
+    detail: str
+    source: str
+    topic: str
+    queue: int
+    offset: int
+    href: str
+    bar: Bar
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The picture's time axis; `can_compress` says that there is a choice."""
+
+    begin_ms: int
+    end_ms: int
+    length: str
+    is_compressed: bool
+    can_compress: bool
+    ticks: list[tuple[Tick, str]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence, and the page that it speaks of."""
+
+    text: str
+    tone: str
+    href: str
+    link: str
+
+
+@dataclass(frozen=True)
+class GroupBlock:
+    """One group's part; `left_out` sentences come before those in `story`."""
+
+    group: str
+    state: str
+    verdict: str
+    tone: str
+    is_open: bool
+    deliveries: int
+    since_ms: int
+    balance: str
+    story: list[Line]
+    left_out: int
+    dead_href: str
+
+
+@dataclass(frozen=True)
+class ReasonRow:
+    code: str
+    question: str
+    applies: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class JourneyPage:
+    """The context of `journey.html`; without `stages` nothing is known, and `reasons` say why."""
+
+    message_id: str
+    asked: str
+    topic: str
+    summary: str
+    axis: Axis | None
+    stages: list[StageRow]
+    stages_total: int
+    only_group: str
+    groups: list[GroupBlock]
+    story: list[Line]
+    story_left_out: int
+    reasons: list[ReasonRow]
+    is_complete: bool
+    is_over: bool
+    message_href: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which other pages there are to lead to."""
+
+    has_dead_letters: bool
+    job_path: str
+
+
+async def show(request: Request) -> Response:
+    """GET /trace/{id}"""
+    console = pages.console_of(request)
+    asked = request.path_params["id"]
+    journey = await journeys_of(request).find(asked)
+    if request.query_params.get("format") == "otel":
+        content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
+        return Response(content, media_type="application/json", headers=_as_file(journey))
+    filtered = await filtered_out(console, journey)
+    places = _places(request)
+    query = dict(request.query_params)
+    now_ms = console.now_ms()
+    context = await console.render(
+        lambda: _page(journey, asked, filtered, places, now_ms=now_ms, query=query)
+    )
+    return await pages.respond(
+        request,
+        "journey.html",
+        context,
+        title=_("Journey of %(asked)s", asked=asked[:64]),
+        section="trace",
+        is_live=not context.is_over,
+    )
+
+
+def journeys_of(request: Request) -> Journeys:
+    """Who tells what happened to a message."""
+    journeys: Journeys = request.app.state.journeys
+    return journeys
+
+
+def _as_file(journey: Journey) -> dict[str, str]:
+    name = segment(journey.message_id)[:120]
+    return {
+        "Content-Disposition": f"attachment; filename*=UTF-8''trace-{name}.json",
+        "Cache-Control": "no-store",
+    }
+
+
+def _places(request: Request) -> Places:
+    paths = ("/jobs/{}", "/replays/{}")
+    return Places(
+        has_dead_letters=has_page(request, "/dlq/{}/{}"),
+        job_path=next((path for path in paths if has_page(request, path)), ""),
+    )
+
+
+def _page(
+    journey: Journey,
+    asked: str,
+    filtered: frozenset[str],
+    places: Places,
+    *,
+    now_ms: int,
+    query: dict[str, str],
+) -> JourneyPage:
+    """Everything that the page shows; pure, as another thread does it."""
+    only = query.get("group", "")
+    chosen = [each for each in journey.stages if not only or each.group in ("", only)]
+    axis, rows = _rows(chosen[:STAGES_MAX], now_ms, to_scale=query.get("axis") == "scale")
+    common = [each for each in journey.stages if not each.group or _is_common(each)]
+    groups = [_block(journey, branch, filtered, places, now_ms) for branch in journey.groups]
+    is_waiting = any(branch.state in journey_words.OPEN_STATES for branch in journey.groups)
+    is_waiting = is_waiting or any(journey_words.goes_on(each) for each in journey.stages)
+    story = [_line(each, places, journey.message_id, now_ms) for each in common]
+    return JourneyPage(
+        message_id=journey.message_id,
+        asked=asked,
+        topic=journey.topic,
+        summary=_summary(journey, now_ms),
+        axis=axis,
+        stages=rows,
+        stages_total=len(chosen),
+        only_group=only,
+        groups=groups,
+        story=story[:STORY_MAX],
+        story_left_out=max(0, len(story) - STORY_MAX),
+        reasons=[_reason(each) for each in journey.reasons_checked],
+        is_complete=journey.is_complete,
+        is_over=not is_waiting,
+        message_href=_message_href(journey.stages),
+    )
+
+
+def _is_common(stage: Stage) -> bool:
+    """Whether it belongs to the message rather than to a consumer group's part."""
+    return stage.name in (StageName.TRANSACTION, StageName.CHECK)
+
+
+def _rows(
+    stages: Sequence[Stage], now_ms: int, *, to_scale: bool
+) -> tuple[Axis | None, list[StageRow]]:
+    if not stages:
+        return None, []
+    spans = [_span(stage, now_ms) for stage in stages]
+    chart = journey_layout.lay_out(spans, to_scale=to_scale)
+    axis = Axis(
+        begin_ms=chart.begin_ms,
+        end_ms=chart.end_ms,
+        length=journey_words.span(chart.end_ms - chart.begin_ms),
+        is_compressed=chart.is_compressed,
+        can_compress=journey_layout.needs_compression(spans),
+        ticks=[(tick, _after(tick.after_ms)) for tick in chart.ticks],
+    )
+    rows = [
+        _row(number, stage, bar, chart.begin_ms, now_ms)
+        for number, (stage, bar) in enumerate(zip(stages, chart.bars, strict=True), 1)
+    ]
+    return axis, rows
+
+
+def _span(stage: Stage, now_ms: int) -> Span:
+    """Its time in the picture: until now where it goes on, a moment where nobody knows."""
+    end_ms = now_ms if journey_words.goes_on(stage) else stage.until_ms
+    end_ms = stage.at_ms if end_ms is None else max(stage.at_ms, end_ms)
+    return Span(stage.at_ms, end_ms, is_handout=stage.name is StageName.DELIVERY)
+
+
+def _row(number: int, stage: Stage, bar: Bar, begin_ms: int, now_ms: int) -> StageRow:
+    return StageRow(
+        number=number,
+        name=stage.name.value,
+        label=journey_words.label(stage),
+        outcome=journey_words.outcome(stage),
+        tone=journey_words.tone(stage),
+        group=stage.group,
+        client=stage.client,
+        attempt=stage.attempt,
+        at_ms=stage.at_ms,
+        until_ms=stage.until_ms,
+        after=_after(stage.at_ms - begin_ms),
+        took=journey_words.took(stage, now_ms),
+        is_open=journey_words.goes_on(stage),
+        note=journey_words.note(stage, now_ms),
+        detail=stage.detail,
+        source=stage.source.value,
+        topic=stage.topic,
+        queue=stage.queue,
+        offset=stage.offset,
+        href=_record_href(stage),
+        bar=bar,
+    )
+
+
+def _after(length_ms: int) -> str:
+    return f"+{journey_words.span(length_ms)}" if length_ms else "0"
+
+
+def _block(
+    journey: Journey, branch: Branch, filtered: frozenset[str], places: Places, now_ms: int
+) -> GroupBlock:
+    own = [each for each in journey.stages if each.group == branch.group and not _is_common(each)]
+    verdict, tone = journey_words.verdict(branch.state)
+    if branch.state is GroupState.PASSED and branch.group in filtered:
+        verdict = translated(journey_words.FILTERED_OUT)
+    told = own[-STORY_MAX:]
+    dead = [each for each in own if each.name is StageName.DEAD_LETTER]
+    return GroupBlock(
+        group=branch.group,
+        state=branch.state.value,
+        verdict=verdict,
+        tone=tone,
+        is_open=branch.state in journey_words.OPEN_STATES,
+        deliveries=branch.deliveries,
+        since_ms=branch.at_ms,
+        balance=journey_words.balance(own, now_ms),
+        story=[_line(each, places, journey.message_id, now_ms) for each in told],
+        left_out=len(own) - len(told),
+        dead_href=_dead_href(dead[-1], places) if dead else "",
+    )
+
+
+def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
+    """The sentence of a stage, and where it leads to."""
+    href, link = "", ""
+    if stage.name is StageName.DEAD_LETTER:
+        href, link = _dead_href(stage, places), _("the dead letter")
+    elif stage.name is StageName.REPLAY and stage.client and places.job_path:
+        href, link = places.job_path.format(segment(stage.client)), _("the replay job")
+    elif stage.name is StageName.STORE:
+        href, link = _record_href(stage), _("the message")
+    elif stage.name in (StageName.REQUEST, StageName.REPLY) and stage.detail != message_id:
+        link = (
+            _("the request's journey")
+            if stage.name is StageName.REQUEST
+            else _("the reply's journey")
+        )
+        href = f"/trace/{segment(stage.detail)}" if stage.detail else ""
+    tone = journey_words.tone(stage)
+    return Line(journey_words.sentence(stage, now_ms), tone, href, link if href else "")
+
+
+def _record_href(stage: Stage) -> str:
+    has_record = stage.topic and stage.queue >= 0 and stage.offset >= 0
+    return address(stage.topic, stage.queue, stage.offset) if has_record else ""
+
+
+def _dead_href(stage: Stage, places: Places) -> str:
+    if places.has_dead_letters and stage.topic.startswith(DEAD_LETTER_PREFIX):
+        group = stage.topic.removeprefix(DEAD_LETTER_PREFIX)
+        return f"/dlq/{segment(group)}/{stage.offset}"
+    return _record_href(stage)
+
+
+def _message_href(stages: Sequence[Stage]) -> str:
+    """The page of the record as it came into its topic, or else of the first that has one."""
+    stored = [_record_href(each) for each in stages if each.name is StageName.STORE]
+    others = [_record_href(each) for each in stages]
+    return next(filter(None, [*stored, *others]), "")
+
+
+def _reason(reason: Reason) -> ReasonRow:
+    question = translated(journey_words.QUESTIONS[reason.code])
+    return ReasonRow(reason.code.value, question, reason.applies, reason.detail)
+
+
+def _summary(journey: Journey, now_ms: int) -> str:
+    """The picture in one sentence."""
+    if not journey.stages:
+        return ""
+    handed = [each for each in journey.stages if each.name is StageName.DELIVERY]
+    failed = sum(each.outcome in journey_words.FAILED for each in handed)
+    end_ms = max(_span(each, now_ms).end_ms for each in journey.stages)
+    length = journey_words.span(end_ms - min(each.at_ms for each in journey.stages))
+    if not handed:
+        return _("No hand-out is recorded; what is known of it covers %(length)s.", length=length)
+    times = ngettext("Handed out once", "Handed out %(num)s times", len(handed))
+    groups = len({each.group for each in handed})
+    to = _(" to %(groups)s groups", groups=groups) if groups > 1 else ""
+    how = _(", %(failed)s of them failed", failed=failed) if failed else ""
+    if failed == len(handed):
+        how = _(" and failed") if failed == 1 else _(" and failed each time")
+    hops = journey_words.hops(journey.stages)
+    return _(
+        "%(times)s%(to)s over %(length)s%(how)s%(hops)s.",
+        times=times,
+        to=to,
+        length=length,
+        how=how,
+        hops=hops,
+    )

@@ -1,0 +1,378 @@
+"""What the stages of a journey are called, and what they say as sentences. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from app.ui.framework.language import N_, _, ngettext, translated
+from engine.broker import GroupState, ReasonCode, Stage, StageName, StageOutcome
+
+LABELS: Mapping[StageName, str] = {
+    StageName.PRODUCE: N_("Produce"),
+    StageName.REFUSED: N_("Refused"),
+    StageName.DELAY: N_("Scheduled"),
+    StageName.TRANSACTION: N_("Transaction"),
+    StageName.CHECK: N_("Check"),
+    StageName.STORE: N_("Store"),
+    StageName.WAIT: N_("Wait"),
+    StageName.DELIVERY: N_("Attempt"),
+    StageName.RETRY_WAIT: N_("Retry wait"),
+    StageName.DEAD_LETTER: N_("Dead letter"),
+    StageName.REPLAY: N_("Replay"),
+    StageName.REQUEST: N_("Request"),
+    StageName.REPLY: N_("Reply"),
+    StageName.CLIENT_SEND: N_("Client: send"),
+    StageName.CLIENT_CONSUME: N_("Client: consume"),
+    StageName.CLIENT_TRANSACTION: N_("Client: transaction"),
+    StageName.CLIENT_RECALL: N_("Client: recall"),
+}
+NUMBERED = frozenset({StageName.CHECK, StageName.DELIVERY, StageName.CLIENT_CONSUME})
+# An outcome as it stands beside its bar, its mark, and its tone.
+OUTCOMES: Mapping[StageOutcome, tuple[str, str, str]] = {
+    StageOutcome.STORED: (N_("stored"), "", "plain"),
+    StageOutcome.REFUSED: (N_("refused"), "✕", "bad"),
+    StageOutcome.WAITING: (N_("goes on"), "…", "open"),
+    StageOutcome.RELEASED: (N_("released"), "", "wait"),
+    StageOutcome.RECALLED: (N_("recalled"), "↩", "warn"),
+    StageOutcome.RESCHEDULED: (N_("moved to another time"), "↷", "wait"),
+    StageOutcome.COMMITTED: (N_("committed"), "✓", "ok"),
+    StageOutcome.ROLLED_BACK: (N_("rolled back"), "↩", "warn"),
+    StageOutcome.GIVEN_UP: (N_("given up"), "✕", "bad"),
+    StageOutcome.ASKED: (N_("producer asked"), "?", "plain"),
+    StageOutcome.NOBODY_TO_ASK: (N_("nobody to ask"), "!", "warn"),
+    StageOutcome.DELIVERED: (N_("handed out"), "", "wait"),
+    StageOutcome.INFLIGHT: (N_("in flight"), "…", "open"),
+    StageOutcome.ACKED: (N_("done"), "✓", "ok"),
+    StageOutcome.FAILED: (N_("failed"), "✕", "bad"),
+    StageOutcome.EXPIRED: (N_("timed out"), "✕", "bad"),
+    StageOutcome.DEAD: (N_("given up"), "✕", "bad"),
+    StageOutcome.RETURNED: (N_("put back unused"), "↩", "plain"),
+    StageOutcome.PULLED: (N_("read"), "✓", "plain"),
+    StageOutcome.PASSED: (N_("passed"), "→", "plain"),
+    StageOutcome.REPLAYED: (N_("sent again"), "↻", "replay"),
+    StageOutcome.LEFT_OUT: (N_("not sent again"), "!", "warn"),
+    StageOutcome.REPLIED: (N_("replied"), "✓", "ok"),
+    StageOutcome.LATE: (N_("too late"), "!", "warn"),
+    StageOutcome.SUCCESS: (N_("success"), "✓", "ok"),
+    StageOutcome.UNKNOWN: (N_("end not recorded"), "?", "plain"),
+}
+# A group's verdict and its tone.
+VERDICTS: Mapping[GroupState, tuple[str, str]] = {
+    GroupState.WAITING: (N_("not consumed yet"), ""),
+    GroupState.INFLIGHT: (N_("in flight"), "warn"),
+    GroupState.RETRY_WAITING: (N_("waiting for retry"), "warn"),
+    GroupState.DONE: (N_("done"), "ok"),
+    GroupState.DEAD: (N_("dead"), "bad"),
+    GroupState.PASSED: (N_("passed"), ""),
+    GroupState.PULLED: (N_("read"), ""),
+    GroupState.UNKNOWN: (N_("unknown"), ""),
+}
+OPEN_STATES = frozenset({GroupState.WAITING, GroupState.INFLIGHT, GroupState.RETRY_WAITING})
+FILTERED_OUT = N_("filtered out")
+FAILED = frozenset({StageOutcome.FAILED, StageOutcome.EXPIRED, StageOutcome.DEAD})
+QUESTIONS: Mapping[ReasonCode, str] = {
+    ReasonCode.TRACING_OFF: N_("Is tracing off for the topic?"),
+    ReasonCode.SAMPLED_OUT: N_("Was it left out of the sample?"),
+    ReasonCode.RETENTION: N_("Is it older than what is kept?"),
+    ReasonCode.KIND_OF_ID: N_("Is it the wrong kind of id?"),
+    ReasonCode.NOT_INDEXED: N_("Is it not indexed yet?"),
+    ReasonCode.DROPPED: N_("Were trace events dropped?"),
+    ReasonCode.TOO_MUCH: N_("Is there more than is read?"),
+}
+
+
+def span(length_ms: int) -> str:
+    """A length of time to two places: 850 ms, 3.2 s, 2 min 5 s, 1 h 20 min, 3 d 4 h."""
+    if length_ms < 1000:
+        return _("%(n)s ms", n=max(0, length_ms))
+    if length_ms < 60_000:
+        return _("%(n)s s", n=f"{length_ms // 100 / 10:g}")
+    minutes, seconds = divmod(length_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    units = (days, "%(n)s d"), (hours, "%(n)s h"), (minutes, "%(n)s min"), (seconds, "%(n)s s")
+    first = next(place for place, (n, __) in enumerate(units) if n)
+    two = units[first : first + 2]
+    return " ".join(translated(text) % {"n": n} for n, text in two if n)
+
+
+def verdict(state: GroupState) -> tuple[str, str]:
+    """A group's verdict in words, and its tone."""
+    text, colour = VERDICTS[state]
+    return translated(text), colour
+
+
+def label(stage: Stage) -> str:
+    """The name of a stage, with its number where it has one."""
+    name = translated(LABELS[stage.name])
+    return f"{name} {stage.attempt}" if stage.name in NUMBERED and stage.attempt else name
+
+
+def goes_on(stage: Stage) -> bool:
+    """Whether it has begun and not ended."""
+    is_open = stage.outcome in (StageOutcome.WAITING, StageOutcome.INFLIGHT)
+    return is_open and stage.until_ms is None
+
+
+def tone(stage: Stage) -> str:
+    """The colour that a stage is drawn in."""
+    if stage.name is StageName.DEAD_LETTER:
+        return "bad"
+    return OUTCOMES[stage.outcome][2]
+
+
+def outcome(stage: Stage) -> str:
+    """How it ended, in the table's words."""
+    if stage.name is StageName.DEAD_LETTER:
+        return _("dead letter")
+    if stage.outcome is StageOutcome.WAITING and stage.name is StageName.WAIT:
+        return _("not consumed yet")
+    return translated(OUTCOMES[stage.outcome][0])
+
+
+def took(stage: Stage, now_ms: int) -> str:
+    """Its length; empty for a moment."""
+    if goes_on(stage):
+        return _("%(span)s so far", span=span(now_ms - stage.at_ms))
+    if stage.until_ms is None or stage.until_ms == stage.at_ms:
+        return "" if stage.name is not StageName.DELIVERY or stage.until_ms is None else span(0)
+    return span(stage.until_ms - stage.at_ms)
+
+
+def note(stage: Stage, now_ms: int) -> str:
+    """What stands beside its bar: mark, outcome, length."""
+    mark = "✕" if stage.name is StageName.DEAD_LETTER else OUTCOMES[stage.outcome][1]
+    length = took(stage, now_ms)
+    word = outcome(stage)
+    if stage.outcome in (StageOutcome.DELIVERED, StageOutcome.RELEASED):
+        word = ""
+    if goes_on(stage):
+        word = "" if stage.name in (StageName.WAIT, StageName.RETRY_WAIT) else word
+    if stage.name is StageName.PRODUCE:
+        word = "" if length else _("sent")
+    return " ".join(filter(None, (mark, word, length)))
+
+
+def sentence(stage: Stage, now_ms: int) -> str:
+    """What happened, as a person would tell it, without a full stop."""
+    length = took(stage, now_ms) or span(0)
+    told = TELLING.get(stage.name)
+    text = told(stage, length) if told else f"{label(stage).lower()}: {outcome(stage)}"
+    return text[:1].upper() + text[1:]
+
+
+def _attempt(stage: Stage, length: str) -> str:
+    by = _(" on client %(client)s", client=stage.client) if stage.client else ""
+    begun = _("attempt %(number)s", number=stage.attempt or _("(number not recorded)"))
+    ends = {
+        StageOutcome.ACKED: _(
+            "%(begun)s was done after %(length)s%(by)s", begun=begun, length=length, by=by
+        ),
+        StageOutcome.FAILED: _(
+            "%(begun)s failed after %(length)s%(by)s", begun=begun, length=length, by=by
+        ),
+        StageOutcome.EXPIRED: _(
+            "%(begun)s timed out after %(length)s%(by)s: no answer came",
+            begun=begun,
+            length=length,
+            by=by,
+        ),
+        StageOutcome.DEAD: _(
+            "%(begun)s failed after %(length)s%(by)s and was the last",
+            begun=begun,
+            length=length,
+            by=by,
+        ),
+        StageOutcome.RETURNED: _(
+            "%(begun)s was put back unused after %(length)s%(by)s",
+            begun=begun,
+            length=length,
+            by=by,
+        ),
+        StageOutcome.INFLIGHT: _(
+            "%(begun)s is under way%(by)s, %(length)s", begun=begun, by=by, length=length
+        ),
+        StageOutcome.PULLED: _("was read%(by)s by a group that keeps its own place", by=by),
+        StageOutcome.UNKNOWN: _(
+            "%(begun)s began%(by)s; how it ended is not recorded", begun=begun, by=by
+        ),
+    }
+    text = ends.get(stage.outcome, f"{begun}{by}: {outcome(stage)}")
+    return f"{text}: {stage.detail}" if stage.detail else text
+
+
+def _wait(stage: Stage, length: str) -> str:
+    if stage.outcome is StageOutcome.WAITING:
+        return _(
+            "has waited in the queue for %(length)s, and nobody has it",
+            length=length.removesuffix(_("%(span)s so far", span="")),
+        )
+    if stage.outcome is StageOutcome.PASSED:
+        return stage.detail or _("the group is past it without a recorded hand-out")
+    return _("waited %(length)s in the queue", length=length)
+
+
+def _retry_wait(stage: Stage, length: str) -> str:
+    before = _(" before attempt %(attempt)s", attempt=stage.attempt) if stage.attempt else ""
+    if goes_on(stage):
+        return f"waits{before}, {length}"
+    return _("waited %(length)s%(before)s", length=length, before=before)
+
+
+def _dead_letter(stage: Stage, __: str) -> str:
+    return (
+        _("became a dead letter: %(detail)s", detail=stage.detail)
+        if stage.detail
+        else _("became a dead letter")
+    )
+
+
+def _produced(stage: Stage, length: str) -> str:
+    sender = _(" by %(client)s", client=stage.client) if stage.client else ""
+    if stage.until_ms is None:
+        return _(
+            "was produced%(sender)s; the record that it was first stored as is gone", sender=sender
+        )
+    extra = f"; {stage.detail}" if stage.detail else ""
+    return _(
+        "was produced%(sender)s and in the log %(length)s later%(extra)s",
+        sender=sender,
+        length=length,
+        extra=extra,
+    )
+
+
+def _stored(stage: Stage, __: str) -> str:
+    return _(
+        "was stored in %(topic)s, queue %(queue)s, offset %(offset)s",
+        topic=stage.topic,
+        queue=stage.queue,
+        offset=stage.offset,
+    )
+
+
+def _refused(stage: Stage, __: str) -> str:
+    return _(
+        "was refused by %(broker)s: %(detail)s",
+        broker=stage.topic or "the broker",
+        detail=stage.detail,
+    )
+
+
+def _delay(stage: Stage, length: str) -> str:
+    if goes_on(stage):
+        return _("waits for its time, %(length)s", length=length)
+    return _(
+        "waited %(length)s for its time and was %(outcome)s", length=length, outcome=outcome(stage)
+    )
+
+
+def _transaction(stage: Stage, length: str) -> str:
+    if goes_on(stage):
+        return _("its transaction is undecided, %(length)s", length=length)
+    by = f" {stage.detail}" if stage.detail else ""
+    return _(
+        "its transaction was %(outcome)s%(by)s after %(length)s",
+        outcome=outcome(stage),
+        by=by,
+        length=length,
+    )
+
+
+def _check(stage: Stage, __: str) -> str:
+    number = stage.attempt or ""
+    if stage.outcome is StageOutcome.NOBODY_TO_ASK:
+        return _(
+            "check %(number)s found no producer of %(group)s to ask",
+            number=number,
+            group=stage.group or "the group",
+        )
+    return _("check %(number)s asked a producer what became of the transaction", number=number)
+
+
+def _replay(stage: Stage, __: str) -> str:
+    if stage.outcome is StageOutcome.LEFT_OUT:
+        return _(
+            "replay job %(client)s did not send it again: %(detail)s",
+            client=stage.client,
+            detail=stage.detail,
+        )
+    to = _(" to %(topic)s", topic=stage.topic) if stage.topic else ""
+    return _(
+        "replay job %(client)s sent it again%(to)s, %(detail)s",
+        client=stage.client,
+        to=to,
+        detail=stage.detail,
+    ).rstrip(", ")
+
+
+def _request(stage: Stage, length: str) -> str:
+    ends = {
+        StageOutcome.REPLIED: _(
+            "client %(client)s had its reply after %(length)s", client=stage.client, length=length
+        ),
+        StageOutcome.EXPIRED: _(
+            "client %(client)s got no reply within %(length)s", client=stage.client, length=length
+        ),
+        StageOutcome.WAITING: _(
+            "client %(client)s waits for a reply, %(length)s", client=stage.client, length=length
+        ),
+    }
+    gone = _(
+        "client %(client)s stopped waiting for a reply; when is not recorded", client=stage.client
+    )
+    return ends.get(stage.outcome, gone)
+
+
+def _reply(stage: Stage, __: str) -> str:
+    late = _(", after nobody waited any more") if stage.outcome is StageOutcome.LATE else ""
+    return _(
+        "a reply came from %(consumer)s%(late)s", consumer=stage.client or "a consumer", late=late
+    )
+
+
+TELLING = {
+    StageName.PRODUCE: _produced,
+    StageName.REFUSED: _refused,
+    StageName.DELAY: _delay,
+    StageName.TRANSACTION: _transaction,
+    StageName.CHECK: _check,
+    StageName.STORE: _stored,
+    StageName.WAIT: _wait,
+    StageName.DELIVERY: _attempt,
+    StageName.RETRY_WAIT: _retry_wait,
+    StageName.DEAD_LETTER: _dead_letter,
+    StageName.REPLAY: _replay,
+    StageName.REQUEST: _request,
+    StageName.REPLY: _reply,
+}
+
+
+def balance(stages: Sequence[Stage], now_ms: int) -> str:
+    """Where a group's time went: in the queue, with clients, between attempts."""
+    sums: dict[str, int] = {}
+    names = {
+        StageName.WAIT: _("in the queue"),
+        StageName.DELIVERY: _("with clients"),
+        StageName.RETRY_WAIT: _("waiting for a retry"),
+    }
+    for stage in stages:
+        until_ms = now_ms if goes_on(stage) else stage.until_ms
+        if stage.name in names and until_ms is not None:
+            word = names[stage.name]
+            sums[word] = sums.get(word, 0) + max(0, until_ms - stage.at_ms)
+    return ", ".join(f"{span(length)} {word}" for word, length in sums.items())
+
+
+def hops(stages: Sequence[Stage]) -> str:
+    """What became of it after its hand-outs, as the end of a sentence; "" for nothing."""
+    dead = sum(each.name is StageName.DEAD_LETTER for each in stages)
+    replayed = sum(each.outcome is StageOutcome.REPLAYED for each in stages)
+    parts = []
+    if dead:
+        parts.append(
+            _("became a dead letter")
+            if dead == 1
+            else _("became a dead letter %(n)s times", n=dead)
+        )
+    if replayed:
+        parts.append(ngettext("was sent again", "was sent again %(num)s times", replayed))
+    return _("; it %(parts)s", parts=_(" and ").join(parts)) if parts else ""

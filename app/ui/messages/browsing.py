@@ -1,0 +1,172 @@
+"""Reading a topic's messages for people: newest first over all queues, or along one queue.
+
+Nothing here changes any group's place, nor asks whether consumers may read: an operator looks
+also into a topic that is closed to them. Every read is bounded, and says how far it looked.
+"""
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.ui.framework.language import _
+from engine.broker import Broker, QueueStats
+from engine.errors import Invalid, MessageNotFound
+from engine.message import StoredMessage
+
+QUEUES_MAX = 64
+READS_MAX = 500
+READ_BYTES_MAX = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Found:
+    """Messages for one page, and how far was looked; the cursors are "" at either end."""
+
+    messages: list[StoredMessage]
+    scanned: int
+    kept: int
+    queues: int
+    next_cursor: str = ""
+    previous_cursor: str = ""
+    note: str = ""
+
+
+class _Budget:
+    """How much one page may read, over all its queues."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self._bytes = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self.reads >= READS_MAX or self._bytes >= READ_BYTES_MAX
+
+    def read(self, broker: Broker, topic: str, queue: int, offset: int) -> StoredMessage | None:
+        """One message; None where its record is damaged or gone."""
+        self.reads += 1
+        try:
+            message = broker.message(topic, queue, offset)
+        except MessageNotFound:
+            return None
+        self._bytes += message.size_bytes
+        return message
+
+
+class _Tail:
+    """One queue read from its end backwards; the next to show is the last one below `upper`."""
+
+    def __init__(self, queue: int, low: int, upper: int) -> None:
+        self.queue = queue
+        self.low = low
+        self.upper = upper
+
+    def step(self, broker: Broker, topic: str, budget: _Budget) -> StoredMessage | None:
+        """Read the next older message that can be read; None at the beginning or out of budget."""
+        while self.upper > self.low and not budget.is_spent:
+            message = budget.read(broker, topic, self.queue, self.upper - 1)
+            if message is not None:
+                return message
+            self.upper -= 1
+        return None
+
+
+def newest(
+    broker: Broker, topic: str, queues: Sequence[QueueStats], *, cursor: str, count_max: int
+) -> Found:
+    """The newest messages over `queues` by the time they were stored, below `cursor`."""
+    note = ""
+    if len(queues) > QUEUES_MAX:
+        note = _(
+            "Only the %(queues_max)s queues written last were looked at; choose one for others.",
+            queues_max=QUEUES_MAX,
+        )
+        queues = heapq.nlargest(QUEUES_MAX, queues, key=lambda queue: queue.last_stored_ms or 0)
+    below = _parse_cursor(cursor)
+    tails = [_Tail(q.queue, q.min_offset, _upper(q, below)) for q in queues]
+    budget = _Budget()
+    # Newest first; the index makes every entry comparable without its message.
+    heap: list[tuple[int, int, int, StoredMessage]] = []
+
+    def push(index: int) -> None:
+        message = tails[index].step(broker, topic, budget)
+        if message is not None:
+            heapq.heappush(heap, (-message.stored_ms, -message.position, index, message))
+
+    for index in range(len(tails)):
+        push(index)
+    messages: list[StoredMessage] = []
+    while heap and len(messages) < count_max:
+        index, message = heapq.heappop(heap)[2:]
+        messages.append(message)
+        tails[index].upper = message.offset
+        if budget.is_spent:
+            note = _("The page is shorter than usual, for its messages are large.")
+            break
+        push(index)
+    more = any(tail.upper > tail.low for tail in tails)
+    return Found(
+        messages=messages,
+        scanned=budget.reads,
+        kept=sum(queue.max_offset - queue.min_offset for queue in queues),
+        queues=len(queues),
+        next_cursor=_cursor({tail.queue: tail.upper for tail in tails}) if more else "",
+        note=note,
+    )
+
+
+def _upper(queue: QueueStats, below: Mapping[int, int]) -> int:
+    """Where reading a queue backwards begins."""
+    upper = below.get(queue.queue, queue.max_offset)
+    return min(max(upper, queue.min_offset), queue.max_offset)
+
+
+def along(broker: Broker, topic: str, stats: QueueStats, *, offset: int, count_max: int) -> Found:
+    """One queue's messages from `offset`, oldest first; offsets outside go to the nearer end."""
+    begin = at = min(max(offset, stats.min_offset), stats.max_offset)
+    budget = _Budget()
+    messages: list[StoredMessage] = []
+    while at < stats.max_offset and len(messages) < count_max and not budget.is_spent:
+        message = budget.read(broker, topic, stats.queue, at)
+        if message is not None:
+            messages.append(message)
+        at += 1
+    kept = stats.max_offset - stats.min_offset
+    note = ""
+    if offset < stats.min_offset:
+        note = _(
+            "The queue begins at offset %(min_offset)s; older ones are gone.",
+            min_offset=f"{stats.min_offset:,}",
+        )
+    elif offset >= stats.max_offset and kept:
+        note = _(
+            "The queue ends at offset %(max_offset)s; that message is yet to come.",
+            max_offset=f"{stats.max_offset:,}",
+        )
+    return Found(
+        messages=messages,
+        scanned=budget.reads,
+        kept=kept,
+        queues=1,
+        next_cursor=str(at) if at < stats.max_offset else "",
+        previous_cursor=(
+            str(max(stats.min_offset, begin - count_max)) if begin > stats.min_offset else ""
+        ),
+        note=note,
+    )
+
+
+def _cursor(below: Mapping[int, int]) -> str:
+    return ".".join(f"{queue}-{offset}" for queue, offset in below.items())
+
+
+def _parse_cursor(text: str) -> dict[int, int]:
+    pairs = (item.partition("-") for item in text.split(".") if item)
+    try:
+        return {int(queue): int(offset) for queue, __, offset in pairs}
+    except ValueError as error:
+        raise Invalid(
+            _("the cursor in the address is broken"),
+            field="cursor",
+            remedy=_("begin again at the newest messages"),
+        ) from error

@@ -1,0 +1,340 @@
+"""One message: everything its record says, its body readable, and where else it went."""
+
+import contextlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.security.access import who_of
+from app.security.message_rights import all_visible, missing_right, require_message, visible
+from app.services.bodies import decompress
+from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
+from app.ui.bodies import bodies
+from app.ui.bodies.bodies import Body
+from app.ui.framework import pages
+from app.ui.framework.console import Console, search_of
+from app.ui.framework.language import _
+from app.ui.framework.templating import segment
+from app.ui.journeys import became
+from app.ui.journeys.became import Verdict
+from app.ui.topics.messages import MessageRow, row_of
+from engine.broker import QueueStats
+from engine.errors import EngineError, MessageNotFound, NotFound
+from engine.host import pack_host
+from engine.message import (
+    DLQ_ORIGIN_MESSAGE_ID,
+    FAILED_CLIENT,
+    FAILED_ERROR,
+    FAILED_REASON,
+    ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
+    RESERVED,
+    StoredMessage,
+)
+
+COPIES_MAX = 50
+ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position
+HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+CLI_BODY_MAX = 2048
+
+
+@dataclass(frozen=True)
+class Property:
+    name: str
+    value: str
+    is_reserved: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why the message is where it is, when a delivery failed."""
+
+    reason: str
+    error: str
+    client: str
+    origin_id: str
+
+
+@dataclass(frozen=True)
+class MessagePage:
+    """The context of `message.html`."""
+
+    topic: str
+    queue: int
+    offset: int
+    position: int
+    message_id: str
+    offset_id: str
+    origin_topic: str
+    group: str
+    is_dead: bool
+    is_retry: bool
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    attempt: int
+    born_ms: int
+    born_host: str
+    stored_ms: int
+    store_host: str
+    size_bytes: int
+    properties: list[Property]
+    failure: Failure | None
+    body: Body
+    copies: list[MessageRow]
+    became: list[Verdict] | None
+    min_offset: int
+    max_offset: int
+    curl: str
+    cli: str
+    unread: str  # the right for want of which its body, keys and properties are not shown
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The context of `message_gone.html`; the queue begins at `min_offset` now.
+
+    Without a topic it is a message by its id, and `begins_ms` is when the log begins.
+    """
+
+    topic: str
+    queue: int
+    offset: int
+    min_offset: int
+    max_offset: int
+    begins_ms: int | None
+    id: str = ""
+
+
+async def show(request: Request) -> Response:
+    """GET /messages/{topic}/{queue}/{offset}"""
+    console = pages.console_of(request)
+    message = _find(console, request)
+    if message is None:
+        return await _show_gone(request)
+    who = who_of(request.scope)
+    message = visible(who, message)
+    # Decoding takes milliseconds of a large body: not on the loop.
+    body = await console.render(lambda: _body(request, message))
+    records = all_visible(who, await _records(request, message))
+    await decompress(records[: COPIES_MAX + 1])
+    verdicts = await became.verdicts(request, records)
+    context = _context(console, request, message, body, _copies(records, message), verdicts)
+    title = f"{message.topic} {message.queue}:{message.offset}"
+    return await pages.respond(request, "message.html", context, title=title, section="topics")
+
+
+async def by_id(request: Request) -> Response:
+    """GET /m/{id}: on to the message with this message id or offset id."""
+    text = request.path_params["id"]
+    found = await search_of(request).by_id(text)
+    if not found:
+        gone = await _show_gone_id(request, text)
+        if gone is not None:
+            return gone
+        raise MessageNotFound(
+            _("no message has the id %(text)s", text=text),
+            field="id",
+            remedy=_("ids are compared exactly; the message may be older than what is kept"),
+        )
+    first = min(found, key=lambda m: (bool(group_of(m.topic)), _waits(m), m.position))
+    return _go(first)
+
+
+def _waits(message: StoredMessage) -> bool:
+    """Whether the record waits, or waited, for its time or its transaction's decision."""
+    return message.properties.get(REAL_TOPIC, message.topic) != message.topic
+
+
+async def download(request: Request) -> Response:
+    """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
+    message = pages.console_of(request).broker.message(*place_of(request))
+    require_message(who_of(request.scope), message)
+    name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
+    await decompress([message])
+    return Response(
+        message.plain.body,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "Cache-Control": "no-store",
+        },
+    )
+
+
+def address(topic: str, queue: int, offset: int) -> str:
+    """The page of one message."""
+    return f"/messages/{segment(topic)}/{queue}/{offset}"
+
+
+def _body(request: Request, message: StoredMessage) -> Body:
+    return bodies.decode(
+        message.plain,
+        view=request.query_params.get("view", ""),
+        is_all=request.query_params.get("body") == "all",
+    )
+
+
+def place_of(request: Request) -> tuple[str, int, int]:
+    """Topic, queue and offset of an address; NotFound where they are no numbers."""
+    numbers = (request.path_params["queue"], request.path_params["offset"])
+    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
+        raise NotFound(_("a message is addressed as topic, queue number and offset"))
+    queue, offset = (int(text) for text in numbers)
+    return request.path_params["topic"], queue, offset
+
+
+def _find(console: Console, request: Request) -> StoredMessage | None:
+    """The message of a permalink, None where it was there and is gone; MessageNotFound."""
+    topic, queue, offset = place_of(request)
+    try:
+        return console.broker.message(topic, queue, offset)
+    except MessageNotFound:
+        stats = _queue_of(console, topic, queue)
+        if stats is not None and offset < stats.min_offset:
+            return None
+        raise
+
+
+def _queue_of(console: Console, topic: str, queue: int) -> QueueStats | None:
+    found = (one for one in console.broker.topic_stats(topic).queues if one.queue == queue)
+    return next(found, None)
+
+
+async def _show_gone(request: Request) -> Response:
+    """410: the queue begins later now; since which message, and when that was stored."""
+    console = pages.console_of(request)
+    topic, queue, offset = place_of(request)
+    stats = _queue_of(console, topic, queue)
+    begin = stats.min_offset if stats else 0
+    begins_ms = None
+    with contextlib.suppress(MessageNotFound):
+        begins_ms = console.broker.message(topic, queue, begin).stored_ms
+    context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
+    return await pages.respond(
+        request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
+    )
+
+
+async def _show_gone_id(request: Request, text: str) -> Response | None:
+    """410 for an id made by this broker whose record retention or a purge took; else None."""
+    console = pages.console_of(request)
+    purged = console.broker.search.purged(text)
+    if purged is not None:
+        return _go(purged)
+    host = pack_host(console.host.config.store_host)[:4].hex().upper()
+    is_id = len(text) == ID_DIGITS and HEX_DIGITS.issuperset(text)
+    if not (is_id and text.upper().startswith(host)):
+        return None
+    position = int(text[ID_DIGITS // 2 :], 16)
+    status = console.broker.retention.status()
+    if position >= status.oldest_position:
+        return None
+    context = Gone("", 0, 0, 0, 0, status.oldest_ms, id=text)
+    return await pages.respond(
+        request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
+    )
+
+
+def _go(message: StoredMessage) -> Response:
+    place = address(message.topic, message.queue, message.offset)
+    return RedirectResponse(place, status_code=302)
+
+
+def _context(
+    console: Console,
+    request: Request,
+    message: StoredMessage,
+    body: Body,
+    copies: list[MessageRow],
+    verdicts: list[Verdict] | None,
+) -> MessagePage:
+    is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
+    stats = _queue_of(console, message.topic, message.queue)
+    where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
+    return MessagePage(
+        topic=message.topic,
+        queue=message.queue,
+        offset=message.offset,
+        position=message.position,
+        message_id=message.message_id,
+        offset_id=message.offset_id,
+        origin_topic=message.origin_topic,
+        group=group_of(message.topic),
+        is_dead=is_dead,
+        is_retry=message.topic.startswith(RETRY_PREFIX),
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        attempt=message.attempt,
+        born_ms=message.born_ms,
+        born_host=message.born_host,
+        stored_ms=message.stored_ms,
+        store_host=message.store_host,
+        size_bytes=message.size_bytes,
+        properties=[
+            Property(name, value, name in RESERVED)
+            for name, value in sorted(
+                message.properties.items(), key=lambda item: (item[0] in RESERVED, item[0])
+            )
+        ],
+        failure=_failure(message),
+        body=body,
+        copies=copies,
+        became=verdicts,
+        min_offset=stats.min_offset if stats else message.offset,
+        max_offset=stats.max_offset if stats else message.offset + 1,
+        curl=f"curl -s {shlex.quote(str(request.base_url).rstrip('/') + where)}",
+        cli=_send_again(message),
+        unread=missing_right(message),
+    )
+
+
+def _send_again(message: StoredMessage) -> str:
+    """The command that sends the same once more; "" where the body is no short text."""
+    plain = message.plain
+    if plain.why_raw or not 0 < len(plain.body) <= CLI_BODY_MAX:
+        return ""
+    try:
+        body = plain.body.decode()
+    except UnicodeDecodeError:
+        return ""
+    words = ["kitemq", "produce", message.origin_topic, "--body", body]
+    words += ["--tag", message.tag] if message.tag else []
+    for key in message.keys:
+        words += ["--key", key]
+    words += ["--group", message.message_group] if message.message_group else []
+    for name, value in message.properties.items():
+        if name not in RESERVED:
+            words += ["--property", f"{name}={value}"]
+    return shlex.join(words) if body.isprintable() else ""
+
+
+def _failure(message: StoredMessage) -> Failure | None:
+    properties = message.properties
+    if not group_of(message.topic):
+        return None
+    return Failure(
+        reason=properties.get(FAILED_REASON, ""),
+        error=properties.get(FAILED_ERROR, ""),
+        client=properties.get(FAILED_CLIENT, ""),
+        origin_id=properties.get(DLQ_ORIGIN_MESSAGE_ID) or properties.get(ORIGIN_MESSAGE_ID, ""),
+    )
+
+
+async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
+    """Every record of the message, oldest first; none where too many search."""
+    try:
+        return await search_of(request).by_id(message.message_id)
+    except EngineError:
+        return []
+
+
+def _copies(records: Sequence[StoredMessage], message: StoredMessage) -> list[MessageRow]:
+    """The other records of the same message: what was retried, what was given up on."""
+    others = [other for other in records if other.position != message.position]
+    return [row_of(other) for other in others[:COPIES_MAX]]

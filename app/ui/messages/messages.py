@@ -1,0 +1,258 @@
+"""Finding messages in any topic: looking through it, by id, by key, from a place on.
+
+A search works for a second and a half at most, then says how far it came; its address, with the
+cursor, goes on from there and may be kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.security.access import Principal, who_of
+from app.security.message_rights import (
+    all_visible,
+    found_for,
+    lacks_messages,
+    looks_inside,
+    missing_right,
+)
+from app.services.bodies import decompress_all
+from app.ui.bodies import columns
+from app.ui.bodies.columns import Columns, Shown
+from app.ui.framework import pages, preferences
+from app.ui.framework.console import search_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.messages import browsing
+from app.ui.messages import query as message_query
+from app.ui.topics.messages import MessageRow, row_of
+from engine.broker import ScanPage, ScanQuery
+from engine.errors import EngineError, NotFound, QueueNotFound
+from engine.message import StoredMessage
+
+WAYS = ("search", "key", "id", "offset")
+SIZES = (25, 50, 100, 200)
+SIZE_DEFAULT = 50
+BUDGET_S = 1.5
+SUGGESTED_MAX = 200
+OFFSET_MAX = 10**18
+WHERE = ("queue", "offset", "key", "id")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """How far a search has come over all its pages; `next_href` goes on, "" at the end."""
+
+    scanned: int
+    total: int
+    matched: int
+    unreadable: int
+    reached_ms: int | None
+    begin_ms: int
+    is_first: bool
+    next_cursor: str
+    next_href: str
+    first_href: str
+    here_href: str
+    export_href: str
+
+
+@dataclass(frozen=True)
+class MessageSearch:
+    """The context of `messages.html`."""
+
+    by: str
+    form: Form
+    size: int
+    topics: list[str]
+    topics_total: int
+    rows: list[MessageRow]
+    shown: list[Shown]  # the bodies of the rows
+    paths: tuple[str, ...]  # that are columns of their own
+    looked: Looked | None
+    note: str
+    earlier_href: str
+    later_href: str
+    older_cursor: str
+    is_asked: bool
+    since: tuple[tuple[str, str], ...] = message_query.SINCE
+    sizes: tuple[int, ...] = SIZES
+    views: tuple[tuple[str, str], ...] = columns.VIEWS
+    unread: str = ""  # the right for want of which messages are not shown
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one of the ways found."""
+
+    messages: list[StoredMessage]
+    looked: Looked | None = None
+    note: str = ""
+    earlier: str = ""
+    later: str = ""
+    older: str = ""  # a cursor of the search by key
+
+
+async def show(request: Request) -> Response:
+    """GET /messages?by=search|key|id|offset"""
+    console = pages.console_of(request)
+    values = request.query_params
+    by = values.get("by", "")
+    by = by if by in WAYS else "search"
+    form, query = message_query.read(values, console.now_ms(), preferences.read(request).zone)
+    form.values.update({name: values.get(name, "").strip()[:512] for name in WHERE})
+    chosen = columns.read(values, form)
+    is_asked = bool(form.values["id"] if by == "id" else form.values["topic"])
+    if by == "key":
+        is_asked = bool(form.values["key"])
+    answer = _Answer([])
+    status = 200
+    who = who_of(request.scope)
+    unread = lacks_messages(who, form.values["topic"]) if form.values["topic"] else ""
+    if unread and by != "id":
+        _refuse_inside(form, by, query)
+    if is_asked and not form.is_wrong:
+        try:
+            answer = await _answer(request, by, form, query, chosen)
+        except EngineError as error:
+            _blame(form, error)
+            if not form.errors:
+                raise
+    if form.is_wrong:
+        status = 422
+    found = await console.render(lambda: _seen(who, form, by, answer.messages))
+    names = [topic.name for topic in console.broker.topics()]
+    context = MessageSearch(
+        by=by,
+        form=form,
+        size=_size(request),
+        topics=names[:SUGGESTED_MAX],
+        topics_total=len(names),
+        rows=await console.render(lambda: [row_of(message) for message in found]),
+        shown=await console.render(lambda: columns.show(found, chosen)),
+        paths=chosen.paths,
+        looked=answer.looked,
+        note=answer.note,
+        earlier_href=answer.earlier,
+        later_href=answer.later,
+        older_cursor=answer.older,
+        is_asked=is_asked,
+        unread=unread or next(filter(None, map(missing_right, found)), ""),
+    )
+    return await pages.respond(
+        request, "messages.html", context, title=_("Messages"), section="messages", status=status
+    )
+
+
+def _refuse_inside(form: Form, by: str, query: ScanQuery) -> None:
+    """Refuse what would tell by what it finds what the messages of the topic say."""
+    reason = _("You may not read message bodies of this topic.")
+    if by == "key":
+        form.refuse("key", reason)
+    elif by == "search" and query.contains:
+        form.refuse("contains", reason)
+    elif by == "search" and looks_inside(query.filter):
+        form.refuse("filter", reason)
+
+
+def _seen(
+    who: Principal, form: Form, by: str, messages: Sequence[StoredMessage]
+) -> list[StoredMessage]:
+    by_key = by == "key"
+    seen = found_for(who, form.values["key"], messages) if by_key else all_visible(who, messages)
+    decompress_all(seen)
+    return seen
+
+
+def _blame(form: Form, error: EngineError) -> None:
+    if isinstance(error, NotFound):
+        form.refuse(
+            "queue" if isinstance(error, QueueNotFound) else "topic",
+            _("Not found: %(detail)s.", detail=error.detail),
+        )
+    else:
+        form.blame(error, {"expression": "filter"})
+
+
+def _size(request: Request) -> int:
+    text = request.query_params.get("size", "")
+    return next((size for size in SIZES if str(size) == text), SIZE_DEFAULT)
+
+
+async def _answer(
+    request: Request, by: str, form: Form, query: ScanQuery, chosen: Columns
+) -> _Answer:
+    if by == "id":
+        return await _by_id(request, form.values["id"])
+    if by == "key":
+        return await _by_key(request, form.values["topic"], form.values["key"])
+    if by == "offset":
+        return _along(request, form)
+    cursor = request.query_params.get("cursor", "")
+    size = _size(request)
+    page = await search_of(request).scan(query, count_max=size, cursor=cursor, budget_s=BUDGET_S)
+    return _Answer(page.items, _looked(query, page, cursor, size, chosen))
+
+
+def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns) -> Looked:
+    kept: dict[str, object] = {**chosen.kept}
+    if size != SIZE_DEFAULT:
+        kept["size"] = size
+    following = page.next_cursor or ""
+    address = message_query.address
+    return Looked(
+        scanned=page.scanned,
+        total=page.total,
+        matched=page.matched,
+        unreadable=page.unreadable,
+        reached_ms=page.reached_ms,
+        begin_ms=query.begin_ms,
+        is_first=not cursor,
+        next_cursor=following,
+        next_href=address(query, "/messages", **kept, cursor=following) if following else "",
+        first_href=address(query, "/messages", **kept),
+        here_href=address(query, "/messages", **kept, cursor=cursor),
+        export_href=address(query, "/messages/export"),
+    )
+
+
+async def _by_id(request: Request, text: str) -> _Answer:
+    return _Answer(await search_of(request).by_id(text))
+
+
+async def _by_key(request: Request, topic: str, key: str) -> _Answer:
+    search = search_of(request)
+    if topic:
+        page = await search.by_key(topic, key, cursor=request.query_params.get("cursor", ""))
+        note = _("The key has more messages, older ones.") if page.next_cursor else ""
+        return _Answer(page.messages, note=note, older=page.next_cursor)
+    anything = await search.anything(key)
+    note = _("In every topic, by key and by id.")
+    if anything.is_cut:
+        note += _(" There may be more: choose a topic to see them.")
+    return _Answer(list(anything.messages), note=note)
+
+
+def _along(request: Request, form: Form) -> _Answer:
+    broker = pages.console_of(request).broker
+    stats = broker.topic_stats(form.values["topic"]).queues
+    for name in ("queue", "offset"):
+        form.values[name] = form.values[name] or "0"
+    queue = form.number("queue", _("Queue"), 0, len(stats) - 1)
+    offset = form.number("offset", _("Offset"), 0, OFFSET_MAX)
+    if form.is_wrong:
+        return _Answer([])
+    found = browsing.along(
+        broker, form.values["topic"], stats[queue], offset=offset, count_max=_size(request)
+    )
+    note = _(
+        "Queue %(queue)s keeps %(kept)s messages. %(note)s",
+        queue=queue,
+        kept=f"{found.kept:,}",
+        note=found.note,
+    ).strip()
+    return _Answer(
+        found.messages, note=note, earlier=found.previous_cursor, later=found.next_cursor
+    )

@@ -1,0 +1,233 @@
+"""The form that sends a message to a topic."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.security.access import who_of
+from app.security.message_rights import require_message
+from app.services.bodies import decompress
+from app.ui.framework import forms, pages
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.templating import segment
+from app.ui.messages.message import address
+from app.ui.topics.head import Head, head_of
+from engine.broker import TopicConfig
+from engine.errors import Busy, EngineError, Invalid, Refused
+from engine.message import RESERVED, Message, Stored
+
+FIELDS = ("body", "tag", "keys", "properties", "message_group", "delay_level", "queue", "count")
+ENGINE_NAMES = {"id": "body", "topic": "body", "message_group": "message_group"}
+DELAYS = (
+    "1 s", "5 s", "10 s", "30 s", "1 min", "2 min", "3 min", "4 min", "5 min", "6 min", "7 min",
+    "8 min", "9 min", "10 min", "20 min", "30 min", "1 h", "2 h",
+)  # fmt: skip
+AT_ONCE = ("0", N_("at once"))
+COUNT_MAX = 100
+SHOWN_MAX = 20
+QUEUES_SHOWN = 256
+LINK_CHARS_MAX = 4000
+
+
+@dataclass(frozen=True)
+class SentMessage:
+    """One message that was just stored; `is_waiting` until its delay is over."""
+
+    message_id: str
+    href: str
+    place: str
+    is_waiting: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """The stored message that the form was filled from; `is_text` if its body could be."""
+
+    topic: str
+    queue: int
+    offset: int
+    is_text: bool
+
+
+@dataclass(frozen=True)
+class Publish:
+    """The context of `topic_produce.html`."""
+
+    head: Head
+    tab: str
+    form: Form
+    queues: list[tuple[str, str]]
+    sent: list[SentMessage]
+    sent_total: int
+    source: Source | None = None
+    delays: tuple[tuple[str, str], ...] = ()
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}/produce"""
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    values = dict.fromkeys(FIELDS, "") | {"delay_level": "0", "count": "1"}
+    source = await _filled(request, values)
+    return await _page(request, config, Form(values), _sent_before(request), source=source)
+
+
+async def _filled(request: Request, values: dict[str, str]) -> Source | None:
+    """Fill the form from the stored message that the address names as "topic:queue:offset"."""
+    name = request.query_params.get("from", "")
+    if not name:
+        return None
+    topic, queue, offset = ([*name.rsplit(":", 2), "", ""])[:3]
+    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in (queue, offset)):
+        raise Invalid(
+            _("%(name)s names no message", name=f"{name[:60]!r}"),
+            field="from",
+            remedy=_("write it as topic:queue:offset"),
+        )
+    message = pages.console_of(request).broker.message(topic, int(queue), int(offset))
+    require_message(who_of(request.scope), message)
+    await decompress([message])
+    try:
+        values["body"], is_text = message.plain.body.decode(), True
+    except UnicodeDecodeError:
+        is_text = False
+    own = [(name, value) for name, value in message.properties.items() if name not in RESERVED]
+    values["tag"] = message.tag
+    values["keys"] = " ".join(message.keys)
+    values["message_group"] = message.message_group
+    values["properties"] = "\n".join(f"{name}: {value}" for name, value in own)
+    return Source(message.topic, message.queue, message.offset, is_text)
+
+
+async def send(request: Request) -> Response:
+    """POST /topics/{topic}/produce"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), FIELDS)
+    messages = _messages(form, config, request)
+    if form.is_wrong:
+        return await _page(request, config, form, [], status=422)
+    try:
+        sent = await console.host.send(messages)
+    except (Invalid, Refused, Busy) as error:
+        form.blame(error, ENGINE_NAMES)
+        status = 503 if isinstance(error, Busy) else 422
+        return await _page(request, config, form, [], status=status)
+    if request.headers.get("hx-request") == "true":
+        # In place: the form keeps what was typed, ready to be sent once more.
+        return await _page(request, config, form, sent.stored)
+    return forms.go(request, f"/topics/{segment(config.name)}/produce?sent={_places(sent.stored)}")
+
+
+def _messages(form: Form, config: TopicConfig, request: Request) -> list[Message]:
+    values = form.values
+    level = form.number("delay_level", _("Delay"), 0, len(DELAYS))
+    count = form.number("count", _("Copies"), 1, COUNT_MAX)
+    queue = -1
+    if values["queue"]:
+        queue = form.number("queue", _("Queue"), 0, config.write_queues - 1)
+    client = request.client
+    return [
+        Message(
+            topic=config.name,
+            body=values["body"].encode(),
+            tag=values["tag"].strip(),
+            keys=tuple(values["keys"].split()),
+            properties=_properties(form),
+            message_group=values["message_group"].strip(),
+            queue=queue,
+            delay_level=level,
+            born_host=f"{client.host}:{client.port}" if client else "",
+        )
+        for __ in range(count if not form.is_wrong else 1)
+    ]
+
+
+def _properties(form: Form) -> dict[str, str]:
+    """One property a line, "name: value"; what is wrong is said with its line."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(form.values["properties"].splitlines(), 1):
+        if not line.strip():
+            continue
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not (colon and name and value):
+            form.refuse("properties", _("Line %(number)s is not “name: value”.", number=number))
+        elif name in RESERVED:
+            form.refuse(
+                "properties",
+                _(
+                    "Line %(number)s: %(name)s is a name of the system's own.",
+                    number=number,
+                    name=name,
+                ),
+            )
+        else:
+            properties[name] = value
+    return properties
+
+
+async def _page(
+    request: Request,
+    config: TopicConfig,
+    form: Form,
+    stored: list[Stored],
+    *,
+    status: int = 200,
+    source: Source | None = None,
+) -> Response:
+    context = Publish(
+        head=await head_of(request, config),
+        tab="produce",
+        form=form,
+        queues=[("", _("the broker chooses"))]
+        + [(str(queue), str(queue)) for queue in range(min(config.write_queues, QUEUES_SHOWN))],
+        sent=[
+            SentMessage(
+                message_id=one.message_id,
+                href=address(one.topic, one.queue, one.offset),
+                place=_("queue %(queue)s, offset %(offset)s", queue=one.queue, offset=one.offset),
+                is_waiting=one.topic != config.name,
+            )
+            for one in stored[:SHOWN_MAX]
+        ],
+        sent_total=len(stored),
+        source=source,
+        delays=_delays(),
+    )
+    return await pages.respond(
+        request, "topic_produce.html", context, title=config.name, section="topics", status=status
+    )
+
+
+def _delays() -> tuple[tuple[str, str], ...]:
+    levels = enumerate(DELAYS, 1)
+    said = [
+        (str(level), _("level %(level)s: after %(wait)s", level=level, wait=w))
+        for level, w in levels
+    ]
+    return (AT_ONCE, *said)
+
+
+def _places(stored: list[Stored]) -> str:
+    """Where the messages lie, for the page after the redirect: "topic:queue:offset,…"."""
+    places = ",".join(f"{one.topic}:{one.queue}:{one.offset}" for one in stored)
+    if len(places) > LINK_CHARS_MAX:
+        places = places[:LINK_CHARS_MAX].rpartition(",")[0]
+    return forms.quoted(places)
+
+
+def _sent_before(request: Request) -> list[Stored]:
+    """The messages named in the address that can still be read."""
+    broker = pages.console_of(request).broker
+    stored: list[Stored] = []
+    for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
+        try:
+            topic, queue, offset = place.split(":")
+            found = broker.message(topic, int(queue), int(offset))
+        except (ValueError, EngineError):
+            continue
+        stored.append(
+            Stored(found.message_id, found.topic, found.queue, found.offset, found.position)
+        )
+    return stored

@@ -1,0 +1,284 @@
+"""Live tail: messages of several topics as they are stored, by Server-Sent Events.
+
+The page shows the newest ones by itself; the stream goes on exactly where the page ends, and after
+a break where the last event ended, as an event's id says where every queue stands.
+"""
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from app.pause import Pause
+from app.security.access import READ_SERVER, Principal, require, who_of
+from app.security.doorman import Doorman
+from app.security.message_rights import all_visible, looks_inside, require_messages
+from app.services.bodies import decompress_all
+from app.services.tail import TOPICS_MAX, Batch, Tail
+from app.ui.framework import formats, pages, preferences
+from app.ui.framework.console import Console
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.messages.message import address
+from app.ui.topics.messages import MessageRow, row_of
+from engine.errors import EngineError, Forbidden, NotFound
+from engine.message import StoredMessage
+
+ROWS = (50, 100, 200, 500, 1000, 2000)
+ROWS_DEFAULT = 200
+FIRST_ROWS = 50
+FIRST_READS_MAX = 20
+KEYS_SHOWN = 3
+TICK_S = 0.2
+HEARTBEAT_S = 5.0
+RETRY_MS = 1000
+TEXT_MAX = 4200
+SUGGESTED_MAX = 200
+SEPARATORS = re.compile(r"[\s,]+")
+
+
+@dataclass(frozen=True)
+class TailPage:
+    """The context of `tail.html`; without topics there is nothing to follow yet.
+
+    `begin` stands before the rows, `mark` behind them; `permalink` with `begin` shows them again.
+    """
+
+    form: Form
+    topics: list[str]
+    rows_max: int
+    rows: list[MessageRow]
+    mark: str
+    begin: str
+    stream: str
+    permalink: str
+    suggested: list[str]
+    choices: tuple[int, ...] = ROWS
+    topics_max: int = TOPICS_MAX
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the address asks for."""
+
+    topics: list[str]
+    filter: str
+
+
+async def show(request: Request) -> Response:
+    """GET /tail?topic=a,b&filter=…&rows=…; several `topic` lead to the one that lists them.
+
+    With `from=` it begins at that mark instead of at the newest messages.
+    """
+    console = pages.console_of(request)
+    values = request.query_params
+    asked = _asked(request)
+    if len(values.getlist("topic")) > 1 or values.get("add"):
+        kept = {name: values[name] for name in ("filter", "rows", "format") if values.get(name)}
+        return RedirectResponse(_link("/tail", asked.topics, kept), status_code=302)
+    who = who_of(request.scope)
+    form = Form({"topic": ", ".join(asked.topics), "filter": values.get("filter", "").strip()})
+    rows_max = next((n for n in ROWS if str(n) == values.get("rows")), ROWS_DEFAULT)
+    first = _First([], "", "")
+    if asked.topics:
+        begin = values.get("from", "")
+        try:
+            _check_filter(who, asked)
+            first = await (
+                _since(console, asked, begin, rows_max) if begin else _newest(console, asked)
+            )
+        except EngineError as error:
+            _blame(form, error)
+    kept = {"filter": asked.filter, "rows": str(rows_max)}
+    names = [topic.name for topic in console.broker.topics()]
+    context = TailPage(
+        form=form,
+        topics=asked.topics if first.mark else [],
+        rows_max=rows_max,
+        rows=await console.render(partial(_rows, who, first.messages)),
+        mark=first.mark,
+        begin=first.begin,
+        permalink=_link("/tail", asked.topics, kept),
+        stream=_link("/tail/stream", asked.topics, {"filter": asked.filter}),
+        suggested=names[:SUGGESTED_MAX],
+    )
+    return await pages.respond(
+        request,
+        "tail.html",
+        context,
+        title=_("Live tail"),
+        section="tail",
+        status=422 if form.is_wrong else 200,
+    )
+
+
+async def stream(request: Request) -> Response:
+    """GET /tail/stream?topic=…&filter=…&from=…: events from `Last-Event-ID`, else from `from`."""
+    console = pages.console_of(request)
+    asked = _asked(request)
+    mark = request.headers.get("last-event-id", "") or request.query_params.get("from", "")
+    _check_filter(who_of(request.scope), asked)
+    console.tails.check()
+    tail = Tail(console.broker, asked.topics, asked.filter, mark=mark)
+    return StreamingResponse(
+        _events(console, tail, preferences.read(request).zone.rules, _stays(request, asked)),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+def _check_filter(who: Principal, asked: Asked) -> None:
+    """Raise RightMissing where the filter would tell what messages hold that nobody may read."""
+    if looks_inside(asked.filter):
+        for topic in asked.topics:
+            require_messages(who, topic)
+
+
+def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
+    """Who looks, as of now; raises Forbidden where whoever opened a stream may not go on."""
+    doorman: Doorman = request.app.state.doorman
+
+    def check() -> Principal:
+        who = doorman.recognise(request.scope)
+        if who is None:
+            raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
+        require(who, READ_SERVER.action, READ_SERVER.kind)
+        _check_filter(who, asked)
+        return who
+
+    return check
+
+
+async def _events(
+    console: Console, tail: Tail, zone: tzinfo, check: Callable[[], Principal]
+) -> AsyncIterator[bytes]:
+    """Batches as they come, a sign of life otherwise; over when the server stops.
+
+    `check` is asked before each of them.
+    """
+    with console.tails.taken():
+        yield b"retry: %d\n\n" % RETRY_MS
+        while console.host.is_ready:
+            try:
+                who = check()
+                batch = tail.read()
+                if batch.has_news:
+                    yield await console.render(partial(_event, who, batch, zone))
+                if batch.has_news or batch.is_behind:
+                    await console.host.wait(_Nothing, TICK_S)
+                elif not await console.host.wait(tail.park, HEARTBEAT_S):
+                    yield f": nothing new\nid: {tail.mark}\n\n".encode()
+            except EngineError as error:
+                # Asking again would end the same way: the page says why instead.
+                text = msgspec.json.encode({"detail": error.detail, "remedy": error.remedy})
+                yield b"event: over\ndata: " + text + b"\n\n"
+                return
+
+
+class _Nothing:
+    """What is waited for to let time pass; stopping ends that wait as well."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """`wake` is never called."""
+
+    def cancel(self) -> None:
+        """There is nothing to give up."""
+
+
+def _event(who: Principal, batch: Batch, zone: tzinfo) -> bytes:
+    """A batch as one event; pure, as another thread does it."""
+    decompress_all(batch.messages)
+    data: dict[str, Any] = {
+        "rows": [_row(message, zone) for message in all_visible(who, batch.messages)],
+        "looked": batch.looked,
+        "skipped": batch.skipped,
+        "gone": batch.gone,
+    }
+    return b"id: %s\nevent: rows\ndata: %s\n\n" % (batch.mark.encode(), msgspec.json.encode(data))
+
+
+def _rows(who: Principal, messages: list[StoredMessage]) -> list[MessageRow]:
+    """The rows of the page, newest first; for a thread."""
+    decompress_all(messages)
+    return [row_of(each) for each in all_visible(who, reversed(messages))]
+
+
+def _row(message: StoredMessage, zone: tzinfo) -> dict[str, Any]:
+    row = row_of(message)
+    return {
+        "topic": row.topic,
+        "place": f"{row.queue}:{row.offset}",
+        "href": address(row.topic, row.queue, row.offset),
+        "at": formats.iso(row.stored_ms),
+        "clock": formats.absolute(row.stored_ms, zone)[11:23],
+        "tag": row.tag,
+        "keys": " ".join(row.keys[:KEYS_SHOWN]),
+        "attempt": row.attempt,
+        "body": row.preview,
+        "size": formats.size(row.size_bytes),
+    }
+
+
+@dataclass(frozen=True)
+class _First:
+    """The rows of the page, oldest first, with the marks before and behind them."""
+
+    messages: list[StoredMessage]
+    begin: str
+    mark: str
+
+
+async def _since(console: Console, asked: Asked, begin: str, count_max: int) -> _First:
+    """What came since a mark, at most `count_max`; the stream brings the rest."""
+    tail = Tail(console.broker, asked.topics, asked.filter, mark=begin)
+    found: list[StoredMessage] = []
+    pause = Pause()
+    for __ in range(FIRST_READS_MAX):
+        batch = tail.read()
+        found += batch.messages
+        if not batch.is_behind or len(found) >= count_max:
+            break
+        await pause.when_due()
+    shown = found[:count_max]
+    return _First(shown, begin, tail.mark_before(found[count_max:]))
+
+
+async def _newest(console: Console, asked: Asked) -> _First:
+    """The newest messages."""
+    tail = Tail(console.broker, asked.topics, asked.filter, lookback=FIRST_ROWS)
+    found: list[StoredMessage] = []
+    pause = Pause()
+    for __ in range(FIRST_READS_MAX):
+        batch = tail.read()
+        found += batch.messages
+        if not batch.is_behind:
+            break
+        await pause.when_due()
+    shown = found[-FIRST_ROWS:]
+    return _First(shown, tail.mark_before(shown), tail.mark)
+
+
+def _asked(request: Request) -> Asked:
+    values = request.query_params
+    text = " ".join([*values.getlist("topic"), values.get("add", "")])[:TEXT_MAX]
+    names = [name for name in SEPARATORS.split(text) if name]
+    return Asked(list(dict.fromkeys(names)), values.get("filter", "").strip()[:TEXT_MAX] or "*")
+
+
+def _blame(form: Form, error: EngineError) -> None:
+    if isinstance(error, NotFound):
+        form.refuse("topic", _("Not found: %(detail)s.", detail=error.detail))
+    else:
+        form.blame(error, {"expression": "filter"})
+
+
+def _link(path: str, topics: list[str], values: dict[str, str]) -> str:
+    kept = {name: value for name, value in values.items() if value not in ("", "*")}
+    return f"{path}?{urlencode({'topic': ','.join(topics), **kept}, safe=',')}"

@@ -1,0 +1,143 @@
+"""Letting one client process one message, apart from its delivery, and what it made of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.pause import Pause
+from app.security.access import Action, Kind
+from app.services.audit import actor_at
+from app.services.clients import ASK_S, Offer, Verified
+from app.services.topic_kinds import group_of
+from app.ui.clients.client import clients_of, path_of
+from app.ui.framework import forms, pages, rights
+from app.ui.framework.console import Console, client_of
+from app.ui.framework.language import _
+from app.ui.messages.message import address, place_of
+from engine.errors import Busy, NotFound, Refused
+from engine.message import StoredMessage
+
+GROUPS_SHOWN = 20
+CLIENTS_SHOWN = 50  # of one group
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A client; `why_not` says why it cannot be asked, "" where it can."""
+
+    name: str
+    path: str
+    about: str
+    why_not: str
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """A group with its clients: the first fifty, those that can be asked before the others."""
+
+    group: str
+    clients: Sequence[Choice]
+    total: int
+    can_ask: bool
+
+
+@dataclass(frozen=True)
+class VerifyPage:
+    """The context of `message_verify.html`; `done` is what a client made of it just now."""
+
+    topic: str
+    queue: int
+    offset: int
+    message_id: str
+    here: str
+    back: str
+    groups: Sequence[GroupChoice]
+    groups_total: int
+    ask_s: float
+    done: Verified | None
+    trouble: str
+
+
+async def show(request: Request) -> Response:
+    """GET /messages/{topic}/{queue}/{offset}/verify?group=: whom to ask."""
+    return await _page(request)
+
+
+async def verify(request: Request) -> Response:
+    """POST /messages/{topic}/{queue}/{offset}/verify"""
+    posted = await forms.read(request)
+    group, client = posted.one("group"), posted.one("client")
+    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
+    if not client:
+        return await _page(request, trouble=_("choose a client"), status=422)
+    actor = actor_at(client_of(request))
+    try:
+        done = await clients_of(request).verify(actor, client, group, *place_of(request))
+    except (Refused, Busy, NotFound) as error:
+        return await _page(request, trouble=error.detail, status=409)
+    return await _page(request, done)
+
+
+async def _page(
+    request: Request, done: Verified | None = None, trouble: str = "", status: int = 200
+) -> Response:
+    console = pages.console_of(request)
+    message = console.broker.message(*place_of(request))
+    groups = _groups(console, message, request.query_params.get("group", ""))
+    here = address(message.topic, message.queue, message.offset)
+    context = VerifyPage(
+        topic=message.topic,
+        queue=message.queue,
+        offset=message.offset,
+        message_id=message.message_id,
+        here=f"{here}/verify",
+        back=here,
+        groups=[await _choices(request, group) for group in groups[:GROUPS_SHOWN]],
+        groups_total=len(groups),
+        ask_s=ASK_S,
+        done=done,
+        trouble=trouble,
+    )
+    return await pages.respond(
+        request,
+        "message_verify.html",
+        context,
+        title=_("Process on a client"),
+        section="topics",
+        status=status,
+    )
+
+
+def _groups(console: Console, message: StoredMessage, asked: str) -> list[str]:
+    """The one that a retry or a dead letter belongs to, else those that read the topic."""
+    own = group_of(message.topic) or asked
+    if own:
+        return [own]
+    return sorted(console.broker.groups_of(message.topic))
+
+
+async def _choices(request: Request, group: str) -> GroupChoice:
+    found: list[Offer] = []
+    pause = Pause()
+    for offer in clients_of(request).offers(group):
+        found.append(offer)
+        await pause.when_due()
+    found.sort(key=lambda client: (bool(client.why_no_verify), client.name))
+    return GroupChoice(
+        group,
+        [
+            Choice(each.name, path_of(each.name), _about(each), each.why_no_verify)
+            for each in found[:CLIENTS_SHOWN]
+        ],
+        len(found),
+        any(not each.why_no_verify for each in found),
+    )
+
+
+def _about(client: Offer) -> str:
+    for each in client.doors:
+        words = [each.door, each.language, each.version, each.kind]
+        return " ".join(word for word in words if word)
+    return "REST"

@@ -1,0 +1,3 @@
+"""Ways to a page: search box, command palette, saved views.
+No menu and no layout: app/ui/framework/ has both.
+"""

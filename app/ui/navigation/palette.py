@@ -1,0 +1,158 @@
+"""Everything that has a name, found by a few letters of it: pages, actions, topics, groups."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.topic_kinds import SYSTEM_KINDS, kind_of
+from app.ui.framework import pages, saved_bar
+from app.ui.framework.language import N_, _, translated
+from app.ui.framework.templating import segment
+
+EACH_MAX = 8
+QUERY_CHARS_MAX = 255
+NO_VIEWS: Mapping[str, str] = {}
+
+# Title, address, icon, and further words by which it is found.
+PLACES = (
+    (N_("Overview"), "/", "overview", "start home attention"),
+    (N_("Topics"), "/topics", "topic", ""),
+    (N_("Groups"), "/groups", "group", "consumers lag"),
+    (N_("Messages"), "/messages", "topic", "search find key"),
+    (N_("Live tail"), "/tail", "topic", "follow watch"),
+    (N_("Dead letters"), "/dlq", "skull", "dlq failed"),
+    (N_("Jobs"), "/jobs", "send", "replay redrive"),
+    (N_("Find"), "/search", "search", "message id"),
+    (N_("Alerts"), "/alerts", "alert", "rules silence webhook"),
+    (N_("Reports"), "/reports", "trend", "spark latency percentiles throughput skew"),
+    (N_("Settings"), "/settings", "clock", "theme zone refresh colours language"),
+    (N_("Engine"), "/engine", "disk", "health disk self-checks support bundle settings"),
+    (N_("Read-only, log levels"), "/engine/control", "lock", "freeze switch debug logger"),
+    (N_("Audit"), "/audit", "list", "trail who changed refused"),
+    (N_("Access"), "/access", "lock", "users tokens roles rights"),
+    (N_("Help"), "/help", "info", "glossary words terms keys shortcuts documentation"),
+    ("API", "/docs/api", "code", "rest openapi"),
+)
+ACTIONS = (
+    (N_("Create a topic"), "/create/topic", "plus", "new"),
+    (N_("New alert rule"), "/alerts/new", "plus", "create watch"),
+)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Somewhere to go."""
+
+    kind: str
+    title: str
+    href: str
+    icon: str
+
+
+@dataclass(frozen=True)
+class Palette:
+    """The context of `palette.html`; `more` says of how many the hits are the first."""
+
+    text: str
+    hits: list[Hit]
+    more: list[str]
+
+
+async def show(request: Request) -> Response:
+    """GET /palette"""
+    console = pages.console_of(request)
+    text = request.query_params.get("q", "").strip()[:QUERY_CHARS_MAX]
+    # Names only: kinds are needed to leave the engine's own topics out.
+    topics = console.broker.topics(system=True) if text else []
+    groups = [group.name for group in console.broker.groups()] if text else []
+
+    known = await saved_bar.glance(request)
+    saved = {view.name: view.href for view in known.views}
+
+    def search() -> Palette:
+        own = [topic.name for topic in topics if kind_of(topic) not in SYSTEM_KINDS]
+        return find(text, own, groups, saved)
+
+    context = await console.render(search)
+    return await pages.respond(
+        request, "palette.html", context, title=_("Go to"), section="palette"
+    )
+
+
+def find(
+    text: str, topics: Sequence[str], groups: Sequence[str], saved: Mapping[str, str] = NO_VIEWS
+) -> Palette:
+    """The best hits of each kind; without letters pages, actions and saved views. Pure.
+
+    `saved` leads from the name of a view to its address.
+    """
+    hits: list[Hit] = []
+    more: list[str] = []
+    # What a topic or group is called exactly comes before the pages with the letters in them.
+    for kind, names, folder, icon in (
+        (_("Topic"), topics, "topics", "topic"),
+        (_("Group"), groups, "groups", "group"),
+    ):
+        found = ranked(text, names) if text else []
+        hits += [Hit(kind, n, f"/{folder}/{segment(n)}", icon) for n in found[:EACH_MAX]]
+        if kind == _("Topic") and found:
+            name = found[0]
+            hits.append(
+                Hit(
+                    _("Action"),
+                    _("Produce to %(name)s", name=name),
+                    f"/topics/{segment(name)}/produce",
+                    "send",
+                )
+            )
+        if len(found) > EACH_MAX:
+            more.append(_more(found, _("topics") if folder == "topics" else _("groups")))
+    names = ranked(text, list(saved))  # all of them without letters
+    hits += [Hit(_("View"), name, saved[name], "list") for name in names[:EACH_MAX]]
+    if len(names) > EACH_MAX:
+        more.append(_more(names, _("saved views")))
+    places = [_hit(_("Page"), place) for place in PLACES if _is_meant(text, place)]
+    actions = [_hit(_("Action"), place) for place in ACTIONS if _is_meant(text, place)]
+    exact = any(hit.title.lower() == text.lower() for hit in hits)
+    listed = [*places, *actions]
+    by_name = any(hit.title.lower().startswith(text.lower()) for hit in listed)
+    return Palette(text, [*listed, *hits] if by_name and not exact else [*hits, *listed], more)
+
+
+def _more(found: Sequence[str], folder: str) -> str:
+    """Of how many the hits are the first."""
+    return _(
+        "the first %(n)s of %(all)s %(folder)s", n=EACH_MAX, all=f"{len(found):,}", folder=folder
+    )
+
+
+def ranked(text: str, names: Sequence[str]) -> list[str]:
+    """Names with the letters of `text` in their order: equal, beginning, within, scattered."""
+    wanted = text.lower()
+    found = [(rank, len(name), name) for name in names if (rank := _rank(wanted, name.lower()))]
+    return [name for __, __, name in sorted(found)]
+
+
+def _rank(wanted: str, name: str) -> int:
+    """1 is best, 0 is no hit."""
+    if name == wanted:
+        return 1
+    if name.startswith(wanted):
+        return 2
+    if wanted in name:
+        return 3
+    letters = iter(name)
+    return 4 if all(letter in letters for letter in wanted) else 0
+
+
+def _hit(kind: str, place: tuple[str, str, str, str]) -> Hit:
+    title, href, icon, __ = place
+    return Hit(kind, translated(title), href, icon)
+
+
+def _is_meant(text: str, place: tuple[str, str, str, str]) -> bool:
+    # Found by its English name too, in whatever language it is shown.
+    words = f"{place[0]} {translated(place[0])} {place[3]}".lower()
+    return all(word in words for word in text.lower().split())

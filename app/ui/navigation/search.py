@@ -1,0 +1,99 @@
+"""The search box: straight to what was named, or a list of what comes near."""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.security.access import who_of
+from app.security.message_rights import all_visible
+from app.services.bodies import decompress
+from app.ui.framework import pages
+from app.ui.framework.console import Console, search_of
+from app.ui.framework.language import _
+from app.ui.framework.templating import segment
+from app.ui.topics.messages import MessageRow, row_of
+from engine.broker import GroupConfig, TopicConfig
+from engine.errors import EngineError, NotFound
+from engine.message import StoredMessage
+
+TEXT_MAX = 512
+NAMES_MAX = 50
+
+
+@dataclass(frozen=True)
+class Results:
+    """The context of `search.html`."""
+
+    text: str
+    messages: list[MessageRow]
+    topics: list[str]
+    topics_total: int
+    groups: list[str]
+    groups_total: int
+    topic: str
+    key: str
+
+
+async def show(request: Request) -> Response:
+    """GET /search?q=; one exact hit leads straight to its page."""
+    console = pages.console_of(request)
+    text = request.query_params.get("q", "").strip()[:TEXT_MAX]
+    topic = request.query_params.get("topic", "").strip()[:TEXT_MAX]
+    key = request.query_params.get("key", "").strip()[:TEXT_MAX]
+    if topic and key:
+        return _go(f"/topics/{segment(topic)}/messages?by=key&key={segment(key)}")
+    messages = await _messages(request, text)
+    exact = _exact(console, text) + ([f"/m/{segment(text)}"] if messages else [])
+    if len(exact) == 1 and request.query_params.get("format") != "json":
+        return _go(exact[0])
+    topics = console.broker.topics(system=True) if text else []
+    groups = console.broker.groups() if text else []
+    near_topics = await console.render(lambda: _near(topics, text))
+    near_groups = await console.render(lambda: _near(groups, text))
+    context = Results(
+        text=text,
+        messages=messages[:NAMES_MAX],
+        topics=near_topics[:NAMES_MAX],
+        topics_total=len(near_topics),
+        groups=near_groups[:NAMES_MAX],
+        groups_total=len(near_groups),
+        topic=topic,
+        key=key,
+    )
+    return await pages.respond(request, "search.html", context, title=_("Find"), section="search")
+
+
+async def _messages(request: Request, text: str) -> list[MessageRow]:
+    try:
+        found = await _by_id(request, text) if text else []
+        await decompress(found)
+        return [row_of(message) for message in found]
+    except EngineError:
+        return []  # not the form of an id
+
+
+async def _by_id(request: Request, text: str) -> list[StoredMessage]:
+    return all_visible(who_of(request.scope), await search_of(request).by_id(text))
+
+
+def _exact(console: Console, text: str) -> list[str]:
+    """The pages of the topic and the group of this very name."""
+    found = []
+    with contextlib.suppress(NotFound):
+        found.append(f"/topics/{segment(console.broker.topic(text).name)}")
+    with contextlib.suppress(NotFound):
+        found.append(f"/groups/{segment(console.broker.group(text).name)}")
+    return found
+
+
+def _near(named: Sequence[TopicConfig] | Sequence[GroupConfig], text: str) -> list[str]:
+    """The names that hold every word of `text`; pure, as another thread does it."""
+    words = text.lower().split()
+    return [one.name for one in named if all(word in one.name.lower() for word in words)]
+
+
+def _go(path: str) -> Response:
+    return RedirectResponse(path, status_code=302)

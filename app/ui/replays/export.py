@@ -1,0 +1,119 @@
+"""The report of a replay job as a file: what became of each message, and sums that add up.
+
+It is streamed step by step, whatever the job has chosen; the last line says how the job stood.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from app.pause import Pause
+from app.security.access import who_of
+from app.security.message_rights import lacks_messages
+from app.ui.framework import cells, pages
+from app.ui.framework.console import Console
+from app.ui.framework.language import _
+from app.ui.replays.jobs import OUTCOMES
+from engine.broker import OutcomeRow
+from engine.errors import Invalid
+
+STEP = 100
+COLUMNS = (
+    "job", "queue", "offset", "outcome", "meaning", "message_id", "tag", "keys", "to_topic",
+)  # fmt: skip
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "ndjson": "application/x-ndjson"}
+
+
+async def export(request: Request) -> Response:
+    """GET /jobs/{id}/export?format=csv|ndjson, of one outcome where `outcome` names it."""
+    console = pages.console_of(request)
+    kind = request.query_params.get("format", "csv")
+    if kind not in MEDIA_TYPES:
+        raise Invalid(
+            _("%(kind)s is no format", kind=f"{kind[:20]!r}"),
+            field="format",
+            remedy=_("choose csv or ndjson"),
+        )
+    outcome = request.query_params.get("outcome", "")
+    job = console.broker.replays.get(request.path_params["id"])
+    console.broker.replays.outcomes(job.id, outcome=outcome, count_max=1)  # Invalid
+    may_read = not lacks_messages(who_of(request.scope), job.source)
+    console.exports.check()
+    return StreamingResponse(
+        _parts(console, job.id, outcome, kind, may_read),
+        media_type=MEDIA_TYPES[kind],
+        headers={
+            "Content-Disposition": f'attachment; filename="replay-{job.id}.{kind}"',
+            "Cache-Control": "no-store",
+            "X-Total": str(job.totals.get(outcome, 0) if outcome else job.selected),
+        },
+    )
+
+
+async def _parts(
+    console: Console, job_id: str, outcome: str, kind: str, may_read: bool
+) -> AsyncIterator[bytes]:
+    replays = console.broker.replays
+    write = _csv if kind == "csv" else _ndjson
+    with console.exports.taken():
+        if kind == "csv":
+            yield cells.lines([COLUMNS])
+        rows, after = 0, -1
+        pause = Pause()
+        while True:
+            page = replays.outcomes(job_id, outcome=outcome, after=after, count_max=STEP)
+            rows += len(page.items)
+            items = page.items
+            if not may_read:
+                items = [msgspec.structs.replace(row, keys=()) for row in items]
+            if items:
+                yield await console.render(partial(write, job_id, items))
+            if page.next is None:
+                break
+            after = page.next
+            await pause.when_due()
+        job = replays.get(job_id)
+        last = {
+            "job": job_id,
+            "state": job.state.value,
+            "dry_run": job.dry_run,
+            "rows": rows,
+            "selected": job.selected,
+            "totals": job.totals,
+        }
+        yield _last(last, kind)
+
+
+def _record(job_id: str, row: OutcomeRow) -> dict[str, Any]:
+    return {
+        "job": job_id,
+        "queue": row.queue,
+        "offset": str(row.offset),
+        "outcome": row.outcome,
+        "meaning": OUTCOMES[row.outcome][0],
+        "message_id": row.message_id,
+        "tag": row.tag,
+        "keys": list(row.keys),
+        "to_topic": row.to_topic,
+    }
+
+
+def _csv(job_id: str, rows: list[OutcomeRow]) -> bytes:
+    records = (_record(job_id, row) | {"keys": " ".join(row.keys)} for row in rows)
+    return cells.lines([str(record[name]) for name in COLUMNS] for record in records)
+
+
+def _ndjson(job_id: str, rows: list[OutcomeRow]) -> bytes:
+    return b"".join(msgspec.json.encode(_record(job_id, row)) + b"\n" for row in rows)
+
+
+def _last(summary: dict[str, Any], kind: str) -> bytes:
+    if kind == "ndjson":
+        return msgspec.json.encode({"report": summary}) + b"\n"
+    totals = ", ".join(f"{count} {name}" for name, count in summary["totals"].items())
+    told = f"{summary['rows']} rows; {summary['selected']} chosen: {totals}; {summary['state']}"
+    return cells.lines([["# report", told + (" dry run" if summary["dry_run"] else "")]])

@@ -1,0 +1,127 @@
+"""A replay job over any topic: which of its messages, where to, how fast; first as a dry run."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui.dead_letters.resend import TARGETS
+from app.ui.framework import forms, pages, preferences, rights
+from app.ui.framework.forms import Form, Posted
+from app.ui.framework.language import N_, _
+from app.ui.replays import jobs
+from engine.broker import NewReplay, ReplayTo
+from engine.errors import Forbidden, Invalid, NotFound
+
+FIELDS = (
+    "source", "by", "from", "until", "ranges", "filter", "to", "to_group", "to_topic", "rate",
+    "name", "fresh_only",
+)  # fmt: skip
+ENGINE_NAMES = {"per_s": "rate", "from_ms": "from", "to_ms": "until", "topic": "source"}
+WAYS = (
+    ("all", N_("all that is there now")),
+    ("time", N_("what was stored in a time")),
+    ("offsets", N_("ranges of offsets")),
+)
+RANGES_MAX = 1024
+TEXT_MAX = 300
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """The context of `job_new.html`."""
+
+    form: Form
+    ways: tuple[tuple[str, str], ...] = WAYS
+    targets: tuple[tuple[str, str], ...] = TARGETS
+
+
+async def show(request: Request) -> Response:
+    """GET /create/job, with fields filled from the address."""
+    values = dict.fromkeys(FIELDS, "") | {"by": "all", "to": "topic", "rate": "100"}
+    for name in ("source", "by", "ranges", "filter"):
+        values[name] = request.query_params.get(name, values[name])[:TEXT_MAX]
+    if values["by"] not in [value for value, __ in WAYS]:
+        values["by"] = "all"
+    return await _page(request, Form(values))
+
+
+async def _page(request: Request, form: Form, status: int = 200) -> Response:
+    return await pages.respond(
+        request, "job_new.html", NewJob(form), title=_("Replay messages"), section="jobs",
+        status=status,
+    )  # fmt: skip
+
+
+async def create(request: Request) -> Response:
+    """POST /jobs: a dry run of what the form says; its page has the next step."""
+    posted = await forms.read(request)
+    form = forms.fill(posted, FIELDS)
+    new = _read(request, posted, form)
+    if form.is_wrong:
+        return await _page(request, form, 422)
+    rights.require_resend(request, new.source, new.to, new.to_name)
+    try:
+        job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+    except (Invalid, NotFound, Forbidden) as error:
+        is_target = new.to_name and repr(new.to_name) in error.detail
+        target = {"to_name": f"to_{new.to}"} | ({"topic": "to_topic"} if is_target else {})
+        form.blame(error, ENGINE_NAMES | target)
+        return await _page(request, form, 422)
+    await jobs.settle(request, job.id)
+    return forms.go(request, f"/jobs/{job.id}")
+
+
+def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
+    """What the form asks for; what is wrong stands at its field."""
+    values = form.values
+    if not values["source"].strip():
+        form.refuse("source", _("Name the topic."))
+    by = form.choice("by", _("Which messages"), tuple(value for value, __ in WAYS))
+    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
+    to_name = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
+    if to_name and not values[to_name].strip():
+        form.refuse(to_name, _("Name it."))
+    from_ms, to_ms = _times(request, posted, form) if by == "time" else (0, 0)
+    return NewReplay(
+        source=values["source"].strip(),
+        to=to,
+        to_name=values[to_name].strip() if to_name else "",
+        name=values["name"].strip(),
+        ranges=_ranges(form) if by == "offsets" else (),
+        from_ms=from_ms,
+        to_ms=to_ms,
+        filter=values["filter"].strip() or "*",
+        fresh_only=bool(values["fresh_only"]),
+        per_s=jobs.rate_of(form),
+        dry_run=True,
+    )
+
+
+def _times(request: Request, posted: Posted, form: Form) -> tuple[int, int]:
+    """From one time on and before another, 0 for no limit; one of them must be there."""
+    shown = preferences.read(request).zone
+    found = [
+        (form.moment(name, posted.one("zone"), shown) or 0) if form.values[name].strip() else 0
+        for name in ("from", "until")
+    ]
+    if not any(found):
+        form.refuse("from", _("Say from when, or until when, or both."))
+    return found[0], found[1]
+
+
+def _ranges(form: Form) -> list[tuple[int, int, int]]:
+    """Queue, first and end of each line; what is none stands at the field."""
+    lines = form.values["ranges"].split()
+    found: list[tuple[int, int, int]] = []
+    for line in lines[:RANGES_MAX]:
+        parts = line.split(":")
+        if len(parts) != 3 or not all(p.isascii() and p.isdigit() and len(p) < 19 for p in parts):
+            form.refuse("ranges", _("%(line)s is no range: write 0:100:200.", line=repr(line[:40])))
+            return []
+        found.append((int(parts[0]), int(parts[1]), int(parts[2])))
+    if not found:
+        form.refuse("ranges", _("Give one range on each line, as in 0:100:200."))
+    if len(lines) > RANGES_MAX:
+        form.refuse("ranges", _("At most %(most)s ranges.", most=f"{RANGES_MAX:,}"))
+    return found

@@ -1,0 +1,145 @@
+"""Replay jobs from the database: also those that the engine has forgotten, outcomes and all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.replay_copies import ReplayCopies, parse_cursor
+from app.services.topic_kinds import DEAD_LETTER_PREFIX
+from app.ui.framework import pages
+from app.ui.framework.language import _
+from app.ui.replays import jobs
+from app.ui.replays.jobs import STATES, TEXT_MAX, Total
+from engine.errors import NotFound
+
+if TYPE_CHECKING:
+    from app.db.replay_store import JobRow
+
+COPIES_MAX = 10_000
+
+
+@dataclass(frozen=True)
+class PastJob:
+    """A job as its copy has it; `is_kept` where the engine still has it, with each outcome."""
+
+    id: str
+    name: str
+    source: str
+    group: str
+    to: str
+    to_name: str
+    selection: Mapping[str, Any]
+    dry_run: bool
+    state: str
+    selected: int
+    totals: list[Total]
+    sent: int
+    bad: int
+    created_ms: int
+    created_by: str
+    ended_ms: int | None
+    last_error: str
+    is_kept: bool
+
+
+@dataclass(frozen=True)
+class PastJobs:
+    """The context of `jobs_history.html`; the newest first."""
+
+    jobs: list[PastJob]
+    state: str
+    source: str
+    created_by: str
+    next_cursor: str
+    is_first: bool
+    states: tuple[str, ...] = STATES
+    copies_max: int = COPIES_MAX
+
+
+@dataclass(frozen=True)
+class PastPage:
+    """The context of `job_past.html`."""
+
+    past: PastJob
+
+
+async def index(request: Request) -> Response:
+    """GET /jobs/history"""
+    from app.db.replay_store import JobFilter  # with SQLAlchemy, which is not needed at the start
+
+    values = request.query_params
+    source, by = (values.get(name, "").strip()[:TEXT_MAX] for name in ("source", "created_by"))
+    state = values.get("state", "") if values.get("state", "") in STATES else ""
+    cursor = values.get("cursor", "")
+    wanted = JobFilter(source=source, state=state, created_by=by)
+    found = await copies_of(request).find(wanted, jobs.PAGE_SIZE, parse_cursor(cursor))
+    is_more = len(found) == jobs.PAGE_SIZE
+    context = PastJobs(
+        jobs=[_past(request, row) for row in found],
+        state=state,
+        source=source,
+        created_by=by,
+        next_cursor=f"{found[-1].created_ms}-{found[-1].id}" if is_more else "",
+        is_first=not cursor,
+    )
+    title = _("History of replay jobs")
+    return await pages.respond(request, "jobs_history.html", context, title=title, section="jobs")
+
+
+async def show(request: Request) -> Response:
+    """GET /jobs/{id}: as the engine has it; where that has forgotten it, as its copy does."""
+    try:
+        return await jobs.show(request)
+    except NotFound:
+        row = await copies_of(request).get(request.path_params["id"])
+        if row is None:
+            raise
+    past = _past(request, row)
+    title = past.name or _("Job %(id)s", id=past.id)
+    return await pages.respond(
+        request, "job_past.html", PastPage(past), title=title, section="jobs"
+    )
+
+
+def copies_of(request: Request) -> ReplayCopies:
+    """The copies of jobs in the database."""
+    copies: ReplayCopies = request.app.state.replay_copies
+    return copies
+
+
+def _past(request: Request, row: "JobRow") -> PastJob:
+    totals: dict[str, int] = msgspec.json.decode(row.totals_json)
+    counted = jobs.totals_of(totals, row.selected)
+    source = row.source
+    return PastJob(
+        id=row.id,
+        name=row.name,
+        source=source,
+        group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
+        to=row.target,
+        to_name=row.target_name,
+        selection=msgspec.json.decode(row.selection_json),
+        dry_run=row.dry_run,
+        state=row.state,
+        selected=row.selected,
+        totals=counted,
+        sent=totals.get("sent", 0),
+        bad=sum(total.count for total in counted if total.tone == "bad"),
+        created_ms=row.created_ms,
+        created_by=row.created_by,
+        ended_ms=row.ended_ms,
+        last_error=row.last_error,
+        is_kept=_is_kept(request, row.id),
+    )
+
+
+def _is_kept(request: Request, job_id: str) -> bool:
+    try:
+        pages.console_of(request).broker.replays.get(job_id)
+    except NotFound:
+        return False
+    return True

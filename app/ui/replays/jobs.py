@@ -1,0 +1,391 @@
+"""Replay jobs: the choice, what a dry run found, how far it is, what became of each message."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from app.security.access import who_of
+from app.security.message_rights import lacks_messages
+from app.services.audit import Actor, actor_at
+from app.services.replays import Replays
+from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from app.ui.framework import forms, pages, rights
+from app.ui.framework.console import client_of, search_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _, translated
+from app.ui.messages.message import address
+from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo, Retry
+from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
+from engine.message import REDRIVEN_JOB
+
+PAGE_SIZE = 50
+TEXT_MAX = 300
+RATE_MAX = 1_000_000
+PATIENCE_S = 0.5
+RETRIES_MAX = 5
+# What is said of an outcome: in the table, and its tone.
+OUTCOMES = {
+    "sent": (N_("sent"), "ok"),
+    "eligible": (N_("can be sent"), "ok"),
+    "filtered": (N_("not chosen: the conditions leave it out"), ""),
+    "sent_before": (N_("not chosen: sent by another job already"), ""),
+    "expired": (N_("expired: the record is no longer kept"), "bad"),
+    "unreadable": (N_("unreadable: the record is damaged"), "bad"),
+    "no_origin": (N_("the record does not say where it came from"), "bad"),
+    "topic_gone": (N_("the topic it would go to is gone"), "bad"),
+    "group_gone": (N_("the group it would go to is gone"), "bad"),
+    "not_writable": (N_("the topic is not open for writing"), "bad"),
+    "refused": (N_("the topic refuses it"), "bad"),
+    "pending": (N_("not looked at yet"), ""),
+    "stopped": (N_("never looked at: the job was stopped"), "warn"),
+}
+STATES = tuple(state.value for state in ReplayState)
+ACTIONS = ("begin", "pause", "resume", "stop")
+DONE = {
+    "begin": "job-begun",
+    "pause": "job-paused",
+    "resume": "job-resumed",
+    "stop": "job-stopped",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as pages show it; `group` where its source are a group's dead letters."""
+
+    job: ReplayJob
+    group: str
+    good: int
+    bad: int
+    left_out: int
+    share: float
+    is_over: bool
+
+    @property
+    def word(self) -> str:
+        """Where it stands, in two words at most."""
+        if self.job.state is ReplayState.FINISHED and self.job.dry_run:
+            return _("dry run")
+        return (
+            _("dry run")
+            if self.job.dry_run and not self.is_over
+            else translated(self.job.state.value)
+        )
+
+    @property
+    def tone(self) -> str:
+        state = self.job.state
+        if state is ReplayState.FINISHED and not self.job.dry_run:
+            return "warn" if self.bad or not self.good else "ok"
+        return "warn" if state is not ReplayState.RUNNING and not self.job.dry_run else ""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The context of `jobs.html`; the newest first."""
+
+    jobs: list[Job]
+    state: str
+    source: str
+    next_cursor: str
+    is_first: bool
+    states: tuple[str, ...] = STATES
+
+
+@dataclass(frozen=True)
+class Total:
+    """How many messages ended one way."""
+
+    outcome: str
+    text: str
+    tone: str
+    count: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one message."""
+
+    queue: int
+    offset: int
+    outcome: str
+    text: str
+    tone: str
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    to_topic: str
+    to_group: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Another job, by its name where it has one."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class JobPage:
+    """The context of `job.html`."""
+
+    shown: Job
+    totals: list[Total]
+    outcome: str
+    rows: list[Outcome]
+    next_cursor: str
+    is_first: bool
+    form: Form
+    retry_of: Link | None
+    retried_by: list[Link]
+
+
+def replays_of(request: Request) -> Replays:
+    """The audited changes of jobs."""
+    replays: Replays = request.app.state.replays
+    return replays
+
+
+def actor_of(request: Request) -> Actor:
+    """Who orders a job."""
+    return actor_at(client_of(request), request.headers.get("x-request-id", ""))
+
+
+async def index(request: Request) -> Response:
+    """GET /jobs"""
+    broker = pages.console_of(request).broker
+    values = request.query_params
+    state = values.get("state", "")
+    source = values.get("source", "").strip()[:TEXT_MAX]
+    cursor = values.get("cursor", "")[:TEXT_MAX]
+    found = broker.replays.list(
+        source=source, state=state if state in STATES else "", after=cursor, count_max=PAGE_SIZE
+    )
+    context = Jobs(
+        jobs=[job_of(job) for job in found],
+        state=state if state in STATES else "",
+        source=source,
+        next_cursor=found[-1].id if len(found) == PAGE_SIZE else "",
+        is_first=not cursor,
+    )
+    return await pages.respond(
+        request, "jobs.html", context, title=_("Replay jobs"), section="jobs", is_live=not cursor
+    )
+
+
+def job_of(job: ReplayJob) -> Job:
+    """A job with the sums that its page says."""
+    by_tone = {"ok": 0, "bad": 0, "": 0, "warn": 0}
+    for outcome, count in job.totals.items():
+        by_tone[OUTCOMES[outcome][1]] += count
+    source = job.source
+    return Job(
+        job=job,
+        group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
+        good=by_tone["ok"],
+        bad=by_tone["bad"],
+        left_out=job.totals.get("filtered", 0) + job.totals.get("sent_before", 0),
+        share=job.examined / job.selected if job.selected else 1.0,
+        is_over=job.state in (ReplayState.STOPPED, ReplayState.FINISHED),
+    )
+
+
+async def show(request: Request) -> Response:
+    """GET /jobs/{id} of a job that the engine has; NotFound."""
+    job = pages.console_of(request).broker.replays.get(request.path_params["id"])
+    return await _page(request, Form({"rate": _rate_text(job), "to_topic": ""}))
+
+
+async def _page(request: Request, form: Form, status: int = 200) -> Response:
+    replays = pages.console_of(request).broker.replays
+    job = replays.get(request.path_params["id"])
+    outcome = request.query_params.get("outcome", "")
+    outcome = outcome if outcome in OUTCOMES else ""
+    cursor = request.query_params.get("cursor", "")
+    after = int(cursor) if cursor.isascii() and cursor.isdigit() and len(cursor) < 9 else -1
+    page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
+    shown = job_of(job)
+    may_read = not lacks_messages(who_of(request.scope), job.source)
+    context = JobPage(
+        shown=shown,
+        totals=totals_of(job.totals, job.selected),
+        outcome=outcome,
+        rows=[_outcome(row, may_read=may_read) for row in page.items],
+        next_cursor="" if page.next is None else str(page.next),
+        is_first=after < 0,
+        form=form,
+        retry_of=_link(request, job.retry_of) if job.retry_of else None,
+        retried_by=[_link(request, each) for each in job.retried_by[-RETRIES_MAX:]],
+    )
+    return await pages.respond(
+        request,
+        "job.html",
+        context,
+        title=job.name or _("Job %(id)s", id=job.id),
+        section="jobs",
+        status=status,
+        is_live=not shown.is_over and after < 0,
+    )
+
+
+def totals_of(totals: Mapping[str, int], selected: int) -> list[Total]:
+    """How many messages ended which way, of all that were chosen."""
+    return [
+        Total(name, *_said(name), count, count / max(1, selected)) for name, count in totals.items()
+    ]
+
+
+def _said(outcome: str) -> tuple[str, str]:
+    text, tone = OUTCOMES[outcome]
+    return translated(text), tone
+
+
+def _link(request: Request, job_id: str) -> Link:
+    """A job that may be forgotten by now."""
+    try:
+        name = pages.console_of(request).broker.replays.get(job_id).name
+    except NotFound:
+        name = ""
+    return Link(job_id, name or job_id)
+
+
+def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
+    group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
+    text, tone = _said(row.outcome)
+    return Outcome(
+        row.queue, row.offset, row.outcome, text, tone,
+        row.message_id, row.tag, row.keys if may_read else (), row.to_topic, group,
+    )  # fmt: skip
+
+
+def _rate_text(job: ReplayJob) -> str:
+    return f"{job.per_s:.6f}".rstrip("0").rstrip(".")
+
+
+def _require_right(request: Request, job_id: str) -> None:
+    job = pages.console_of(request).broker.replays.get(job_id)
+    rights.require_resend(request, job.source, job.to, job.to_name)
+
+
+async def act(request: Request) -> Response:
+    """POST /jobs/{id}/{action}: begin, pause, resume or stop it."""
+    job_id = request.path_params["id"]
+    action = request.url.path.rpartition("/")[2]
+    await forms.read(request)
+    _require_right(request, job_id)
+    replays, actor = replays_of(request), actor_of(request)
+    acts = {
+        "begin": replays.begin,
+        "pause": replays.pause,
+        "resume": replays.resume,
+        "stop": replays.stop,
+    }
+    try:
+        job = await acts[action](actor, job_id)
+    except Conflict as error:
+        return await _refused(request, job_id, error)
+    if action in ("begin", "resume"):
+        await settle(request, job.id)
+    return forms.go(request, f"/jobs/{job_id}?done={DONE[action]}")
+
+
+async def retry(request: Request) -> Response:
+    """POST /jobs/{id}/retry: a dry run over what failed; its page has the next step."""
+    job_id = request.path_params["id"]
+    form = forms.fill(await forms.read(request), ("to_topic",))
+    to_topic = form.values["to_topic"].strip()
+    _require_right(request, job_id)
+    job = pages.console_of(request).broker.replays.get(job_id)
+    form.values["rate"] = _rate_text(job)
+    to = ReplayTo.TOPIC if to_topic else None
+    how = Retry(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
+    if to_topic:
+        rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
+    try:
+        created = await replays_of(request).retry(actor_of(request), job_id, how)
+    except Refused as error:
+        return await _refused(request, job_id, error)
+    except (Invalid, NotFound) as error:
+        form.blame(error, {"to_name": "to_topic", "topic": "to_topic"})
+        return await _page(request, form, status=422)
+    await settle(request, created.id)
+    return forms.go(request, f"/jobs/{created.id}")
+
+
+async def change_rate(request: Request) -> Response:
+    """POST /jobs/{id}/rate"""
+    job_id = request.path_params["id"]
+    form = forms.fill(await forms.read(request), ("rate", "to_topic"))
+    rate = rate_of(form)
+    if form.is_wrong:
+        return await _page(request, form, status=422)
+    _require_right(request, job_id)
+    try:
+        await replays_of(request).change_rate(actor_of(request), job_id, rate)
+    except Invalid as error:
+        form.blame(error, {"per_s": "rate"})
+        return await _page(request, form, status=422)
+    except Conflict as error:
+        return await _refused(request, job_id, error)
+    return forms.go(request, f"/jobs/{job_id}?done=changed")
+
+
+async def _refused(request: Request, job_id: str, error: Refused) -> Response:
+    """The job as it stands now, with the reason why it was not changed."""
+    job = pages.console_of(request).broker.replays.get(job_id)
+    form = Form({"rate": _rate_text(job), "to_topic": ""})
+    form.blame(error)
+    return await _page(request, form, status=409)
+
+
+def rate_of(form: Form) -> float:
+    """Messages a second, as typed; an error at the field if it is no rate."""
+    text = form.values.get("rate", "").strip()
+    whole, __, part = text.partition(".")
+    digits = whole + part
+    if digits.isascii() and digits.isdigit() and len(digits) < 12 and float(text) <= RATE_MAX:
+        return float(text)
+    form.refuse(
+        "rate",
+        _(
+            "The rate must be a number from 0 to %(rate_max)s; 0 sets no limit.",
+            rate_max=f"{RATE_MAX:,}",
+        ),
+    )
+    return 0.0
+
+
+async def settle(request: Request, job_id: str) -> None:
+    """Give a small job the moment that it takes, so that its result stands on the page at once."""
+    replays = pages.console_of(request).broker.replays
+    end_s = asyncio.get_running_loop().time() + PATIENCE_S
+    while replays.get(job_id).state is ReplayState.RUNNING:
+        if asyncio.get_running_loop().time() >= end_s:
+            return
+        await asyncio.sleep(0.02)
+
+
+async def copy(request: Request) -> Response:
+    """GET /jobs/{id}/copies/{message}: on to the record that the job wrote."""
+    job_id, message_id = request.path_params["id"], request.path_params["message"]
+    job = pages.console_of(request).broker.replays.get(job_id)
+    for record in await search_of(request).by_id(message_id):
+        # What came back dead still names the job that sent it: that is not the copy.
+        is_source = record.topic.startswith(DEAD_LETTER_PREFIX)
+        if record.properties.get(REDRIVEN_JOB) == job.id and not is_source:
+            place = address(record.topic, record.queue, record.offset)
+            return RedirectResponse(place, status_code=302)
+    raise MessageNotFound(
+        _(
+            "the copy of message %(message_id)s that the job %(id)s wrote is not found",
+            message_id=message_id,
+            id=job.id,
+        ),
+        field="message",
+        remedy=_("it may be older than what its topic keeps, or too new for the index of ids"),
+    )

@@ -1,0 +1,323 @@
+"""Charts of the reports as places and sizes that a template draws: lines, bars, heat, bands. Pure.
+
+What is not known is left out: a line has a gap there, a heat map a hatched column, never a zero.
+Every stretch of time has its figures in words, which a pointer that rests on it shows.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+
+from app.ui.reports.axes import (
+    HEIGHT,
+    Scale,
+    Span,
+    Tick,
+    linear,
+    linear_length,
+    logarithmic,
+    time_ticks,
+    value_ticks,
+)
+
+HEAT_ROW = 15  # pixels
+HEAT_LEVELS = 6
+BAND_ROW = 24
+MARGIN_LINE = 1.5
+DASH = "\N{EN DASH}"
+Say = Callable[[float], str]
+# What an axis of values counts: messages, ms from 0, or ms by their logarithm.
+COUNTS, LENGTHS, LOGARITHMS = "counts", "lengths", "logarithms"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line, or one colour of stacked bars; `values` are None where nothing is known."""
+
+    name: str
+    label: str
+    values: Sequence[float | None]
+    is_before: bool = False  # of the range that is compared with
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle: percent of the width, pixels from the top; `look` is its colour's class."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    look: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """Runs of known values as points of polylines, 0 to 1000 across."""
+
+    name: str
+    label: str
+    look: str
+    runs: list[str]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One picture. `kind` is lines, bars, heat, histogram or bands; `says` is what it shows.
+
+    `table` is the id of the table with the same figures.
+    """
+
+    id: str
+    kind: str
+    title: str
+    says: str
+    table: str
+    height: int
+    times: list[Tick]
+    values: list[Tick]
+    lines: list[Line] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+    hovers: list[Box] = field(default_factory=list)
+    legend: list[tuple[str, str]] = field(default_factory=list)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a chart says of itself, and how it says a value."""
+
+    id: str
+    title: str
+    says: str
+    table: str
+    say: Say
+    note: str = ""
+
+
+def lines(
+    span: Span, series: Sequence[Series], words: Words, zone: tzinfo, axis: str = COUNTS
+) -> Chart:
+    """Values over time."""
+    known = [value for each in series for value in each.values if value is not None]
+    high = max(known, default=1.0)
+    scale = _scale(min(known, default=1.0), high, axis)
+    drawn = [
+        Line(one.name, one.label, f"line-{number}{' before' if one.is_before else ''}", runs)
+        for number, one in _numbered(series)
+        if (runs := list(_runs(span, one.values, scale)))
+    ]
+    return Chart(
+        words.id, "lines", words.title, words.says, words.table, HEIGHT,
+        time_ticks(span, zone), value_ticks(scale, words.say), lines=drawn,
+        hovers=list(_hovers(span, series, words.say, zone)),
+        legend=[(line.look, line.label) for line in drawn], note=words.note,
+    )  # fmt: skip
+
+
+def bars(span: Span, series: Sequence[Series], words: Words, zone: tzinfo) -> Chart:
+    """Counts over time, one colour on the other."""
+    sums = [sum(each.values[n] or 0 for each in series) for n in range(span.steps)]
+    scale = linear(max(sums, default=1) or 1)
+    boxes = []
+    for index in range(span.steps):
+        below = 0.0
+        for number, one in _numbered(series):
+            value = one.values[index]
+            if value:
+                top, foot = scale.place(below + value), scale.place(below)
+                x, width = _inner(span, index)
+                boxes.append(Box(x, top, width, round(foot - top, 1), f"bar-{number}"))
+                below += value
+    return Chart(
+        words.id, "bars", words.title, words.says, words.table, HEIGHT,
+        time_ticks(span, zone), value_ticks(scale, words.say), boxes=boxes,
+        hovers=list(_hovers(span, series, words.say, zone)),
+        legend=[(f"bar-{number}", one.label) for number, one in _numbered(series)],
+        note=words.note,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Counts by step and row, rows from the least values up; None for a step without figures."""
+
+    rows: Sequence[str]
+    edges: Sequence[str]  # where each row begins
+    columns: Sequence[Sequence[int] | None]
+
+
+def heat(span: Span, found: Heat, words: Words, zone: tzinfo) -> Chart:
+    """How many values of each size there were at each time; darker is more, by the logarithm."""
+    most = max((max(column, default=0) for column in found.columns if column), default=0)
+    height = HEAT_ROW * len(found.rows)
+    boxes: list[Box] = []
+    for index, column in enumerate(found.columns):
+        x, width = round(span.place(span.begin_ms(index)), 3), round(span.width(index), 3)
+        if column is None:
+            boxes.append(Box(x, 0, width, height, "heat-gap"))
+            continue
+        for row, count in enumerate(column):
+            if count:
+                y = height - HEAT_ROW * (row + 1)
+                title = f"{stretch(span, index, zone)}  {found.rows[row]}: {words.say(count)}"
+                look = f"heat-{_level(count, most)}"
+                boxes.append(Box(x, y, width, HEAT_ROW, look, title))
+    ticks = [
+        Tick(height - HEAT_ROW * row - HEAT_ROW / 2, text, row % 2 == 1)
+        for row, text in enumerate(found.edges)
+    ]
+    legend = [(f"heat-{level}", _level_word(level, most)) for level in range(1, HEAT_LEVELS + 1)]
+    return Chart(
+        words.id, "heat", words.title, words.says, words.table, height,
+        time_ticks(span, zone), ticks, boxes=boxes,
+        legend=[(look, text) for look, text in legend if text], note=words.note,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts by row of values; `before` of the range that is compared with, scaled to `counts`.
+
+    `marks` are percentiles: names and places among the rows (1.5: the middle of the second).
+    """
+
+    rows: Sequence[str]
+    edges: Sequence[str]
+    counts: Sequence[int]
+    before: Sequence[float] | None = None
+    marks: Sequence[tuple[str, float]] = ()
+
+
+def histogram(found: Histogram, words: Words) -> Chart:
+    """How often each size occurred."""
+    scale = linear(max([*found.counts, *(found.before or ()), 1]))
+    width = 100 / max(1, len(found.rows))
+    total = sum(found.counts) or 1
+    boxes, hovers = [], []
+    for row, count in enumerate(found.counts):
+        x = row * width
+        if count:
+            top = scale.place(count)
+            boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-0"))
+        if found.before and found.before[row]:
+            top = scale.place(found.before[row])
+            boxes.append(Box(x + width * 0.06, top, width * 0.88, HEIGHT - top, "bar-before"))
+        title = f"{found.rows[row]}: {words.say(count)} ({100 * count / total:.1f} %)"
+        hovers.append(Box(x, 0, width, HEIGHT, "", title))
+    places = [Tick((row + 0.5) * width, text, row % 2 == 1) for row, text in enumerate(found.edges)]
+    marks = [Box(place * width, 0, 0, HEIGHT, "mark", name) for name, place in found.marks]
+    return Chart(
+        words.id, "histogram", words.title, words.says, words.table, HEIGHT,
+        places, value_ticks(scale, words.say), boxes=[*boxes, *marks], hovers=hovers,
+        note=words.note,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Band:
+    """A stretch of time in one state, by row of the chart."""
+
+    row: int
+    begin_ms: int
+    end_ms: int
+    look: str
+    title: str
+
+
+def bands(
+    span: Span, rows: Sequence[str], found: Sequence[Band], words: Words, zone: tzinfo
+) -> Chart:
+    """States over time, a row for each of what has them; nothing is drawn where none is known."""
+    boxes = []
+    for band in found:
+        begin, end = max(band.begin_ms, span.from_ms), min(band.end_ms, span.to_ms)
+        if begin < end:
+            x = span.place(begin)
+            width = round(max(span.place(end) - x, 0.12), 3)
+            box = Box(round(x, 3), band.row * BAND_ROW + 3, width, BAND_ROW - 6)
+            boxes.append(Box(box.x, box.y, box.width, box.height, band.look, band.title))
+    height = BAND_ROW * len(rows)
+    ticks = [Tick((row + 0.5) * BAND_ROW, text) for row, text in enumerate(rows)]
+    return Chart(
+        words.id, "bands", words.title, words.says, words.table, height,
+        time_ticks(span, zone), ticks, boxes=boxes, note=words.note,
+    )  # fmt: skip
+
+
+def fold(span: Span, values: Mapping[int, float]) -> list[float | None]:
+    """Sums by step of values by time; a step without any is None."""
+    found: list[float | None] = [None] * span.steps
+    for at_ms, value in values.items():
+        index = span.index(at_ms)
+        if index is not None:
+            found[index] = (found[index] or 0) + value
+    return found
+
+
+def _scale(low: float, high: float, axis: str) -> Scale:
+    if axis == LOGARITHMS:
+        return logarithmic(low, high)
+    return linear_length(high) if axis == LENGTHS else linear(high)
+
+
+def _numbered(series: Sequence[Series]) -> Iterator[tuple[int, Series]]:
+    """Each with the number of its colour, which it shares with its like of the other range."""
+    numbers: dict[str, int] = {}
+    for one in series:
+        yield numbers.setdefault(one.name, len(numbers)), one
+
+
+def _runs(span: Span, values: Sequence[float | None], scale: Scale) -> Iterator[str]:
+    """Unbroken runs of known values; one between two gaps stands twice, as a dot."""
+    run: list[str] = []
+    for index, value in enumerate([*values, None]):
+        if value is not None:
+            x = 10 * (span.place(span.begin_ms(index)) + span.width(index) / 2)
+            y = min(max(scale.place(value), MARGIN_LINE), scale.height - MARGIN_LINE)
+            run.append(f"{x:.1f},{y:.1f}")
+        elif run:
+            yield " ".join(run if len(run) > 1 else run * 2)
+            run = []
+
+
+def _hovers(span: Span, series: Sequence[Series], say: Say, zone: tzinfo) -> Iterator[Box]:
+    for index in range(span.steps):
+        parts = [
+            f"{one.label}: {say(value)}"
+            for one in series
+            if (value := one.values[index]) is not None
+        ]
+        x, width = round(span.place(span.begin_ms(index)), 3), round(span.width(index), 3)
+        title = "\n".join([stretch(span, index, zone), *parts])
+        yield Box(x, 0, width, HEIGHT, "" if parts else "gap", title)
+
+
+def stretch(span: Span, index: int, zone: tzinfo) -> str:
+    """A step in words: "11-21 04:00", a dash, "05:00"."""
+    begin, end = _local(span.begin_ms(index), zone), _local(span.end_ms(index), zone)
+    return f"{begin[5:]} {DASH} {end[11:] if begin[:10] == end[:10] else end[5:]}"
+
+
+def _local(at_ms: int, zone: tzinfo) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, zone).strftime("%Y-%m-%d %H:%M")
+
+
+def _inner(span: Span, index: int) -> tuple[float, float]:
+    """A bar's place and width, with a little room on both sides."""
+    x, width = span.place(span.begin_ms(index)), span.width(index)
+    return round(x + width * 0.08, 3), round(width * 0.84, 3)
+
+
+def _level(count: int, most: int) -> int:
+    share = math.log1p(count) / math.log1p(most)
+    return min(HEAT_LEVELS, 1 + int(share * HEAT_LEVELS * 0.9999))
+
+
+def _level_word(level: int, most: int) -> str:
+    """The most that a level stands for; "" where none falls into it."""
+    high = math.floor(math.expm1(level * math.log1p(most) / HEAT_LEVELS) + 1e-9)
+    low = math.floor(math.expm1((level - 1) * math.log1p(most) / HEAT_LEVELS) + 1e-9)
+    return f"≤ {high:,}" if high > low else ""

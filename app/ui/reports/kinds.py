@@ -1,0 +1,113 @@
+"""Every report that the console shows: of which tables it is made, by whom, and what leads on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from app.services.alerts.rules import Kind
+from app.ui.framework.language import N_
+from app.ui.reports import failures as report_failures
+from app.ui.reports import flow as report_flow
+from app.ui.reports import lag as report_lag
+from app.ui.reports import latency as report_latency
+from app.ui.reports.axes import DAY_HOURS, WEEK_HOURS
+from app.ui.reports.parts import Asked, Rows, View
+from app.ui.reports.words import KINDS, METRICS, VALUES
+
+TRACES, LAG = "traces", "lag"
+Tables = Mapping[str, Rows]
+Build = Callable[[Asked, Tables, Tables], View]
+Choices = Sequence[tuple[str, str]]
+MONTH_HOURS = 28 * DAY_HOURS
+
+
+@dataclass(frozen=True)
+class Report:
+    """`choices` are by name the label of each; `chosen_by` is the column that each table has it in.
+
+    `alert` is the kind of rule that watches what the report shows.
+    """
+
+    name: str
+    label: str
+    text: str
+    tables: tuple[str, ...]
+    build: Build
+    job: str = TRACES
+    choices: Choices = ()
+    choice_label: str = ""
+    chosen_by: Mapping[str, str] | None = None
+    has_groups: bool = True
+    alert: Kind | None = None
+    least_hours: Callable[[int], int] = lambda hours: 1
+
+
+def _of(name: str, build: Callable[[Asked, Rows, Rows], View]) -> Build:
+    """A report that is made of one table."""
+    return lambda asked, rows, before: build(asked, rows[name], before[name])
+
+
+def _by_weeks(hours: int) -> int:
+    """What is rare is counted by days, over longer times by weeks."""
+    if hours >= MONTH_HOURS:
+        return WEEK_HOURS
+    return DAY_HOURS if hours > 2 * DAY_HOURS else 1
+
+
+def _late(asked: Asked, rows: Tables, before: Tables) -> View:
+    return report_latency.latency(asked, rows["latency"], before["latency"])
+
+
+LATE = ("lateness_level", "lateness_timer")
+REPORTS = (
+    Report(
+        "latency", N_("Latency"), N_("How long messages take, by topic and group."),
+        ("latency",), _of("latency", report_latency.latency),
+        choices=tuple((name, label) for name, label in METRICS.items() if name not in LATE),
+        choice_label=N_("Measure"), chosen_by={"latency": "metric"}, alert=Kind.LAG_AGE,
+    ),
+    Report(
+        "throughput", N_("Throughput"), N_("How many messages are stored, handed out, done."),
+        ("throughput",), _of("throughput", report_flow.throughput), alert=Kind.NO_DATA,
+    ),
+    Report(
+        "lag", N_("Lag"), N_("Who falls behind, since when, and what to do about it."),
+        ("lag_hours", "lag_bands", "lag_now"), report_lag.lag, job=LAG, alert=Kind.LAG,
+    ),
+    Report(
+        "failures", N_("Failures"), N_("Dead letters, retries and refusals by reason."),
+        ("failures", "outcomes"), report_failures.failures,
+        choices=tuple((name, KINDS[name]) for name in report_failures.FAILURES),
+        choice_label=N_("What"), chosen_by={"failures": "kind"}, alert=Kind.DEAD_LETTERS,
+        least_hours=_by_weeks,
+    ),
+    Report(
+        "consumers", N_("Slow consumers"), N_("How long each client works on a message."),
+        ("latency",), _of("latency", report_latency.slow_consumers),
+        choices=(("process", METRICS["process"]),), choice_label=N_("Measure"),
+        chosen_by={"latency": "metric"}, alert=Kind.LAG_AGE,
+    ),
+    Report(
+        "slowest", N_("Slowest messages"), N_("The slowest of each hour, with their journeys."),
+        ("slowest",), _of("slowest", report_failures.slowest), alert=Kind.LAG_AGE,
+    ),
+    Report(
+        "keys", N_("Keys and tags"), N_("The most frequent keys, tags and message groups."),
+        ("hot_keys",), _of("hot_keys", report_flow.hot_keys),
+        choices=tuple((name, VALUES[name]) for name in ("tag", "key", "message_group")),
+        choice_label=N_("What"), chosen_by={"hot_keys": "kind"}, has_groups=False,
+    ),
+    Report(
+        "queues", N_("Queue skew"), N_("How evenly the queues of a topic are filled."),
+        ("queue_skew",), _of("queue_skew", report_flow.queue_skew), has_groups=False,
+    ),
+    Report(
+        "delayed", N_("Delayed messages"), N_("How late messages with a delay were released."),
+        ("latency",), _late, choices=tuple((name, METRICS[name]) for name in reversed(LATE)),
+        choice_label=N_("Measure"), chosen_by={"latency": "metric"}, has_groups=False,
+    ),
+    Report(
+        "transactions", N_("Transactions"), N_("How transactions ended, and who was asked."),
+        ("transactions",), _of("transactions", report_failures.transactions),
+    ),
+)  # fmt: skip
+BY_NAME = {report.name: report for report in REPORTS}

@@ -1,0 +1,147 @@
+"""Which stretch of time a report is of, and which other one it is compared with, by its address.
+
+    ?range=week&against=before&topic=orders
+    ?range=own&from=2026-11-20T00:00&to=2026-11-21T00:00&against=own&other=2026-11-13T00:00
+
+Times are typed by the clocks of the zone in `zone`, of UTC without one, and mean the hour that they
+lie in. What makes no sense is said at its field; the report is then of the last day.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from app.db.report_periods import begin_of, number_of
+from app.db.report_rows import Coarse
+from app.ui.framework import typed_time
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.zones import Zone
+from app.ui.reports.axes import DAY_HOURS, HOUR_MS, WEEK_HOURS, Span, span_of
+
+OWN = "own"
+RANGES = (
+    ("day", N_("24 h"), DAY_HOURS),
+    ("week", N_("7 days"), WEEK_HOURS),
+    ("month", N_("4 weeks"), 4 * WEEK_HOURS),
+    ("quarter", N_("13 weeks"), 13 * WEEK_HOURS),
+    ("year", N_("52 weeks"), 52 * WEEK_HOURS),
+)
+AGAINST = (
+    ("", N_("nothing")),
+    ("before", N_("the time just before")),
+    ("week", N_("a week earlier")),
+    (OWN, N_("a range of the same length from…")),
+)
+HOURS = {name: hours for name, __, hours in RANGES}
+HOURS_MAX = 3 * 366 * DAY_HOURS  # of a range that is typed
+
+
+# By the length of a range in hours the least hours of a step.
+LeastHours = Callable[[int], int]
+
+
+def _any(hours: int) -> int:
+    return 1
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The ranges, and the form that holds what was typed."""
+
+    span: Span
+    before: Span | None
+    name: str
+    form: Form = field(default_factory=lambda: Form({}))
+
+
+def read(
+    values: Mapping[str, str], now_ms: int, shown: Zone, least_hours: LeastHours = _any
+) -> Wanted:
+    """The ranges of an address; `now_ms` lies in the last hour of those without an end."""
+    form = Form({name: values.get(name, "") for name in ("from", "to", "against", "other")})
+    name = values.get("range", "day")
+    span = None
+    if name == OWN:
+        span = _own(form, values.get("zone", ""), shown, least_hours)
+    if span is None:
+        name = name if name in HOURS else "day"
+        end_ms = _next_hour(now_ms)
+        span = span_of(end_ms - HOURS[name] * HOUR_MS, end_ms, least_hours(HOURS[name]))
+    return Wanted(span, _before(form, span, values.get("zone", ""), shown), name, form)
+
+
+def _own(form: Form, zone_name: str, shown: Zone, least_hours: LeastHours) -> Span | None:
+    from_ms = form.moment("from", zone_name, shown)
+    to_ms = form.moment("to", zone_name, shown)
+    if from_ms is None or to_ms is None:
+        return None
+    from_ms -= from_ms % HOUR_MS
+    to_ms = _next_hour(to_ms - 1)
+    if not 0 < to_ms - from_ms <= HOURS_MAX * HOUR_MS:
+        form.refuse("to", _("The end must lie after the beginning, by three years at most."))
+        return None
+    return span_of(from_ms, to_ms, least_hours((to_ms - from_ms) // HOUR_MS))
+
+
+def _before(form: Form, span: Span, zone_name: str, shown: Zone) -> Span | None:
+    """The range to compare with: as long, and cut in the same way."""
+    against = form.values["against"]
+    length_ms = span.to_ms - span.from_ms
+    if against == "before":
+        from_ms = span.from_ms - length_ms
+    elif against == "week":
+        from_ms = span.from_ms - WEEK_HOURS * HOUR_MS
+    elif against == OWN:
+        typed = form.moment("other", zone_name, shown)
+        if typed is None:
+            return None
+        from_ms = typed - typed % HOUR_MS
+    else:
+        return None
+    return Span(from_ms, from_ms + length_ms, span.step_hours)
+
+
+def coarsened(wanted: Wanted, coarse: Sequence[Coarse]) -> Wanted:
+    """The same over whole days or four weeks where figures are kept by these only.
+
+    Both ranges then begin with the first hour of such a period, in UTC, and remain as long as
+    each other.
+    """
+    found = wanted.span
+    step_hours = _multiple(found.step_hours, _length(found.from_ms, coarse))
+    begin_ms = _period_ms(found.from_ms, coarse)
+    before = wanted.before
+    if before is not None:
+        step_hours = _multiple(step_hours, _length(before.from_ms, coarse))
+        back_ms = found.from_ms - before.from_ms
+        if back_ms == found.to_ms - found.from_ms:  # just before, however long that is now
+            back_ms = found.to_ms - begin_ms
+        from_ms = _period_ms(begin_ms - back_ms, coarse)
+        before = Span(from_ms, from_ms + found.to_ms - begin_ms, step_hours)
+    whole = Span(begin_ms, found.to_ms, step_hours)
+    return replace(wanted, span=whole, before=before)
+
+
+def _multiple(step_hours: int, length: int) -> int:
+    """At least as long, in whole periods."""
+    return -(-step_hours // length) * length
+
+
+def _length(at_ms: int, coarse: Sequence[Coarse]) -> int:
+    """By how many hours the figures of a time are kept."""
+    lengths = (each.hours for each in coarse if at_ms < number_of(each.before) * HOUR_MS)
+    return max(lengths, default=1)
+
+
+def _period_ms(at_ms: int, coarse: Sequence[Coarse]) -> int:
+    """When the period begins whose figures a time is in."""
+    return begin_of(at_ms // HOUR_MS, _length(at_ms, coarse)) * HOUR_MS
+
+
+def _next_hour(at_ms: int) -> int:
+    return at_ms - at_ms % HOUR_MS + HOUR_MS
+
+
+def texts(span: Span, zone: Zone) -> tuple[str, str]:
+    """The ends of a span as fields of a form hold them."""
+    return typed_time.moment_text(span.from_ms, zone), typed_time.moment_text(span.to_ms, zone)

@@ -1,0 +1,94 @@
+"""The figures of the reports for a page: read in bounded pieces, saying where there are more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+
+from app.db.report_rows import RESULTS_BY_NAME, ResultFilter
+from app.services.reports.cells import buckets_of
+from app.services.reports.reports import Reports
+from app.services.reports.results import PAGE_MAX, Results
+from app.ui.reports.axes import Span
+from app.ui.reports.kinds import Report
+from app.ui.reports.parts import Rows, hour_name
+
+READ_MAX = 20_000  # rows of one table that a page is made of
+
+
+@dataclass
+class Read:
+    """Rows by table; of those in `cut` only the first ones."""
+
+    tables: dict[str, Rows] = field(default_factory=dict)
+    cut: list[str] = field(default_factory=list)
+
+
+def reports_of(request: Request) -> Reports:
+    """Schedules and runs."""
+    reports: Reports = request.app.state.reports
+    return reports
+
+
+def results_of(request: Request) -> Results:
+    """The figures that the runs left."""
+    results: Results = request.app.state.report_results
+    return results
+
+
+def wanted(
+    report: Report, table: str, span: Span | None, values: Mapping[str, str]
+) -> ResultFilter:
+    """Which rows of a table a page asks for; those of `lag_now` are of no range."""
+    columns = RESULTS_BY_NAME[table].names
+    named = ("topic", "group")
+    equal: list[tuple[str, str]] = [
+        (name, values[name]) for name in named if values[name] and name in columns
+    ]
+    chosen = (report.chosen_by or {}).get(table)
+    if chosen:
+        equal.append((chosen, values["choice"]))
+    if span is None or table == "lag_now":
+        return ResultFilter(equal=tuple(equal))
+    last = hour_name(span.to_ms - 1)
+    return ResultFilter(first=hour_name(span.from_ms), last=last, equal=tuple(equal))
+
+
+async def read(
+    results: Results, report: Report, span: Span | None, values: Mapping[str, str]
+) -> Read:
+    """The rows of all tables of a report; none without a range."""
+    found = Read()
+    for table in report.tables:
+        if span is None:
+            found.tables[table] = ()
+            continue
+        asked = wanted(report, table, span, values)
+        found.tables[table], is_cut = await _rows(results, table, asked)
+        if is_cut:
+            found.cut.append(table)
+    return found
+
+
+async def _rows(results: Results, table: str, asked: ResultFilter) -> tuple[Rows, bool]:
+    """The first READ_MAX rows, and whether there are more."""
+    rows: list[Mapping[str, Any]] = []
+    cursor = ""
+    while len(rows) < READ_MAX:
+        page = await results.page(table, asked, limit=PAGE_MAX, cursor=cursor)
+        rows += page.rows
+        cursor = page.next_cursor
+        if not cursor:
+            return rows, False
+    return rows, True
+
+
+def unpacked(tables: Mapping[str, Rows]) -> dict[str, Rows]:
+    """The same with histograms as mappings, which are otherwise read once for every chart."""
+    return {
+        name: [{**row, "buckets": buckets_of(row["buckets"])} for row in rows]
+        if name == "latency"
+        else rows
+        for name, rows in tables.items()
+    }

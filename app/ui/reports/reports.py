@@ -1,0 +1,340 @@
+"""Reports: which there are, how fresh they are, when they run, and what became of each run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.db.report_rows import RunFilter, RunRow, RunState
+from app.services.audit import actor_at
+from app.services.reports.reports import Reports
+from app.services.reports.standing import JobStanding, Standing
+from app.ui.framework import forms, pages
+from app.ui.framework.console import client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _, translated
+from app.ui.reports.axes import HOUR_MS
+from app.ui.reports.kinds import REPORTS
+from app.ui.reports.parts import hour_ms
+from app.ui.reports.reader import reports_of
+from engine.errors import Conflict, Invalid, NotFound, Refused
+
+RUNS_SHOWN = 20
+JOB_LABELS = {
+    "traces": N_("Latency, throughput, failures and more"),
+    "lag": N_("Lag of every group"),
+}
+STATES = {
+    "running": N_("running"),
+    "ok": N_("done"),
+    "skipped": N_("nothing new"),
+    "failed": N_("failed"),
+    "timed_out": N_("took too long"),
+    "cancelled": N_("cancelled"),
+    "lost": N_("lost"),
+}
+STATE_TONES = {"ok": "ok", "failed": "bad", "timed_out": "bad", "lost": "bad", "running": "warn"}
+CAUSES = {
+    "schedule": N_("by its schedule"),
+    "manual": N_("by hand"),
+    "backfill": N_("by hand, over past hours"),
+    "retry": N_("once more, after a failure"),
+}
+COUNTERS = {
+    "duplicates": N_("rows that were there twice, counted once"),
+    "late": N_("rows that came late, counted"),
+    "skewed": N_("times that were negative by clock skew, taken as 0"),
+    "unmatched_acks": N_("acknowledgements whose hand-out is not at hand"),
+    "sampled": N_("rows of sampled traces, scaled up"),
+}
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """The run that left the newest figures; everything stored before `input_at_ms` is in."""
+
+    run_id: int
+    input_at_ms: int | None
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run as tables show it; None for what is not known, or not yet.
+
+    `first` and `last` are the hours it computed, ms since 1970; of several there may be gaps.
+    """
+
+    id: int
+    job: str
+    state: str
+    cause: str
+    attempt: int
+    actor: str
+    began_ms: int
+    ended_ms: int | None
+    hours: int
+    first_ms: int | None
+    last_ms: int | None
+    rows_in: int | None
+    rows_out: int | None
+    input_at_ms: int | None
+    engine: str
+    error: str
+
+
+@dataclass(frozen=True)
+class JobLine:
+    """A job at a glance: its schedule, its figures' freshness, its last run."""
+
+    job: str
+    label: str
+    cron: str
+    is_enabled: bool
+    next_ms: int | None
+    limit_s: int
+    fresh_ms: int | None
+    hours: int
+    first_ms: int | None
+    last_ms: int | None
+    last: RunLine | None
+
+
+@dataclass(frozen=True)
+class Going:
+    """How far the run under way is; `stage` is "" where another server runs it."""
+
+    run: RunLine
+    stage: str
+    percent: int | None
+    tasks_done: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class ReportLink:
+    """A report there is."""
+
+    name: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ReportsPage:
+    """The context of `reports.html`; `missing` says what keeps reports from being computed."""
+
+    missing: str
+    remedy: str
+    jobs: Sequence[JobLine]
+    going: Going | None
+    runs: Sequence[RunLine]
+    older: int | None
+    reports: Sequence[ReportLink]
+    error: str = ""
+    words: Mapping[str, str] = field(default_factory=lambda: STATES)
+    tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
+    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """The context of `report_run.html`."""
+
+    run: RunLine
+    going: Going | None
+    inputs: Sequence[tuple[str, int, int, int]]
+    counters: Sequence[tuple[str, int]]
+    master: str
+    peak_kib: int | None
+    error_class: str
+    log_tail: str
+    error: str
+    words: Mapping[str, str] = field(default_factory=lambda: STATES)
+    tones: Mapping[str, str] = field(default_factory=lambda: STATE_TONES)
+    causes: Mapping[str, str] = field(default_factory=lambda: CAUSES)
+
+
+async def fresh_of(reports: Reports, job: str) -> RunRow | None:
+    """The newest run of a job whose figures were taken."""
+    found = await reports.runs(RunFilter(job=job, state=RunState.OK), 1)
+    return found[0] if found else None
+
+
+async def show(request: Request) -> Response:
+    """GET /reports"""
+    return await _overview(request)
+
+
+async def _overview(request: Request, *, error: str = "", status: int = 200) -> Response:
+    reports = reports_of(request)
+    before = request.query_params.get("before", "")
+    before_id = (
+        int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
+    )
+    standing = await reports.standing()
+    found = await reports.runs(RunFilter(before_id=before_id), RUNS_SHOWN + 1)
+    shown = found[:RUNS_SHOWN]
+    context = ReportsPage(
+        missing=standing.missing,
+        remedy=standing.remedy,
+        jobs=[job_line(one) for one in standing.jobs],
+        going=_going(standing),
+        runs=[_line(run) for run in shown],
+        older=shown[-1].id if len(found) > len(shown) else None,
+        reports=[ReportLink(one.name, one.label, one.text) for one in REPORTS],
+        error=error,
+    )
+    return await pages.respond(
+        request,
+        "reports.html",
+        context,
+        title=_("Reports"),
+        section="reports",
+        is_live=status == 200,
+        status=status,
+    )
+
+
+def job_line(standing: JobStanding) -> JobLine:
+    row, coverage = standing.schedule, standing.coverage
+    return JobLine(
+        job=row.job,
+        label=JOB_LABELS.get(row.job, row.job),
+        cron=row.cron,
+        is_enabled=row.is_enabled,
+        next_ms=row.next_ms if row.is_enabled else None,
+        limit_s=row.limit_s,
+        fresh_ms=standing.fresh_ms,
+        hours=coverage.hours,
+        first_ms=hour_ms(coverage.first) if coverage.first else None,
+        last_ms=hour_ms(coverage.last) + HOUR_MS if coverage.last else None,
+        last=_line(standing.last) if standing.last else None,
+    )
+
+
+def _line(run: RunRow) -> RunLine:
+    engine = " · ".join(
+        text
+        for text in (run.spark and f"Spark {run.spark}", run.java and f"Java {run.java}")
+        if text
+    )
+    return RunLine(
+        id=run.id,
+        job=run.job,
+        state=str(run.state),
+        cause=str(run.cause),
+        attempt=run.attempt,
+        actor=run.actor,
+        began_ms=run.began_ms,
+        ended_ms=run.ended_ms,
+        hours=len(run.hours),
+        first_ms=hour_ms(min(run.hours)) if run.hours else None,
+        last_ms=hour_ms(max(run.hours)) + HOUR_MS if run.hours else None,
+        rows_in=run.rows_in,
+        rows_out=run.rows_out,
+        input_at_ms=run.input_at_ms,
+        engine=engine,
+        error=run.error,
+    )
+
+
+def _going(standing: Standing) -> Going | None:
+    if standing.running is None:
+        return None
+    progress = standing.progress
+    if progress is None:
+        return Going(_line(standing.running), "", None, 0, 0)
+    return Going(
+        _line(standing.running), progress.stage, progress.percent, progress.tasks_done,
+        progress.tasks,
+    )  # fmt: skip
+
+
+async def show_run(request: Request) -> Response:
+    """GET /reports/runs/{id}"""
+    return await _run_page(request)
+
+
+async def _run_page(request: Request, *, error: str = "", status: int = 200) -> Response:
+    reports = reports_of(request)
+    run = await reports.get(_number(request.path_params["id"]))
+    going = None
+    if run.state == RunState.RUNNING:
+        found = reports.progress(run.id)
+        going = (
+            Going(_line(run), found.stage, found.percent, found.tasks_done, found.tasks)
+            if found
+            else Going(_line(run), "", None, 0, 0)
+        )
+    context = RunPage(
+        run=_line(run),
+        going=going,
+        inputs=_inputs(run.inputs_json),
+        counters=_counters(run.counters_json),
+        master=run.master,
+        peak_kib=run.peak_kib,
+        error_class=run.error_class,
+        log_tail=run.log_tail,
+        error=error,
+    )
+    return await pages.respond(
+        request,
+        "report_run.html",
+        context,
+        title=_("Run %(number)s", number=run.id),
+        section="reports",
+        is_live=going is not None and status == 200,
+        status=status,
+    )
+
+
+def _inputs(stored: str) -> list[tuple[str, int, int, int]]:
+    """By frame how many hours, rows, and rows that came late were read."""
+    found = json.loads(stored or "{}")
+    return [
+        (frame, len(said.get("hours", [])), said.get("rows", 0), said.get("late_rows", 0))
+        for frame, said in found.items()
+    ]
+
+
+def _counters(stored: str) -> list[tuple[str, int]]:
+    found = json.loads(stored or "{}")
+    return [(translated(COUNTERS.get(name, name)), number) for name, number in found.items()]
+
+
+async def run(request: Request) -> Response:
+    """POST /reports/runs: a run now, of what is new or of the hours named."""
+    posted = await forms.read(request)
+    job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
+    actor = actor_at(client_of(request))
+    try:
+        begun = await reports_of(request).run(actor, job, first, last)
+    except (Conflict, Refused, Invalid) as error:
+        form = Form({})
+        form.blame(error)
+        status = 422 if isinstance(error, Invalid) else 409
+        return await _overview(request, error=form.error, status=status)
+    return forms.go(request, f"/reports/runs/{begun.id}?done=report-begun")
+
+
+async def cancel(request: Request) -> Response:
+    """POST /reports/runs/{id}/cancel"""
+    run_id = _number(request.path_params["id"])
+    try:
+        await reports_of(request).cancel(actor_at(client_of(request)), run_id)
+    except (Conflict, Refused) as error:
+        form = Form({})
+        form.blame(error)
+        return await _run_page(request, error=form.error, status=409)
+    return forms.go(request, f"/reports/runs/{run_id}?done=report-cancelled")
+
+
+def _number(text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        return int(text)
+    raise NotFound(
+        _("%(text)s is not the number of a run", text=repr(text[:40])),
+        remedy=_("choose one from the list of reports"),
+    )

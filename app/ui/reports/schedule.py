@@ -1,0 +1,150 @@
+"""The forms of the reports: when a job runs by itself, and which past hours are computed anew."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.db.report_rows import JOBS, ResultFilter
+from app.services.audit import actor_at
+from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
+from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding, ScheduleChanges
+from app.ui.framework import forms, pages, preferences
+from app.ui.framework.console import client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.typed_time import moment_text
+from app.ui.reports.axes import HOUR_MS
+from app.ui.reports.parts import hour_ms, hour_name
+from app.ui.reports.reader import reports_of, results_of
+from app.ui.reports.reports import JOB_LABELS, JobLine, job_line
+from engine.errors import Invalid, NotFound, Refused
+
+
+@dataclass(frozen=True)
+class SchedulePage:
+    """The context of `report_schedule.html`."""
+
+    job: JobLine
+    form: Form
+
+
+@dataclass(frozen=True)
+class BackfillPage:
+    """The context of `report_backfill.html`: which hours would be computed anew.
+
+    `hours` is None until a range was named; `known` of them have figures, which are replaced.
+    """
+
+    jobs: Sequence[tuple[str, str]]
+    form: Form
+    hours: int | None
+    known: int
+    first: str
+    last: str
+    missing: str
+    remedy: str
+
+
+async def backfill(request: Request) -> Response:
+    """GET /reports/backfill: which hours would be computed anew, before anything is."""
+    given, zone = request.query_params, preferences.read(request).zone
+    reports = reports_of(request)
+    job = given.get("job", JOBS[0])
+    form = Form({"job": job, "from": given.get("from", ""), "to": given.get("to", "")})
+    hours, known, first, last = None, 0, "", ""
+    if job not in JOBS:
+        form.refuse("job", _("There is no such report."))
+    if form.values["from"] or form.values["to"]:
+        from_ms = form.moment("from", given.get("zone", ""), zone)
+        to_ms = form.moment("to", given.get("zone", ""), zone)
+        if from_ms is not None and to_ms is not None and not form.is_wrong:
+            first, last = hour_name(from_ms), hour_name(max(from_ms, to_ms - 1))
+            hours = (hour_ms(last) - hour_ms(first)) // HOUR_MS + 1
+            if to_ms <= from_ms or hours > HOURS_MAX:
+                text = _("Choose 1 to %(n)s hours.", n=f"{HOURS_MAX:,}")
+                form.refuse("to", text)
+                hours = None
+            else:
+                basis = await results_of(request).basis(job, ResultFilter(first=first, last=last))
+                known = basis.hours_done
+    else:
+        now_ms = pages.console_of(request).now_ms()
+        form.values["from"] = moment_text(now_ms - now_ms % HOUR_MS - 24 * HOUR_MS, zone)
+        form.values["to"] = moment_text(now_ms - now_ms % HOUR_MS, zone)
+    context = BackfillPage(
+        jobs=[(name, JOB_LABELS.get(name, name)) for name in JOBS],
+        form=form,
+        hours=hours,
+        known=known,
+        first=first,
+        last=last,
+        missing=reports.missing(),
+        remedy=INSTALL if reports.missing() else "",
+    )
+    return await pages.respond(
+        request,
+        "report_backfill.html",
+        context,
+        title=_("Compute past hours"),
+        section="reports",
+        status=422 if form.is_wrong else 200,
+    )
+
+
+async def schedule(request: Request) -> Response:
+    """GET /reports/schedules/{job}"""
+    standing = await _standing(request)
+    row = standing.schedule
+    form = Form(
+        {
+            "cron": row.cron,
+            "limit_s": str(row.limit_s),
+            "is_enabled": "on" if row.is_enabled else "",
+        }
+    )
+    return await _schedule_page(request, standing, form)
+
+
+async def change_schedule(request: Request) -> Response:
+    """POST /reports/schedules/{job}"""
+    standing = await _standing(request)
+    form = forms.fill(await forms.read(request), ("cron", "limit_s", "is_enabled"))
+    limit_s = form.number("limit_s", _("Time limit"), LIMIT_MIN_S, LIMIT_MAX_S)
+    if not form.is_wrong:
+        changes = ScheduleChanges(form.values["cron"], form.values["is_enabled"] == "on", limit_s)
+        actor = actor_at(client_of(request))
+        try:
+            await reports_of(request).change_schedule(actor, standing.schedule.job, changes)
+        except (Invalid, Refused) as error:
+            form.blame(error)
+    if form.is_wrong:
+        return await _schedule_page(request, standing, form, status=422)
+    return forms.go(request, "/reports?done=changed")
+
+
+async def _schedule_page(
+    request: Request, standing: JobStanding, form: Form, status: int = 200
+) -> Response:
+    context = SchedulePage(job_line(standing), form)
+    return await pages.respond(
+        request,
+        "report_schedule.html",
+        context,
+        title=_("Schedule"),
+        section="reports",
+        status=status,
+    )
+
+
+async def _standing(request: Request) -> JobStanding:
+    job = request.path_params["job"]
+    found = await reports_of(request).standing()
+    for one in found.jobs:
+        if one.schedule.job == job:
+            return one
+    raise NotFound(
+        _("there is no schedule called %(name)s", name=repr(job[:40])),
+        remedy=_("choose one from the list of reports"),
+    )

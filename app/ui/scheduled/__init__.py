@@ -1,0 +1,3 @@
+"""Pages for messages that wait for their delivery time.
+No delay queues: engine/schedule/ has them.
+"""

@@ -1,0 +1,117 @@
+"""How many messages fall due when: bars of even width over a stretch of time to come. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from app.ui.framework.language import N_, translated
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+# Name, words, width of a bar, number of bars.
+SPANS = (
+    ("hour", N_("next hour"), MINUTE_MS, 60),
+    ("day", N_("next day"), 30 * MINUTE_MS, 48),
+    ("week", N_("next 7 days"), 4 * HOUR_MS, 42),
+    ("month", N_("next 30 days"), DAY_MS, 30),
+    ("year", N_("next year"), 8 * DAY_MS, 46),
+)
+SHARE_MIN = 0.9
+WIDTH = 960
+HEIGHT = 120
+GAP = 2
+
+Counts = Callable[[Sequence[int]], list[int]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Messages due from `begin_ms` on and before `end_ms`; where it stands in the drawing."""
+
+    begin_ms: int
+    end_ms: int
+    count: int
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time that can be chosen."""
+
+    name: str
+    label: str
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """All messages that wait: in bars, `overdue` before them and `later` after them."""
+
+    spans: list[Span]
+    label: str
+    begin_ms: int
+    end_ms: int
+    bars: list[Bar]
+    top: int
+    overdue: int
+    later: int
+    total: int
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def histogram(counts: Counts, total: int, now_ms: int, wanted: str) -> Histogram:
+    """Over the span that is `wanted`, else the shortest that holds nine tenths of all.
+
+    `counts` tells how many are due before each of some times. Bars begin at whole multiples of
+    their width, so that they stand still while time goes on; the first has begun already.
+    """
+    name = wanted if wanted in {span[0] for span in SPANS} else _fitting(counts, total, now_ms)
+    __, label, step_ms, bars = next(span for span in SPANS if span[0] == name)
+    begin_ms = now_ms // step_ms * step_ms
+    edges = [begin_ms + step_ms * number for number in range(bars + 1)]
+    before = counts(edges)
+    amounts = [after - first for first, after in pairwise(before)]
+    return Histogram(
+        spans=[Span(span[0], translated(span[1]), span[0] == name) for span in SPANS],
+        label=translated(label),
+        begin_ms=begin_ms,
+        end_ms=edges[-1],
+        bars=_bars(edges, amounts),
+        top=max(amounts),
+        overdue=before[0],
+        later=max(0, total - before[-1]),
+        total=total,
+    )
+
+
+def _fitting(counts: Counts, total: int, now_ms: int) -> str:
+    ends = [now_ms + step_ms * bars for __, __, step_ms, bars in SPANS]
+    for (name, *__), count in zip(SPANS, counts(ends), strict=True):
+        if count >= SHARE_MIN * total:
+            return name
+    return SPANS[-1][0]
+
+
+def _bars(edges: Sequence[int], amounts: Sequence[int]) -> list[Bar]:
+    top, room = max(amounts) or 1, WIDTH / len(amounts)
+    bars = []
+    for number, count in enumerate(amounts):
+        # What is there is seen, however few.
+        height = max(2.0, (HEIGHT - 4) * count / top) if count else 0.0
+        bars.append(
+            Bar(
+                begin_ms=edges[number],
+                end_ms=edges[number + 1],
+                count=count,
+                x=round(number * room + GAP / 2, 1),
+                y=round(HEIGHT - height, 1),
+                width=round(room - GAP, 1),
+                height=round(height, 1),
+            )
+        )
+    return bars

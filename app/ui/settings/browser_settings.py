@@ -1,0 +1,83 @@
+"""What this browser prefers, on one page: colours, refreshing, any time zone, the language."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.ui.framework import formats, forms, pages, preferences, zones
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, Language, _
+
+FIELDS = ("theme", "refresh", "zone", "local_zone", "language", "density", "keys")
+THEMES = (("auto", N_("As the system")), ("light", N_("Light")), ("dark", N_("Dark")))
+DENSITIES = (("comfortable", N_("Comfortable")), ("compact", N_("Compact")))
+KEYS = (("on", N_("On")), ("off", N_("Off: only Ctrl K and Esc do something")))
+LANGUAGES = (
+    (preferences.AUTO_LANGUAGE, N_("As the browser asks for")),
+    *((language.value, language.own_name) for language in Language),
+)
+
+
+@dataclass(frozen=True)
+class SettingsPage:
+    """The context of `settings.html`."""
+
+    form: Form
+    example: str
+    zones: tuple[str, ...]
+    refreshes: tuple[tuple[str, str], ...]
+    themes: tuple[tuple[str, str], ...] = THEMES
+    languages: tuple[tuple[str, str], ...] = LANGUAGES
+    densities: tuple[tuple[str, str], ...] = DENSITIES
+    keys: tuple[tuple[str, str], ...] = KEYS
+
+
+async def show(request: Request) -> Response:
+    """GET /settings"""
+    chosen = preferences.read(request)
+    zone = zones.LOCAL if chosen.zone.is_local else chosen.zone.name
+    language = preferences.chosen_language(request) or preferences.AUTO_LANGUAGE
+    values = (
+        *(chosen.theme.value, str(chosen.refresh_s), zone, "", language),
+        *(chosen.density.value, chosen.keys.value),
+    )
+    return await _page(request, Form(dict(zip(FIELDS, values, strict=True))), 200)
+
+
+async def change(request: Request) -> Response:
+    """POST /settings: kept in cookies; a zone that nobody knows is refused at its field."""
+    posted = await forms.read(request)
+    form = forms.fill(posted, FIELDS)
+    form.values["zone"] = form.values["zone"].strip()
+    console = pages.console_of(request)
+    text = preferences.zone_text(posted)
+    if await console.render(lambda: zones.parse(text)) is None:
+        form.refuse("zone", _("No zone has this name; choose one from the list, UTC, or local."))
+        return await _page(request, form, 422)
+    response = forms.go(request, "/settings?done=changed")
+    preferences.keep(response, posted)
+    return response
+
+
+async def _page(request: Request, form: Form, status: int) -> Response:
+    console = pages.console_of(request)
+    zone = preferences.read(request).zone
+    known = await console.render(zones.names)
+    example = formats.absolute(console.now_ms(), zone.rules)
+    context = SettingsPage(form, example, known, _refreshes())
+    return await pages.respond(
+        request,
+        "settings.html",
+        context,
+        title=_("Settings"),
+        section="settings",
+        status=status,
+    )
+
+
+def _refreshes() -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (str(s), _("every %(seconds)s s", seconds=s) if s else _("only when asked"))
+        for s in preferences.REFRESH_CHOICES_S
+    )

@@ -1,0 +1,76 @@
+"""What is in force for a topic, and where it comes from: its own settings or the broker's. Pure."""
+
+from dataclasses import dataclass
+
+from app.ui.framework.language import N_, _, translated
+from app.ui.topics import fields as topic_fields
+from engine.broker import TopicConfig
+from engine.config import EngineConfig
+
+HOUR_MS = 3_600_000
+OWN, DEFAULT, FIXED = N_("set on the topic"), N_("the broker's default"), N_("fixed at creation")
+PERMISSION_TEXTS = {
+    6: N_("read and write"),
+    4: N_("read only"),
+    2: N_("write only"),
+    0: N_("neither"),
+}
+
+
+@dataclass(frozen=True)
+class InForce:
+    """One setting as it counts now; `setting` is the broker's that stands behind it, or would.
+
+    `otherwise` is what the broker's default would be, where the topic has its own.
+    """
+
+    label: str
+    value: str
+    source: str
+    is_own: bool
+    setting: str = ""
+    otherwise: str = ""
+
+
+def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
+    """Every setting of a topic."""
+    queues = str(broker.default_queues)
+    return [
+        InForce(_("Type"), config.type.value, translated(FIXED), is_own=True),
+        _own(_("Read queues"), str(config.read_queues), "default_queues", queues),
+        _own(_("Write queues"), str(config.write_queues), "default_queues", queues),
+        _own(_("Permission"), translated(PERMISSION_TEXTS.get(config.permission, "?")), "", ""),
+        _either(
+            _("Accepted means"),
+            config.promise.value if config.promise else None,
+            broker.promise.value,
+            "promise",
+        ),
+        _either(
+            _("Kept for"),
+            None if config.retention_ms is None else _kept(config.retention_ms),
+            _kept(round(broker.retention_h * HOUR_MS)),
+            "retention_h",
+        ),
+        _either(
+            _("Traced, percent"),
+            None if config.trace_sample is None else topic_fields.percent_text(config.trace_sample),
+            topic_fields.percent_text(broker.trace_sample),
+            "trace_sample",
+        ),
+    ]
+
+
+def _own(label: str, value: str, setting: str, otherwise: str) -> InForce:
+    """A setting that every topic has of its own since it was created."""
+    return InForce(label, value, translated(OWN), True, setting, otherwise)
+
+
+def _either(label: str, own: str | None, default: str, setting: str) -> InForce:
+    if own is None:
+        return InForce(label, default, translated(DEFAULT), False, setting)
+    return InForce(label, own, translated(OWN), True, setting, default)
+
+
+def _kept(length_ms: int) -> str:
+    return topic_fields.retention_text(length_ms) if length_ms else _("for good")

@@ -1,0 +1,98 @@
+"""The notes on a topic: what it is for, written by people as Markdown."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.services.marks import NOTE_CHARS_MAX
+from app.ui.framework import forms, pages
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.templating import segment
+from app.ui.topics import starred
+from app.ui.topics.head import Head, head_of
+from engine.broker import TopicConfig
+from engine.errors import Conflict, Invalid
+
+FIELDS = ("text", "version")
+VERSION_CHARS_MAX = 18
+
+
+@dataclass(frozen=True)
+class TopicDocs:
+    """The context of `topic_docs.html`; `text` is what is kept, `form` what is being written.
+
+    `is_older` where the note was written about an earlier topic of this name; `is_conflict` where
+    somebody else changed it meanwhile.
+    """
+
+    head: Head
+    tab: str
+    text: str
+    author: str
+    changed_ms: int | None
+    is_older: bool
+    is_editing: bool
+    is_conflict: bool
+    form: Form
+    chars_max: int = NOTE_CHARS_MAX
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}/docs, with `edit` the form."""
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    is_editing = "edit" in request.query_params
+    return await _page(request, config, None, is_editing=is_editing)
+
+
+async def change(request: Request) -> Response:
+    """POST /topics/{topic}/docs: the note, or the form with what is wrong.
+
+    Where somebody else changed it, both texts: theirs above, one's own still in the field.
+    """
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request), FIELDS)
+    version = form.values["version"]
+    if not (version.isascii() and version.isdecimal() and len(version) <= VERSION_CHARS_MAX):
+        form.error = _("The form is not whole: open the note again.")
+        return await _page(request, config, form, status=422)
+    marks, actor = starred.marks_of(request), starred.actor(request)
+    try:
+        await marks.write_note(actor, config.name, form.values["text"], int(version))
+    except Conflict as error:
+        form.blame(error, {"version": ""})
+        return await _page(request, config, form, status=409)
+    except Invalid as error:
+        form.blame(error)
+        return await _page(request, config, form, status=422)
+    return forms.go(request, f"/topics/{segment(config.name)}/docs?done=changed")
+
+
+async def _page(
+    request: Request,
+    config: TopicConfig,
+    form: Form | None,
+    *,
+    is_editing: bool = True,
+    status: int = 200,
+) -> Response:
+    note = await starred.marks_of(request).note(config.name)
+    if form is None:
+        form = Form({"text": note.text})
+    # What is sent next is against what is shown now.
+    form.values["version"] = str(note.changed_ms)
+    context = TopicDocs(
+        head=await head_of(request, config),
+        tab="docs",
+        text=note.text,
+        author=note.author,
+        changed_ms=note.changed_ms or None,
+        is_older=0 < note.changed_ms < config.created_ms,
+        is_editing=is_editing,
+        is_conflict=status == 409,
+        form=form,
+    )
+    return await pages.respond(
+        request, "topic_docs.html", context, title=config.name, section="topics", status=status
+    )

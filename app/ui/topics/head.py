@@ -1,0 +1,43 @@
+"""What stands above every tab of a topic."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from app.services.topic_kinds import SYSTEM_KINDS, group_of, kind_of
+from app.ui.framework import pages
+from app.ui.topics import starred
+from engine.broker import TopicConfig
+
+
+@dataclass(frozen=True)
+class Head:
+    """A topic's name, what it is, and how it is marked by the one who looks."""
+
+    name: str
+    kind: str
+    permission: int
+    messages: int
+    readers: int
+    group: str
+    is_system: bool
+    is_starred: bool
+    has_note: bool
+
+
+async def head_of(request: Request, config: TopicConfig) -> Head:
+    """The head of a topic's page, as of now."""
+    console = pages.console_of(request)
+    marks = await starred.glance(request)
+    kind = kind_of(config)
+    return Head(
+        name=config.name,
+        kind=kind,
+        permission=config.permission,
+        messages=console.broker.topic_stats(config.name).messages,
+        readers=len(console.sampler.snapshot.readers(config.name)),
+        group=group_of(config.name),
+        is_system=kind in SYSTEM_KINDS,
+        is_starred=config.name in marks.stars,
+        has_note=config.name in marks.noted,
+    )

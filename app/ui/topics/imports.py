@@ -1,0 +1,100 @@
+"""Topics from a file: pasted or chosen, looked at row by row, then applied as it was shown.
+
+The form that applies it carries each row that would do something, with what was seen of its topic:
+one that changed meanwhile is told apart and left alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.security.access import Action, Kind
+from app.services import topic_files
+from app.services.audit import actor_at
+from app.services.topic_imports import OUTCOMES, ImportRow, TopicImports, counted
+from app.ui.framework import bulk, forms, pages, rights
+from app.ui.framework.console import client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from engine.errors import Invalid
+from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX
+
+STEPS = ("look", "apply")
+
+
+@dataclass(frozen=True)
+class TopicImport:
+    """The context of `topic_import.html`; `rows` are the first `bulk.SHOWN_MAX`, counts of all.
+
+    `plan` is what the form hands on: a definition on each line.
+    """
+
+    form: Form
+    is_done: bool
+    rows: Sequence[ImportRow]
+    counts: Mapping[str, int]
+    total: int
+    plan: str
+    rows_max: int = topic_files.ROWS_MAX
+    chars_max: int = IMPORT_CHARS_MAX
+    shown_max: int = bulk.SHOWN_MAX
+    columns: Sequence[str] = DEFINITION_COLUMNS
+
+
+async def show(request: Request) -> Response:
+    """GET /import/topics"""
+    return await _page(request, Form({"content": ""}), [])
+
+
+async def change(request: Request) -> Response:
+    """POST /import/topics: a file to look at, or what was looked at to be done."""
+    form = forms.fill(
+        await forms.read(request, bytes_max=forms.LARGE_BYTES_MAX), ("content", "step")
+    )
+    step = form.choice("step", _("Step"), STEPS)
+    if form.is_wrong:
+        return await _page(request, form, [], status=422)
+    imports: TopicImports = request.app.state.topic_imports
+
+    def allowed(name: str) -> None:
+        rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
+
+    try:
+        rows = await imports.read(form.values["content"])
+    except Invalid as error:
+        form.blame(error)
+        return await _page(request, form, [], status=422)
+    if step == "look":
+        return await _page(request, form, await imports.preview(rows, allowed))
+    done = await imports.apply(actor_at(client_of(request)), rows, allowed)
+    return await _page(request, Form({"content": ""}), done, is_done=True)
+
+
+async def _page(
+    request: Request,
+    form: Form,
+    rows: list[ImportRow],
+    *,
+    is_done: bool = False,
+    status: int = 200,
+) -> Response:
+    order = list(OUTCOMES)
+    listed = sorted(rows, key=lambda row: order.index(row.outcome))
+    context = TopicImport(
+        form=form,
+        is_done=is_done,
+        rows=listed[: bulk.SHOWN_MAX],
+        counts=counted(rows),
+        total=len(rows),
+        plan="\n".join(topic_files.line(row.definition) for row in rows if row.definition),
+    )
+    return await pages.respond(
+        request,
+        "topic_import.html",
+        context,
+        title=_("Import topics"),
+        section="topics",
+        status=status,
+    )

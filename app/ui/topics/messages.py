@@ -1,0 +1,196 @@
+"""A topic's messages: newest first, along a queue, by id, by key."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.security.access import Principal, who_of
+from app.security.message_rights import all_visible, lacks_messages, missing_right
+from app.services.bodies import decompress_all
+from app.ui.framework import pages
+from app.ui.framework.console import Console, search_of
+from app.ui.framework.language import _
+from app.ui.framework.unread import preview_of
+from app.ui.messages import browsing
+from app.ui.messages.browsing import Found
+from app.ui.topics.head import Head, head_of
+from engine.broker import QueueStats
+from engine.errors import NotFound
+from engine.message import FAILED_ERROR, FAILED_REASON, StoredMessage
+
+WAYS = ("newest", "offset", "id", "key")
+SIZES = (25, 50, 100)
+SIZE_DEFAULT = 50
+BY_KEY_MAX = 64
+TEXT_MAX = 512
+ERROR_CHARS_MAX = 120
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """A line of the list; `offset` is shown, `href` leads to the whole message."""
+
+    topic: str
+    queue: int
+    offset: int
+    message_id: str
+    tag: str
+    keys: tuple[str, ...]
+    message_group: str
+    attempt: int
+    stored_ms: int
+    size_bytes: int
+    preview: str
+    origin_topic: str
+    reason: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was asked for, as the form shows it again."""
+
+    by: str
+    queue: str
+    offset: str
+    id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class TopicMessages:
+    """The context of `topic_messages.html`."""
+
+    head: Head
+    tab: str
+    search: Search
+    queues: list[int]
+    rows: list[MessageRow]
+    scanned: int
+    kept: int
+    queues_read: int
+    next_cursor: str
+    previous_cursor: str
+    note: str
+    unread: str  # the right that the one who looks has not; "" where messages are shown
+
+
+def row_of(message: StoredMessage) -> MessageRow:
+    properties = message.properties
+    return MessageRow(
+        topic=message.topic,
+        queue=message.queue,
+        offset=message.offset,
+        message_id=message.message_id,
+        tag=message.tag,
+        keys=message.keys,
+        message_group=message.message_group,
+        attempt=message.attempt,
+        stored_ms=message.stored_ms,
+        size_bytes=message.size_bytes if missing_right(message) else len(message.plain.body),
+        preview=preview_of(message),
+        origin_topic=message.origin_topic if message.origin_topic != message.topic else "",
+        reason=properties.get(FAILED_REASON, ""),
+        error=properties.get(FAILED_ERROR, "")[:ERROR_CHARS_MAX],
+    )
+
+
+def _rows(who: Principal, messages: Sequence[StoredMessage]) -> list[MessageRow]:
+    shown = all_visible(who, messages)
+    decompress_all(shown)
+    return [row_of(message) for message in shown]
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}/messages?by=newest|offset|id|key"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    search = _search(request)
+    stats = console.broker.topic_stats(config.name).queues
+    who = who_of(request.scope)
+    unread = lacks_messages(who, config.name)
+    found = Found([], 0, 0, 0)
+    if not (unread and search.by == "key"):  # which would tell what the keys are
+        found = await _find(console, config.name, stats, search, request)
+    context = TopicMessages(
+        head=await head_of(request, config),
+        tab="messages",
+        search=search,
+        queues=[queue.queue for queue in stats],
+        rows=await console.render(partial(_rows, who, found.messages)),
+        scanned=found.scanned,
+        kept=found.kept,
+        queues_read=found.queues,
+        next_cursor=found.next_cursor,
+        previous_cursor=found.previous_cursor,
+        note=found.note,
+        unread=unread,
+    )
+    return await pages.respond(
+        request,
+        "topic_messages.html",
+        context,
+        title=config.name,
+        section="topics",
+        is_live=search.by == "newest" and "cursor" not in request.query_params,
+    )
+
+
+def _search(request: Request) -> Search:
+    values = request.query_params
+    by = values.get("by", "")
+    return Search(
+        by=by if by in WAYS else "newest",
+        queue=values.get("queue", "")[:TEXT_MAX],
+        offset=values.get("offset", "")[:TEXT_MAX],
+        id=values.get("id", "").strip()[:TEXT_MAX],
+        key=values.get("key", "").strip()[:TEXT_MAX],
+    )
+
+
+async def _find(
+    console: Console, topic: str, stats: Sequence[QueueStats], search: Search, request: Request
+) -> Found:
+    if search.by == "id":
+        return await _by_id(request, topic, search.id)
+    if search.by == "key":
+        return await _by_key(request, topic, search.key) if search.key else Found([], 0, 0, 0)
+    size = request.query_params.get("size", "")
+    count_max = next((s for s in SIZES if str(s) == size), SIZE_DEFAULT)
+    chosen = [queue for queue in stats if str(queue.queue) == search.queue]
+    if search.by == "offset":
+        if not stats:
+            return Found([], 0, 0, 0)
+        is_number = search.offset.isascii() and search.offset.isdigit() and len(search.offset) < 19
+        offset = int(search.offset) if is_number else 0
+        queue = chosen[0] if chosen else stats[0]
+        return browsing.along(console.broker, topic, queue, offset=offset, count_max=count_max)
+    cursor = request.query_params.get("cursor", "")
+    return browsing.newest(
+        console.broker, topic, chosen or stats, cursor=cursor, count_max=count_max
+    )
+
+
+async def _by_id(request: Request, topic: str, text: str) -> Found:
+    try:
+        found = await search_of(request).by_id(text) if text else []
+    except NotFound:
+        found = []
+    here = [message for message in found if message.topic == topic]
+    elsewhere = len(found) - len(here)
+    note = (
+        _("%(elsewhere)s more in other topics: see the message's own page.", elsewhere=elsewhere)
+        if elsewhere
+        else ""
+    )
+    return Found(here, len(found), 0, 0, note=note)
+
+
+async def _by_key(request: Request, topic: str, key: str) -> Found:
+    cursor = request.query_params.get("cursor", "")
+    page = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX, cursor=cursor)
+    note = _("The key has more messages, older ones.") if page.next_cursor else ""
+    return Found(page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note)

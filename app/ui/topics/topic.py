@@ -1,0 +1,328 @@
+"""One topic: its queues, its readers, its configuration, and its end."""
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring import sparkline
+from app.monitoring.sparkline import Line
+from app.pause import Pause
+from app.services.audit import actor_at
+from app.ui.framework import forms, pages
+from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import _
+from app.ui.framework.templating import segment
+from app.ui.topics import fields as topic_fields
+from app.ui.topics.defaults import InForce, in_force
+from app.ui.topics.head import Head, head_of
+from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
+from app.ui.topics.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
+from engine.broker import QueueContent, TopicConfig, TopicFigures, TopicStats
+from engine.errors import Forbidden, Invalid, NotFound
+from kitemq.model.topics import TopicSettings
+
+AGE_MAX_MS = 2_000
+CONFIG_FIELDS = (
+    "read_queues",
+    "write_queues",
+    "permission",
+    "promise",
+    "retention",
+    "trace_sample",
+)
+TRAFFIC = "#topic-traffic"  # the element of the table of rates
+QUEUES_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    queue: int
+    min_offset: int
+    max_offset: int
+    messages: int
+    share: float
+    first_ms: int | None
+    last_ms: int | None
+    size: Size
+
+
+@dataclass(frozen=True)
+class TopicOverview:
+    """The context of `topic.html`.
+
+    `figures` differ from one moment to the next for as long as anything moves. They are no part
+    of what says whether a fragment changed, but by `moving`, for the one table that shows them.
+    """
+
+    head: Head
+    tab: str
+    rate: float
+    history: Line
+    history_counts: list[int]
+    last_ms: int | None
+    worst_lag: int | None
+    queues: list[QueueRow]
+    queues_total: int
+    size: Size
+    created_ms: int
+    figures: TopicFigures = field(repr=False)
+    since_ms: int
+    moving: str
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A group that reads the topic."""
+
+    group: str
+    lag: int
+    inflight: int
+    oldest_ms: int | None
+    rate: float
+    is_ordered: bool
+
+
+@dataclass(frozen=True)
+class TopicReaders:
+    """The context of `topic_groups.html`."""
+
+    head: Head
+    tab: str
+    readers: list[Reader]
+    readers_total: int
+    as_of_ms: int
+
+
+@dataclass(frozen=True)
+class TopicConfigPage:
+    """The context of `topic_config.html`."""
+
+    head: Head
+    tab: str
+    form: Form
+    config: TopicConfig
+    default_promise: str
+    default_retention_h: float
+    default_trace_sample: float
+    in_force: list[InForce]
+    permissions: tuple[tuple[str, str], ...] = PERMISSIONS
+    promises: tuple[tuple[str, str], ...] = PROMISES
+
+
+@dataclass(frozen=True)
+class TopicDeletion:
+    """The context of `topic_delete.html`: what would be lost."""
+
+    head: Head
+    form: Form
+    last_ms: int | None
+    rate: float
+    readers: list[tuple[str, int]]
+
+
+async def show(request: Request) -> Response:
+    """GET /topics/{topic}"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    stats = console.broker.topic_stats(config.name)
+    fullest = max((queue.max_offset - queue.min_offset for queue in stats.queues), default=0)
+    counts = console.meter.topic_history(config.name)
+    figures = console.broker.statistics.topic(config.name)
+    queues, size = await _queues(console, config.name, stats, fullest)
+    context = TopicOverview(
+        head=await head_of(request, config),
+        tab="overview",
+        rate=console.meter.topic_rate(config.name),
+        history=sparkline.line(counts, 240, 48),
+        history_counts=counts,
+        last_ms=_last_ms(stats),
+        worst_lag=console.sampler.snapshot.worst_lag(config.name),
+        queues=queues,
+        queues_total=len(stats.queues),
+        size=size,
+        created_ms=config.created_ms,
+        figures=figures,
+        since_ms=console.broker.statistics.since_ms,
+        moving=repr(figures) if request.headers.get("hx-target", "").endswith(TRAFFIC) else "",
+    )
+    return await pages.respond(
+        request, "topic.html", context, title=config.name, section="topics", is_live=True
+    )
+
+
+async def _queues(
+    console: Console, topic: str, stats: TopicStats, fullest: int
+) -> tuple[list[QueueRow], Size]:
+    """The first queues of a topic, and the size of all its messages, estimated from theirs."""
+    rows: list[QueueRow] = []
+    contents: list[QueueContent] = []
+    pause = Pause()
+    for queue in stats.queues[:QUEUES_SHOWN_MAX]:
+        content = console.broker.queue_content(topic, queue.queue, count_max=QUEUE_MESSAGES_MAX)
+        contents.append(content)
+        messages = queue.max_offset - queue.min_offset
+        rows.append(
+            QueueRow(
+                queue=queue.queue,
+                min_offset=queue.min_offset,
+                max_offset=queue.max_offset,
+                messages=messages,
+                share=messages / fullest if fullest else 0.0,
+                first_ms=content.first_stored_ms,
+                last_ms=queue.last_stored_ms or None,
+                size=size_of([content], messages),
+            )
+        )
+        await pause.when_due()
+    return rows, size_of(contents, stats.messages)
+
+
+def _last_ms(stats: TopicStats) -> int | None:
+    return max((q.last_stored_ms for q in stats.queues if q.last_stored_ms), default=None)
+
+
+async def groups(request: Request) -> Response:
+    """GET /topics/{topic}/groups"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    lags = snapshot.readers(config.name)
+    behind = sorted(lags, key=lambda group: (-lags[group], group))
+    readers: list[Reader] = []
+    pause = Pause()
+    for group in behind[:QUEUES_SHOWN_MAX]:
+        with contextlib.suppress(NotFound):  # deleted since the snapshot
+            readers.append(_reader(console, config.name, group))
+        await pause.when_due()
+    context = TopicReaders(
+        head=await head_of(request, config),
+        tab="groups",
+        readers=readers,
+        readers_total=len(behind),
+        as_of_ms=snapshot.taken_ms,
+    )
+    return await pages.respond(
+        request, "topic_groups.html", context, title=config.name, section="topics", is_live=True
+    )
+
+
+def _reader(console: Console, topic: str, group: str) -> Reader:
+    queues = [queue for queue in console.broker.lag(group).queues if queue.topic == topic]
+    return Reader(
+        group=group,
+        lag=sum(queue.count for queue in queues),
+        inflight=sum(queue.inflight for queue in queues),
+        oldest_ms=min((q.oldest_ms for q in queues if q.oldest_ms is not None), default=None),
+        rate=console.meter.group_rate(group),
+        is_ordered=console.broker.group(group).ordered,
+    )
+
+
+async def config_page(request: Request) -> Response:
+    """GET /topics/{topic}/config"""
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    values = (
+        config.read_queues,
+        config.write_queues,
+        config.permission,
+        config.promise or "",
+        topic_fields.retention_text(config.retention_ms),
+        topic_fields.percent_text(config.trace_sample),
+    )
+    form = Form({name: str(v) for name, v in zip(CONFIG_FIELDS, values, strict=True)})
+    return await _config_page(request, config, form)
+
+
+async def change(request: Request) -> Response:
+    """POST /topics/{topic}/config"""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request), CONFIG_FIELDS)
+    changes = TopicSettings(
+        read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
+        write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
+        permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
+        promise=read_promise(form),
+        retention_ms=topic_fields.read_retention(form, "retention"),
+        trace_sample=topic_fields.read_percent(form, "trace_sample"),
+    )
+    if form.is_wrong:
+        return await _config_page(request, config, form, 422)
+    try:
+        await topics_of(request).change(actor_at(client_of(request)), config.name, changes)
+    except (Invalid, Forbidden) as error:
+        form.blame(error, {"retention_ms": "retention"})
+        return await _config_page(request, config, form, 422)
+    return forms.go(request, f"/topics/{segment(config.name)}/config?done=changed")
+
+
+async def _config_page(
+    request: Request, config: TopicConfig, form: Form, status: int = 200
+) -> Response:
+    console = pages.console_of(request)
+    context = TopicConfigPage(
+        head=await head_of(request, config),
+        tab="config",
+        form=form,
+        config=config,
+        default_promise=console.host.config.promise.value,
+        default_retention_h=console.host.config.retention_h,
+        default_trace_sample=console.host.config.trace_sample,
+        in_force=in_force(config, console.host.config),
+    )
+    return await pages.respond(
+        request, "topic_config.html", context, title=config.name, section="topics", status=status
+    )
+
+
+async def delete_page(request: Request) -> Response:
+    """GET /topics/{topic}/delete: what would be lost."""
+    config = pages.console_of(request).broker.topic(request.path_params["topic"])
+    return await _delete_page(request, config, Form({"confirm": ""}))
+
+
+async def delete(request: Request) -> Response:
+    """POST /topics/{topic}/delete: only with the name typed."""
+    console = pages.console_of(request)
+    config = console.broker.topic(request.path_params["topic"])
+    form = forms.fill(await forms.read(request), ("confirm",))
+    if form.values["confirm"].strip() != config.name:
+        form.refuse("confirm", _("That is not the topic's name; nothing was deleted."))
+        return await _delete_page(request, config, form, 422)
+    await topics_of(request).delete(actor_at(client_of(request)), config.name)
+    return forms.go(request, "/topics?done=deleted")
+
+
+def _readers(console: Console, topic: str, known: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The groups that read a topic, furthest behind first, with what each has still to read.
+
+    Nobody is left out who began after the last walk: for those few the engine is asked.
+    """
+    lags = dict(known)
+    for group in console.broker.groups_of(topic):
+        if group not in lags:
+            queues = console.broker.lag(group).queues
+            lags[group] = sum(queue.count for queue in queues if queue.topic == topic)
+    return sorted(lags.items(), key=lambda item: -item[1])
+
+
+async def _delete_page(
+    request: Request, config: TopicConfig, form: Form, status: int = 200
+) -> Response:
+    console = pages.console_of(request)
+    snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    context = TopicDeletion(
+        head=await head_of(request, config),
+        form=form,
+        last_ms=_last_ms(console.broker.topic_stats(config.name)),
+        rate=console.meter.topic_rate(config.name),
+        readers=_readers(console, config.name, snapshot.readers(config.name)),
+    )
+    title = _("Delete %(name)s", name=config.name)
+    return await pages.respond(
+        request, "topic_delete.html", context, title=title, section="topics", status=status
+    )

@@ -1,0 +1,305 @@
+"""The list of topics, and the form that makes a new one."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.monitoring import sparkline
+from app.monitoring.sampler import Snapshot, topic_figures
+from app.monitoring.sparkline import Line
+from app.pause import Pause
+from app.security.access import Action, Kind
+from app.services.audit import actor_at
+from app.services.marks import Marks
+from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
+from app.ui.framework import forms, list_exports, pages, rights, tables
+from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.tables import Cut, Query
+from app.ui.framework.templating import segment
+from app.ui.topics import starred
+from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
+from engine.broker import TopicConfig
+from engine.errors import Conflict, Forbidden, Invalid, NotFound
+from kitemq.model.conversion import convert
+from kitemq.model.topics import NewTopic, Promise, TopicType
+
+SORTS = ("star", "name", "messages", "rate", "bytes", "lag", "last")
+BY_NAME = ("star", "name")  # what needs no figures; the first is the list's own order
+STARRED = "starred"
+AGE_MAX_MS = 5_000
+QUEUES_MAX = 1024
+PERMISSIONS = (
+    ("6", N_("read and write")),
+    ("4", N_("read only")),
+    ("2", N_("write only")),
+    ("0", N_("neither")),
+)
+PROMISES = (
+    ("", N_("the broker's default")),
+    ("stored", N_("stored: survives a killed process")),
+    ("flushed", N_("flushed: survives power loss")),
+)
+TYPES = (
+    ("NORMAL", N_("NORMAL: any message")),
+    ("FIFO", N_("FIFO: in order within a message group, to ordered groups")),
+    ("DELAY", N_("DELAY: delivered after a wait")),
+    ("TRANSACTION", N_("TRANSACTION: half messages")),
+)
+FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
+
+
+@dataclass(frozen=True)
+class TopicRow:
+    """A line of the list, read when the page was."""
+
+    name: str
+    kind: str
+    permission: int
+    queues: int
+    messages: int
+    rate: float
+    bytes_rate: float
+    history: Line
+    last_ms: int | None
+    groups: int
+    lag: int | None
+    is_starred: bool
+    has_note: bool
+    size: Size
+
+
+@dataclass(frozen=True)
+class Facet:
+    value: str
+    label: str
+    count: int
+    is_on: bool
+
+
+@dataclass(frozen=True)
+class TopicList:
+    """The context of `topics.html`; lists are sorted by figures read at `as_of_ms`.
+
+    `marks_failure` says why nobody knows the stars.
+    """
+
+    cut: Cut[TopicRow]
+    facets: list[Facet]
+    query: Query
+    kind: str
+    as_of_ms: int
+    is_any: bool
+    marks_failure: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The topics of one page, and the counts beside them."""
+
+    cut: Cut[TopicConfig]
+    facets: list[Facet]
+    is_any: bool
+
+
+@dataclass(frozen=True)
+class TopicForm:
+    """The context of `topic_new.html`."""
+
+    form: Form
+    types: tuple[tuple[str, str], ...] = TYPES
+    permissions: tuple[tuple[str, str], ...] = PERMISSIONS
+    promises: tuple[tuple[str, str], ...] = PROMISES
+
+
+async def show(request: Request) -> Response:
+    """GET /topics"""
+    console = pages.console_of(request)
+    query = tables.parse_query(request.query_params, SORTS, BY_NAME[0])
+    kind = known_kind(request.query_params.get("type", ""))
+    marks = await starred.glance(request)
+    snapshot = console.sampler.snapshot
+    if query.sort not in BY_NAME or not snapshot.taken_ms:
+        snapshot = await console.sampler.fresh(AGE_MAX_MS)
+    everything = console.broker.topics(system=True)
+    kind_of_file = list_exports.wanted(request)
+    if kind_of_file:
+        whole = tables.whole(query, len(everything))
+        everyone = await console.render(lambda: _select(everything, snapshot, whole, kind, marks))
+        listing = list_exports.topics(everyone.cut.rows, snapshot)
+        return await list_exports.respond(console, listing, kind_of_file)
+    found = await console.render(lambda: _select(everything, snapshot, query, kind, marks))
+    context = TopicList(
+        cut=await _rows(console, snapshot, found.cut, marks),
+        facets=found.facets,
+        query=query,
+        kind=kind,
+        as_of_ms=snapshot.taken_ms,
+        is_any=found.is_any,
+        marks_failure=_("the database does not answer") if marks.failure else "",
+    )
+    return await pages.respond(
+        request, "topics.html", context, title=_("Topics"), section="topics", is_live=True
+    )
+
+
+def known_kind(text: str) -> str:
+    """What a list is narrowed to: a kind, "starred" or "all"; "" for the users' own topics."""
+    return text if text in (*KINDS, STARRED, "all") else ""
+
+
+def matching(
+    everything: Iterable[TopicConfig], text: str, kind: str, stars: Collection[str]
+) -> list[TopicConfig]:
+    """The topics of `kind` whose names hold every word of `text`."""
+    words = text.lower().split()
+    named = [topic for topic in everything if all(word in topic.name.lower() for word in words)]
+    return [topic for topic in named if _is_chosen(topic, kind, stars)]
+
+
+def _select(
+    everything: list[TopicConfig], snapshot: Snapshot, query: Query, kind: str, marks: Marks
+) -> Selection:
+    """Filter, count, sort and cut; pure, as another thread does it."""
+    named = matching(everything, query.text, "all", ())
+    chosen = [topic for topic in named if _is_chosen(topic, kind, marks.stars)]
+    key = _key(snapshot, query.sort, marks.stars)
+    tables.order(chosen, key, lambda t: t.name, down=query.is_downward)
+    counts = Counter(map(kind_of, named))
+    counts[STARRED] = sum(topic.name in marks.stars for topic in named)
+    return Selection(
+        cut=tables.cut(chosen, query),
+        facets=_facets(counts, kind),
+        is_any=any(kind_of(topic) in USER_KINDS for topic in everything),
+    )
+
+
+def _is_chosen(topic: TopicConfig, wanted: str, stars: Collection[str]) -> bool:
+    if wanted == STARRED:
+        return topic.name in stars
+    if not wanted:
+        return kind_of(topic) in USER_KINDS
+    return wanted in ("all", kind_of(topic))
+
+
+def _facets(counts: Counter[str], chosen: str) -> list[Facet]:
+    facets = [Facet("", _("Your topics"), sum(counts[kind] for kind in USER_KINDS), chosen == "")]
+    facets += [Facet(STARRED, _("Starred"), counts[STARRED], chosen == STARRED)]
+    facets += [Facet(kind, kind, counts[kind], chosen == kind) for kind in KINDS]
+    everything = sum(counts[kind] for kind in KINDS)
+    total = Facet("all", _("Including system"), everything, chosen == "all")
+    shown = [f for f in facets if f.count or f.is_on or not f.value]
+    return [*shown, total] if any(counts[kind] for kind in SYSTEM_KINDS) else shown
+
+
+def _key(snapshot: Snapshot, sort: str, stars: Collection[str]) -> Callable[[TopicConfig], Any]:
+    """What a list is sorted by; None for a topic that is newer than the snapshot."""
+    if sort == "star":
+        return lambda topic: topic.name not in stars
+    if sort == "name":
+        return lambda topic: topic.name
+    if sort == "lag":
+        return lambda topic: snapshot.worst_lag(topic.name)
+    field = {"last": "last_ms", "bytes": "bytes_rate"}.get(sort, sort)
+    return lambda topic: getattr(snapshot.topics.get(topic.name), field, None)
+
+
+async def _rows(
+    console: Console, snapshot: Snapshot, cut: Cut[TopicConfig], marks: Marks
+) -> Cut[TopicRow]:
+    pause = Pause()
+    rows: list[TopicRow] = []
+    for topic in cut.rows:
+        with contextlib.suppress(NotFound):  # deleted while the others were read
+            rows.append(_row(console, snapshot, topic, marks))
+        await pause.when_due()
+    return cut.with_rows(rows)
+
+
+def _row(console: Console, snapshot: Snapshot, topic: TopicConfig, marks: Marks) -> TopicRow:
+    rate = console.meter.topic_rate(topic.name)
+    bytes_rate = console.meter.topic_bytes_rate(topic.name)
+    stats = console.broker.topic_stats(topic.name)
+    figures = topic_figures(topic, stats, rate, bytes_rate)
+    filled = [q.queue for q in stats.queues if q.max_offset > q.min_offset][:LIST_QUEUES_MAX]
+    contents = (
+        console.broker.queue_content(topic.name, queue, count_max=LIST_MESSAGES_MAX)
+        for queue in filled
+    )
+    return TopicRow(
+        name=topic.name,
+        kind=figures.kind,
+        permission=topic.permission,
+        queues=topic.read_queues,
+        messages=figures.messages,
+        rate=rate,
+        bytes_rate=bytes_rate,
+        history=sparkline.line(console.meter.topic_history(topic.name)),
+        last_ms=figures.last_ms,
+        groups=len(snapshot.readers(topic.name)),
+        lag=snapshot.worst_lag(topic.name),
+        is_starred=topic.name in marks.stars,
+        has_note=topic.name in marks.noted,
+        size=size_of(contents, figures.messages),
+    )
+
+
+async def new(request: Request) -> Response:
+    """GET /create/topic"""
+    queues = str(pages.console_of(request).host.config.default_queues)
+    form = Form(dict(zip(FIELDS, ("", "NORMAL", queues, queues, "6", ""), strict=True)))
+    return await _form_page(request, form)
+
+
+async def create(request: Request) -> Response:
+    """POST /topics: the new topic's page, or the form with what is wrong."""
+    form = forms.fill(await forms.read(request), FIELDS)
+    config = read_config(form)
+    if form.is_wrong:
+        return await _form_page(request, form, 422)
+    rights.require(request, Action.ADMINISTER, Kind.TOPIC, config.name)
+    topics = topics_of(request)
+    try:
+        created = await topics.create(actor_at(client_of(request)), config)
+    except (Invalid, Conflict, Forbidden) as error:
+        form.blame(error, {"topic": "name"})
+        return await _form_page(request, form, 409 if isinstance(error, Conflict) else 422)
+    return forms.go(request, f"/topics/{segment(created.name)}?done=created")
+
+
+def read_config(form: Form) -> TopicConfig:
+    """The configuration in a form; what is wrong is said at its field."""
+    name = form.values["name"].strip()
+    if not name:
+        form.refuse("name", _("A topic needs a name."))
+    new = NewTopic(
+        name=name,
+        type=TopicType(form.choice("type", _("Type"), USER_KINDS)),
+        read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
+        write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
+        permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
+        promise=read_promise(form),
+    )
+    return convert(new, TopicConfig)
+
+
+def read_promise(form: Form) -> Promise | None:
+    text = form.choice("promise", _("Accepted means"), ("", "stored", "flushed"))
+    return Promise(text) if text else None
+
+
+async def _form_page(request: Request, form: Form, status: int = 200) -> Response:
+    return await pages.respond(
+        request,
+        "topic_new.html",
+        TopicForm(form),
+        title=_("Create a topic"),
+        section="topics",
+        status=status,
+    )

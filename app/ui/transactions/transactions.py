@@ -1,0 +1,312 @@
+"""Undecided transactions: who began them, what was asked, and deciding one by hand."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.addresses import shown_url
+from app.pause import Pause
+from app.security.access import Principal, who_of
+from app.security.message_rights import visible
+from app.services.audit import actor_at
+from app.services.bodies import decompress
+from app.services.transactions import Transactions
+from app.ui.framework import forms, pages, rights, tables
+from app.ui.framework.console import Console, client_of
+from app.ui.framework.forms import Form
+from app.ui.framework.language import N_, _
+from app.ui.framework.unread import preview_of
+from app.ui.messages.message import address
+from engine.broker import Callback, Decision, Transaction, TransactionPage, TransactionState
+from engine.errors import Conflict
+from engine.message import SOURCE
+
+GROUP_CHARS_MAX = 255
+TALLY_MAX = 2_000
+TALLY_PAGE = 100
+CALLBACKS_SHOWN_MAX = 100
+GROUPS_SHOWN_MAX = 20
+WORD = "operator"
+DECISIONS = (
+    ("", N_("choose one")),
+    ("commit", N_("commit: deliver the message")),
+    ("rollback", N_("roll back: never deliver it")),
+)
+DONE = {
+    TransactionState.COMMITTED: "committed",
+    TransactionState.ROLLED_BACK: "rolled_back",
+    TransactionState.PENDING: "checks_resumed",
+}
+
+
+@dataclass(frozen=True)
+class TransactionRow:
+    """One transaction; `half_id` names it in addresses, `half_href` is the half message's record.
+
+    `begun_ms` is when its half message was sent, `given_up_ms` when its checks were given up (None
+    where they were not). `href` is where the committed message is, "" where there is none.
+    """
+
+    transaction_id: str
+    half_id: str
+    group: str
+    topic: str
+    state: TransactionState
+    begun_ms: int
+    given_up_ms: int | None
+    checks: int
+    next_check_ms: int | None
+    tag: str
+    keys: tuple[str, ...]
+    preview: str
+    half_href: str
+    href: str
+
+
+@dataclass(frozen=True)
+class GroupTally:
+    """A producer group's undecided transactions among those that were looked at."""
+
+    group: str
+    pending: int
+    given_up: int
+    live_producers: int
+    callback: str
+
+
+@dataclass(frozen=True)
+class Tally:
+    """By producer group; `examined` of `total` were looked at, the oldest first."""
+
+    groups: list[GroupTally]
+    groups_total: int
+    examined: int
+    total: int
+
+
+@dataclass(frozen=True)
+class CallbackRow:
+    """Where a producer group is asked, and how many connections are asked before."""
+
+    group: str
+    url: str
+    timeout_ms: int
+    live_producers: int
+
+
+@dataclass(frozen=True)
+class TransactionList:
+    """The context of `transactions.html`."""
+
+    rows: list[TransactionRow]
+    kind: str
+    group: str
+    size: int
+    after: str
+    next_cursor: str
+    pending_total: int
+    given_up_total: int
+    oldest_ms: int | None
+    tally: Tally
+    callbacks: list[CallbackRow]
+    callbacks_total: int
+    check_interval_s: float
+    check_max: int
+    sizes: tuple[int, ...] = tables.SIZES
+
+
+@dataclass(frozen=True)
+class TransactionDetail:
+    """The context of `transaction.html`."""
+
+    row: TransactionRow
+    form: Form
+    is_open: bool
+    live_producers: int
+    callback: str
+    check_max: int
+    word: str = WORD
+    decisions: tuple[tuple[str, str], ...] = DECISIONS
+
+
+async def show(request: Request) -> Response:
+    """GET /transactions"""
+    console = pages.console_of(request)
+    values = request.query_params
+    group = values.get("group", "").strip()[:GROUP_CHARS_MAX]
+    kind = "given_up" if values.get("kind") == "given_up" else "pending"
+    size = tables.parse_query(values, ("begun",), "begun").size
+    after = values.get("cursor", "")
+    page = _page(console, kind, group=group, after=after, count_max=size)
+    first = _page(console, "pending", count_max=1)
+    given_up = _page(console, "given_up", count_max=1)
+    callbacks = console.broker.transactions.callbacks.all()
+    await decompress([item.message for item in page.items])
+    context = TransactionList(
+        rows=[row_of(who_of(request.scope), item) for item in page.items],
+        kind=kind,
+        group=group,
+        size=size,
+        after=after,
+        next_cursor=page.next or "",
+        pending_total=first.count,
+        given_up_total=given_up.count,
+        oldest_ms=first.items[0].message.stored_ms if first.items else None,
+        tally=await _tally(request, first.count + given_up.count),
+        callbacks=[_callback_row(request, each) for each in callbacks[:CALLBACKS_SHOWN_MAX]],
+        callbacks_total=len(callbacks),
+        check_interval_s=console.host.config.transaction_check_interval_s,
+        check_max=console.host.config.transaction_check_max,
+    )
+    return await pages.respond(
+        request,
+        "transactions.html",
+        context,
+        title=_("Transactions"),
+        section="transactions",
+        is_live=True,
+    )
+
+
+def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
+    """A transaction as a line of a table."""
+    message = visible(who, transaction.message)
+    offset = transaction.offset
+    state = transaction.state
+    # A record that names its source was written when checks were given up or resumed.
+    is_first_record = state is TransactionState.PENDING and SOURCE not in message.properties
+    return TransactionRow(
+        transaction_id=transaction.transaction_id,
+        half_id=message.offset_id,
+        group=transaction.producer_group,
+        topic=transaction.topic,
+        state=state,
+        begun_ms=message.stored_ms if is_first_record else message.born_ms,
+        given_up_ms=message.stored_ms if state is TransactionState.GIVEN_UP else None,
+        checks=transaction.checks,
+        next_check_ms=transaction.next_check_ms,
+        tag=message.tag,
+        keys=message.keys,
+        preview=preview_of(message),
+        half_href=f"/transactions/{message.offset_id}/half",
+        href="" if offset is None else address(transaction.topic, transaction.queue, offset),
+    )
+
+
+async def detail(request: Request) -> Response:
+    """GET /transactions/{id}: how one stands, and the form that decides it."""
+    form = Form({"decision": "", "confirm": ""})
+    return await _detail(request, form, 200)
+
+
+async def half(request: Request) -> Response:
+    """GET /transactions/{id}/half: on to the record of the half message."""
+    broker = pages.console_of(request).broker
+    record = broker.message_by_offset_id(request.path_params["id"])
+    return forms.go(request, address(record.topic, record.queue, record.offset))
+
+
+async def decide(request: Request) -> Response:
+    """POST /transactions/{id}: commit, roll back, or let it be checked again."""
+    name = request.path_params["id"]
+    posted = await forms.read(request)
+    service: Transactions = request.app.state.transactions
+    actor = actor_at(client_of(request))
+    form = forms.fill(posted, ("decision", "confirm"))
+    # Named in the trail by the message's id, as the producer knows it.
+    found = _get(request, name)
+    rights.require_decision(request, found.topic)
+    try:
+        if posted.one("do") == "resume":
+            done = await service.resume(actor, found.transaction_id, found.producer_group)
+        else:
+            wanted = form.choice("decision", _("The decision"), ("commit", "rollback"))
+            if form.values["confirm"].strip() != WORD:
+                form.refuse("confirm", _("The word was not typed; nothing was decided."))
+            if form.is_wrong:
+                return await _detail(request, form, 422)
+            decision = Decision(wanted)
+            done = await service.decide_by_hand(
+                actor, found.transaction_id, decision, found.producer_group
+            )
+    except Conflict as error:
+        form.blame(error)
+        return await _detail(request, form, 409)
+    return forms.go(request, f"/transactions/{found.message.offset_id}?done={DONE[done.state]}")
+
+
+def _get(request: Request, name: str) -> Transaction:
+    """The transaction of this id, or of the half message with this offset id."""
+    return pages.console_of(request).broker.transactions.get(name)
+
+
+def _page(
+    console: Console, kind: str, *, group: str = "", after: str = "", count_max: int
+) -> TransactionPage:
+    transactions = console.broker.transactions
+    listed = transactions.given_up if kind == "given_up" else transactions.pending
+    return listed(group=group, after=after, count_max=count_max)
+
+
+async def _tally(request: Request, total: int) -> Tally:
+    """By group, over the oldest of both kinds, read a few at a time."""
+    console, pause = pages.console_of(request), Pause()
+    counts: dict[str, Counter[str]] = {"pending": Counter(), "given_up": Counter()}
+    examined = 0
+    for kind, found in counts.items():
+        after: str | None = ""
+        while after is not None and found.total() < TALLY_MAX:
+            page = _page(console, kind, after=after, count_max=TALLY_PAGE)
+            found.update(item.producer_group for item in page.items)
+            after = page.next
+            await pause.when_due()
+        examined += found.total()
+    service: Transactions = request.app.state.transactions
+    live, callbacks = service.producers.groups(), console.broker.transactions.callbacks
+    names = sorted({*counts["pending"], *counts["given_up"], *live})
+    names.sort(key=lambda name: -(counts["pending"][name] + counts["given_up"][name]))
+    rows = []
+    for name in names[:GROUPS_SHOWN_MAX]:
+        callback = callbacks.find(name)
+        rows.append(
+            GroupTally(
+                group=name,
+                pending=counts["pending"][name],
+                given_up=counts["given_up"][name],
+                live_producers=live.get(name, 0),
+                callback=shown_url(callback.url) if callback else "",
+            )
+        )
+    return Tally(rows, len(names), examined, total)
+
+
+def _callback_row(request: Request, callback: Callback) -> CallbackRow:
+    service: Transactions = request.app.state.transactions
+    live = service.producers.count(callback.group)
+    return CallbackRow(callback.group, shown_url(callback.url), callback.timeout_ms, live)
+
+
+async def _detail(request: Request, form: Form, status: int) -> Response:
+    console = pages.console_of(request)
+    found = _get(request, request.path_params["id"])
+    service: Transactions = request.app.state.transactions
+    callback = console.broker.transactions.callbacks.find(found.producer_group)
+    await decompress([found.message])
+    context = TransactionDetail(
+        row=row_of(who_of(request.scope), found),
+        form=form,
+        is_open=found.state in (TransactionState.PENDING, TransactionState.GIVEN_UP),
+        live_producers=service.producers.count(found.producer_group),
+        callback=shown_url(callback.url) if callback else "",
+        check_max=console.host.config.transaction_check_max,
+    )
+    return await pages.respond(
+        request,
+        "transaction.html",
+        context,
+        title=_("Transaction %(transaction_id)s", transaction_id=found.transaction_id),
+        section="transactions",
+        status=status,
+    )

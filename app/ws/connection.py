@@ -1,0 +1,317 @@
+"""One WebSocket connection: frames in, answers out, how much it may hold, and how it ends.
+
+Everything runs on the loop's thread. A connection holds nothing that a restart would miss: what its
+client was handed is known to the engine under the client's name, and a client that comes back asks
+for it by subscribing again. What its frames ask for: socket_session.py.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from starlette.types import Receive, Scope
+from starlette.types import Send as AsgiSend
+
+from app.host import EngineHost
+from app.network.bounded_socket import HOLD
+from app.security.access import Action, Kind, Principal, require, who_of
+from app.security.byte_budget import Hold
+from app.security.client_names import check_name, holder_of
+from app.security.doorman import Doorman
+from app.services.sends import SendGate
+from app.ws.calls import Calls
+from app.ws.limits import SocketLimits
+from app.ws.outbox import Outbox
+from app.ws.producers import Producers
+from app.ws.push import Subscription
+from app.ws.shapes import error_frame
+from engine.errors import EngineError, Invalid
+from protocol import batches, frames, text
+from protocol.columns import ProtocolError
+from protocol.stream import CLIENT_FRAMES, Unreadable, iter_frames
+
+log = logging.getLogger("kitemq.socket")
+
+CLEAN_CLOSES = frozenset({1000, 1001})  # the client said goodbye: normal, or leaving its page
+TURN_FRAMES = 128  # of one message that are worked on without a break
+CLOSE_UNREADABLE = 1002
+CLOSE_TOO_BIG = 1009
+CLOSE_REPLACED = 4001
+CLOSE_NOT_ALLOWED = 4003
+CLOSE_DISCONNECTED = 4004
+RIGHTS_EVERY_S = 5.0  # how soon a connection ends whose token was revoked or has expired
+
+
+class Hub:
+    """What the connections of one server share: the send gate, and who is connected as whom."""
+
+    def __init__(self, host: EngineHost, limits: SocketLimits) -> None:
+        self.host = host
+        self.limits = limits
+        self.gate = SendGate(host)
+        self._sessions: dict[str, Connection] = {}
+
+    def enter(self, client: str, session: "Connection") -> None:
+        """Make `session` the one of `client`; an older one of that name is closed.
+
+        Raises ClientNameTaken, and changes nothing, where the older one is another principal's.
+        """
+        older = self._sessions.get(client)
+        if older is not None and older is not session:
+            check_name(client, older.holder, session.holder)
+            older.replace()
+        self._sessions[client] = session
+
+    def leave(self, client: str, session: "Connection") -> bool:
+        """Forget `session`; whether it still was the one of `client`."""
+        if self._sessions.get(client) is not session:
+            return False
+        del self._sessions[client]
+        return True
+
+
+class Connection:
+    """Reads one connection until it closes; `run` is the whole of its life."""
+
+    def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
+        self._hub = hub
+        self._host = hub.host
+        self._limits = hub.limits
+        self._remote = remote
+        self._outbox = Outbox(self._on_room)
+        self._room = asyncio.Event()
+        self._subscriptions: dict[int, Subscription] = {}
+        self._groups: set[str] = set()
+        self._inflight_bytes = 0
+        self._hold = _hold_of(scope)
+        self._is_closing = False
+        self._scope = scope
+        self._looking: asyncio.TimerHandle | None = None
+        self._doorman: Doorman = scope["app"].state.doorman
+        self.holder = holder_of(who_of(scope))
+        self.client = f"ws-{secrets.token_hex(6)}"
+        self._calls = Calls(
+            scope,
+            hub.limits,
+            on_answer=self._answer,
+            on_done=self._on_call_done,
+            has_room=lambda: self._outbox.size_bytes <= self._limits.outbox_bytes_max,
+        )
+        self._producers = Producers(
+            hub.host,
+            scope["app"].state.transactions,
+            wanted_max=hub.limits.subscriptions_max,
+            on_answer=self._answer,
+            has_room=lambda: self.has_push_room,
+        )
+        hub.enter(self.client, self)
+
+    async def run(self, receive: Receive, send: AsgiSend) -> None:
+        """Serve an accepted connection until either side closes it."""
+        writer = asyncio.ensure_future(self._outbox.run(send))
+        writer.add_done_callback(lambda _: self._room.set())  # nothing will make room any more
+        self._look_again()
+        code = 1006
+        try:
+            while True:
+                event = await receive()
+                if event["type"] == "websocket.disconnect":
+                    code = event.get("code", 1006)
+                    return
+                if not self._is_closing:
+                    await self._on_event(event, writer)
+                await self._until_room(writer)
+        finally:
+            if self._looking is not None:
+                self._looking.cancel()
+            self._close(code)
+            await self._calls.close()
+            await self._producers.close()
+            writer.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+            self._outbox.forget_owner()
+            self._hold.close()
+
+    # -- what subscriptions ask (Pusher) --------------------------------------------------------
+
+    @property
+    def has_push_room(self) -> bool:
+        return self._outbox.size_bytes < self._limits.push_bytes_max
+
+    def check_push(self, group: str, topics: Iterable[str]) -> None:
+        self._require(Action.CONSUME, Kind.GROUP, group)
+        self._require(Action.CONSUME, Kind.TOPIC, *topics)
+
+    def deliver(
+        self, subscription: int, frame: batches.Deliver, *, is_text: bool, undo: Callable[[], None]
+    ) -> None:
+        self._answer(subscription, frame, is_text, undo)
+
+    def ended(self, subscription: int, error: EngineError, *, is_text: bool) -> None:
+        self._subscriptions.pop(subscription, None)
+        self._answer(subscription, error_frame(error), is_text)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @property
+    def _is_overfull(self) -> bool:
+        limits = self._limits
+        return not self._is_closing and (
+            self._inflight_bytes > limits.inflight_bytes_max
+            or (self._inflight_bytes > 0 and self._hold.is_tight)
+            or self._outbox.size_bytes > limits.outbox_bytes_max
+        )
+
+    async def _until_room(self, writer: "asyncio.Future[None]") -> None:
+        """Wait while the connection holds more than it may."""
+        while self._is_overfull and not writer.done():
+            self._room.clear()
+            await self._room.wait()
+
+    async def _on_event(self, event: dict[str, Any] | Any, writer: "asyncio.Future[None]") -> None:
+        text_data: str | None = event.get("text")
+        data: bytes | str = event["bytes"] if text_data is None else text_data
+        if len(data) > self._limits.frame_bytes_max:
+            detail = f"a message of {len(data)} bytes; at most {self._limits.frame_bytes_max}"
+            self._fail(CLOSE_TOO_BIG, detail, is_text=isinstance(data, str))
+        elif isinstance(data, str):
+            self._on_frame(*text.parse(data), is_text=True)
+        else:
+            try:
+                for number, (request, frame) in enumerate(iter_frames(data, CLIENT_FRAMES), 1):
+                    self._on_frame(request, frame, is_text=False)
+                    if number % TURN_FRAMES == 0:  # others have their turn, answers leave
+                        await asyncio.sleep(0)
+                        await self._until_room(writer)
+                        if self._is_closing:
+                            return
+            except ProtocolError as error:
+                self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
+
+    def _on_frame(self, request: int, frame: frames.Frame | Unreadable, *, is_text: bool) -> None:
+        try:
+            if isinstance(frame, Unreadable):
+                raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
+            answer = self._take(request, frame, is_text)
+        except EngineError as error:
+            answer = error_frame(error)
+        except Exception:
+            log.exception("a %s frame failed", type(frame).__name__)
+            answer = frames.Error("internal_error", "the server failed; its log says why")
+        if answer is not None:
+            self._answer(request, answer, is_text)
+
+    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
+        """Do what a frame asks; the answer, or None where it comes later, or none is due."""
+        raise NotImplementedError
+
+    def _answer(
+        self,
+        request: int,
+        frame: frames.Frame,
+        is_text: bool,
+        undo: Callable[[], None] | None = None,
+    ) -> None:
+        if is_text:
+            self._outbox.put(text.render(request, frame), undo)
+        else:
+            self._outbox.put(frames.encode(request, frame), undo)
+
+    def _on_room(self) -> None:
+        if not self._is_overfull:
+            self._room.set()
+            self._calls.resume()
+        if self.has_push_room:
+            for subscription in self._subscriptions.values():
+                subscription.resume()
+
+    def _on_call_done(self, size_bytes: int) -> None:
+        self._count(-size_bytes)
+        self._on_room()
+
+    def _count(self, size_bytes: int) -> None:
+        """So many bytes more, or fewer, wait for their answer."""
+        self._inflight_bytes += size_bytes
+        self._hold.add(size_bytes)
+
+    # -- rights ---------------------------------------------------------------------------------
+
+    def _require(self, action: Action, kind: Kind, *names: str) -> None:
+        """Raise RightMissing unless whoever opened this connection has the right as of now."""
+        doorman = self._doorman
+        if doorman.is_open and not doorman.everybody.is_read_only:
+            return
+        who = doorman.recognise(self._scope) or Principal("")
+        for name in names:
+            require(who, action, kind, name)
+
+    def _look_again(self) -> None:
+        """End the connection soon after its token or its session has ended."""
+        if self._is_closing:
+            return
+        if self._doorman.recognise(self._scope) is None:
+            self._fail(CLOSE_NOT_ALLOWED, "the token or the login is not valid", is_text=False)
+            return
+        self._looking = asyncio.get_running_loop().call_later(RIGHTS_EVERY_S, self._look_again)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def replace(self) -> None:
+        """Another connection speaks for this client from now on."""
+        self._fail(CLOSE_REPLACED, "another connection of this client took over", is_text=False)
+
+    def disconnect(self) -> None:
+        """An operator ends the connection; what its client holds is the operator's affair."""
+        self._fail(CLOSE_DISCONNECTED, "an operator ended the connection", is_text=False)
+
+    def _fail(self, code: int, detail: str, *, is_text: bool) -> None:
+        self._answer(0, frames.Error("connection_closed", detail), is_text)
+        self._outbox.close(code, detail[:100])
+        self._is_closing = True
+        self._end_subscriptions()
+        self._calls.leave()
+        self._room.set()
+
+    def _end_subscriptions(self) -> None:
+        self._producers.leave()
+        for subscription in self._subscriptions.values():
+            subscription.close()
+        self._subscriptions.clear()
+
+    def _close(self, code: int) -> None:
+        """Stop pushing; give back what never left, and all that is held after a clean goodbye."""
+        self._end_subscriptions()
+        self._calls.leave()
+        self._is_closing = True
+        is_current = self._hub.leave(self.client, self)
+        if not self._host.is_ready:
+            return
+        try:
+            self._outbox.abandon()
+            if is_current and code in CLEAN_CLOSES:
+                self._release_held()
+        except EngineError as error:
+            log.warning("what %s held was not put back: %s", self.client, error.detail)
+
+    def _release_held(self) -> None:
+        broker = self._host.broker
+        for group in self._groups:
+            held = broker.held(group, self.client)
+            for start in range(0, len(held), self._limits.count_max):
+                broker.release(group, held[start : start + self._limits.count_max])
+
+
+def _hold_of(scope: Scope) -> Hold:
+    """What the connection holds of the server's memory, in the name of who opened it."""
+    client = scope.get("client")
+    hold: Hold = scope.get(HOLD) or scope["app"].state.load.budget.hold(
+        client[0] if client else "", "", _nothing
+    )
+    hold.name(who_of(scope).caller)
+    return hold
+
+
+def _nothing() -> None:
+    """Without a connection of its own there is nothing unfinished."""

@@ -1,0 +1,60 @@
+"""The WebSocket door `/ws/v1`: frames of `protocol`, many messages in each.
+
+A raw ASGI endpoint: Starlette's own WebSocket object would cost more per message than the engine.
+Who may connect at all (Host, Origin, token) is decided before, by `app.security`.
+"""
+
+from weakref import WeakKeyDictionary
+
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.types import Receive, Scope, Send
+
+from app.host import EngineHost
+from app.ws.connection import Hub
+from app.ws.limits import SocketLimits
+from app.ws.session import Session
+from engine.host import host_text
+
+PATH = "/ws/v1"
+PROTOCOL = "kitemq.v1"  # what a browser's script asks for beside the token
+CLOSE_TRY_LATER = 1013
+
+
+class SocketDoor:
+    """Accepts connections and gives each a `Session`."""
+
+    def __init__(self) -> None:
+        self._hubs: WeakKeyDictionary[EngineHost, Hub] = WeakKeyDictionary()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        state = scope["app"].state
+        host: EngineHost = state.host
+        if not host.is_ready:
+            await send({"type": "websocket.close", "code": CLOSE_TRY_LATER})
+            return
+        hub = self._hubs.get(host)
+        if hub is None:
+            limits = SocketLimits(frame_bytes_max=state.settings.request_bytes_max)
+            hub = self._hubs[host] = Hub(host, limits)
+        offered = scope.get("subprotocols") or ()
+        await send(
+            {"type": "websocket.accept", "subprotocol": PROTOCOL if PROTOCOL in offered else None}
+        )
+        address = _address(scope)
+        session = Session(hub, address, scope)
+        since_ms = host.clock.now_ms()
+        connections = state.connections
+        with connections.opened(lambda: session.client, address, since_ms, session.disconnect):
+            await session.run(receive, send)
+
+
+def _address(scope: Scope) -> str:
+    """The client's address as messages keep it: "127.0.0.1:52100", "[::1]:52100"."""
+    client = scope.get("client")
+    if not client:
+        return ""
+    return host_text(client[0], client[1])
+
+
+routes: list[BaseRoute] = [WebSocketRoute(PATH, SocketDoor())]

@@ -1,0 +1,132 @@
+"""One connection as a live producer: the checks that it is sent, and the decisions that it sends.
+
+A check that never reaches its client is no loss: the transaction is checked again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from app.host import EngineHost
+from app.services import bodies
+from app.services.transactions import Ask, Transactions
+from app.ws.shapes import error_frame
+from engine.broker import Check, Decider, Decision
+from engine.errors import Busy, Conflict, EngineError, Invalid
+from protocol import batches, frames, transactions
+
+log = logging.getLogger("kitemq.socket")
+
+DECISIONS = {code: Decision(name) for code, name in transactions.DECISIONS.items()}
+FLUSHES_MAX = 1024  # decisions that wait for the disk at once
+
+OnAnswer = Callable[[int, frames.Frame, bool], None]
+
+
+class Producers:
+    """The producer groups that one connection answers for; `leave` ends all of them."""
+
+    def __init__(
+        self,
+        host: EngineHost,
+        service: Transactions,
+        *,
+        wanted_max: int,
+        on_answer: OnAnswer,
+        has_room: Callable[[], bool],
+    ) -> None:
+        """`on_answer` writes a frame under a request number; `has_room` whether more may be."""
+        self._host = host
+        self._service = service
+        self._wanted_max = wanted_max
+        self._on_answer = on_answer
+        self._has_room = has_room
+        self._wanted: dict[int, tuple[str, Ask]] = {}
+        self._flushes: set[asyncio.Task[None]] = set()
+
+    def want(self, request: int, group: str, *, is_text: bool) -> None:
+        """Send checks of `group` under this request number from now on, and what waited first."""
+        if request in self._wanted:
+            raise Conflict("this request number already wants checks", field="id")
+        if not group:
+            raise Invalid("no producer group is named", field="group", remedy="name one")
+        if len(self._wanted) >= self._wanted_max:
+            raise Busy(f"one connection wants checks of at most {self._wanted_max} groups")
+
+        def ask(check: Check) -> bool:
+            if not self._has_room():
+                return False
+            self._on_answer(request, check_frame(check), is_text)
+            return True
+
+        waiting = self._host.broker.transactions.checks(group)
+        self._wanted[request] = (group, ask)
+        self._service.producers.enter(group, ask)
+        self._on_answer(request, batches.Result([], []), is_text)
+        for check in waiting:
+            if bodies.is_small([check.message]):
+                self._on_answer(request, check_frame(check), is_text)
+            else:
+                self._service.producers.ask(check)
+
+    def unwant(self, request: int) -> None:
+        """No more checks for that wish; nothing where it is over."""
+        wanted = self._wanted.pop(request, None)
+        if wanted is not None:
+            self._service.producers.leave(*wanted)
+
+    def leave(self) -> None:
+        """No more checks at all."""
+        for request in list(self._wanted):
+            self.unwant(request)
+
+    async def close(self) -> None:
+        """Nobody waits for answers any more."""
+        for task in self._flushes:
+            task.cancel()
+        await asyncio.gather(*self._flushes, return_exceptions=True)
+        # Their owner knows these producers: without a cycle it leaves nothing to the collector.
+        del self._on_answer, self._has_room
+
+    def decide(self, request: int, frame: transactions.Decide, *, is_text: bool) -> None:
+        """Do what a DECIDE says; its answer comes when what was promised is kept."""
+        decision = DECISIONS.get(frame.decision)
+        if decision is None:
+            raise Invalid("the decision is unknown", field="decision", remedy="1, 2 or 3")
+        if len(self._flushes) >= FLUSHES_MAX:
+            raise Busy("too many decisions wait for the disk")
+        task = asyncio.get_running_loop().create_task(
+            self._decide(request, frame, decision, is_text)
+        )
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+
+    async def _decide(
+        self, request: int, frame: transactions.Decide, decision: Decision, is_text: bool
+    ) -> None:
+        by = Decider.CHECK if frame.is_check else Decider.PRODUCER
+        try:
+            done = await self._service.decide(frame.transaction_id, decision, frame.group, by)
+            answer: frames.Frame = transactions.Decided(done.state.value)
+        except EngineError as error:
+            answer = error_frame(error)
+        except Exception:
+            log.exception("a decision failed")
+            answer = frames.Error("internal_error", "the server failed; its log says why")
+        self._on_answer(request, answer, is_text)
+
+
+def check_frame(check: Check) -> transactions.Check:
+    """A check as a frame."""
+    message = check.message
+    return transactions.Check(
+        check.transaction_id,
+        check.producer_group,
+        check.number,
+        message.topic,
+        message.queue,
+        message.born_ms,
+        message.stored_ms,
+        message.property_block,
+        message.plain.body,
+    )

@@ -1,0 +1,198 @@
+"""One subscription: hands out while the client has credit, waits in the engine otherwise.
+
+No loop polls here. `pump` runs when a subscription begins, when credit or room in the outbox comes
+back, and when the engine says that something may be there.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Protocol
+
+from app.host import EngineHost, Parked
+from app.services import bodies
+from app.ws.limits import SocketLimits
+from engine.broker import Connection, Delivery, Receipt
+from engine.errors import Busy, EngineError, Paused
+from protocol.batches import Deliver
+
+_message = attrgetter("message")
+
+
+class Pusher(Protocol):
+    """The session, as a subscription sees it."""
+
+    client: str
+
+    @property
+    def has_push_room(self) -> bool:
+        """Whether the client takes what it is sent; `resume` is called once it does again."""
+
+    def check_push(self, group: str, topics: Iterable[str]) -> None:
+        """Raise RightMissing or ReadOnly unless the client may be handed these as of now."""
+
+    def deliver(
+        self, subscription: int, frame: Deliver, *, is_text: bool, undo: Callable[[], None]
+    ) -> None:
+        """Write a DELIVER; `undo` if it cannot be."""
+
+    def ended(self, subscription: int, error: EngineError, *, is_text: bool) -> None:
+        """The subscription is over, because of `error`."""
+
+
+class Subscription:
+    """A push of one group's messages on one connection."""
+
+    def __init__(
+        self,
+        host: EngineHost,
+        pusher: Pusher,
+        limits: SocketLimits,
+        *,
+        number: int,
+        group: str,
+        topics: dict[str, str],
+        invisible_s: float,
+        is_text: bool,
+        member: Connection,
+    ) -> None:
+        self._member = member
+        self._host = host
+        self._pusher = pusher
+        self._limits = limits
+        self._number = number
+        self.group = group
+        self._topics = topics
+        self._invisible_s = invisible_s
+        self._is_text = is_text
+        self._credit = 0
+        self._parked: Parked | None = None
+        self._next: asyncio.Handle | None = None
+        # Handed out, while a thread decompresses their bodies; nothing else is handed out then.
+        self._held: list[Delivery] = []
+        self._decompressing: asyncio.Task[None] | None = None
+        self._is_open = True
+
+    def add_credit(self, count: int) -> None:
+        """Let `count` more messages come, up to the limit of a connection."""
+        self._credit = min(self._credit + count, self._limits.credit_max)
+        self.resume()
+
+    def resume(self) -> None:
+        """Pump at the loop's next turn, unless waiting or about to."""
+        if self._next is None and self._parked is None and self._may_pump():
+            self._next = asyncio.get_running_loop().call_soon(self._pump)
+
+    def close(self) -> None:
+        """Hand out nothing more; a wake that came already goes to another waiter."""
+        self._is_open = False
+        self._member.close()
+        self._unpark()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        held, self._held = self._held, []
+        self._release(held)
+
+    def _may_pump(self) -> bool:
+        is_free = self._is_open and not self._held
+        return is_free and self._credit > 0 and self._pusher.has_push_room
+
+    def _unpark(self) -> None:
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None
+
+    def _pump(self) -> None:
+        """One hand-out, then the loop's other work, then the next."""
+        self._next = None
+        try:
+            if self._may_pump():
+                self._hand_out()
+            else:
+                self._unpark()
+        except Busy as error:
+            loop = asyncio.get_running_loop()
+            self._next = loop.call_later(error.retry_after_s, self._pump)
+        except EngineError as error:
+            self.close()
+            self._pusher.ended(self._number, error, is_text=self._is_text)
+
+    def _hand_out(self) -> None:
+        deliveries = self._receive()
+        self._unpark()  # after a wake: if more is left, the next waiter is woken
+        messages = list(map(_message, deliveries))
+        if not bodies.is_small(messages):
+            self._held = deliveries
+            decompress = self._decompress(deliveries)
+            self._decompressing = asyncio.get_running_loop().create_task(decompress)
+        elif deliveries:
+            count = bodies.fitting_count(messages)
+            self._release(deliveries[count:])
+            self._write(deliveries[:count])
+            self.resume()
+        else:
+            self._parked = self._host.broker.park_receive(
+                self.group, self._topics, self._woken, self._pusher.client
+            )
+
+    async def _decompress(self, deliveries: list[Delivery]) -> None:
+        """Write what fits into one frame once a thread has decompressed it; put the rest back."""
+        count = await bodies.delivered_count([delivery.message for delivery in deliveries])
+        if not self._is_open:
+            return  # `close` has put them back
+        self._held = []
+        self._release(deliveries[count:])
+        self._write(deliveries[:count])
+        self.resume()
+
+    def _release(self, deliveries: list[Delivery]) -> None:
+        if deliveries:
+            receipts = [delivery.receipt for delivery in deliveries]
+            self._host.broker.release(self.group, receipts)
+
+    def _receive(self) -> list[Delivery]:
+        """The next deliveries; none while the group is paused, whose end wakes us as well."""
+        self._pusher.check_push(self.group, self._topics)
+        try:
+            return self._host.broker.receive(
+                self.group,
+                self._topics,
+                count_max=min(self._credit, self._limits.deliver_count_max),
+                invisible_s=self._invisible_s,
+                client=self._pusher.client,
+            )
+        except Paused:
+            return []
+
+    def _woken(self) -> None:
+        """There may be something; can come from within `park_receive`."""
+        if self._next is None and self._is_open:
+            self._next = asyncio.get_running_loop().call_soon(self._pump)
+
+    def _write(self, deliveries: list[Delivery]) -> None:
+        receipts = [delivery.receipt for delivery in deliveries]
+
+        def undo() -> None:
+            self._host.broker.release(self.group, receipts)
+
+        self._credit -= len(deliveries)
+        frame = deliver_frame(deliveries, receipts)
+        self._pusher.deliver(self._number, frame, is_text=self._is_text, undo=undo)
+
+
+def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> Deliver:
+    """The columns of a DELIVER."""
+    messages = list(map(_message, deliveries))
+    return Deliver(
+        receipts,  # type: ignore[arg-type]  # a named tuple is a tuple
+        [delivery.attempt for delivery in deliveries],
+        [delivery.invisible_until_ms for delivery in deliveries],
+        [message.born_ms for message in messages],
+        [message.stored_ms for message in messages],
+        [message.position for message in messages],
+        [message.flag for message in messages],
+        [message.plain_flag for message in messages],
+        [message.property_block for message in messages],
+        [message.plain.body for message in messages],
+    )

@@ -1,0 +1,204 @@
+"""What a client asks for in its frames, as verbs of the broker."""
+
+from collections.abc import Callable
+from typing import Any
+
+from app.security.access import Action, Kind
+from app.security.client_names import ClientNames
+from app.services.sends import Part
+from app.ws.connection import Connection
+from app.ws.push import Subscription
+from app.ws.shapes import (
+    PROMISES,
+    RESULT_CODES,
+    build_messages,
+    error_frame,
+    nacks_of,
+    receipts_of,
+    result_frame,
+    sent_frame,
+)
+from engine.errors import Busy, Conflict, EngineError, Invalid
+from protocol import batches, calls, frames, transactions
+
+SERVER = "kitemq"
+
+
+class Session(Connection):
+    """A connection whose frames are understood."""
+
+    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
+        return HANDLERS[type(frame)](self, request, frame, is_text)
+
+    def _on_hello(self, _request: int, frame: frames.Hello, _is_text: bool) -> frames.Frame:
+        if frame.version != frames.VERSION:
+            raise Invalid(
+                f"protocol version {frame.version} is unknown",
+                field="version",
+                remedy=f"speak version {frames.VERSION}",
+            )
+        if len(frame.client) > self._limits.client_chars_max:
+            raise Invalid("the name is too long", field="client", remedy="at most 128 characters")
+        if self._subscriptions:
+            raise Conflict("say hello before the first subscription", field="client")
+        if frame.client:
+            self._hub.enter(frame.client, self)
+            if self.client != frame.client:
+                self._hub.leave(self.client, self)
+            self.client = frame.client
+        limits = self._limits
+        return frames.Welcome(
+            self.client,
+            SERVER,
+            limits.frame_bytes_max,
+            limits.count_max,
+            limits.inflight_bytes_max,
+            limits.subscriptions_max,
+        )
+
+    def _on_send(self, request: int, frame: batches.Send, is_text: bool) -> frames.Frame | None:
+        self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
+        messages = build_messages(frame, self._remote, self._host.clock.now_ms())
+        if not messages:
+            raise Invalid("a send without messages", field="messages", remedy="send at least one")
+        if frame.promise not in PROMISES:
+            raise Invalid("the promise is unknown", field="promise", remedy="0, 1 or 2")
+        size_bytes = sum(map(len, frame.bodies))
+        self._count(size_bytes)
+
+        def done(part: Part | None, error: EngineError | None) -> None:
+            self._count(-size_bytes)
+            self._on_room()
+            if self._is_closing:
+                return
+            if part is not None:
+                figures = self._scope["app"].state.client_figures
+                figures.sent(self.client, len(messages), self._host.clock.now_ms())
+                with_ids = is_text or not frame.id_prefix
+                self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
+            elif error is not None:
+                self._answer(request, error_frame(error), is_text)
+
+        promise = PROMISES[batches.PromiseCode(frame.promise)]
+        self._hub.gate.add(messages, promise, size_bytes, done)
+        return None
+
+    def _on_call(self, request: int, frame: calls.Call, is_text: bool) -> None:
+        self._calls.begin(request, frame, is_text=is_text)
+        self._count(len(frame.body))
+
+    def _on_checks_wanted(
+        self, request: int, frame: transactions.ChecksWanted, is_text: bool
+    ) -> None:
+        self._require(Action.PRODUCE, Kind.GROUP, frame.group)
+        self._producers.want(request, frame.group, is_text=is_text)
+
+    def _on_checks_unwanted(
+        self, _request: int, frame: transactions.ChecksUnwanted, _is_text: bool
+    ) -> frames.Frame:
+        self._producers.unwant(frame.wanted)
+        return batches.Result([], [])
+
+    def _on_decide(self, request: int, frame: transactions.Decide, is_text: bool) -> None:
+        if not self._doorman.is_open or self._doorman.everybody.is_read_only:
+            found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
+            self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
+        self._producers.decide(request, frame, is_text=is_text)
+
+    def _on_subscribe(
+        self, request: int, frame: frames.Subscribe, is_text: bool
+    ) -> frames.Frame | None:
+        if request in self._subscriptions:
+            raise Conflict("this request number already names a subscription", field="id")
+        if len(self._subscriptions) >= self._limits.subscriptions_max:
+            raise Busy(
+                f"one connection holds at most {self._limits.subscriptions_max} subscriptions",
+                field="group",
+                remedy="name several topics in one subscription",
+            )
+        if not frame.topics:
+            raise Invalid("no topic is named", field="topics", remedy="name at least one topic")
+        self.check_push(frame.group, frame.topics)
+        # Whatever is wrong with group, topics or filters shows here, not at the first message.
+        broker, client = self._host.broker, self.client
+        names: ClientNames = self._scope["app"].state.client_names
+        names.claim(frame.group, client, self.holder)
+        broker.park_receive(frame.group, frame.topics, lambda: None, client).cancel()
+        # Asked for before the first hand-out, so that all of it is from an earlier connection.
+        held = self._host.broker.held(frame.group, self.client)[: batches.HELD_MAX]
+        subscription = Subscription(
+            self._host,
+            self,
+            self._limits,
+            number=request,
+            group=frame.group,
+            topics=frame.topics,
+            invisible_s=frame.invisible_ms / 1000,
+            is_text=is_text,
+            member=broker.members.connect(
+                frame.group, client, topics=frame.topics, address=self._remote
+            ),
+        )
+        self._subscriptions[request] = subscription
+        self._groups.add(frame.group)
+        self._answer(request, batches.Subscribed(list(held)), is_text)
+        subscription.add_credit(_positive(frame.credit, "credit"))
+        return None
+
+    def _on_credit(self, _request: int, frame: frames.Credit, _is_text: bool) -> None:
+        subscription = self._subscriptions.get(frame.subscription)
+        if subscription is not None:  # else it ended while this was on its way
+            subscription.add_credit(_positive(frame.count, "count"))
+
+    def _on_unsubscribe(
+        self, _request: int, frame: frames.Unsubscribe, _is_text: bool
+    ) -> frames.Frame:
+        subscription = self._subscriptions.pop(frame.subscription, None)
+        if subscription is not None:
+            subscription.close()
+        return batches.Result([], [])
+
+    def _on_ack(self, _request: int, frame: batches.Ack, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        return result_frame(self._host.broker.ack(frame.group, receipts_of(frame.receipts)))
+
+    def _on_release(self, _request: int, frame: batches.Release, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        return result_frame(self._host.broker.release(frame.group, receipts_of(frame.receipts)))
+
+    def _on_nack(self, _request: int, frame: batches.Nack, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        nacks = nacks_of(frame)
+        return result_frame(self._host.broker.nack(frame.group, nacks, self.client))
+
+    def _on_extend(self, _request: int, frame: batches.Extend, _is_text: bool) -> frames.Frame:
+        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        extended = self._host.broker.extend(
+            frame.group, receipts_of(frame.receipts), frame.invisible_ms / 1000
+        )
+        return batches.Result(
+            [RESULT_CODES[item.result] for item in extended], [item.until_ms for item in extended]
+        )
+
+
+HANDLERS: dict[type[frames.Frame], Callable[[Session, int, Any, bool], frames.Frame | None]] = {
+    frames.Hello: Session._on_hello,
+    frames.Subscribe: Session._on_subscribe,
+    frames.Credit: Session._on_credit,
+    frames.Unsubscribe: Session._on_unsubscribe,
+    batches.Send: Session._on_send,
+    batches.Ack: Session._on_ack,
+    batches.Release: Session._on_release,
+    batches.Nack: Session._on_nack,
+    batches.Extend: Session._on_extend,
+    calls.Call: Session._on_call,
+    transactions.ChecksWanted: Session._on_checks_wanted,
+    transactions.ChecksUnwanted: Session._on_checks_unwanted,
+    transactions.Decide: Session._on_decide,
+}
+
+
+def _positive(count: int, field: str) -> int:
+    if count < 0:
+        raise Invalid(f"{field} is {count}", field=field, remedy="0 or more")
+    return count
