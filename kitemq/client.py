@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from kitemq.controlling import Controlling
 from kitemq.membership import Membership
+from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 from kitemq.model.topics import (
     ImportedTopics,
     NewTopic,
@@ -87,22 +88,22 @@ class Client(
 
     # -- groups ---------------------------------------------------------------------------------
 
-    def groups(self, *, q: str = "") -> Iterator[Json]:
+    def groups(self, *, q: str = "") -> Iterator[Group]:
         """Every consumer group by name, page by page."""
-        return self._pages("/groups", {"q": q})
+        return self._listed(GroupPage, "/groups", q=q)
 
-    def group(self, name: str) -> Json:
-        return self._call("GET", f"/groups/{segment(name)}")
+    def group(self, name: str) -> Group:
+        """One group's settings."""
+        return self._typed(Group, "GET", f"/groups/{segment(name)}")
 
-    def create_group(self, name: str, **settings: Any) -> Json:
-        """Create a group; settings: retry_max, start, start_at_ms, consume_enabled, dead_letters,
-        mode, retry_policy, strategy, rooms, ordered.
-        """
-        return self._call("POST", "/groups", json={"name": name, **settings})
+    def create_group(self, name: str, **settings: Any) -> Group:
+        """Create a group; `settings` are the fields of `kitemq.model.groups.NewGroup`."""
+        return self._typed(Group, "POST", "/groups", body=NewGroup(name=name, **settings))
 
-    def change_group(self, name: str, **settings: Any) -> Json:
-        """Change what is given."""
-        return self._call("PATCH", f"/groups/{segment(name)}", json=settings)
+    def change_group(self, name: str, **settings: Any) -> Group:
+        """Change what is given; the fields of `kitemq.model.groups.GroupSettings`."""
+        path = f"/groups/{segment(name)}"
+        return self._typed(Group, "PATCH", path, body=GroupSettings(**settings))
 
     def delete_group(self, name: str) -> None:
         """Delete a group with its progress."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from kitemq.model.groups import Group
 from kitemq.rest import Json, Rest
 
 PAGE = 200
@@ -16,13 +17,13 @@ PAGE = 200
 class Membership(Rest):
     """What a client can do with a group beside its settings."""
 
-    def pause(self, group: str, *, topic: str = "") -> Json:
+    def pause(self, group: str, *, topic: str = "") -> Group:
         """Hand out nothing more to a group, or nothing of one topic; the group as it is then."""
-        return self._call("POST", _path(group, "pause"), params={"topic": topic})
+        return self._typed(Group, "POST", _path(group, "pause"), params={"topic": topic})
 
-    def resume(self, group: str, *, topic: str = "") -> Json:
+    def resume(self, group: str, *, topic: str = "") -> Group:
         """End a pause of the group, or of one topic."""
-        return self._call("POST", _path(group, "resume"), params={"topic": topic})
+        return self._typed(Group, "POST", _path(group, "resume"), params={"topic": topic})
 
     def heartbeat(
         self,

@@ -40,7 +40,10 @@ def add_options(
 
 
 def settings_of(options: argparse.Namespace, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """The settings that were given, each as its field's type; Invalid names the option."""
+    """The settings that were given but for the name, texts converted to their fields' types.
+
+    Invalid names the option with a wrong value.
+    """
     values = {
         name: _value(getattr(options, name), name, types)
         for name, types, _ in _fields(kind)
@@ -56,13 +59,14 @@ def settings_of(options: argparse.Namespace, kind: type[msgspec.Struct]) -> dict
             field=_option(name),
             remedy="correct the value",
         ) from None
-    return {name: getattr(settings, name) for name in values}
+    return {name: getattr(settings, name) for name in values if name != "name"}
 
 
 def _value(given: Any, name: str, types: tuple[inspect.Type, ...]) -> Any:
     if given == NULL and any(isinstance(each, inspect.NoneType) for each in types):
         return None
-    return milliseconds(given, _option(name)) if name.endswith(LENGTH) else given
+    is_length = isinstance(given, str) and name.endswith(LENGTH)
+    return milliseconds(given, _option(name)) if is_length else given
 
 
 def _option(name: str) -> str:

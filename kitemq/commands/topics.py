@@ -54,7 +54,7 @@ def _settings(options: argparse.Namespace, kind: type[TopicSettings]) -> dict[st
     for name in ("read_queues", "write_queues"):
         if getattr(options, name) is None:
             setattr(options, name, options.queues)
-    return {name: value for name, value in settings_of(options, kind).items() if name != "name"}
+    return settings_of(options, kind)
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

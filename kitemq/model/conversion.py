@@ -70,4 +70,6 @@ class _Joined:
         value = self._others[name] if name in self._others else getattr(self._value, name)
         if value is msgspec.UNSET:
             raise AttributeError(name)
-        return value
+        # One of a union is known by its tag, which is no attribute.
+        config = getattr(type(value), "__struct_config__", None)
+        return msgspec.to_builtins(value) if config is not None and config.tag else value

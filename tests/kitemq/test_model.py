@@ -7,17 +7,32 @@ import msgspec
 import pytest
 
 from app.ui.framework import list_exports
+from app.ui.groups import settings as group_settings
 from app.ui.topics import topic
-from engine.broker import TopicConfig, TopicType
+from engine.broker import (
+    Exponential,
+    GroupConfig,
+    Ladder,
+    Mode,
+    StartAt,
+    Steps,
+    Strategy,
+    TopicConfig,
+    TopicType,
+)
 from engine.message import Promise
 from engine.topic import catalog
 from kitemq import Client
 from kitemq.cli import command_line, main
-from kitemq.model import topics
+from kitemq.model import groups, topics
 from kitemq.model.conversion import changes, convert, encoded, from_json, given
 from kitemq.model.values import Int64
 from tests.live import LiveServer
 
+TYPED_OTHERWISE = {
+    "start_at_ms": "--start-at", "retry_policy": "--retry", "consume_enabled": "--paused",
+    "rooms": "--room",
+}  # fmt: skip
 FORM_NAMES = {"retention_ms": "retention"}  # a form's field that is typed in another unit
 
 
@@ -61,8 +76,14 @@ def test_a_request_changes_what_it_gives_and_nothing_else():
 
 
 def test_the_words_of_the_wire_are_the_engines():
-    assert [each.value for each in topics.TopicType] == [each.value for each in TopicType]
-    assert [each.value for each in topics.Promise] == [each.value for each in Promise]
+    for wire, engine in (
+        (topics.TopicType, TopicType),
+        (topics.Promise, Promise),
+        (groups.Mode, Mode),
+        (groups.StartAt, StartAt),
+        (groups.Strategy, Strategy),
+    ):
+        assert [each.value for each in wire] == [each.value for each in engine]
 
 
 def test_a_topic_setting_shows_wherever_settings_do():
@@ -75,6 +96,51 @@ def test_a_topic_setting_shows_wherever_settings_do():
     options = {"--" + name.removesuffix("_ms").replace("_", "-") for name in settings}
     assert options <= options_of("topics", "create")
     assert options <= options_of("topics", "change")
+
+
+def test_a_group_setting_shows_wherever_settings_do():
+    settings = set(groups.SETTINGS)
+    assert settings == set(GroupConfig.__struct_fields__) - {"name", "paused_topics"}
+    assert settings <= set(groups.Group.__struct_fields__)
+    options = {TYPED_OTHERWISE.get(name) or "--" + name.replace("_", "-") for name in settings}
+    assert options <= options_of("groups", "create")
+    assert options <= options_of("groups", "change")
+    # The form calls two by other names, and pausing is a button beside it.
+    names = {"start_at_ms": "start_at", "retry_policy": "policy"}
+    form = {names.get(name, name) for name in settings - {"consume_enabled"}}
+    assert form <= set(group_settings.FIELDS)
+
+
+@pytest.mark.parametrize(
+    "policy", [Ladder(), Exponential(1_000, 60_000, 1.5), Steps((1_000, 2_000))]
+)
+def test_a_group_comes_through_whole_with_each_retry_policy(policy):
+    config = GroupConfig("g", retry_policy=policy, rooms=("a", "b"), strategy=Strategy.CIRCLE)
+    group = convert(config, groups.Group, paused=False, members=0)
+    content = msgspec.json.encode(group, enc_hook=encoded)
+    assert from_json(content, groups.Group) == group
+    assert convert(group, GroupConfig) == config
+
+
+def test_the_command_line_sets_every_group_setting(
+    server: LiveServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: str) -> int:
+        return main(["--server", server.url, "groups", *words])
+
+    given = ["--retry", "steps:1s,30s", "--no-dead-letters", "--ordered", "--retry-max", "3"]
+    assert run("create", "g", *given, "--paused", "--room", "a", "--room", "b") == 0
+    with Client(server.url) as client:
+        group = client.group("g")
+        assert group.retry_policy == groups.Steps((1_000, 30_000))
+        assert (group.dead_letters, group.ordered, group.retry_max) == (False, True, 3)
+        assert (group.consume_enabled, group.paused, group.rooms) == (False, True, ("a", "b"))
+        assert run("change", "g", "--dead-letters", "--start-at", "1000", "--no-paused") == 0
+        group = client.group("g")
+        assert (group.dead_letters, group.start, group.start_at_ms) == (True, "time", 1000)
+        assert (group.consume_enabled, group.ordered) == (True, True)
+    assert run("change", "g", "--retry-max", "-1") == 2
+    assert "--retry-max" in capsys.readouterr().err
 
 
 def test_the_command_line_sets_every_topic_setting(
