@@ -9,6 +9,7 @@ from typing import Any, Literal
 from kitemq.controlling import Controlling
 from kitemq.membership import Membership
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
+from kitemq.model.progress import Lag, NewOffset, Offsets
 from kitemq.model.topics import (
     ImportedTopics,
     NewTopic,
@@ -109,21 +110,21 @@ class Client(
         """Delete a group with its progress."""
         self._call("DELETE", f"/groups/{segment(name)}")
 
-    def lag(self, group: str) -> Json:
+    def lag(self, group: str) -> Lag:
         """What a group has still to do, queue by queue."""
-        return self._call("GET", f"/groups/{segment(group)}/lag")
+        return self._typed(Lag, "GET", f"/groups/{segment(group)}/lag")
 
-    def offsets(self, group: str, topic: str, *, client: str = "") -> Json:
+    def offsets(self, group: str, topic: str, *, client: str = "") -> Offsets:
         """A group's committed offsets in a topic; those of `client` where it broadcasts."""
         params = {"topic": topic, "client": client}
-        return self._call("GET", f"/groups/{segment(group)}/offsets", params=params)
+        return self._typed(Offsets, "GET", f"/groups/{segment(group)}/offsets", params=params)
 
     def commit_offset(
         self, group: str, topic: str, queue: int, offset: int, *, client: str = ""
     ) -> None:
         """Set where a group goes on in a queue, backwards too; `client` where it broadcasts."""
-        document = {"topic": topic, "queue": queue, "offset": str(offset), "client": client}
-        self._call("PUT", f"/groups/{segment(group)}/offsets", json=document)
+        body = NewOffset(topic, queue, str(offset), client)
+        self._call("PUT", f"/groups/{segment(group)}/offsets", body=body)
 
     # -- messages -------------------------------------------------------------------------------
 

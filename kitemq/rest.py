@@ -72,10 +72,7 @@ class Rest:
         **sent: Any,
     ) -> T:
         """The answer as a `kind`; `body` is sent as JSON. ProtocolViolation for another shape."""
-        if body is not None:
-            sent["content"] = msgspec.json.encode(body, enc_hook=encoded)
-            sent["headers"] = {"content-type": "application/json"}
-        answer = self._answer(method, path, **sent)
+        answer = self._answer(method, path, body=body, **sent)
         try:
             return from_json(answer.content, kind)
         except msgspec.DecodeError as error:
@@ -104,8 +101,17 @@ class Rest:
         return answer
 
     def _asked(
-        self, method: str, path: str, *, wait_s: float = 0.0, **given: Any
+        self,
+        method: str,
+        path: str,
+        *,
+        wait_s: float = 0.0,
+        body: msgspec.Struct | None = None,
+        **given: Any,
     ) -> httpx.Response:
+        if body is not None:
+            given["content"] = msgspec.json.encode(body, enc_hook=encoded)
+            given["headers"] = {"content-type": "application/json"}
         timeout_s = self._timeout_s + (wait_s + WAIT_EXTRA_S if wait_s else 0.0)
         try:
             return self._http.request(method, path, timeout=timeout_s, **given)

@@ -87,7 +87,7 @@ def show_lag(options: argparse.Namespace, output: Output) -> int:
         lag = client.lag(options.name)
     output.row(lag)
     if not output.is_json:
-        output.rows(lag["queues"], LAG_COLUMNS)
+        output.rows(lag.queues, LAG_COLUMNS)
     return Exit.OK
 
 

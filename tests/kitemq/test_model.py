@@ -10,6 +10,7 @@ from app.ui.framework import list_exports
 from app.ui.groups import settings as group_settings
 from app.ui.topics import topic
 from engine.broker import (
+    Counts,
     Exponential,
     GroupConfig,
     Ladder,
@@ -24,7 +25,7 @@ from engine.message import Promise
 from engine.topic import catalog
 from kitemq import Client
 from kitemq.cli import command_line, main
-from kitemq.model import groups, topics
+from kitemq.model import groups, progress, topics
 from kitemq.model.conversion import changes, convert, encoded, from_json, given
 from kitemq.model.values import Int64
 from tests.live import LiveServer
@@ -82,6 +83,7 @@ def test_the_words_of_the_wire_are_the_engines():
         (groups.Mode, Mode),
         (groups.StartAt, StartAt),
         (groups.Strategy, Strategy),
+        (progress.Counts, Counts),
     ):
         assert [each.value for each in wire] == [each.value for each in engine]
 
