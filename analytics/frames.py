@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.records import Ints, Mask, Records
+from analytics.records import Ints, LogRecords, Mask
 from analytics.schemas import LAG, MESSAGES, TRACE, arrow_schema
 from engine.errors import Corrupt
 from engine.message import (
@@ -30,10 +30,10 @@ from engine.message import (
     UNIQ_KEY,
     offset_id,
 )
-from engine.schedule.levels import Levels
+from engine.schedule.levels import DelayLevels
 from engine.schedule.timer import TIMER_OUT_MS
 from engine.statistics.lag_block import Block
-from engine.statistics.lag_round import Column
+from engine.statistics.lag_round import LagColumn
 from engine.store.record import decode
 from engine.topic.names import (
     DEAD_LETTER_PREFIX,
@@ -46,7 +46,7 @@ from engine.topic.names import (
     TRACE_TOPIC,
     is_system_topic,
 )
-from engine.trace.record import CODES, Columns
+from engine.trace.record import CODES, TraceColumns
 from engine.trace.rows import NO_PLACE, RowKind
 
 ROLES = {
@@ -85,7 +85,7 @@ PROPERTIES = (
 )
 DIGITS_MAX = 18
 SOURCE_FORM = re.compile(r"[^@]*(?:@[^@]*)??@([^@]+)@([0-9]{1,9})@([0-9]{1,18})(?:[@,;]|$)")
-LEVELS = Levels()
+LEVELS = DelayLevels()
 
 
 def role_of(topic: str) -> str:
@@ -99,7 +99,7 @@ def role_of(topic: str) -> str:
     return "" if is_system_topic(topic) else "message"
 
 
-def by_role(records: Records) -> tuple[list[str], Ints]:
+def by_role(records: LogRecords) -> tuple[list[str], Ints]:
     """The roles there are, and for each record which of them it has."""
     topics = records.topic().dictionary_encode()
     roles = [role_of(topic) for topic in topics.dictionary.to_pylist()]
@@ -109,7 +109,7 @@ def by_role(records: Records) -> tuple[list[str], Ints]:
     return names, which
 
 
-def messages_table(records: Records) -> "pa.Table":
+def messages_table(records: LogRecords) -> "pa.Table":
     """The frame `messages` of these records, whose topics all have a role."""
     count = len(records)
     texts = records.properties(PROPERTIES)
@@ -162,7 +162,7 @@ class TraceTable:
     def add(self, position: int, body: bytes) -> None:
         """Take the record that lies there; one that is none is counted as damaged."""
         try:
-            columns = Columns(body)
+            columns = TraceColumns(body)
             part = {name: _column(columns, name) for name in CODES}
         except (Corrupt, ValueError):
             self.damaged += 1
@@ -213,18 +213,18 @@ def lag_table(block: Block, after_ms: int) -> "pa.Table | None":
     """The samples of a block that were taken after a time; None without any."""
     rounds, rows = len(block.times_ms), len(block.names)
     times = np.array(block.times_ms, dtype=np.int64)
-    columns = block.columns(Column)
+    columns = block.columns(LagColumn)
     grid = {
         # Differences along each row, so a running sum gives the numbers back.
         column: np.frombuffer(columns[column], dtype=np.int64).reshape(rows, rounds).cumsum(axis=1)
-        for column in Column
+        for column in LagColumn
     }
-    taken = (grid[Column.PRESENT] == 1) & (times > after_ms)[None, :]
+    taken = (grid[LagColumn.PRESENT] == 1) & (times > after_ms)[None, :]
     # Round by round, as they were sampled.
     which_round, which_row = np.nonzero(taken.T)
     if not len(which_row):
         return None
-    values = {column: grid[column].T[taken.T] for column in Column}
+    values = {column: grid[column].T[taken.T] for column in LagColumn}
     groups, topics, queues = zip(*block.names, strict=True)
     rows_taken = pa.array(which_row)
     table = {
@@ -232,20 +232,20 @@ def lag_table(block: Block, after_ms: int) -> "pa.Table | None":
         "group": pa.array(groups, pa.string()).take(rows_taken),
         "topic": pa.array(topics, pa.string()).take(rows_taken),
         "queue": pa.array(queues, pa.int64()).take(rows_taken),
-        "min_offset": values[Column.MIN_OFFSET],
-        "max_offset": values[Column.MAX_OFFSET],
-        "committed": values[Column.COMMITTED],
-        "cursor": values[Column.CURSOR],
-        "lag": values[Column.COUNT],
-        "is_matching": pa.array(values[Column.IS_MATCHING] == 1),
-        "oldest_ms": _or_null(values[Column.OLDEST_MS], values[Column.OLDEST_MS] > 0),
-        "inflight": values[Column.INFLIGHT],
-        "retry_waiting": values[Column.RETRY_WAITING],
-        "dead": values[Column.DEAD],
-        "members": _or_null(values[Column.MEMBERS], values[Column.MEMBERS] >= 0),
-        "active_ms": _or_null(values[Column.ACTIVE_MS], values[Column.ACTIVE_MS] > 0),
-        "expired": _or_null(values[Column.EXPIRED], values[Column.EXPIRED] >= 0),
-        "resets": _or_null(values[Column.RESETS], values[Column.RESETS] >= 0),
+        "min_offset": values[LagColumn.MIN_OFFSET],
+        "max_offset": values[LagColumn.MAX_OFFSET],
+        "committed": values[LagColumn.COMMITTED],
+        "cursor": values[LagColumn.CURSOR],
+        "lag": values[LagColumn.COUNT],
+        "is_matching": pa.array(values[LagColumn.IS_MATCHING] == 1),
+        "oldest_ms": _or_null(values[LagColumn.OLDEST_MS], values[LagColumn.OLDEST_MS] > 0),
+        "inflight": values[LagColumn.INFLIGHT],
+        "retry_waiting": values[LagColumn.RETRY_WAITING],
+        "dead": values[LagColumn.DEAD],
+        "members": _or_null(values[LagColumn.MEMBERS], values[LagColumn.MEMBERS] >= 0),
+        "active_ms": _or_null(values[LagColumn.ACTIVE_MS], values[LagColumn.ACTIVE_MS] > 0),
+        "expired": _or_null(values[LagColumn.EXPIRED], values[LagColumn.EXPIRED] >= 0),
+        "resets": _or_null(values[LagColumn.RESETS], values[LagColumn.RESETS] >= 0),
     }
     return _table(LAG, table, len(which_row))
 
@@ -263,7 +263,7 @@ def _table(frame: str, columns: dict[str, object], count: int) -> "pa.Table":
     return table
 
 
-def _column(columns: Columns, name: str) -> Ints:
+def _column(columns: TraceColumns, name: str) -> Ints:
     numbers = np.frombuffer(columns.packed(name), dtype=np.dtype(f">{NUMPY[CODES[name]]}"))
     return numbers.astype(np.int64)
 
@@ -291,7 +291,7 @@ def _first(*choices: "pa.StringArray") -> "pa.StringArray":
     return found
 
 
-def message_ids(records: Records, given: "pa.StringArray") -> "pa.StringArray":
+def message_ids(records: LogRecords, given: "pa.StringArray") -> "pa.StringArray":
     """Message ids; a record without one goes by its own place, as the engine says."""
     missing = pc.equal(given, "")
     if not pc.any(missing).as_py():
@@ -302,7 +302,7 @@ def message_ids(records: Records, given: "pa.StringArray") -> "pa.StringArray":
     return pa.array(made, pa.string())
 
 
-def _offset_id(records: Records, index: int) -> str:
+def _offset_id(records: LogRecords, index: int) -> str:
     stored = decode(records.whole(index))
     return offset_id(stored.store_host, stored.position)
 

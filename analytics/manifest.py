@@ -24,7 +24,7 @@ FORMAT = 1
 HOUR_MS = 3_600_000
 
 
-class Part(msgspec.Struct, frozen=True):
+class PartitionFile(msgspec.Struct, frozen=True):
     """One file of a partition."""
 
     name: str
@@ -32,13 +32,13 @@ class Part(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Partition(msgspec.Struct):
+class HourPartition(msgspec.Struct):
     """One hour of a frame. `last` is the highest log position (of lag: time) among its rows.
 
     `late_rows` came after the hour had been sealed; they are in `rows` too.
     """
 
-    parts: list[Part] = []
+    parts: list[PartitionFile] = []
     rows: int = 0
     last: int = -1
     late_rows: int = 0
@@ -67,7 +67,7 @@ class Counters(msgspec.Struct):
     own_records: int = 0  # of topics that are the engine's own affair
 
 
-class Manifest(msgspec.Struct):
+class FrameManifest(msgspec.Struct):
     """`at_ms`: everything stored before that is in; `frames` are by frame, then by hour (UTC)."""
 
     format: int = FORMAT
@@ -75,11 +75,11 @@ class Manifest(msgspec.Struct):
     position: int = 0
     lag_ms: int = -1
     at_ms: int = 0
-    frames: dict[str, dict[str, Partition]] = {}
+    frames: dict[str, dict[str, HourPartition]] = {}
     dropped: list[Dropped] = []
     counters: Counters = msgspec.field(default_factory=Counters)
 
-    def partitions(self, frame: str) -> dict[str, Partition]:
+    def partitions(self, frame: str) -> dict[str, HourPartition]:
         """The hours of a frame by name ("2026-11-21T03")."""
         return self.frames.setdefault(frame, {})
 
@@ -115,14 +115,14 @@ class Manifest(msgspec.Struct):
 PARTITION_DDL = ", `dt` STRING, `hr` INT"
 
 
-def load(root: Path) -> Manifest:
+def load(root: Path) -> FrameManifest:
     """The manifest of a folder; an empty one where there is none. Raises StoreUnreadable."""
     try:
         data = (root / NAME).read_bytes()
     except FileNotFoundError:
-        return Manifest(frames={frame: {} for frame in FRAMES})
+        return FrameManifest(frames={frame: {} for frame in FRAMES})
     try:
-        found = msgspec.json.decode(data, type=Manifest)
+        found = msgspec.json.decode(data, type=FrameManifest)
     except ValueError as error:  # also of bytes that are no UTF-8
         raise StoreUnreadable(f"{root / NAME} is no manifest ({error})", REMEDY) from None
     if found.format != FORMAT:
@@ -133,7 +133,7 @@ def load(root: Path) -> Manifest:
 REMEDY = "move the folder away: it is written anew from what the log still keeps"
 
 
-def save(root: Path, manifest: Manifest) -> None:
+def save(root: Path, manifest: FrameManifest) -> None:
     """Replace the manifest in one step, on the disk when this returns."""
     temporary = root / f"{NAME}.tmp"
     with temporary.open("wb") as file:
@@ -164,7 +164,7 @@ def hour_end_ms(name: str) -> int:
     return int(begin.timestamp()) * 1000 + HOUR_MS
 
 
-def path_of(frame: str, hour: str, part: Part) -> str:
+def path_of(frame: str, hour: str, part: PartitionFile) -> str:
     """Where a file lies below the folder of all frames."""
     return f"{frame}/{folder_of(hour)}/{part.name}"
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 from analytics.errors import Refused
-from analytics.server import DEFAULT_URL, Server
+from analytics.row_bounds import RowBounds, wanted_of
+from analytics.server import DEFAULT_URL, ServerClient
 from analytics.source_rows import chosen
-from analytics.wanted import Wanted, wanted_of
 
 BY_REST = "rest"
 
@@ -21,14 +21,14 @@ class Options:
     token: str
     path: str
     columns: tuple[str, ...]
-    wanted: Wanted
+    wanted: RowBounds
     starting: str
     per_trigger: int
     fails_on_loss: bool
     pushes: bool
 
-    def connect(self) -> Server:
-        return Server(self.server, self.token)
+    def connect(self) -> ServerClient:
+        return ServerClient(self.server, self.token)
 
 
 def parse(options: MutableMapping[str, str]) -> Options:

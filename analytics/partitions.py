@@ -15,9 +15,9 @@ from analytics.manifest import (
     HOUR_MS,
     NAME,
     Dropped,
-    Manifest,
-    Part,
-    Partition,
+    FrameManifest,
+    HourPartition,
+    PartitionFile,
     folder_of,
     hour_end_ms,
     hour_name,
@@ -53,7 +53,7 @@ class _File:
         self.rows += table.num_rows
         self.last = max(self.last, _last(self.frame, table))
 
-    def finish(self) -> Part:
+    def finish(self) -> PartitionFile:
         """Bring it to the disk under its name."""
         self._writer.close()
         fd = os.open(self._temporary, os.O_RDONLY)
@@ -64,18 +64,20 @@ class _File:
             os.close(fd)
         self._temporary.replace(self._folder / self.name)
         sync_folder(self._folder)
-        return Part(self.name, self.rows, size_bytes)
+        return PartitionFile(self.name, self.rows, size_bytes)
 
 
 class Partitions:
     """The folder `root`, written by one process at a time (`roll.py` holds the lock)."""
 
-    def __init__(self, root: Path, manifest: Manifest, now_ms: int) -> None:
+    def __init__(self, root: Path, manifest: FrameManifest, now_ms: int) -> None:
         self._root = root
         self.manifest = manifest
         self._now_ms = now_ms
         self._open: dict[tuple[str, str], _File] = {}
-        self._done: list[tuple[str, str, Part, int]] = []  # frame, hour, file, its highest `last`
+        self._done: list[
+            tuple[str, str, PartitionFile, int]
+        ] = []  # frame, hour, file, its highest `last`
         self._count = 0
         self.rows: dict[str, int] = dict.fromkeys(FRAMES, 0)
         self._is_marked = False
@@ -97,7 +99,7 @@ class Partitions:
         while self._open:
             self._finish(next(iter(self._open)))
         for frame, hour, part, last in self._done:
-            known = self.manifest.partitions(frame).setdefault(hour, Partition())
+            known = self.manifest.partitions(frame).setdefault(hour, HourPartition())
             known.parts = [*known.parts, part]
             known.rows += part.rows
             known.last = max(known.last, last)
@@ -170,7 +172,7 @@ class Partitions:
         file = self._open.pop(key)
         self._done.append((*key, file.finish(), file.last))
 
-    def _compact(self, frame: str, hour: str, known: Partition) -> None:
+    def _compact(self, frame: str, hour: str, known: HourPartition) -> None:
         self._mark()
         folder = self._root / frame / folder_of(hour)
         file = _File(self._root, frame, hour, self._name())
@@ -183,7 +185,7 @@ class Partitions:
         assert known.parts[0].rows == known.rows
         self._save()
 
-    def _drop(self, frame: str, hour: str, parts: list[Part]) -> None:
+    def _drop(self, frame: str, hour: str, parts: list[PartitionFile]) -> None:
         dropped = [Dropped(path_of(frame, hour, part), self._now_ms) for part in parts]
         self.manifest.dropped = [*self.manifest.dropped, *dropped]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from analytics.log import LogView
-from analytics.records import Ints, Mask, Records
+from analytics.records import Ints, LogRecords, Mask
 from engine.store.consume_queue import ENTRY, FILLER_BYTES
 from engine.store.record import HEAD_BYTES_MAX, stored_ms_in
 
@@ -47,7 +47,7 @@ class QueueView:
         self._directory = data / "consumequeue" / topic / str(queue)
         self.gone = 0  # messages asked for whose files are no more
 
-    def batches(self, start: int, end: int, tag_code: int | None) -> Iterator[Records]:
+    def batches(self, start: int, end: int, tag_code: int | None) -> Iterator[LogRecords]:
         """Records of the offsets `start` to `end` - 1, those with another tag hash left out."""
         for at in range(start, end, ENTRIES_MAX):
             entries = self._entries(at, min(at + ENTRIES_MAX, end))
@@ -107,7 +107,7 @@ class QueueView:
                     continue
                 yield path, int(name) // ENTRY.size, size_bytes // ENTRY.size
 
-    def _records(self, entries: Entries) -> Records:
+    def _records(self, entries: Entries) -> LogRecords:
         """The records of these entries, those of them that are there and whole."""
         pieces, starts, size_bytes = [], [], 0
         end = int((entries.position + entries.size).max())
@@ -122,7 +122,7 @@ class QueueView:
                 starts += (entries.position[first : last + 1] - begin + size_bytes).tolist()
                 pieces.append(piece)
                 size_bytes += span
-        records = Records(b"".join(pieces), starts, first_position=None)
+        records = LogRecords(b"".join(pieces), starts, first_position=None)
         # What lies where an entry points may be another record by now, or was never this one.
         is_wanted = np.isin(records.offset(), entries.offset) & (records.queue() == self._queue)
         topic = np.array(records.topic().to_pylist(), dtype=object) == self._topic

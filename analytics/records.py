@@ -38,7 +38,7 @@ HOST_EXTRA = 12  # an IPv6 host is so much longer
 NAME_END, ITEM_END = 1, 2
 
 
-class Records:
+class LogRecords:
     """Whole records only: `damaged` counts those that were left out. Columns are in log order."""
 
     def __init__(self, data: bytes, starts: Iterable[int], *, first_position: int | None) -> None:

@@ -28,7 +28,7 @@ class Field(NamedTuple):
     meaning: str
 
 
-class Table(NamedTuple):
+class OutputTable(NamedTuple):
     """`replaces`: "hours" (delete the run's hours, insert), or "all" (delete everything, insert).
 
     Its rows are unique by `key`.
@@ -62,8 +62,8 @@ STATE_FIELDS = (
     Field("advice_params", "JSON", "its parameters, by name"),
 )
 
-TABLES: tuple[Table, ...] = (
-    Table(
+TABLES: tuple[OutputTable, ...] = (
+    OutputTable(
         "latency",
         TRACES_JOB,
         HOURS,
@@ -86,7 +86,7 @@ TABLES: tuple[Table, ...] = (
             Field("buckets", "JSON", "histogram {bucket: count}: bucket b is 1.05^b to 1.05^(b+1)"),
         ),
     ),
-    Table(
+    OutputTable(
         "throughput",
         TRACES_JOB,
         HOURS,
@@ -101,7 +101,7 @@ TABLES: tuple[Table, ...] = (
             Field("bytes", "BIGINT", "of whole records; NULL for what traces tell"),
         ),
     ),
-    Table(
+    OutputTable(
         "outcomes",
         TRACES_JOB,
         HOURS,
@@ -127,7 +127,7 @@ TABLES: tuple[Table, ...] = (
             Field("success_rate", "DOUBLE", "acked / (acked + dead)"),
         ),
     ),
-    Table(
+    OutputTable(
         "failures",
         TRACES_JOB,
         HOURS,
@@ -144,7 +144,7 @@ TABLES: tuple[Table, ...] = (
             COUNTED,
         ),
     ),
-    Table(
+    OutputTable(
         "slowest",
         TRACES_JOB,
         HOURS,
@@ -167,7 +167,7 @@ TABLES: tuple[Table, ...] = (
             Field("client", "STRING", ""),
         ),
     ),
-    Table(
+    OutputTable(
         "hot_keys",
         TRACES_JOB,
         HOURS,
@@ -183,7 +183,7 @@ TABLES: tuple[Table, ...] = (
             Field("bytes", "BIGINT", "of their records"),
         ),
     ),
-    Table(
+    OutputTable(
         "queue_skew",
         TRACES_JOB,
         HOURS,
@@ -199,7 +199,7 @@ TABLES: tuple[Table, ...] = (
             Field("skew", "DOUBLE", "messages / mean of these queues: 1 is even"),
         ),
     ),
-    Table(
+    OutputTable(
         "transactions",
         TRACES_JOB,
         HOURS,
@@ -213,7 +213,7 @@ TABLES: tuple[Table, ...] = (
             Field("messages", "BIGINT", "exact: never sampled"),
         ),
     ),
-    Table(
+    OutputTable(
         "lag_hours",
         LAG_JOB,
         HOURS,
@@ -239,7 +239,7 @@ TABLES: tuple[Table, ...] = (
             Field("evaluated", "JSON", "[[begin_ms, end_ms], ...] of which samples tell the state"),
         ),
     ),
-    Table(
+    OutputTable(
         "lag_bands",
         LAG_JOB,
         HOURS,
@@ -256,7 +256,7 @@ TABLES: tuple[Table, ...] = (
             Field("time_lag_max_ms", "BIGINT", ""),
         ),
     ),
-    Table(
+    OutputTable(
         "lag_now",
         LAG_JOB,
         ALL,
@@ -282,12 +282,12 @@ BY_NAME = {table.name: table for table in TABLES}
 INPUTS = {TRACES_JOB: ("messages", "trace"), LAG_JOB: ("lag",)}  # frames that a job reads
 
 
-def tables_of(job: str) -> list[Table]:
+def tables_of(job: str) -> list[OutputTable]:
     """What a job makes."""
     return [table for table in TABLES if table.job == job]
 
 
-def manifest(table: Table) -> dict[str, object]:
+def manifest(table: OutputTable) -> dict[str, object]:
     """The same for `result.json`."""
     return {
         "replaces": table.replaces,

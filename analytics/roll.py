@@ -21,11 +21,11 @@ import msgspec
 
 from analytics.errors import AnalyticsError, Refused, StoreUnreadable
 from analytics.frames import TraceTable, by_role, lag_table, messages_table
-from analytics.log import STEP_BYTES, LogView, Stretch, walk
-from analytics.manifest import Counters, Manifest, load
+from analytics.log import STEP_BYTES, LogChunk, LogView, walk
+from analytics.manifest import Counters, FrameManifest, load
 from analytics.partitions import Partitions
 from analytics.quiet import become_idle
-from analytics.records import Records
+from analytics.records import LogRecords
 from analytics.schemas import FRAMES, LAG, MESSAGES, TRACE
 from engine.errors import Corrupt
 from engine.statistics import lag_block
@@ -38,7 +38,7 @@ EXIT_FAILED, EXIT_REFUSED, EXIT_BUSY = 1, 2, 4
 FILE_URL = "file://"
 
 
-class Ends(msgspec.Struct, frozen=True):
+class ConfirmedEnd(msgspec.Struct, frozen=True):
     """What the server confirms: `position` of the log is on disk, as of `at_ms` on its clock.
 
     Everything that the engine stored before `at_ms` must lie below it, or hours are sealed early.
@@ -70,7 +70,7 @@ class Busy(AnalyticsError):
 def roll(
     data: Path,
     root: Path,
-    ends: Ends,
+    ends: ConfirmedEnd,
     *,
     keep_days: int = KEEP_DAYS,
     step_bytes: int = STEP_BYTES,
@@ -109,7 +109,7 @@ def roll(
         )
 
 
-def _check(log: LogView, manifest: Manifest, ends: Ends) -> None:
+def _check(log: LogView, manifest: FrameManifest, ends: ConfirmedEnd) -> None:
     if ends.position < manifest.position:
         raise Refused(
             f"the log is confirmed up to {ends.position}, but was read up to "
@@ -137,14 +137,14 @@ def _roll_log(log: LogView, into: Partitions, step_bytes: int, commit_bytes: int
             committed = manifest.position
 
 
-def _take(stretch: Stretch, into: Partitions) -> None:
+def _take(stretch: LogChunk, into: Partitions) -> None:
     """The rows of one piece of the log."""
     counters = into.manifest.counters
     counters.expired_bytes += stretch.expired_bytes
     counters.damaged_bytes += stretch.damaged_bytes
     if not stretch.starts:
         return
-    records = Records(stretch.data, stretch.starts, first_position=stretch.position)
+    records = LogRecords(stretch.data, stretch.starts, first_position=stretch.position)
     counters.damaged_records += records.damaged
     roles, which = by_role(records)
     traces = TraceTable()
@@ -259,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     become_idle()
     try:
-        ends = Ends(given.upto, given.at_ms or int(time.time() * 1000))
+        ends = ConfirmedEnd(given.upto, given.at_ms or int(time.time() * 1000))
         root = local_folder(given.root) if given.root else given.data / "analytics"
         rolled = roll(given.data, root, ends, keep_days=given.keep_days)
     except Busy as error:

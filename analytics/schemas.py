@@ -19,7 +19,7 @@ TRACE, MESSAGES, LAG = "trace", "messages", "lag"
 CLOCK = {TRACE: "at_ms", MESSAGES: "stored_ms", LAG: "at_ms"}
 
 
-class Column(NamedTuple):
+class FrameColumn(NamedTuple):
     """One column; `kind` is Spark's name of its type."""
 
     name: str
@@ -27,78 +27,102 @@ class Column(NamedTuple):
     meaning: str
 
 
-FRAMES: dict[str, tuple[Column, ...]] = {
+FRAMES: dict[str, tuple[FrameColumn, ...]] = {
     TRACE: (
-        Column("log_position", "BIGINT", "of the trace record that the row was written in"),
-        Column("row_number", "INT", "within that record, from 0: both name the row"),
-        Column("at_ms", "BIGINT", "when it happened"),
-        Column("kind", "STRING", "delivered, acked, failed, expired, dead, returned, pulled, …"),
-        Column("group", "STRING", "consumer group; of a transaction its producer group"),
-        Column("topic", "STRING", "where the messages lie; %RETRY%group for a retry"),
-        Column("queue", "INT", "NULL where there is no place"),
-        Column("first_offset", "BIGINT", "of a run of neighbours; NULL where there is no place"),
-        Column("message_count", "BIGINT", "length of the run"),
-        Column("client", "STRING", "the consumer; of a replay the job"),
-        Column("attempt", "INT", "number of the delivery, or of the check; NULL without one"),
-        Column("wait_ms", "BIGINT", "until it comes back; 0 for at once"),
-        Column("born_ms", "BIGINT", "producer's clock; of deliveries"),
-        Column("stored_ms", "BIGINT", "of deliveries"),
-        Column("detail", "STRING", "reason, code, outcome or error"),
-        Column("message_id", "STRING", "where there is no place; of a request its correlation id"),
-        Column("sample", "INT", "messages traced of 10,000; counts are scaled by 10,000 / sample"),
+        FrameColumn("log_position", "BIGINT", "of the trace record that the row was written in"),
+        FrameColumn("row_number", "INT", "within that record, from 0: both name the row"),
+        FrameColumn("at_ms", "BIGINT", "when it happened"),
+        FrameColumn(
+            "kind", "STRING", "delivered, acked, failed, expired, dead, returned, pulled, …"
+        ),
+        FrameColumn("group", "STRING", "consumer group; of a transaction its producer group"),
+        FrameColumn("topic", "STRING", "where the messages lie; %RETRY%group for a retry"),
+        FrameColumn("queue", "INT", "NULL where there is no place"),
+        FrameColumn(
+            "first_offset", "BIGINT", "of a run of neighbours; NULL where there is no place"
+        ),
+        FrameColumn("message_count", "BIGINT", "length of the run"),
+        FrameColumn("client", "STRING", "the consumer; of a replay the job"),
+        FrameColumn("attempt", "INT", "number of the delivery, or of the check; NULL without one"),
+        FrameColumn("wait_ms", "BIGINT", "until it comes back; 0 for at once"),
+        FrameColumn("born_ms", "BIGINT", "producer's clock; of deliveries"),
+        FrameColumn("stored_ms", "BIGINT", "of deliveries"),
+        FrameColumn("detail", "STRING", "reason, code, outcome or error"),
+        FrameColumn(
+            "message_id", "STRING", "where there is no place; of a request its correlation id"
+        ),
+        FrameColumn(
+            "sample", "INT", "messages traced of 10,000; counts are scaled by 10,000 / sample"
+        ),
     ),
     MESSAGES: (
-        Column("log_position", "BIGINT", "of the record; names the row"),
-        Column("topic", "STRING", "where it lies"),
-        Column("queue", "INT", ""),
-        Column("offset", "BIGINT", "begins anew where a topic was deleted and made again"),
-        Column("role", "STRING", "message, retry, dead, delayed, half, given_up or reply"),
-        Column("stored_ms", "BIGINT", "when the record was written"),
-        Column("born_ms", "BIGINT", "producer's clock; the same through retries and replays"),
-        Column("event_ms", "BIGINT", "stated by the producer"),
-        Column("size_bytes", "INT", "of the whole record"),
-        Column("body_bytes", "INT", ""),
-        Column("tag", "STRING", ""),
-        Column("keys", "STRING", "separated by spaces"),
-        Column("message_id", "STRING", "the same through delay, retries and replays"),
-        Column("message_group", "STRING", "of an ordered message"),
-        Column("attempt", "INT", "1 for the first; of a dead letter failures + 1"),
-        Column("group", "STRING", "consumer group of a retry or dead letter, also while delayed"),
-        Column("origin_topic", "STRING", "where its producer sent it"),
-        Column("target_topic", "STRING", "of a delayed or half message: where it is bound for"),
-        Column("due_ms", "BIGINT", "of a delayed message; and once a timed one was released"),
-        Column("delay_level", "INT", "1 and up, of a delayed message and once it was released"),
-        Column("source_topic", "STRING", "the record that this one replaced: by a release,"),
-        Column("source_queue", "INT", "a retry, a dead letter"),
-        Column("source_offset", "BIGINT", ""),
-        Column("reason", "STRING", "of a dead letter: attempts_exhausted, rejected, …"),
-        Column("error", "STRING", "of a retry or dead letter: what its consumer said"),
-        Column("failed_client", "STRING", "of a retry or dead letter"),
-        Column("producer_group", "STRING", "of a transaction"),
-        Column("is_transaction", "BOOLEAN", "a half message, or one that was committed"),
-        Column("producer_host", "STRING", "address without the port"),
-        Column("redriven_job", "STRING", "of a replayed copy"),
-        Column("redriven_from", "STRING", "topic@queue@offset"),
+        FrameColumn("log_position", "BIGINT", "of the record; names the row"),
+        FrameColumn("topic", "STRING", "where it lies"),
+        FrameColumn("queue", "INT", ""),
+        FrameColumn("offset", "BIGINT", "begins anew where a topic was deleted and made again"),
+        FrameColumn("role", "STRING", "message, retry, dead, delayed, half, given_up or reply"),
+        FrameColumn("stored_ms", "BIGINT", "when the record was written"),
+        FrameColumn("born_ms", "BIGINT", "producer's clock; the same through retries and replays"),
+        FrameColumn("event_ms", "BIGINT", "stated by the producer"),
+        FrameColumn("size_bytes", "INT", "of the whole record"),
+        FrameColumn("body_bytes", "INT", ""),
+        FrameColumn("tag", "STRING", ""),
+        FrameColumn("keys", "STRING", "separated by spaces"),
+        FrameColumn("message_id", "STRING", "the same through delay, retries and replays"),
+        FrameColumn("message_group", "STRING", "of an ordered message"),
+        FrameColumn("attempt", "INT", "1 for the first; of a dead letter failures + 1"),
+        FrameColumn(
+            "group", "STRING", "consumer group of a retry or dead letter, also while delayed"
+        ),
+        FrameColumn("origin_topic", "STRING", "where its producer sent it"),
+        FrameColumn(
+            "target_topic", "STRING", "of a delayed or half message: where it is bound for"
+        ),
+        FrameColumn("due_ms", "BIGINT", "of a delayed message; and once a timed one was released"),
+        FrameColumn(
+            "delay_level", "INT", "1 and up, of a delayed message and once it was released"
+        ),
+        FrameColumn("source_topic", "STRING", "the record that this one replaced: by a release,"),
+        FrameColumn("source_queue", "INT", "a retry, a dead letter"),
+        FrameColumn("source_offset", "BIGINT", ""),
+        FrameColumn("reason", "STRING", "of a dead letter: attempts_exhausted, rejected, …"),
+        FrameColumn("error", "STRING", "of a retry or dead letter: what its consumer said"),
+        FrameColumn("failed_client", "STRING", "of a retry or dead letter"),
+        FrameColumn("producer_group", "STRING", "of a transaction"),
+        FrameColumn("is_transaction", "BOOLEAN", "a half message, or one that was committed"),
+        FrameColumn("producer_host", "STRING", "address without the port"),
+        FrameColumn("redriven_job", "STRING", "of a replayed copy"),
+        FrameColumn("redriven_from", "STRING", "topic@queue@offset"),
     ),
     LAG: (
-        Column("at_ms", "BIGINT", "of the round of samples; with the next three names the row"),
-        Column("group", "STRING", ""),
-        Column("topic", "STRING", ""),
-        Column("queue", "INT", ""),
-        Column("min_offset", "BIGINT", "first offset still kept"),
-        Column("max_offset", "BIGINT", "one past the last"),
-        Column("committed", "BIGINT", "everything before it is done"),
-        Column("cursor", "BIGINT", "next to be handed out for the first time"),
-        Column("lag", "BIGINT", "messages that are not done"),
-        Column("is_matching", "BOOLEAN", "lag leaves out what the group's filter does"),
-        Column("oldest_ms", "BIGINT", "when the oldest one not done was stored; NULL without lag"),
-        Column("inflight", "BIGINT", "with clients"),
-        Column("retry_waiting", "BIGINT", "of the whole group, in delay levels"),
-        Column("dead", "BIGINT", "of the whole group"),
-        Column("members", "INT", "of the whole group; NULL if unknown"),
-        Column("active_ms", "BIGINT", "last hand-out, pull, ack or failure here; NULL if unknown"),
-        Column("expired", "BIGINT", "ever taken by retention before the group was done with them"),
-        Column("resets", "BIGINT", "number of the group's last reset by a person; NULL if unknown"),
+        FrameColumn(
+            "at_ms", "BIGINT", "of the round of samples; with the next three names the row"
+        ),
+        FrameColumn("group", "STRING", ""),
+        FrameColumn("topic", "STRING", ""),
+        FrameColumn("queue", "INT", ""),
+        FrameColumn("min_offset", "BIGINT", "first offset still kept"),
+        FrameColumn("max_offset", "BIGINT", "one past the last"),
+        FrameColumn("committed", "BIGINT", "everything before it is done"),
+        FrameColumn("cursor", "BIGINT", "next to be handed out for the first time"),
+        FrameColumn("lag", "BIGINT", "messages that are not done"),
+        FrameColumn("is_matching", "BOOLEAN", "lag leaves out what the group's filter does"),
+        FrameColumn(
+            "oldest_ms", "BIGINT", "when the oldest one not done was stored; NULL without lag"
+        ),
+        FrameColumn("inflight", "BIGINT", "with clients"),
+        FrameColumn("retry_waiting", "BIGINT", "of the whole group, in delay levels"),
+        FrameColumn("dead", "BIGINT", "of the whole group"),
+        FrameColumn("members", "INT", "of the whole group; NULL if unknown"),
+        FrameColumn(
+            "active_ms", "BIGINT", "last hand-out, pull, ack or failure here; NULL if unknown"
+        ),
+        FrameColumn(
+            "expired", "BIGINT", "ever taken by retention before the group was done with them"
+        ),
+        FrameColumn(
+            "resets", "BIGINT", "number of the group's last reset by a person; NULL if unknown"
+        ),
     ),
 }
 

@@ -25,14 +25,14 @@ AGAIN = frozenset(
 LOCK = "lock"
 
 
-class Ends(NamedTuple):
+class QueueBounds(NamedTuple):
     """The first offset that a queue still has, and one past its last."""
 
     least: int
     end: int
 
 
-class Pulled(NamedTuple):
+class PulledMessages(NamedTuple):
     """Messages as JSON has them, and where to go on; nothing was kept at an offset too old."""
 
     messages: list[dict[str, Any]]
@@ -40,7 +40,7 @@ class Pulled(NamedTuple):
     is_too_old: bool
 
 
-class Server:
+class ServerClient:
     """One connection; closed by `with`."""
 
     def __init__(self, url: str, token: str = "", *, patience_s: float = PATIENCE_S) -> None:
@@ -52,17 +52,17 @@ class Server:
         self._url = url
         self._patience_s = patience_s
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> "ServerClient":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def ends(self, topic: str) -> dict[int, Ends]:
+    def ends(self, topic: str) -> dict[int, QueueBounds]:
         """By queue. Refused where there is no such topic, ServerFailed for all else."""
         found = self._get(f"/api/v1/topics/{topic}", {})
         return {
-            queue["queue"]: Ends(int(queue["min_offset"]), int(queue["max_offset"]))
+            queue["queue"]: QueueBounds(int(queue["min_offset"]), int(queue["max_offset"]))
             for queue in found["queues"]
         }
 
@@ -72,12 +72,12 @@ class Server:
         folder, mark = Path(about.get("data", "")), about.get("data_mark", "")
         return folder if mark and mark == mark_of(folder) else None
 
-    def pull(self, topic: str, queue: int, offset: int) -> Pulled:
+    def pull(self, topic: str, queue: int, offset: int) -> PulledMessages:
         """Messages from `offset` on, at most `PULL_MAX`."""
         query = {"queue": queue, "offset": offset, "limit": PULL_MAX, "encoding": "base64"}
         found = self._get(f"/api/v1/topics/{topic}/messages", query)
         is_too_old = found["status"] == "offset_too_small"
-        return Pulled(found["messages"], int(found["next_offset"]), is_too_old)
+        return PulledMessages(found["messages"], int(found["next_offset"]), is_too_old)
 
     def produce(self, topic: str, messages: Sequence[dict[str, Any]]) -> None:
         """Store these together; repeated until the server has said that it did."""

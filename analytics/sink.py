@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 
 from analytics.errors import Refused
 from analytics.options import Options
-from analytics.server import Server
+from analytics.server import ServerClient
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -40,7 +40,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass
-class Sent(WriterCommitMessage):
+class SentCount(WriterCommitMessage):
     """How many messages a task sent."""
 
     count: int
@@ -66,7 +66,7 @@ class _Sink:
         self._options = options
         self._run = uuid4().hex
 
-    def send(self, rows: "Iterator[Row]") -> Sent:
+    def send(self, rows: "Iterator[Row]") -> SentCount:
         """Send a task's rows, in their order within a topic."""
         from pyspark import TaskContext
 
@@ -87,20 +87,20 @@ class _Sink:
                     _flush(server, waiting)
                     size_bytes = 0
             _flush(server, waiting)
-        return Sent(count)
+        return SentCount(count)
 
 
 class BatchSink(_Sink, DataSourceWriter):
     """`df.write.format("kitemq")`."""
 
-    def write(self, iterator: "Iterator[Row]") -> Sent:
+    def write(self, iterator: "Iterator[Row]") -> SentCount:
         return self.send(iterator)
 
 
 class StreamSink(_Sink, DataSourceStreamWriter):
     """`df.writeStream.format("kitemq")`."""
 
-    def write(self, iterator: "Iterator[Row]") -> Sent:
+    def write(self, iterator: "Iterator[Row]") -> SentCount:
         return self.send(iterator)
 
 
@@ -112,7 +112,7 @@ def _stream_of(context: Any) -> str:
     return f"{query}/{batch}" if query and batch else ""
 
 
-def _flush(server: Server, waiting: dict[str, list[dict[str, Any]]]) -> None:
+def _flush(server: ServerClient, waiting: dict[str, list[dict[str, Any]]]) -> None:
     for topic, messages in waiting.items():
         server.produce(topic, messages)
     waiting.clear()

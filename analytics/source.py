@@ -49,8 +49,8 @@ from pyspark.sql.streaming.datasource import (
 
 from analytics.errors import DataLost, Refused
 from analytics.options import BY_REST, Options, parse
-from analytics.server import Ends, Server
-from analytics.wanted import CLOCK_SLACK_MS, narrowed
+from analytics.row_bounds import CLOCK_SLACK_MS, narrowed
+from analytics.server import QueueBounds, ServerClient
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ PARTITION_OFFSETS = 250_000  # of one task
 
 
 @dataclass
-class Range(InputPartition):
+class OffsetSplit(InputPartition):
     """The offsets `start` to `end` - 1 of a queue; `folder` is where the store may lie."""
 
     queue: int
@@ -85,9 +85,9 @@ class KiteSource(DataSource):
 
         return ddl(parse(self.options).columns)
 
-    def reader(self, schema: "StructType") -> "Reader":
+    def reader(self, schema: "StructType") -> "BatchReader":
         options = _for_reading(self.options, schema)
-        return PushingReader(options) if options.pushes else Reader(options)
+        return PushingReader(options) if options.pushes else BatchReader(options)
 
     def streamReader(self, schema: "StructType") -> "StreamReader":
         return StreamReader(_for_reading(self.options, schema))
@@ -126,7 +126,7 @@ class _Reading:
         self.options = options
         self.wanted = options.wanted  # what may be read; the options' own is all that goes on
 
-    def folder(self, server: Server) -> str:
+    def folder(self, server: ServerClient) -> str:
         """Where tasks look for the store's files; empty reads over REST."""
         if self.options.path == BY_REST:
             return ""
@@ -135,14 +135,14 @@ class _Reading:
         found = server.store()
         return "" if found is None else str(found)
 
-    def split(self, queue: int, start: int, end: int, folder: str) -> Iterator[Range]:
+    def split(self, queue: int, start: int, end: int, folder: str) -> Iterator[OffsetSplit]:
         """Parts that a task each reads."""
         for at in range(start, end, PARTITION_OFFSETS):
-            yield Range(queue, at, min(at + PARTITION_OFFSETS, end), folder)
+            yield OffsetSplit(queue, at, min(at + PARTITION_OFFSETS, end), folder)
 
     def rows(self, part: InputPartition) -> "Iterator[pa.RecordBatch]":
         """The records of a part; raises DataLost as the option says."""
-        if not isinstance(part, Range):  # Spark's stand-in where there is nothing to read
+        if not isinstance(part, OffsetSplit):  # Spark's stand-in where there is nothing to read
             return
         from analytics.source_rows import batch_of, matching
 
@@ -152,14 +152,14 @@ class _Reading:
             if batch.num_rows:
                 yield batch.select(list(self.options.columns))
 
-    def _columns(self, part: Range, names: Sequence[str]) -> "Iterator[dict[str, pa.Array]]":
+    def _columns(self, part: OffsetSplit, names: Sequence[str]) -> "Iterator[dict[str, pa.Array]]":
         folder = Path(part.folder) if part.folder else None
         if folder is not None and (self.options.path or (folder / "commitlog").is_dir()):
             return self._from_files(folder, part, names)
         return self._from_server(part, names)
 
     def _from_files(
-        self, folder: Path, part: Range, names: Sequence[str]
+        self, folder: Path, part: OffsetSplit, names: Sequence[str]
     ) -> "Iterator[dict[str, pa.Array]]":
         from analytics.queues import QueueView
         from analytics.source_rows import from_records
@@ -179,7 +179,9 @@ class _Reading:
             yield from_records(records, names)
         self._tell_loss(view.gone, part)
 
-    def _from_server(self, part: Range, names: Sequence[str]) -> "Iterator[dict[str, pa.Array]]":
+    def _from_server(
+        self, part: OffsetSplit, names: Sequence[str]
+    ) -> "Iterator[dict[str, pa.Array]]":
         from analytics.source_rows import from_answer
 
         with self.options.connect() as server:
@@ -195,7 +197,7 @@ class _Reading:
                     return
                 at = pulled.following
 
-    def _tell_loss(self, count: int, part: Range) -> None:
+    def _tell_loss(self, count: int, part: OffsetSplit) -> None:
         if not count:
             return
         told = (
@@ -207,7 +209,7 @@ class _Reading:
         log.warning("%s", told)
 
 
-class Reader(_Reading, DataSourceReader):
+class BatchReader(_Reading, DataSourceReader):
     """A batch: everything that is readable when it begins."""
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -226,7 +228,7 @@ class Reader(_Reading, DataSourceReader):
         return self.rows(partition)
 
 
-class PushingReader(Reader):
+class PushingReader(BatchReader):
     """The same, narrowed by the conditions of the one query that it is for."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
@@ -278,7 +280,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             if not self.wanted.has_queue(int(queue)):
                 continue
             begin = start.get(queue, 0)
-            known = ends.get(int(queue), Ends(0, 0))
+            known = ends.get(int(queue), QueueBounds(0, 0))
             self._check_kept(int(queue), begin, past, known)
             stop = min(past, known.end)
             parts += self.split(int(queue), max(begin, min(known.least, stop)), stop, folder)
@@ -287,14 +289,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         return self.rows(partition)
 
-    def _ends(self) -> dict[int, Ends]:
+    def _ends(self) -> dict[int, QueueBounds]:
         with self.options.connect() as server:
             return server.ends(self.options.topic)
 
-    def _check_kept(self, queue: int, start: int, stop: int, known: Ends) -> None:
+    def _check_kept(self, queue: int, start: int, stop: int, known: QueueBounds) -> None:
         """What a checkpoint names must still be there; a deleted topic begins anew, shorter."""
         missing = max(0, min(known.least, stop) - start) + max(0, stop - max(known.end, start))
-        self._tell_loss(missing, Range(queue, start, stop, ""))
+        self._tell_loss(missing, OffsetSplit(queue, start, stop, ""))
 
 
 def _named_offsets(text: str) -> dict[int, int]:

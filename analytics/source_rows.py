@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from analytics.errors import Refused
 from analytics.frames import message_ids
-from analytics.records import Ints, Records
-from analytics.wanted import Wanted
+from analytics.records import Ints, LogRecords
+from analytics.row_bounds import RowBounds
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, split_properties
 
 # Name, Spark's type, what it means.
@@ -71,7 +71,7 @@ def batch_of(names: Sequence[str], columns: "dict[str, pa.Array]") -> "pa.Record
 # -- from the store's files ------------------------------------------------------------------------
 
 
-def from_records(records: Records, names: Sequence[str]) -> "dict[str, pa.Array]":
+def from_records(records: LogRecords, names: Sequence[str]) -> "dict[str, pa.Array]":
     """These columns of some records; none that was not asked for is looked at."""
     texts = {"tag": TAGS, "keys": KEYS, "message_group": SHARDING_KEY, "message_id": UNIQ_KEY}
     wanted = [name for name in names if name in texts]
@@ -86,7 +86,7 @@ def _times(ms: Ints) -> "pa.Array":
     return pa.array(ms * 1000, pa.timestamp("us", tz="UTC"), mask=ms <= 0)
 
 
-def _properties(records: Records) -> "pa.Array":
+def _properties(records: LogRecords) -> "pa.Array":
     blocks = [str(records.property_block(at), errors="replace") for at in range(len(records))]
     return _maps([split_properties(block) for block in blocks])
 
@@ -99,8 +99,8 @@ def _maps(properties: Sequence[dict[str, str]]) -> "pa.Array":
     return pa.array(items, ARROW["MAP<STRING,STRING>"])
 
 
-READERS: "dict[str, Callable[[Records], pa.Array]]" = {
-    "topic": Records.topic,
+READERS: "dict[str, Callable[[LogRecords], pa.Array]]" = {
+    "topic": LogRecords.topic,
     "queue": lambda records: pa.array(records.queue()),
     "offset": lambda records: pa.array(records.offset()),
     "position": lambda records: pa.array(records.position()),
@@ -109,7 +109,7 @@ READERS: "dict[str, Callable[[Records], pa.Array]]" = {
     "attempt": lambda records: pa.array(records.attempt()),
     "size_bytes": lambda records: pa.array(records.size_bytes),
     "properties": _properties,
-    "body": Records.bodies,
+    "body": LogRecords.bodies,
 }
 
 
@@ -136,7 +136,7 @@ def _told(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
     return pa.array([each[name] for each in messages], ARROW[TYPES[name]])
 
 
-def matching(batch: "pa.RecordBatch", wanted: Wanted) -> "pa.RecordBatch":
+def matching(batch: "pa.RecordBatch", wanted: RowBounds) -> "pa.RecordBatch":
     """The rows that the options ask for."""
     if wanted.key:
         padded = pc.binary_join_element_wise("", batch.column("keys"), "", " ")

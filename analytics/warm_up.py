@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from analytics.errors import AnalyticsError
 from analytics.home import spark_home
 from analytics.java import cache_path, caches, find_java
-from analytics.manifest import HOUR_MS, Manifest, hour_name
+from analytics.manifest import HOUR_MS, FrameManifest, hour_name
 from analytics.results import LAG_JOB, TRACES_JOB
 from analytics.runs import run_folder
 from analytics.schemas import CLOCK, arrow_schema
@@ -62,13 +62,13 @@ def _train(folder: Path, java_home: str, output: Path) -> None:
 def train(spark: "SparkSession", place: Path) -> None:
     """Run both jobs on next to nothing, so that Java has loaded what they need."""
     from analytics.jobs.definitions import Params
-    from analytics.jobs.progress import Progress, stages_of
-    from analytics.jobs.run import Work, run
+    from analytics.jobs.progress import JobProgress, stages_of
+    from analytics.jobs.run import RunWork, run
 
     hour = _write(place)
     for job in (LAG_JOB, TRACES_JOB):  # which plans plainly from then on
-        work = Work(job, [hour_name(hour)], str(place), place, Params(hours=(hour,)), None)
-        run(spark, work, Progress(place / "progress.json", stages_of(job)))
+        work = RunWork(job, [hour_name(hour)], str(place), place, Params(hours=(hour,)), None)
+        run(spark, work, JobProgress(place / "progress.json", stages_of(job)))
 
 
 def _write(root: Path) -> int:
@@ -77,7 +77,7 @@ def _write(root: Path) -> int:
 
     from analytics.partitions import Partitions
 
-    manifest = Manifest(at_ms=2 * HOUR_MS, lag_ms=2 * HOUR_MS - 1)
+    manifest = FrameManifest(at_ms=2 * HOUR_MS, lag_ms=2 * HOUR_MS - 1)
     partitions = Partitions(root, manifest, 0)
     nothing = {pa.string(): "", pa.bool_(): False}
     told = {"kind": "delivered", "role": "message", "message_count": 1, "sample": 1}

@@ -12,12 +12,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from engine.broker import Broker, Delivery, Parked, PullAnswer, PullResult
+from engine.broker import Broker, Delivery, LongPoll, PullAnswer, PullResult
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
-from engine.message import Message, Promise, Sent
+from engine.message import Message, Promise, PutResult
 
-__all__ = ["EngineHost", "LoopPool", "Parked"]
+__all__ = ["EngineHost", "LongPoll", "LoopPool"]
 
 log = logging.getLogger("kitemq.host")
 
@@ -159,7 +159,7 @@ class EngineHost:
 
     # -- verbs that wait ------------------------------------------------------------------------
 
-    async def send(self, messages: Sequence[Message], promise: Promise | None = None) -> Sent:
+    async def send(self, messages: Sequence[Message], promise: Promise | None = None) -> PutResult:
         """Store the messages, all or none; returns once the promise is kept.
 
         Raises what `Broker.send` raises. Where the flush itself fails the messages are stored and

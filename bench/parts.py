@@ -21,7 +21,7 @@ from bench.figures import times_of
 from engine.broker import Broker
 from engine.clock import SystemClock
 from engine.config import MIB, EngineConfig
-from engine.events import Event, Released
+from engine.events import EngineEvent, Released
 from engine.message import Message
 
 TOPIC = "bench"
@@ -98,7 +98,7 @@ def lateness(messages: int) -> Made:
     """A thousand a second fall due; the engine ticks when it asked to."""
     late_s: list[float] = []
 
-    def hear(event: Event) -> None:
+    def hear(event: EngineEvent) -> None:
         if isinstance(event, Released):
             late_s.append(event.late_ms / 1000)
 

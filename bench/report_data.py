@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.manifest import Manifest
+from analytics.manifest import FrameManifest
 from analytics.partitions import Partitions
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 
@@ -47,7 +47,7 @@ def write(root: Path, rows: int, hour: int) -> str:
     sent["offset"] = _numbered(sent["topic"] * QUEUES + sent["queue"])
     events, retries = _lives(chance, sent)
     root.mkdir(parents=True)
-    manifest = Manifest()
+    manifest = FrameManifest()
     partitions = Partitions(root, manifest, begin + 2 * HOUR_MS)
     _add(partitions, MESSAGES, _messages(chance, sent, retries))
     _add(partitions, TRACE, _trace(events))

@@ -2,7 +2,7 @@
 
 One thread owns it. Every verb returns in microseconds and never waits: what takes the kernel's
 time goes to the pool, what waits for messages is parked and woken by a callback. How the parts are
-put together is in `assembly.py`; those that offer much of their own are attributes here.
+put together is in `container.py`; those that offer much of their own are attributes here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 
-from engine.assembly import Assembly
 from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.container import Container
 from engine.delivery.changes import Reset
 from engine.delivery.filter import parse_filter
 from engine.delivery.group import GroupConfig, Mode
-from engine.delivery.hold import Parked
-from engine.delivery.locks import LockAnswer, QueueId, QueueLock
+from engine.delivery.locks import LockedQueue, LockResult, QueueLock
+from engine.delivery.long_polling import LongPoll
 from engine.delivery.member import Assignment, Member
-from engine.delivery.members import Connection
+from engine.delivery.members import MemberConnection
 from engine.delivery.policy import Exponential, Ladder, RetryPolicy, Steps
 from engine.delivery.pull import PullAnswer, PullResult, PullStatus
 from engine.delivery.rebalance import Strategy
@@ -32,60 +32,64 @@ from engine.delivery.reset_plan import (
     ResetTarget,
     ResetTo,
 )
-from engine.delivery.resets import Resets
+from engine.delivery.resets import OffsetResets
 from engine.delivery.start import StartAt
-from engine.delivery.subscriptions import SubscriptionWarning, Variant
+from engine.delivery.subscriptions import SubscriptionVariant, SubscriptionWarning
 from engine.delivery.values import (
     AckResult,
-    Counts,
     Delivery,
-    Extended,
+    ExtendResult,
     GroupLag,
+    LagBasis,
     Nack,
     QueueLag,
     Receipt,
 )
 from engine.errors import EngineError, MessageNotFound, QueueNotFound, Stopping, unusable
-from engine.message import Message, Promise, Sent, StoredMessage
-from engine.replay.dead_letters import Arrived, DeadLetter, DeadLetterPage, Tally
-from engine.replay.dismissals import Draft
-from engine.replay.job import State as ReplayState
-from engine.replay.job import To as ReplayTo
-from engine.replay.pile import DismissNote
-from engine.replay.resting import Dismissed, Resting
-from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, Retry
+from engine.message import Message, Promise, PutResult, StoredMessage
+from engine.replay.dead_letters import (
+    DeadLetter,
+    DeadLetterArrivals,
+    DeadLetterPage,
+    DeadLetterTally,
+)
+from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
+from engine.replay.dismissals import DismissalPlan
+from engine.replay.dismissed_offsets import DismissNote
+from engine.replay.job import ReplayState, ReplayTo
+from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, RetryRequest
+from engine.reply.pending_requests import PendingRequest
 from engine.reply.requests import (
     FoundReply,
     NewReply,
-    Replying,
+    ReplyOutcome,
     ReplyResult,
     RequestCounts,
-    Requests,
+    RequestReply,
 )
-from engine.reply.waiting import Request
-from engine.retention.keeper import Holder
+from engine.retention.pins import ActivePin
 from engine.retention.purge import Purge, PurgedQueue
 from engine.retention.retention import RetentionStatus
 from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
 from engine.search.lookup import Lookup
-from engine.search.scan import FOREVER_MS, Scan, ScanPage, ScanQuery
+from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.search.search import ANYWHERE, oldest_first
 from engine.service import ServiceRunner
-from engine.statistics.accounts import Account, Metric
-from engine.statistics.histogram import ROCKETMQ_LABELS, Latency, Spread
+from engine.statistics.histogram import ROCKETMQ_LABELS, LatencySpreads, Spread
+from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
 from engine.statistics.values import (
-    BrokerFigures,
-    GroupFigures,
+    BrokerMetrics,
+    GroupMetrics,
     LagHistoryPage,
-    LagKeeping,
+    LagHistoryRetention,
     LagPoint,
     PutLatency,
-    QueueFigures,
-    Reader,
-    TopicFigures,
-    Traffic,
+    QueueMetrics,
+    ReaderMetrics,
+    TopicMetrics,
+    TrafficRates,
 )
 from engine.statistics.windows import Rates
 from engine.store.damage import Damage
@@ -96,24 +100,24 @@ from engine.topic.catalog import TopicConfig, TopicType
 from engine.topic.names import GROUP_QUEUE, retry_topic
 from engine.trace.journey import (
     Branch,
+    CheckedReason,
     GroupState,
     Journey,
-    Reason,
     ReasonCode,
     Recent,
     Stage,
     StageName,
+    StageOutcome,
 )
-from engine.trace.journey import Outcome as StageOutcome
 from engine.trace.traces import TraceStatus
-from engine.txn.check import Check
+from engine.txn.check import TransactionCheck
 from engine.txn.producers import Callback
-from engine.txn.resolve import Decider, Decision
+from engine.txn.resolve import Decider, TransactionDecision
 from engine.txn.transactions import (
     Transaction,
     TransactionPage,
-    Transactions,
     TransactionState,
+    TransactionSubsystem,
 )
 
 __all__ = [
@@ -121,53 +125,58 @@ __all__ = [
     "FOREVER_MS",
     "GROUP_QUEUE",
     "ROCKETMQ_LABELS",
-    "Account",
     "AckResult",
-    "Arrived",
+    "ActivePin",
     "Assignment",
     "Branch",
     "Broker",
-    "BrokerFigures",
+    "BrokerMetrics",
     "Callback",
-    "Check",
-    "Connection",
-    "Counts",
+    "CheckedReason",
     "DeadLetter",
+    "DeadLetterArrivals",
     "DeadLetterPage",
+    "DeadLetterTally",
     "Decider",
-    "Decision",
     "Delivery",
     "DismissNote",
-    "Dismissed",
-    "Draft",
+    "DismissalPlan",
+    "DismissalSnapshot",
+    "DismissalSummary",
     "Exponential",
-    "Extended",
+    "ExtendResult",
     "FoundReply",
     "GroupConfig",
-    "GroupFigures",
     "GroupLag",
+    "GroupMetrics",
     "GroupState",
     "Health",
-    "Holder",
     "Journey",
     "Ladder",
+    "LagBasis",
     "LagHistoryPage",
-    "LagKeeping",
+    "LagHistoryRetention",
     "LagPoint",
-    "Latency",
+    "LatencySpreads",
     "LevelWaiting",
-    "LockAnswer",
+    "LockResult",
+    "LockedQueue",
+    "LongPoll",
     "Lookup",
     "Member",
+    "MemberConnection",
+    "MessageScan",
     "Metric",
+    "MetricSeries",
     "Mode",
     "Nack",
     "NewReplay",
     "NewReply",
+    "OffsetResets",
     "OffsetsMoved",
     "OutcomePage",
     "OutcomeRow",
-    "Parked",
+    "PendingRequest",
     "PullAnswer",
     "PullResult",
     "PullStatus",
@@ -175,38 +184,32 @@ __all__ = [
     "PurgedQueue",
     "PutLatency",
     "QueueContent",
-    "QueueFigures",
-    "QueueId",
     "QueueLag",
     "QueueLock",
+    "QueueMetrics",
     "QueueMove",
     "QueueStats",
     "Rates",
-    "Reader",
-    "Reason",
+    "ReaderMetrics",
     "ReasonCode",
     "Receipt",
     "Recent",
     "ReplayJob",
     "ReplayState",
     "ReplayTo",
+    "ReplyOutcome",
     "ReplyResult",
-    "Replying",
-    "Request",
     "RequestCounts",
-    "Requests",
+    "RequestReply",
     "Reset",
     "ResetNote",
     "ResetPlan",
     "ResetPreview",
     "ResetTarget",
     "ResetTo",
-    "Resets",
-    "Resting",
     "RetentionStatus",
-    "Retry",
     "RetryPolicy",
-    "Scan",
+    "RetryRequest",
     "ScanPage",
     "ScanQuery",
     "Scheduled",
@@ -219,20 +222,21 @@ __all__ = [
     "Statistics",
     "Steps",
     "Strategy",
+    "SubscriptionVariant",
     "SubscriptionWarning",
-    "Tally",
     "TimerAnswer",
     "TopicConfig",
-    "TopicFigures",
+    "TopicMetrics",
     "TopicStats",
     "TopicType",
     "TraceStatus",
-    "Traffic",
+    "TrafficRates",
     "Transaction",
+    "TransactionCheck",
+    "TransactionDecision",
     "TransactionPage",
     "TransactionState",
-    "Transactions",
-    "Variant",
+    "TransactionSubsystem",
 ]
 
 
@@ -299,7 +303,7 @@ class Broker:
         self._config = config
         self._clock = clock
         self._is_running = False
-        parts = Assembly(
+        parts = Container(
             config,
             clock=clock,
             pool=pool,
@@ -379,7 +383,7 @@ class Broker:
 
     # -- producing ----------------------------------------------------------------------------
 
-    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> Sent:
+    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> PutResult:
         """Accept messages, all or none: at most 4,096 and 4 MiB of bodies at once.
 
         The messages get their ids, queues and times set. Raises Invalid (the field named as
@@ -594,7 +598,9 @@ class Broker:
         """Report failures: the messages come back later, or become dead letters."""
         return self._desk.failures.nack(group, nacks, client)
 
-    def extend(self, group: str, receipts: Sequence[Receipt], invisible_s: float) -> list[Extended]:
+    def extend(
+        self, group: str, receipts: Sequence[Receipt], invisible_s: float
+    ) -> list[ExtendResult]:
         """Keep messages for longer."""
         return self._desk.inflight.extend(group, receipts, invisible_s)
 
@@ -658,13 +664,13 @@ class Broker:
         topics: Mapping[str, str],
         wake: Callable[[], None],
         client: str = "",
-    ) -> Parked:
+    ) -> LongPoll:
         """Call `wake` once when a receive of these may find something; Busy beyond the bounds."""
         return self._desk.park_receive(group, topics, wake, client)
 
     def park_pull(
         self, topic: str, queue: int, offset: int, filter: str, wake: Callable[[], None]
-    ) -> Parked:
+    ) -> LongPoll:
         """Call `wake` once when a message at or past `offset` may match."""
         return self._desk.park_pull(topic, queue, offset, filter, wake)
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import msgspec
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class EngineEvent(msgspec.Struct, frozen=True, gc=False):
     """Something that happened at `at_ms` (ms since 1970 UTC)."""
 
     at_ms: int
 
 
-class Appended(Event, frozen=True, gc=False):
+class Appended(EngineEvent, frozen=True, gc=False):
     """`count` messages of one topic were accepted in one write of the log."""
 
     topic: str
@@ -25,7 +25,7 @@ class Appended(Event, frozen=True, gc=False):
     size_bytes: int
 
 
-class SendRefused(Event, frozen=True, gc=False):
+class SendRefused(EngineEvent, frozen=True, gc=False):
     """A send was turned down; nothing of it was stored.
 
     `message_ids` are those that the producer (`client`, "ip:port") had chosen, at most 64 of them.
@@ -37,7 +37,7 @@ class SendRefused(Event, frozen=True, gc=False):
     client: str = ""
 
 
-class Delivered(Event, frozen=True, gc=False):
+class MessagesDelivered(EngineEvent, frozen=True, gc=False):
     """Messages of one queue were handed out to a client of a group.
 
     By column, each as long as `offsets`: `born_ms` and `stored_ms` of the messages, and `attempts`,
@@ -55,7 +55,7 @@ class Delivered(Event, frozen=True, gc=False):
     size_bytes: int = 0  # of their records together
 
 
-class Acked(Event, frozen=True, gc=False):
+class Acked(EngineEvent, frozen=True, gc=False):
     """A group is done with these messages."""
 
     group: str
@@ -64,7 +64,7 @@ class Acked(Event, frozen=True, gc=False):
     offsets: tuple[int, ...]
 
 
-class Retried(Event, frozen=True, gc=False):
+class Retried(EngineEvent, frozen=True, gc=False):
     """A delivery failed or ran out of time; the message comes back as `attempt`."""
 
     group: str
@@ -78,7 +78,7 @@ class Retried(Event, frozen=True, gc=False):
     is_expired: bool = False  # nobody said that it failed: its time ran out
 
 
-class Dead(Event, frozen=True, gc=False):
+class DeadLettered(EngineEvent, frozen=True, gc=False):
     """A message used up its attempts, or was rejected, and lies in `%DLQ%group`."""
 
     group: str
@@ -89,7 +89,7 @@ class Dead(Event, frozen=True, gc=False):
     client: str
 
 
-class Released(Event, frozen=True, gc=False):
+class Released(EngineEvent, frozen=True, gc=False):
     """A delayed message became due and went to its real topic."""
 
     topic: str
@@ -97,14 +97,14 @@ class Released(Event, frozen=True, gc=False):
     late_ms: int
 
 
-class CorruptRecord(Event, frozen=True, gc=False):
+class CorruptRecord(EngineEvent, frozen=True, gc=False):
     """A record in the log failed its check and was stepped over."""
 
     position: int
     detail: str
 
 
-class Returned(Event, frozen=True, gc=False):
+class Returned(EngineEvent, frozen=True, gc=False):
     """A client gave messages back unused; no attempt is counted."""
 
     group: str
@@ -113,7 +113,7 @@ class Returned(Event, frozen=True, gc=False):
     offsets: tuple[int, ...]
 
 
-class Pulled(Event, frozen=True, gc=False):
+class MessagesPulled(EngineEvent, frozen=True, gc=False):
     """Messages from `offset` to `next_offset` - 1 were read by a group that keeps its own place.
 
     Those that its filter left out are among them.
@@ -128,7 +128,7 @@ class Pulled(Event, frozen=True, gc=False):
     size_bytes: int = 0
 
 
-class Recalled(Event, frozen=True, gc=False):
+class Recalled(EngineEvent, frozen=True, gc=False):
     """A waiting message, whose record lies at this place, is never going to be delivered."""
 
     topic: str
@@ -136,7 +136,7 @@ class Recalled(Event, frozen=True, gc=False):
     offset: int
 
 
-class Rescheduled(Event, frozen=True, gc=False):
+class Rescheduled(EngineEvent, frozen=True, gc=False):
     """A waiting message, whose record lay at this place, waits until `due_ms` now."""
 
     topic: str
@@ -145,14 +145,14 @@ class Rescheduled(Event, frozen=True, gc=False):
     due_ms: int
 
 
-class MemberJoined(Event, frozen=True, gc=False):
+class MemberJoined(EngineEvent, frozen=True, gc=False):
     """A consumer became a member of its group, by a heartbeat, a receive or a subscription."""
 
     group: str
     client: str
 
 
-class MemberLeft(Event, frozen=True, gc=False):
+class MemberLeft(EngineEvent, frozen=True, gc=False):
     """A consumer is no member any more: it said goodbye, or gave no sign of life."""
 
     group: str
@@ -160,14 +160,14 @@ class MemberLeft(Event, frozen=True, gc=False):
     is_expired: bool
 
 
-class SubscriptionsDiffer(Event, frozen=True, gc=False):
+class SubscriptionsDiffer(EngineEvent, frozen=True, gc=False):
     """Members of a group began to disagree on topics or filters; `clients` are all of them."""
 
     group: str
     clients: tuple[str, ...]
 
 
-class TransactionEvent(Event, frozen=True, gc=False):
+class TransactionEvent(EngineEvent, frozen=True, gc=False):
     """What happened to a transaction; its half message lies at `half_offset` of the half topic.
 
     `topic` and `queue` are what its message is bound for. `half_offset` is -1 where only the copy
@@ -181,14 +181,14 @@ class TransactionEvent(Event, frozen=True, gc=False):
     message_id: str
 
 
-class Committed(TransactionEvent, frozen=True, gc=False):
+class TransactionCommitted(TransactionEvent, frozen=True, gc=False):
     """The message went to its topic, as `offset` of its queue. `by`: producer, check, operator."""
 
     offset: int
     by: str
 
 
-class RolledBack(TransactionEvent, frozen=True, gc=False):
+class TransactionRolledBack(TransactionEvent, frozen=True, gc=False):
     """The message will never be delivered."""
 
     by: str
@@ -211,7 +211,7 @@ class CheckResumed(TransactionEvent, frozen=True, gc=False):
     """A transaction that had been given up is checked again."""
 
 
-class OffsetsReset(Event, frozen=True, gc=False):
+class OffsetsReset(EngineEvent, frozen=True, gc=False):
     """A group was moved to another place in `queue_count` queues of these topics.
 
     `to` says in words where to; `undoes` is the number of the reset that was taken back, or 0.
@@ -225,7 +225,7 @@ class OffsetsReset(Event, frozen=True, gc=False):
     undoes: int
 
 
-class Replayed(Event, frozen=True, gc=False):
+class Replayed(EngineEvent, frozen=True, gc=False):
     """A replay job decided about a message; those that its conditions leave out are not told.
 
     `topic`, `queue` and `offset` are the place it was read from, `to_topic` is where its copy went
@@ -241,7 +241,7 @@ class Replayed(Event, frozen=True, gc=False):
     to_topic: str
 
 
-class Expired(Event, frozen=True, gc=False):
+class Expired(EngineEvent, frozen=True, gc=False):
     """Messages went for their age, for room, or by a purge (`cause`).
 
     Either `count` messages of `topic` can no longer be read; or, with no topic named, the log's
@@ -254,7 +254,7 @@ class Expired(Event, frozen=True, gc=False):
     size_bytes: int
 
 
-class Overtaken(Event, frozen=True, gc=False):
+class Overtaken(EngineEvent, frozen=True, gc=False):
     """Retention or a purge took `count` messages that a group had not finished."""
 
     group: str
@@ -263,7 +263,7 @@ class Overtaken(Event, frozen=True, gc=False):
     count: int
 
 
-class Requested(Event, frozen=True, gc=False):
+class Requested(EngineEvent, frozen=True, gc=False):
     """A message was sent to which `client` waits for a reply."""
 
     topic: str
@@ -273,7 +273,7 @@ class Requested(Event, frozen=True, gc=False):
     timeout_ms: int
 
 
-class Replied(Event, frozen=True, gc=False):
+class Replied(EngineEvent, frozen=True, gc=False):
     """The reply to a request was stored at this place; `is_late`: nobody waited for it.
 
     `client` is the address of the one who replied.
@@ -288,7 +288,7 @@ class Replied(Event, frozen=True, gc=False):
     is_late: bool
 
 
-class RequestExpired(Event, frozen=True, gc=False):
+class RequestExpired(EngineEvent, frozen=True, gc=False):
     """No reply to a request came in time; one that comes later is kept as a late one."""
 
     topic: str
@@ -297,10 +297,10 @@ class RequestExpired(Event, frozen=True, gc=False):
     client: str
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[EngineEvent], None]
 
 
-class Events:
+class EventBus:
     """Hands each event to every listener, in the order they subscribed."""
 
     def __init__(self) -> None:
@@ -318,6 +318,6 @@ class Events:
         """Tell `listener` nothing from now on."""
         self._listeners = tuple(each for each in self._listeners if each != listener)
 
-    def emit(self, event: Event) -> None:
+    def emit(self, event: EngineEvent) -> None:
         for listener in self._listeners:
             listener(event)

@@ -30,7 +30,7 @@ COUNT_BITS = 63
 Histogram = dict[int, int]
 
 
-class Summary(NamedTuple):
+class HistogramSummary(NamedTuple):
     """Of one cell, as it is stored: exact but for the percentiles that `buckets` gives."""
 
     n: int
@@ -64,12 +64,12 @@ def histogram(values: Iterable[float]) -> Histogram:
     return found
 
 
-def summarize(values: Iterable[int]) -> Summary | None:
+def summarize(values: Iterable[int]) -> HistogramSummary | None:
     """A cell of these values; None without any."""
     kept = list(values)
     if not kept:
         return None
-    return Summary(len(kept), sum(kept), min(kept), max(kept), histogram(kept))
+    return HistogramSummary(len(kept), sum(kept), min(kept), max(kept), histogram(kept))
 
 
 def merge(histograms: Iterable[Mapping[int, int]]) -> Histogram:
@@ -81,12 +81,12 @@ def merge(histograms: Iterable[Mapping[int, int]]) -> Histogram:
     return found
 
 
-def merge_summaries(summaries: Iterable[Summary]) -> Summary | None:
+def merge_summaries(summaries: Iterable[HistogramSummary]) -> HistogramSummary | None:
     """One cell of several; None without any."""
     cells = list(summaries)
     if not cells:
         return None
-    return Summary(
+    return HistogramSummary(
         sum(cell.n for cell in cells),
         sum(cell.total for cell in cells),
         min(cell.least for cell in cells),

@@ -10,23 +10,23 @@ from typing import Any
 
 import msgspec
 
-from engine.assembly import CODE_CHECKS, tag_codes
 from engine.config import EngineConfig
+from engine.container import CODE_CHECKS, tag_codes
 from engine.errors import Corrupt
 from engine.journal_legality import inapplicable
 from engine.message import StoredMessage
-from engine.schedule.levels import Levels
+from engine.schedule.levels import DelayLevels
 from engine.statistics import lag_block
 from engine.store.entry_codes import EntryCodes
 from engine.store.files import Files, read_whole
-from engine.store.journal_entries import Frame
+from engine.store.journal_entries import JournalFrame
 from engine.store.repair import Repair, repair_store
-from engine.store.verify import PATIENCE_S, Report, verify_store
+from engine.store.verify import PATIENCE_S, VerifyReport, verify_store
 from engine.topic.catalog import TopicDeleted, TopicSet
 from engine.topic.names import TRACE_TOPIC
 from engine.trace.record import decode as decode_trace
 
-CODES = EntryCodes(tag_codes(EngineConfig(data=Path()), Levels()), CODE_CHECKS)
+CODES = EntryCodes(tag_codes(EngineConfig(data=Path()), DelayLevels()), CODE_CHECKS)
 _TOPICS: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(TopicSet | TopicDeleted)
 
 
@@ -37,14 +37,14 @@ def inspect(
     progress: Callable[[int], None] | None = None,
     patience_s: Sequence[float] = PATIENCE_S,
     **shape: int,
-) -> Report:
+) -> VerifyReport:
     """Check everything under `root`, beside a running server too; NotFound when there is no store.
 
     `shape` is that of index files (`index_slots`, `index_items`) where it is not the default.
     """
     faults: list[tuple[str, str]] = []
 
-    def begins_in(frames: Sequence[Frame]) -> dict[str, int]:
+    def begins_in(frames: Sequence[JournalFrame]) -> dict[str, int]:
         for frame, reason in inapplicable(files, root, frames):
             faults.append((f"{frame.file} at {frame.at}", f"no start can apply it: {reason}"))
         return begins(frames)
@@ -70,7 +70,7 @@ def repair(files: Files, root: Path, **shape: int) -> Repair:
     return repair_store(files, root, begins_in=begins, codes=CODES, **shape)
 
 
-def begins(frames: Sequence[Frame]) -> dict[str, int]:
+def begins(frames: Sequence[JournalFrame]) -> dict[str, int]:
     """The topics that the journal's entries leave, and from which position on each counts."""
     found: dict[str, int] = {}
     for frame in frames:
@@ -87,7 +87,7 @@ def begins(frames: Sequence[Frame]) -> dict[str, int]:
     return found
 
 
-def _look_at(message: StoredMessage, report: Report) -> None:
+def _look_at(message: StoredMessage, report: VerifyReport) -> None:
     if message.topic != TRACE_TOPIC:
         return
     try:
@@ -96,7 +96,7 @@ def _look_at(message: StoredMessage, report: Report) -> None:
         report.add(f"log {message.position}", error.detail)
 
 
-def _check_lag(files: Files, directory: Path, report: Report) -> None:
+def _check_lag(files: Files, directory: Path, report: VerifyReport) -> None:
     for name in files.names(directory):
         if not name.endswith(".lag"):
             continue

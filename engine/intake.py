@@ -10,7 +10,7 @@ from typing import Protocol
 
 from engine.clock import Clock
 from engine.errors import EngineError, Forbidden, Invalid
-from engine.events import Appended, Events, SendRefused
+from engine.events import Appended, EventBus, SendRefused
 from engine.message import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -22,7 +22,7 @@ from engine.message import (
     WAIT,
     Message,
     Promise,
-    Sent,
+    PutResult,
 )
 from engine.store.record import encode_properties
 from engine.store.store import Store
@@ -61,7 +61,7 @@ class Intake:
         catalog: Catalog,
         router: Router,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         *,
         promise: Promise,
         rules: Sequence[AdmissionRule] = (),
@@ -80,7 +80,7 @@ class Intake:
         *,
         promise: Promise | None = None,
         own: Mapping[str, str] | None = None,
-    ) -> Sent:
+    ) -> PutResult:
         """Accept a producer's messages; at most 4,096 and 4 MiB of bodies at once.
 
         Sets `queue` and `born_ms` where the producer did not. Invalid names the
@@ -99,7 +99,7 @@ class Intake:
                 self._events.emit(_refused(messages, error, self._clock.now_ms()))
             raise
 
-    def put(self, messages: Sequence[Message]) -> Sent:
+    def put(self, messages: Sequence[Message]) -> PutResult:
         """Accept the engine's own messages, which may go to system topics; no limit of producers.
 
         At least one; callers bound how many they move at once by `BATCH_BYTES_MAX` of bodies.
@@ -115,7 +115,7 @@ class Intake:
         check: Check,
         *,
         waits: bool,
-    ) -> Sent:
+    ) -> PutResult:
         now_ms = self._clock.now_ms()
         topics, special = self._look_over(messages, check, now_ms)
         if special:

@@ -6,15 +6,15 @@ Builds every part of the engine in memory and applies the journal to them. Reads
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.assembly import Assembly
 from engine.clock import SystemClock
 from engine.config import EngineConfig
+from engine.container import Container
 from engine.store.files import Files
-from engine.store.journal_entries import Frame, RefusedFrame
+from engine.store.journal_entries import JournalFrame, RefusedFrame
 from engine.store.pool import InlinePool
 
 
-def inapplicable(files: Files, root: Path, frames: Sequence[Frame]) -> list[RefusedFrame]:
+def inapplicable(files: Files, root: Path, frames: Sequence[JournalFrame]) -> list[RefusedFrame]:
     """Of the whole frames that count, in order, those that no start can apply, and why not.
 
     `frames` are those of the newest snapshot and the journals after it.
@@ -26,7 +26,7 @@ def inapplicable(files: Files, root: Path, frames: Sequence[Frame]) -> list[Refu
         segment_bytes = first.size()
         first.close()
     config = EngineConfig(data=root, segment_bytes=segment_bytes)
-    parts = Assembly(
+    parts = Container(
         config, clock=SystemClock(), pool=InlinePool(), files=files, check_running=lambda: None
     )
     parts.store.look()

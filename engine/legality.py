@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.errors import EngineError, Illegal
-from engine.runs import Runs, from_runs, iter_runs
+from engine.run_length import Runs, from_runs, iter_runs
 
 NUMBER_MAX = (1 << 63) - 1
 QUEUE_MAX = (1 << 31) - 1

@@ -204,7 +204,7 @@ class StoredMessage(msgspec.Struct, gc=False):
         return properties.get(RETRY_TOPIC) or properties.get(DLQ_ORIGIN_TOPIC) or self.topic
 
 
-class Stored(msgspec.Struct, gc=False, frozen=True):
+class AppendResult(msgspec.Struct, gc=False, frozen=True):
     """The result of one accepted message: its ids and where it stands."""
 
     message_id: str
@@ -224,7 +224,7 @@ class SentRun(NamedTuple):
     size_bytes: int
 
 
-class Sent(msgspec.Struct, frozen=True):
+class PutResult(msgspec.Struct, frozen=True):
     """The result of one send, by column: `offsets` and `positions` go with `messages`.
 
     Each message carries its id, and the topic and queue in which it was stored. Where `promise` is
@@ -240,10 +240,10 @@ class Sent(msgspec.Struct, frozen=True):
     runs: list[SentRun]
 
     @property
-    def stored(self) -> list[Stored]:
+    def stored(self) -> list[AppendResult]:
         """A result for each message, in the order given."""
         return [
-            Stored(message.message_id, message.topic, message.queue, offset, position)
+            AppendResult(message.message_id, message.topic, message.queue, offset, position)
             for message, offset, position in zip(
                 self.messages, self.offsets, self.positions, strict=True
             )

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from kitemq.errors import Invalid, ProtocolViolation, rejected
-from protocol.calls import Answer, Call
+from protocol.calls import AnswerFrame, CallFrame
 from protocol.frames import Frame
 
 API = "/api/v1"
@@ -18,21 +18,21 @@ Json = dict[str, Any]
 
 def call_frame(
     method: str, path: str, json: object = None, params: dict[str, Any] | None = None
-) -> Call:
+) -> CallFrame:
     """The CALL of `method` on `path`, which is below `/api/v1`; `json` becomes its body."""
     query = f"?{urlencode(params)}" if params else ""
     if json is None:
-        return Call(method, f"{API}{path}{query}")
+        return CallFrame(method, f"{API}{path}{query}")
     try:
         body = msgspec.json.encode(json)
     except (TypeError, UnicodeEncodeError, msgspec.MsgspecError) as error:
         raise Invalid(f"the body cannot be written as JSON: {error}", field="json") from None
-    return Call(method, f"{API}{path}{query}", JSON, body)
+    return CallFrame(method, f"{API}{path}{query}", JSON, body)
 
 
 def document_of(answer: Frame) -> Json:
     """The document of an ANSWER, {} where it has none; raises what a problem document tells of."""
-    if not isinstance(answer, Answer):
+    if not isinstance(answer, AnswerFrame):
         raise ProtocolViolation(f"{type(answer).__name__} is no answer to a call")
     try:
         document: Json = (

@@ -15,7 +15,7 @@ from kitemq.model.topics import (
     NewTopic,
     Topic,
     TopicDetail,
-    TopicImport,
+    TopicImportFile,
     TopicPage,
     TopicSettings,
 )
@@ -84,7 +84,7 @@ class Client(
 
         CSV with a head, or JSON; with `dry_run` nothing changes.
         """
-        body = TopicImport(content=content, format=format, dry_run=dry_run)
+        body = TopicImportFile(content=content, format=format, dry_run=dry_run)
         return self._typed(ImportedTopics, "POST", "/topics/import", body=body)
 
     # -- groups ---------------------------------------------------------------------------------

@@ -16,19 +16,19 @@ from kitemq.errors import (
     rejected,
 )
 from kitemq.wire import Wire
-from protocol.batches import Deliver
+from protocol.batches import DeliverFrame
 from protocol.columns import ProtocolError
-from protocol.frames import VERSION, Error, Frame, Hello, Welcome, encode
-from protocol.stream import SERVER_FRAMES, Unreadable, iter_frames
-from protocol.transactions import Check, ChecksWanted
+from protocol.frames import VERSION, ErrorFrame, Frame, HelloFrame, WelcomeFrame, encode
+from protocol.stream import SERVER_FRAMES, UnreadableFrame, iter_frames
+from protocol.transactions import CheckFrame, ChecksWantedFrame
 
 REQUEST_MASK = 0xFFFFFFFF
 CALL_TIMEOUT_S = 10.0
 
 OnAnswer = Callable[[Frame | KiteError], None]
-OnDeliver = Callable[[Deliver], None]
+OnDeliver = Callable[[DeliverFrame], None]
 OnEnded = Callable[[KiteError], None]
-OnCheck = Callable[[Check], None]
+OnCheck = Callable[[CheckFrame], None]
 
 
 class Connection:
@@ -40,7 +40,7 @@ class Connection:
         self._subscriptions: dict[int, tuple[OnDeliver, OnEnded]] = {}
         self._checks: dict[int, OnCheck] = {}
         self._last_request = 0
-        self.welcome: Welcome | None = None
+        self.welcome: WelcomeFrame | None = None
 
     @classmethod
     async def open(
@@ -54,14 +54,14 @@ class Connection:
         connection._wire.lost.add_done_callback(connection._on_lost)
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await connection.request(Hello(client))
+                answer = await connection.request(HelloFrame(client))
         except TimeoutError:
             connection.abort()
             raise Unreachable(f"{url} did not answer within {timeout_s:g} s") from None
         except BaseException:
             connection.abort()
             raise
-        if not isinstance(answer, Welcome) or answer.version != VERSION:
+        if not isinstance(answer, WelcomeFrame) or answer.version != VERSION:
             connection.abort()
             raise ProtocolViolation(f"{url} speaks another protocol")
         connection.welcome = answer
@@ -133,7 +133,7 @@ class Connection:
         """Be a live producer of `group`; `on_check` gets its checks while the connection lasts."""
         number = self._next_request()
         self._checks[number] = on_check
-        return self._request(number, ChecksWanted(group))
+        return self._request(number, ChecksWantedFrame(group))
 
     def tell(self, frame: Frame) -> None:
         """Send a frame that has no answer."""
@@ -188,21 +188,21 @@ class Connection:
         except ProtocolError:
             self.abort()
 
-    def _on_frame(self, number: int, frame: Frame | Unreadable) -> None:
-        if isinstance(frame, Deliver):
+    def _on_frame(self, number: int, frame: Frame | UnreadableFrame) -> None:
+        if isinstance(frame, DeliverFrame):
             calls = self._subscriptions.get(number)
             if calls is not None:
                 calls[0](frame)
             return
-        if isinstance(frame, Check):
+        if isinstance(frame, CheckFrame):
             on_check = self._checks.get(number)
             if on_check is not None:
                 on_check(frame)
             return
         on_answer = self._requests.pop(number, None)
-        if isinstance(frame, Unreadable):
+        if isinstance(frame, UnreadableFrame):
             error: KiteError = ProtocolViolation(str(frame))
-        elif isinstance(frame, Error):
+        elif isinstance(frame, ErrorFrame):
             error = error_of(frame)
         else:
             if on_answer is not None:
@@ -222,7 +222,7 @@ class Connection:
             on_answer(Unreachable(f"the connection was lost: {lost.result()}"))
 
 
-def error_of(frame: Error) -> KiteError:
+def error_of(frame: ErrorFrame) -> KiteError:
     """The SDK's error for an ERROR frame."""
     return rejected(
         frame.code,

@@ -23,17 +23,17 @@ from kitemq.settlement import KINDS, Kind, Settlement, settling_frame, tell
 from protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
-    Ack,
-    Deliver,
-    Extend,
-    Nack,
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
     Receipt,
-    Release,
-    Result,
+    ReleaseFrame,
     ResultCode,
-    Subscribed,
+    ResultFrame,
+    SubscribedFrame,
 )
-from protocol.frames import Credit, Frame, Subscribe, Unsubscribe
+from protocol.frames import CreditFrame, Frame, SubscribeFrame, UnsubscribeFrame
 from protocol.text import receipt_text
 
 log = logging.getLogger("kitemq")
@@ -127,16 +127,16 @@ class ConsumerCore:
         deadline_s = loop.time() + timeout_s
         connection = self._link.connection
         if connection is not None and connection.is_open:
-            goodbye = connection.request(Unsubscribe(self._subscription))
+            goodbye = connection.request(UnsubscribeFrame(self._subscription))
             goodbye.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([goodbye], timeout=GOODBYE_S)
         self._drain()
         for message in self._shelf.clear():
-            self._settle(message, Settlement(message.receipt, Release))
+            self._settle(message, Settlement(message.receipt, ReleaseFrame))
         self._shelf.end(self._failure)
         await self._wait_until(lambda: not self._held, deadline_s)
         for message in list(self._held.values()):
-            self._settle(message, Settlement(message.receipt, Release))
+            self._settle(message, Settlement(message.receipt, ReleaseFrame))
         await self._wait_until(self._is_settled, max(deadline_s, loop.time() + 1.0))
         if self._timer is not None:
             self._timer.cancel()
@@ -150,7 +150,7 @@ class ConsumerCore:
     # -- settling, from any thread --------------------------------------------------------------
 
     def settle_ack(self, message: Received, on_settled: OnSettled | None) -> None:
-        self._post(message, Settlement(message.receipt, Ack, on_settled))
+        self._post(message, Settlement(message.receipt, AckFrame, on_settled))
 
     def settle_nack(
         self, message: Received, error: str, delay_s: float | None, on_settled: OnSettled | None
@@ -158,15 +158,17 @@ class ConsumerCore:
         if delay_s is not None and delay_s < 0:
             raise Invalid(f"delay_s is {delay_s}", field="delay_s", remedy="0 or more")
         delay_ms = NOT_GIVEN if delay_s is None else round(delay_s * 1000)
-        self._post(message, Settlement(message.receipt, Nack, on_settled, error[:1024], delay_ms))
+        self._post(
+            message, Settlement(message.receipt, NackFrame, on_settled, error[:1024], delay_ms)
+        )
 
     def settle_reject(self, message: Received, error: str, on_settled: OnSettled | None) -> None:
-        settlement = Settlement(message.receipt, Nack, on_settled, error[:1024])
+        settlement = Settlement(message.receipt, NackFrame, on_settled, error[:1024])
         settlement.delay_level = TO_DEAD_LETTERS
         self._post(message, settlement)
 
     def settle_release(self, message: Received, on_settled: OnSettled | None) -> None:
-        self._post(message, Settlement(message.receipt, Release, on_settled))
+        self._post(message, Settlement(message.receipt, ReleaseFrame, on_settled))
 
     def reply(
         self,
@@ -214,14 +216,14 @@ class ConsumerCore:
 
     def _subscribe(self, connection: Connection) -> None:
         rules = self._rules
-        frame = Subscribe(rules.group, rules.topics, 0, round(rules.invisible_s * 1000))
+        frame = SubscribeFrame(rules.group, rules.topics, 0, round(rules.invisible_s * 1000))
         number, answer = connection.subscribe(frame, self._on_deliver, self._on_ended)
         self._subscription = number
 
         def subscribed(answer: "asyncio.Future[Frame]") -> None:
             error = answer.exception()
             if error is None:
-                self._reconcile(connection, cast(Subscribed, answer.result()).held)
+                self._reconcile(connection, cast(SubscribedFrame, answer.result()).held)
             elif isinstance(error, Unreachable):
                 pass  # lost again: the link comes back with another connection
             elif isinstance(error, Busy) and self._is_started:
@@ -242,14 +244,14 @@ class ConsumerCore:
         known = {each.receipt for unsent in self._unsent.values() for each in unsent}
         for receipt in [receipt for receipt in self._held if receipt not in at_server]:
             del self._held[receipt]  # its time ran out while we were away: it comes again
-        self._unsent[Release].extend(
-            Settlement(receipt, Release)
+        self._unsent[ReleaseFrame].extend(
+            Settlement(receipt, ReleaseFrame)
             for receipt in held
             if receipt not in self._held and receipt not in known
         )
         self._owed = 0
         if not self._is_stopping:
-            connection.tell(Credit(self._subscription, self._rules.prefetch - len(self._held)))
+            connection.tell(CreditFrame(self._subscription, self._rules.prefetch - len(self._held)))
         self._send_settlements()
         self._changed.set()
         if self._first is not None and not self._first.done():
@@ -275,9 +277,11 @@ class ConsumerCore:
         self._failure = error if isinstance(error, KiteError) else Stopped(repr(error))
         self._shelf.end(self._failure)
 
-    def _on_deliver(self, frame: Deliver) -> None:
+    def _on_deliver(self, frame: DeliverFrame) -> None:
         if self._is_stopping:  # on its way while we said goodbye
-            self._unsent[Release].extend(Settlement(receipt, Release) for receipt in frame.receipts)
+            self._unsent[ReleaseFrame].extend(
+                Settlement(receipt, ReleaseFrame) for receipt in frame.receipts
+            )
             self._send_settlements()
             return
         now_s = asyncio.get_running_loop().time()
@@ -310,7 +314,7 @@ class ConsumerCore:
         if self._is_stopping or not self._owed:
             return
         if self._owed * 4 >= self._rules.prefetch or not self._held:
-            connection.tell(Credit(self._subscription, self._owed))
+            connection.tell(CreditFrame(self._subscription, self._owed))
             self._owed = 0
 
     def _settled(
@@ -319,7 +323,7 @@ class ConsumerCore:
         self._on_road.discard(kind)
         error = answer.exception()
         if error is None:
-            tell(batch, cast(Result, answer.result()).results)
+            tell(batch, cast(ResultFrame, answer.result()).results)
             self._send_settlements()
         elif isinstance(error, Unreachable):
             self._unsent[kind].extendleft(reversed(batch))  # again over the next connection
@@ -373,12 +377,14 @@ class ConsumerCore:
     def _extend(self, connection: Connection, messages: list[Received], now_s: float) -> None:
         invisible_ms = round(self._rules.invisible_s * 1000)
         receipts = [message.receipt for message in messages]
-        answer = connection.request(Extend(self._rules.group, receipts, invisible_ms))
+        answer = connection.request(ExtendFrame(self._rules.group, receipts, invisible_ms))
 
         def extended(answer: "asyncio.Future[Frame]") -> None:
             if answer.exception() is not None:
                 return  # the next look tries again
-            for message, code in zip(messages, cast(Result, answer.result()).results, strict=True):
+            for message, code in zip(
+                messages, cast(ResultFrame, answer.result()).results, strict=True
+            ):
                 if code == ResultCode.DONE:
                     message.deadline_s = now_s + self._rules.invisible_s
                 elif self._held.pop(message.receipt, None) is not None:

@@ -1,9 +1,9 @@
 """The running server over REST: a part of `kitemq.Client`."""
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 
-class Controlling(Rest):
+class Controlling(RestConnection):
     """What a client can ask of the server itself, and its switches."""
 
     def self_checks(self) -> list[Json]:

@@ -25,7 +25,7 @@ from kitemq.errors import (
 )
 from kitemq.message import PROMISE_CODES, PROMISES, Entry, SendResult
 from kitemq.model.topics import Promise
-from protocol.batches import PromiseCode, Send, Sent, message_ids
+from protocol.batches import PromiseCode, SendFrame, SentFrame, message_ids
 from protocol.frames import Frame
 
 ENTRY_BYTES = 96  # what a message costs besides its body, about
@@ -185,7 +185,7 @@ class Lane:
         bodies, tags, keys, groups, properties, levels, born, delays, times = map(
             list, zip(*batch.entries, strict=True)
         )
-        frame = Send(
+        frame = SendFrame(
             self._topic,
             cast(list[bytes], bodies),
             cast(list[str], tags),
@@ -223,7 +223,7 @@ class Lane:
         answered(_uncertain(self._rules.timeout_s))
 
     def _answered(self, batch: Batch, answer: Frame | KiteError) -> None:
-        if isinstance(answer, Sent):
+        if isinstance(answer, SentFrame):
             self._backoff.reset()
             self._succeed(batch, answer)
         elif isinstance(answer, Busy):
@@ -266,7 +266,7 @@ class Lane:
             return
         self._put_back(*(_cut(batch, start, end) for start, end in cuts if start < end))
 
-    def _succeed(self, batch: Batch, sent: Sent) -> None:
+    def _succeed(self, batch: Batch, sent: SentFrame) -> None:
         promise = PROMISES[PromiseCode(sent.promise)]
         ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
         rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)

@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import quote
 
 from kitemq.model.groups import Group
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 
 
-class Membership(Rest):
+class Membership(RestConnection):
     """What a client can do with a group beside its settings."""
 
     def pause(self, group: str, *, topic: str = "") -> Group:

@@ -9,7 +9,7 @@ import msgspec
 
 from kitemq.errors import Invalid
 from kitemq.model.topics import Promise
-from protocol.batches import Deliver, PromiseCode, Receipt
+from protocol.batches import DeliverFrame, PromiseCode, Receipt
 from protocol.properties import (
     CORRELATION_ID,
     EVENT_MS,
@@ -265,7 +265,7 @@ OnSettled = Callable[[AckResult], None]
 
 
 def received_of(
-    frame: Deliver, core: "ConsumerCore", now_s: float, deadline_s: float
+    frame: DeliverFrame, core: "ConsumerCore", now_s: float, deadline_s: float
 ) -> list[Received]:
     """The messages of a DELIVER, in its order."""
     rows = zip(

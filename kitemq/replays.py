@@ -4,14 +4,14 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kitemq.rest import Json, Rest, segment
+from kitemq.rest import Json, RestConnection, segment
 
 PAGE = 200
 POLL_S = 0.2
 OVER = frozenset({"finished", "stopped"})
 
 
-class Replaying(Rest):
+class Replaying(RestConnection):
     """What a client can do with dead letters, and with messages that are to be sent again."""
 
     # -- dead letters ---------------------------------------------------------------------------

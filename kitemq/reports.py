@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 POLL_S = 0.5
 
 
-class Reporting(Rest):
+class Reporting(RestConnection):
     """What a client can do with reports."""
 
     def reports(self) -> Json:

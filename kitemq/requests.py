@@ -10,7 +10,7 @@ import msgspec
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
 from kitemq.message import Message, checked_bytes, checked_properties
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 TIMEOUT_S = 10.0
 TIMEOUT_MAX_S = 30.0
@@ -35,7 +35,7 @@ class Reply(msgspec.Struct, frozen=True):
         return self.body.decode()
 
 
-class Requesting(Rest):
+class Requesting(RestConnection):
     """What a client can ask over a topic, and answer, without a connection."""
 
     def request(

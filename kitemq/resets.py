@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 PAGE = 100
 
 
-class Resetting(Rest):
+class Resetting(RestConnection):
     """Look at a reset, carry it out, list what was done, and take it back.
 
     `to` is earliest, latest, time (with `time_ms`), offset (with `offset`), shift (with `by`, back

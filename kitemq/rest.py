@@ -21,7 +21,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 
-class Page(Protocol[T]):
+class ListPage(Protocol[T]):
     """A page of a list, and the cursor of the next one."""
 
     @property
@@ -31,7 +31,7 @@ class Page(Protocol[T]):
     def next_cursor(self) -> str | None: ...
 
 
-class Rest:
+class RestConnection:
     """An HTTP connection to one server; thread-safe, close it after use (or `with`)."""
 
     def __init__(self, server: str = "", *, timeout_s: float = TIMEOUT_S, ca: str = "") -> None:
@@ -81,7 +81,7 @@ class Rest:
                 remedy="is this a KiteMQ server of this version?",
             ) from None
 
-    def _listed(self, kind: type[Page[T]], path: str, **params: Any) -> Iterator[T]:
+    def _listed(self, kind: type[ListPage[T]], path: str, **params: Any) -> Iterator[T]:
         """The items of a list, page by page."""
         cursor: str | None = ""
         while cursor is not None:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 
-class Keeping(Rest):
+class Keeping(RestConnection):
     """What a client can ask of retention, and purging a topic."""
 
     def retention(self) -> Json:

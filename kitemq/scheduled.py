@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 
 
-class Scheduling(Rest):
+class Scheduling(RestConnection):
     """What a client can do with messages that were sent with `delay_ms` or `deliver_at_ms`."""
 
     def scheduled(self, *, topic: str = "", from_ms: int = 0, limit: int = 0) -> Iterator[Json]:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 WAIT_S = 10.0  # the longest that the server looks before it answers
 
 
-class Searching(Rest):
+class Searching(RestConnection):
     """Looks through a topic, or for one text in everything."""
 
     def search(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitemq.message import AckResult, OnSettled
-from protocol.batches import NOT_GIVEN, Ack, Nack, Receipt, Release, ResultCode
+from protocol.batches import NOT_GIVEN, AckFrame, NackFrame, Receipt, ReleaseFrame, ResultCode
 
 log = logging.getLogger("kitemq")
 
@@ -15,8 +15,8 @@ ACK_RESULTS = {
     ResultCode.STALE: AckResult.STALE,
 }
 
-Kind = type[Ack] | type[Nack] | type[Release]
-KINDS: tuple[Kind, ...] = (Ack, Nack, Release)
+Kind = type[AckFrame] | type[NackFrame] | type[ReleaseFrame]
+KINDS: tuple[Kind, ...] = (AckFrame, NackFrame, ReleaseFrame)
 
 
 @dataclass(slots=True)
@@ -41,14 +41,16 @@ def tell(batch: list[Settlement], results: Sequence[int]) -> None:
                 log.exception("on_settled failed for %s", settlement.receipt)
 
 
-def settling_frame(group: str, kind: Kind, batch: list[Settlement]) -> Ack | Nack | Release:
+def settling_frame(
+    group: str, kind: Kind, batch: list[Settlement]
+) -> AckFrame | NackFrame | ReleaseFrame:
     """The one frame that settles all of them."""
     receipts = [settlement.receipt for settlement in batch]
-    if kind is Ack:
-        return Ack(group, receipts)
-    if kind is Release:
-        return Release(group, receipts)
-    return Nack(
+    if kind is AckFrame:
+        return AckFrame(group, receipts)
+    if kind is ReleaseFrame:
+        return ReleaseFrame(group, receipts)
+    return NackFrame(
         group,
         receipts,
         [settlement.delay_ms for settlement in batch],

@@ -2,12 +2,12 @@
 
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 HOUR_MS = 3_600_000
 
 
-class Counting(Rest):
+class Counting(RestConnection):
     """What a client can ask of the server's statistics."""
 
     def statistics(self) -> Json:

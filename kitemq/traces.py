@@ -2,10 +2,10 @@
 
 from urllib.parse import quote
 
-from kitemq.rest import Json, Rest
+from kitemq.rest import Json, RestConnection
 
 
-class Tracing(Rest):
+class Tracing(RestConnection):
     """What a client can ask of traces."""
 
     def journey(self, message_id: str) -> Json:

@@ -25,8 +25,8 @@ from kitemq.link import Link
 from kitemq.message import entry_of
 from kitemq.model.topics import Promise
 from protocol.properties import KEYS, RESERVED, TAGS, split_properties
-from protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, Decide
-from protocol.transactions import Check as CheckFrame
+from protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
+from protocol.transactions import CheckFrame as CheckFrame
 
 log = logging.getLogger("kitemq")
 
@@ -313,7 +313,9 @@ class AsyncTransactionProducer:
         if connection is None or decision is Decision.UNKNOWN:
             return  # it is asked again
         try:
-            frame_out = Decide(check.transaction_id, CODES[decision], self.group, is_check=True)
+            frame_out = DecideFrame(
+                check.transaction_id, CODES[decision], self.group, is_check=True
+            )
             async with asyncio.timeout(self._timeout_s):
                 await connection.request(frame_out)
         except (KiteError, TimeoutError) as error:

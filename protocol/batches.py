@@ -57,7 +57,7 @@ class ResultCode(IntEnum):
     STALE = 2  # the hand-out is no longer this client's; its message may come again
 
 
-class Send(Frame, frozen=True):
+class SendFrame(Frame, frozen=True):
     """Messages of one topic, stored in order by one write, all or none. Answer: SENT.
 
     | promise u8 | queue i32, -1 = any | count u32 | id first u32 | topic text | id prefix text |
@@ -141,7 +141,7 @@ class Send(Frame, frozen=True):
         return message_ids(self.id_prefix, self.id_first, len(self.bodies))
 
 
-class Sent(Frame, frozen=True):
+class SentFrame(Frame, frozen=True):
     """The answer to SEND: where each message stands, in the order given.
 
     | promise u8 | count u32 | number columns: queue, offset, position | text column: message ids |
@@ -179,7 +179,7 @@ class Sent(Frame, frozen=True):
         return cls(promise, queues, offsets, positions, ids)
 
 
-class Subscribed(Frame, frozen=True):
+class SubscribedFrame(Frame, frozen=True):
     """The answer to SUBSCRIBE: what this client still holds of the group. | receipts |
 
     Who resumes settles what it finished, and releases what it no longer knows. At most `HELD_MAX`.
@@ -198,7 +198,7 @@ class Subscribed(Frame, frozen=True):
         return cls(held)
 
 
-class Deliver(Frame, frozen=True):
+class DeliverFrame(Frame, frozen=True):
     """Messages handed out to a subscription, which the frame's request number names.
 
     | receipts | number columns: attempt, invisible until ms, born ms, stored ms, position, flag, |
@@ -257,7 +257,7 @@ class Deliver(Frame, frozen=True):
         )  # fmt: skip
 
 
-class Settling(Frame, frozen=True):
+class SettlingFrame(Frame, frozen=True):
     """What ACK and RELEASE share. | group text | receipts |"""
 
     group: str
@@ -274,13 +274,13 @@ class Settling(Frame, frozen=True):
         return cls(group, receipts)
 
 
-class Ack(Settling, frozen=True):
+class AckFrame(SettlingFrame, frozen=True):
     """These messages are done. Answer: RESULT."""
 
     TYPE: ClassVar[int] = 5
 
 
-class Release(Settling, frozen=True):
+class ReleaseFrame(SettlingFrame, frozen=True):
     """Put these back untouched: no attempt is counted. Answer: RESULT."""
 
     TYPE: ClassVar[int] = 8
@@ -290,7 +290,7 @@ NOT_GIVEN = -1  # delay ms or delay level of a NACK: the retry ladder decides
 TO_DEAD_LETTERS = -2  # delay level of a NACK: it shall not come again
 
 
-class Nack(Frame, frozen=True):
+class NackFrame(Frame, frozen=True):
     """These failed and shall come again. Answer: RESULT.
 
     | group text | receipts | number columns: delay ms, delay level | text column: error |
@@ -327,7 +327,7 @@ class Nack(Frame, frozen=True):
         return cls(group, receipts, delays, levels, errors)
 
 
-class Extend(Frame, frozen=True):
+class ExtendFrame(Frame, frozen=True):
     """Keep these invisible for so long from now. Answer: RESULT.
 
     | invisible ms u32 | group text | receipts |
@@ -351,7 +351,7 @@ class Extend(Frame, frozen=True):
         return cls(group, receipts, invisible_ms)
 
 
-class Result(Frame, frozen=True):
+class ResultFrame(Frame, frozen=True):
     """What became of each receipt, in the order given; empty for UNSUBSCRIBE.
 
     | count u32 | number columns: ResultCode, invisible until ms (0 unless extended) |

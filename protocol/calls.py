@@ -13,7 +13,7 @@ ANSWER = struct.Struct(">H")  # status
 assert ANSWER.size == 2
 
 
-class Call(Frame, frozen=True):
+class CallFrame(Frame, frozen=True):
     """One request of the REST interface. Answer: ANSWER, whatever its status; ERROR where it could
     not be made at all.
 
@@ -41,7 +41,7 @@ class Call(Frame, frozen=True):
         return cls(method, path, content_type, data[at:])
 
 
-class Answer(Frame, frozen=True):
+class AnswerFrame(Frame, frozen=True):
     """What the operation answered, as over HTTP.
 
     | status u16 | content type text | body |

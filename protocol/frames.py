@@ -77,7 +77,7 @@ assert (HELLO.size, WELCOME.size, SUBSCRIBE.size) == (2, 16, 9)
 assert (CREDIT.size, UNSUBSCRIBE.size, ERROR.size) == (8, 4, 4)
 
 
-class Hello(Frame, frozen=True):
+class HelloFrame(Frame, frozen=True):
     """Who is speaking; the first frame of a client that wants to resume. Answer: WELCOME.
 
     | version u16 | client text |
@@ -101,7 +101,7 @@ class Hello(Frame, frozen=True):
         return cls(client, version)
 
 
-class Welcome(Frame, frozen=True):
+class WelcomeFrame(Frame, frozen=True):
     """What the server allows on this connection.
 
     | version u16 | frame bytes max u32 | count max u32 | bytes in flight max u32 |
@@ -131,7 +131,7 @@ class Welcome(Frame, frozen=True):
         return cls(client, server, frame_bytes, count, inflight, subscriptions, version)
 
 
-class Subscribe(Frame, frozen=True):
+class SubscribeFrame(Frame, frozen=True):
     """Begin a push of a group's messages. Answer: SUBSCRIBED, then DELIVER while there is credit.
 
     | credit u32 | invisible ms u32 | topics u8 | group text |
@@ -166,7 +166,7 @@ class Subscribe(Frame, frozen=True):
         return cls(group, topics, credit, invisible_ms)
 
 
-class Credit(Frame, frozen=True):
+class CreditFrame(Frame, frozen=True):
     """Allow `count` more messages on a subscription; no answer. | subscription u32 | count u32 |"""
 
     TYPE = 4
@@ -183,7 +183,7 @@ class Credit(Frame, frozen=True):
         return cls(subscription, count)
 
 
-class Unsubscribe(Frame, frozen=True):
+class UnsubscribeFrame(Frame, frozen=True):
     """End a push; what was delivered can still be settled. Answer: RESULT. | subscription u32 |"""
 
     TYPE = 9
@@ -199,7 +199,7 @@ class Unsubscribe(Frame, frozen=True):
         return cls(subscription)
 
 
-class Error(Frame, frozen=True):
+class ErrorFrame(Frame, frozen=True):
     """A request was turned down as a whole; nothing of it was done.
 
     | retry after ms u32 | code text | detail text | field text | remedy text |

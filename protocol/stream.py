@@ -3,38 +3,72 @@
 from collections.abc import Iterator
 
 from protocol.batches import (
-    Ack,
-    Deliver,
-    Extend,
-    Nack,
-    Release,
-    Result,
-    Send,
-    Sent,
-    Subscribed,
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
+    ReleaseFrame,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+    SubscribedFrame,
 )
-from protocol.calls import Answer, Call
+from protocol.calls import AnswerFrame, CallFrame
 from protocol.columns import ProtocolError
-from protocol.frames import HEADER, Credit, Error, Frame, Hello, Subscribe, Unsubscribe, Welcome
-from protocol.transactions import Check, ChecksUnwanted, ChecksWanted, Decide, Decided
+from protocol.frames import (
+    HEADER,
+    CreditFrame,
+    ErrorFrame,
+    Frame,
+    HelloFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+    WelcomeFrame,
+)
+from protocol.transactions import (
+    CheckFrame,
+    ChecksUnwantedFrame,
+    ChecksWantedFrame,
+    DecidedFrame,
+    DecideFrame,
+)
 
 CLIENT_FRAMES: dict[int, type[Frame]] = {
     kind.TYPE: kind
     for kind in (
-        *(Hello, Send, Subscribe, Credit, Ack, Nack, Extend, Release, Unsubscribe, Call),
-        *(ChecksWanted, ChecksUnwanted, Decide),
+        *(
+            HelloFrame,
+            SendFrame,
+            SubscribeFrame,
+            CreditFrame,
+            AckFrame,
+            NackFrame,
+            ExtendFrame,
+            ReleaseFrame,
+            UnsubscribeFrame,
+            CallFrame,
+        ),
+        *(ChecksWantedFrame, ChecksUnwantedFrame, DecideFrame),
     )
 }
 SERVER_FRAMES: dict[int, type[Frame]] = {
     kind.TYPE: kind
     for kind in (
-        *(Welcome, Sent, Subscribed, Deliver, Result, Error, Answer),
-        *(Check, Decided),
+        *(
+            WelcomeFrame,
+            SentFrame,
+            SubscribedFrame,
+            DeliverFrame,
+            ResultFrame,
+            ErrorFrame,
+            AnswerFrame,
+        ),
+        *(CheckFrame, DecidedFrame),
     )
 }
 
 
-class Unreadable(ProtocolError):
+class UnreadableFrame(ProtocolError):
     """A frame whose header is sound but whose payload is not; the next frame can be read."""
 
     def __init__(self, request: int, detail: str) -> None:
@@ -44,10 +78,10 @@ class Unreadable(ProtocolError):
 
 def iter_frames(
     data: bytes, kinds: dict[int, type[Frame]]
-) -> Iterator[tuple[int, Frame | Unreadable]]:
+) -> Iterator[tuple[int, Frame | UnreadableFrame]]:
     """Request number and frame, one after the other, of a whole WebSocket message.
 
-    A frame that cannot be read comes as an `Unreadable` in its place; a header that is broken
+    A frame that cannot be read comes as an `UnreadableFrame` in its place; a header that is broken
     raises ProtocolError, for nothing after it can be found.
     """
     at = 0
@@ -65,13 +99,13 @@ def iter_frames(
 
 def _parse(
     kinds: dict[int, type[Frame]], kind: int, request: int, data: bytes, start: int, end: int
-) -> Frame | Unreadable:
+) -> Frame | UnreadableFrame:
     frame = kinds.get(kind)
     if frame is None:
-        return Unreadable(request, f"no frame has the type {kind} in this direction")
+        return UnreadableFrame(request, f"no frame has the type {kind} in this direction")
     try:
         if end == len(data):  # the usual case, one frame in a message: nothing is copied
             return frame.parse(data, start)
         return frame.parse(data[start:end], 0)
     except ProtocolError as error:
-        return Unreadable(request, str(error))
+        return UnreadableFrame(request, str(error))

@@ -16,32 +16,40 @@ from msgspec import Meta
 from protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
-    Ack,
-    Deliver,
-    Extend,
-    Nack,
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
     PromiseCode,
     Receipt,
-    Release,
-    Result,
+    ReleaseFrame,
     ResultCode,
-    Send,
-    Sent,
-    Subscribed,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+    SubscribedFrame,
 )
-from protocol.calls import Answer, Call
+from protocol.calls import AnswerFrame, CallFrame
 from protocol.columns import ProtocolError
-from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe, Welcome
+from protocol.frames import (
+    CreditFrame,
+    ErrorFrame,
+    Frame,
+    HelloFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+    WelcomeFrame,
+)
 from protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
 from protocol.properties import split_properties
-from protocol.stream import Unreadable
+from protocol.stream import UnreadableFrame
 from protocol.transactions import (
     DECISIONS,
-    Check,
-    ChecksUnwanted,
-    ChecksWanted,
-    Decide,
-    Decided,
+    CheckFrame,
+    ChecksUnwantedFrame,
+    ChecksWantedFrame,
+    DecidedFrame,
+    DecideFrame,
 )
 
 RECEIPT = re.compile(r"(.*):([0-9]+):([0-9]+):([0-9a-f]+)", re.DOTALL)
@@ -82,7 +90,7 @@ class _HelloOp(_Op, tag="hello"):
     client: str = ""
 
     def frame(self) -> Frame:
-        return Hello(self.client)
+        return HelloFrame(self.client)
 
 
 class _SendOp(_Op, tag="send", kw_only=True):
@@ -93,7 +101,7 @@ class _SendOp(_Op, tag="send", kw_only=True):
 
     def frame(self) -> Frame:
         messages = self.messages
-        return Send(
+        return SendFrame(
             self.topic,
             [_body(message) for message in messages],
             [message.tag for message in messages],
@@ -117,7 +125,7 @@ class _SubscribeOp(_Op, tag="subscribe", kw_only=True):
     invisible_ms: Number = INVISIBLE_MS_DEFAULT
 
     def frame(self) -> Frame:
-        return Subscribe(self.group, self.topics, self.credit, self.invisible_ms)
+        return SubscribeFrame(self.group, self.topics, self.credit, self.invisible_ms)
 
 
 class _CreditOp(_Op, tag="credit", kw_only=True):
@@ -125,14 +133,14 @@ class _CreditOp(_Op, tag="credit", kw_only=True):
     count: Number
 
     def frame(self) -> Frame:
-        return Credit(self.subscription, self.count)
+        return CreditFrame(self.subscription, self.count)
 
 
 class _UnsubscribeOp(_Op, tag="unsubscribe", kw_only=True):
     subscription: Number
 
     def frame(self) -> Frame:
-        return Unsubscribe(self.subscription)
+        return UnsubscribeFrame(self.subscription)
 
 
 class _CallOp(_Op, tag="call", kw_only=True):
@@ -142,21 +150,21 @@ class _CallOp(_Op, tag="call", kw_only=True):
 
     def frame(self) -> Frame:
         body = bytes(self.json)
-        return Call(self.method, self.path, JSON if body else "", body)
+        return CallFrame(self.method, self.path, JSON if body else "", body)
 
 
 class _ChecksWantedOp(_Op, tag="checks_wanted", kw_only=True):
     group: str
 
     def frame(self) -> Frame:
-        return ChecksWanted(self.group)
+        return ChecksWantedFrame(self.group)
 
 
 class _ChecksUnwantedOp(_Op, tag="checks_unwanted", kw_only=True):
     wanted: Number
 
     def frame(self) -> Frame:
-        return ChecksUnwanted(self.wanted)
+        return ChecksUnwantedFrame(self.wanted)
 
 
 class _DecideOp(_Op, tag="decide", kw_only=True):
@@ -169,7 +177,7 @@ class _DecideOp(_Op, tag="decide", kw_only=True):
         codes = {name: code for code, name in DECISIONS.items()}
         if self.decision not in codes:
             raise ProtocolError(f"decision {self.decision!r} is unknown; say {', '.join(codes)}")
-        return Decide(self.transaction_id, codes[self.decision], self.group, self.is_check)
+        return DecideFrame(self.transaction_id, codes[self.decision], self.group, self.is_check)
 
 
 class _SettleOp(_Op, kw_only=True):
@@ -182,12 +190,12 @@ class _SettleOp(_Op, kw_only=True):
 
 class _AckOp(_SettleOp, tag="ack"):
     def frame(self) -> Frame:
-        return Ack(self.group, self.parsed())
+        return AckFrame(self.group, self.parsed())
 
 
 class _ReleaseOp(_SettleOp, tag="release"):
     def frame(self) -> Frame:
-        return Release(self.group, self.parsed())
+        return ReleaseFrame(self.group, self.parsed())
 
 
 class _NackOp(_SettleOp, tag="nack", kw_only=True):
@@ -198,7 +206,7 @@ class _NackOp(_SettleOp, tag="nack", kw_only=True):
 
     def frame(self) -> Frame:
         count = len(self.receipts)
-        return Nack(
+        return NackFrame(
             self.group,
             self.parsed(),
             [self.delay_ms] * count,
@@ -211,7 +219,7 @@ class _ExtendOp(_SettleOp, tag="extend", kw_only=True):
     invisible_ms: Number = INVISIBLE_MS_DEFAULT
 
     def frame(self) -> Frame:
-        return Extend(self.group, self.parsed(), self.invisible_ms)
+        return ExtendFrame(self.group, self.parsed(), self.invisible_ms)
 
 
 _DECODER = msgspec.json.Decoder(
@@ -231,18 +239,18 @@ _DECODER = msgspec.json.Decoder(
 )
 
 
-def parse(text: str) -> tuple[int, Frame | Unreadable]:
-    """Request number and frame of one text message; what cannot be read comes as `Unreadable`."""
+def parse(text: str) -> tuple[int, Frame | UnreadableFrame]:
+    """Request number and frame of one text message, or an `UnreadableFrame`."""
     if len(text) > SMALL_BYTES // 4 and has_too_many_values(text.encode("utf-8", "replace")):
-        return 0, Unreadable(0, f"a text frame holds at most {VALUES_MAX} values")
+        return 0, UnreadableFrame(0, f"a text frame holds at most {VALUES_MAX} values")
     try:
         op = _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        return 0, Unreadable(0, f"no request of this interface: {str(error)[:500]}")
+        return 0, UnreadableFrame(0, f"no request of this interface: {str(error)[:500]}")
     try:
         return op.id, op.frame()
     except (ProtocolError, UnicodeEncodeError) as error:
-        return op.id, Unreadable(op.id, str(error))
+        return op.id, UnreadableFrame(op.id, str(error))
 
 
 def render(request: int, frame: Frame) -> str:
@@ -252,21 +260,21 @@ def render(request: int, frame: Frame) -> str:
 
 def _fields(request: int, frame: Frame) -> dict[str, Any]:
     match frame:
-        case Sent():
+        case SentFrame():
             return {"op": "sent", "id": request, **_sent(frame)}
-        case Deliver():
+        case DeliverFrame():
             return {"op": "deliver", "subscription": request, "messages": _messages(frame)}
-        case Result():
+        case ResultFrame():
             return {"op": "result", "id": request, "results": _results(frame)}
-        case Subscribed():
+        case SubscribedFrame():
             held = [receipt_text(receipt) for receipt in frame.held]
             return {"op": "subscribed", "id": request, "held": held}
-        case Answer():
+        case AnswerFrame():
             return {"op": "answer", "id": request, "status": frame.status, **_answered(frame)}
-        case Check():
+        case CheckFrame():
             return {"op": "check", "wanted": request, **_check(frame)}
-        case Error() | Welcome() | Decided():
-            name = type(frame).__name__.lower()
+        case ErrorFrame() | WelcomeFrame() | DecidedFrame():
+            name = type(frame).__name__.removesuffix("Frame").lower()
             return {"op": name, "id": request, **msgspec.structs.asdict(frame)}
     raise ProtocolError(f"{type(frame).__name__} is no frame of a server")
 
@@ -316,7 +324,7 @@ def _body(message: TextMessage) -> bytes:
         raise ProtocolError("a body is no base64") from None
 
 
-def _sent(frame: Sent) -> dict[str, Any]:
+def _sent(frame: SentFrame) -> dict[str, Any]:
     rows = zip(frame.queues, frame.offsets, frame.positions, frame.ids, strict=True)
     return {
         "promise": PromiseCode(frame.promise).name.lower(),
@@ -327,7 +335,7 @@ def _sent(frame: Sent) -> dict[str, Any]:
     }
 
 
-def _results(frame: Result) -> list[dict[str, Any]]:
+def _results(frame: ResultFrame) -> list[dict[str, Any]]:
     rows = zip(frame.results, frame.invisible_until_ms, strict=True)
     return [
         {"result": ResultCode(result).name.lower(), **({"invisible_until_ms": ms} if ms else {})}
@@ -335,7 +343,7 @@ def _results(frame: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _messages(frame: Deliver) -> list[dict[str, Any]]:
+def _messages(frame: DeliverFrame) -> list[dict[str, Any]]:
     shown = []
     for index, receipt in enumerate(frame.receipts):
         body, encoding = _text_body(frame.bodies[index])
@@ -358,14 +366,14 @@ def _messages(frame: Deliver) -> list[dict[str, Any]]:
     return shown
 
 
-def _check(frame: Check) -> dict[str, Any]:
+def _check(frame: CheckFrame) -> dict[str, Any]:
     body, encoding = _text_body(frame.body)
     shown = msgspec.structs.asdict(frame)
     properties = split_properties(frame.properties)
     return {**shown, "properties": properties, "body": body, "encoding": encoding}
 
 
-def _answered(frame: Answer) -> dict[str, Any]:
+def _answered(frame: AnswerFrame) -> dict[str, Any]:
     """The document of an answer as `json`; anything else as `body`, as in a delivered message."""
     if frame.content_type in JSON_TYPES:
         return {"json": msgspec.Raw(frame.body)}

@@ -17,7 +17,7 @@ COMMIT, ROLLBACK, UNKNOWN = 1, 2, 3
 DECISIONS = {COMMIT: "commit", ROLLBACK: "rollback", UNKNOWN: "unknown"}
 
 
-class ChecksWanted(Frame, frozen=True):
+class ChecksWantedFrame(Frame, frozen=True):
     """This connection is a live producer of `group` and answers checks. | group text |
 
     Answer: RESULT without rows, then CHECKs under the same request number, by turns with the
@@ -37,7 +37,7 @@ class ChecksWanted(Frame, frozen=True):
         return cls(group)
 
 
-class ChecksUnwanted(Frame, frozen=True):
+class ChecksUnwantedFrame(Frame, frozen=True):
     """No more checks for that CHECKS_WANTED. Answer: RESULT without rows. | wanted u32 |"""
 
     TYPE = 17
@@ -53,7 +53,7 @@ class ChecksUnwanted(Frame, frozen=True):
         return cls(wanted)
 
 
-class Decide(Frame, frozen=True):
+class DecideFrame(Frame, frozen=True):
     """What became of a transaction, as the answer to a CHECK or without one. Answer: DECIDED.
 
     | decision u8: 1 commit, 2 roll back, 3 unknown | is check u8 | group text | transaction text |
@@ -80,7 +80,7 @@ class Decide(Frame, frozen=True):
         return cls(transaction_id, decision, group, is_check > 0)
 
 
-class Check(Frame, frozen=True):
+class CheckFrame(Frame, frozen=True):
     """What became of this transaction? Its message as it would be delivered.
 
     | number u16 | queue u32 | born ms i64 | stored ms i64 | property bytes u32 | group text |
@@ -118,7 +118,7 @@ class Check(Frame, frozen=True):
         )
 
 
-class Decided(Frame, frozen=True):
+class DecidedFrame(Frame, frozen=True):
     """How the transaction stands now. | state text |
 
     One of pending, committed, rolled_back and given_up.

@@ -17,11 +17,11 @@ import pytest
 LATE = ("spark", "browser")
 # What tries one claim on many inputs, orders or lives: not in `make quick`.
 WIDE = (
-    "tests/app/test_schemathesis.py",
-    "tests/app/test_unread_bodies.py",
+    "tests/app/api/framework/test_schemathesis.py",
+    "tests/app/security/test_unread_bodies.py",
+    "tests/app/ui/test_hostile_pages.py",
+    "tests/app/ui/test_rights.py",
     "tests/clients/",
-    "tests/console/test_hostile_pages.py",
-    "tests/console/test_rights.py",
     "tests/engine/*/test_restart.py",
     "tests/engine/delivery/test_policy.py",
     "tests/engine/replay/test_dismissals.py",

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analytics.jobs import lag_bands, lag_hours, lag_now
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import InputFrames, Params
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Build = Callable[[Frames, Params], "DataFrame"]
+Build = Callable[[InputFrames, Params], "DataFrame"]
 
 BUILDS: dict[str, Build] = {
     "lag_hours": lag_hours.build,

@@ -80,7 +80,7 @@ class Params:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frames:
+class InputFrames:
     """The input. Of the traces `pieces` of Parquet (`traces/pieces.py`), and `rows`, how many
     each wanted hour reads, by its number.
 

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.sql import functions as F
 
 from analytics.errors import Refused, StoreUnreadable
-from analytics.manifest import NAME, PARTITION_DDL, Manifest, load
+from analytics.manifest import NAME, PARTITION_DDL, FrameManifest, load
 from analytics.results import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
 from analytics.schemas import LAG, ddl
 
@@ -32,18 +32,18 @@ def is_local_path(root: str) -> bool:
     return "://" not in root or root.startswith(FILE_URL)
 
 
-def load_local(root: str) -> Manifest:
+def load_local(root: str) -> FrameManifest:
     """The manifest of a local folder; raises StoreUnreadable."""
     return load(Path(root.removeprefix(FILE_URL)))
 
 
-def load_manifest(spark: "SparkSession", root: str) -> Manifest:
+def load_manifest(spark: "SparkSession", root: str) -> FrameManifest:
     """The manifest of a local folder or of a URL; raises StoreUnreadable."""
     if is_local_path(root):
         return load_local(root)
     rows = spark.read.option("wholetext", True).text(f"{root}/{NAME}").collect()
     try:
-        return msgspec.json.decode(rows[0][0], type=Manifest)
+        return msgspec.json.decode(rows[0][0], type=FrameManifest)
     except (IndexError, msgspec.DecodeError) as error:
         raise StoreUnreadable(f"{root}/{NAME} is no manifest ({error})", "run the roll") from None
 
@@ -53,7 +53,7 @@ def hours_read(frame: str, hours: Iterable[str]) -> set[str]:
     return {each for hour in hours for each in hours_before(hour, LOOKBACK_HOURS[frame])}
 
 
-def told(manifest: Manifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
+def told(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
     """What a run of these hours reads, by frame."""
     wanted = list(hours)
     found = {}
@@ -73,7 +73,7 @@ def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
     return reader.parquet(*[f"{root}/{path}" for path in paths])
 
 
-def fingerprints(manifest: Manifest, job: str, hours: Iterable[str]) -> dict[str, str]:
+def fingerprints(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, str]:
     """By hour, see `results.fingerprint`."""
     known = {frame: manifest.fingerprints(frame) for frame in INPUTS[job]}
     return {hour: fingerprint(job, hour, known) for hour in hours}

@@ -7,14 +7,14 @@ from pyspark.sql import functions as F
 
 from analytics.jobs import lag_series
 from analytics.jobs.columns import hour_name
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import InputFrames, Params
 from analytics.jobs.lag_rules import OK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def build(frames: Frames, params: Params) -> "DataFrame":
+def build(frames: InputFrames, params: Params) -> "DataFrame":
     """The table `lag_bands`."""
     base = frames.series if frames.series is not None else lag_series.build(frames, params)
     step_ms = params.step_s * 1000

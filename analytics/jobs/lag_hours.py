@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from analytics.jobs import lag_series
 from analytics.jobs.columns import hour_name
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import InputFrames, Params
 from analytics.jobs.lag_rules import advice, severity, state_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ HOT_FACTOR, HOT_SHARE = 3, 0.2
 WORST = ("queue", "committed", "risk_s", "slo_ms")
 
 
-def build(frames: Frames, params: Params) -> "DataFrame":
+def build(frames: InputFrames, params: Params) -> "DataFrame":
     """The table `lag_hours`."""
     base = frames.series if frames.series is not None else lag_series.build(frames, params)
     rows = base.withColumn("severity", severity("state"))

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from analytics.jobs import lag_series
 from analytics.jobs.columns import hour_name
-from analytics.jobs.definitions import HOUR_MS, Frames, Params
+from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
 from analytics.jobs.lag_rules import advice
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def is_covered(params: Params) -> bool:
     return newest_ms(params) // HOUR_MS in params.hours
 
 
-def build(frames: Frames, params: Params) -> "DataFrame":
+def build(frames: InputFrames, params: Params) -> "DataFrame":
     """The table `lag_now`."""
     base = frames.series if frames.series is not None else lag_series.build(frames, params)
     rows = base.where(F.col("t") == newest_ms(params)).withColumn(

@@ -11,7 +11,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from analytics.jobs.columns import for_targets
-from analytics.jobs.definitions import HOUR_MS, Frames, Params
+from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
 from analytics.jobs.lag_rules import AT_ONCE, ETA_FACTOR, TREND_SHARE, raw_state
 from analytics.results import LOOKBACK_HOURS
 
@@ -34,7 +34,7 @@ LAST = (
 FIRST = ("min_offset", "max_offset", "committed", "lag")
 
 
-def build(frames: Frames, params: Params) -> "DataFrame":
+def build(frames: InputFrames, params: Params) -> "DataFrame":
     """Rows by target, group, topic, queue and `t` (ms, of the evaluation), only of the target hour.
 
     `raw_state` is what the rules say, `state` what is published, the rest figures. From `known_ms`
@@ -50,7 +50,7 @@ def build(frames: Frames, params: Params) -> "DataFrame":
     return _published(found, frames, params).where(F.col("t") >= F.col("target") * HOUR_MS)
 
 
-def _steps(frames: Frames, params: Params) -> "DataFrame":
+def _steps(frames: InputFrames, params: Params) -> "DataFrame":
     """Samples, with what changed since the one before."""
     assert frames.lag is not None
     samples = for_targets(frames.lag, "at_ms", params, LOOKBACK_HOURS["lag"])
@@ -160,7 +160,7 @@ def _limit_ms(params: Params) -> "Column":
     return F.coalesce(F.create_map(*pairs)[F.col("group")], default)
 
 
-def _published(found: "DataFrame", frames: Frames, params: Params) -> "DataFrame":
+def _published(found: "DataFrame", frames: InputFrames, params: Params) -> "DataFrame":
     """With `state`: a change counts when it was found twice running, some at once."""
     rows = found.withColumn("known_state", F.lit(None).cast("string"))
     if frames.previous is not None:

@@ -26,7 +26,7 @@ def stages_of(job: str) -> list[str]:
     return ["starting", "reading", *(table.name for table in tables_of(job)), "done"]
 
 
-class Progress:
+class JobProgress:
     """Of `stages` steps that take equally long, as far as anybody knows; `path` is replaced."""
 
     def __init__(self, path: Path, stages: list[str]) -> None:

@@ -11,13 +11,13 @@ import pyarrow as pa
 from analytics.errors import Refused
 from analytics.jobs import inputs, lag_now, lag_series
 from analytics.jobs.catalog import BUILDS
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import InputFrames, Params
 from analytics.jobs.inputs import Input
 from analytics.jobs.outputs import Rows, rows_of, write
-from analytics.jobs.progress import Progress
+from analytics.jobs.progress import JobProgress
 from analytics.jobs.traces import build, message_ids, pieces, tables
-from analytics.manifest import Manifest
-from analytics.results import ALL, BY_NAME, TRACES_JOB, Table, manifest, tables_of
+from analytics.manifest import FrameManifest
+from analytics.results import ALL, BY_NAME, TRACES_JOB, OutputTable, manifest, tables_of
 from analytics.schemas import LAG, MESSAGES, TRACE
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Inputs = dict[str, Input]
 Made = tuple[dict[str, Rows], dict[str, int]]  # the rows of each table, and the counters
 
 
-class Work(msgspec.Struct):
+class RunWork(msgspec.Struct):
     """What is to be done; `previous` may be None."""
 
     job: str
@@ -47,7 +47,7 @@ class Work(msgspec.Struct):
     previous: Path | None
 
 
-def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]:
+def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str, Any]:
     """What of `result.json` only the work itself knows. Raises Refused, and Spark's own errors."""
     known = inputs.load_manifest(spark, work.root)
     told = inputs.told(known, work.job, work.hours)
@@ -68,14 +68,14 @@ def run(spark: "SparkSession", work: Work, progress: Progress) -> dict[str, Any]
 
 
 def _traces(
-    spark: "SparkSession", work: Work, known: Manifest, told: Inputs, progress: Progress
+    spark: "SparkSession", work: RunWork, known: FrameManifest, told: Inputs, progress: JobProgress
 ) -> Made:
     params = replace(work.params, at_ms=known.at_ms)
     progress.enter("computing")
     for name, value in PLAINLY.items():
         spark.conf.set(name, value)
     read = [(frame, each.hours) for frame, each in told.items()]
-    frames = Frames(
+    frames = InputFrames(
         pieces=pieces.pieces_of(spark, work.root, known, read),
         rows=_rows(known, work.hours, params.hours),
     )
@@ -89,7 +89,7 @@ def _traces(
     return rows, counters
 
 
-def _rows(known: Manifest, names: list[str], hours: tuple[int, ...]) -> dict[int, int]:
+def _rows(known: FrameManifest, names: list[str], hours: tuple[int, ...]) -> dict[int, int]:
     """How many rows each wanted hour reads; of earlier records few."""
     return {
         hour: known.row_count(TRACE, inputs.hours_read(TRACE, [name]))
@@ -99,7 +99,7 @@ def _rows(known: Manifest, names: list[str], hours: tuple[int, ...]) -> dict[int
 
 
 def _lag(
-    spark: "SparkSession", work: Work, known: Manifest, told: Inputs, progress: Progress
+    spark: "SparkSession", work: RunWork, known: FrameManifest, told: Inputs, progress: JobProgress
 ) -> Made:
     progress.enter("reading")
     samples = inputs.read_lag(spark, work.root, known.paths(LAG, told[LAG].hours))
@@ -108,7 +108,7 @@ def _lag(
         samples = samples.dropDuplicates(list(inputs.SAMPLE))
     params = replace(work.params, at_ms=known.lag_ms)
     before = _previous(spark, work.previous) if work.previous else None
-    frames = Frames(lag=samples, previous=before)
+    frames = InputFrames(lag=samples, previous=before)
     series = lag_series.build(frames, params).persist()
     try:
         rows = {}
@@ -122,7 +122,7 @@ def _lag(
     return rows, {"duplicates": doubled}
 
 
-def _told(table: Table, rows: Rows) -> dict[str, object]:
+def _told(table: OutputTable, rows: Rows) -> dict[str, object]:
     return {"rows": len(rows), "file": f"{table.name}.ndjson", **manifest(table)}
 
 

@@ -13,7 +13,14 @@ from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, req
 from app.security.message_rights import visible
 from app.services import bodies
 from app.services.transactions import Transactions
-from engine.broker import Callback, Check, Decider, Decision, Transaction, TransactionState
+from engine.broker import (
+    Callback,
+    Decider,
+    Transaction,
+    TransactionCheck,
+    TransactionDecision,
+    TransactionState,
+)
 
 TAG = "transactions"
 LIMIT_MAX = 200
@@ -147,12 +154,12 @@ class CallbackList(msgspec.Struct):
     items: list[CallbackOut]
 
 
-def check_document(check: Check) -> bytes:
+def check_document(check: TransactionCheck) -> bytes:
     """The body that a callback is sent."""
     return encode(_check_out(check))
 
 
-def _check_out(check: Check) -> CheckOut:
+def _check_out(check: TransactionCheck) -> CheckOut:
     message = Stored(*fields_of(check.message))
     return CheckOut(check.transaction_id, check.producer_group, check.number, message)
 
@@ -190,7 +197,7 @@ def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
     require_decision(call.who, found.topic, by_hand=by_hand)
 
 
-async def _decide(call: Call[DecisionQuery, None], decision: Decision) -> Decided:
+async def _decide(call: Call[DecisionQuery, None], decision: TransactionDecision) -> Decided:
     service: Transactions = call.state.transactions
     name, query = call.path("id"), call.query
     _check_right(call, by_hand=query.by is Decider.OPERATOR)
@@ -352,7 +359,7 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> Decided:
     Once, however often this is asked; 409 where it was rolled back. Also after its checks were
     given up. A decision is final, and kept when this answers.
     """
-    return await _decide(call, Decision.COMMIT)
+    return await _decide(call, TransactionDecision.COMMIT)
 
 
 @operation(
@@ -370,7 +377,7 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> Decided:
 
     409 where it was committed. A decision is final, and kept when this answers.
     """
-    return await _decide(call, Decision.ROLLBACK)
+    return await _decide(call, TransactionDecision.ROLLBACK)
 
 
 @operation(
@@ -390,7 +397,9 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
     """
     _check_right(call, by_hand=False)
     service: Transactions = call.state.transactions
-    return _decided(await service.decide(call.path("id"), Decision.UNKNOWN, call.query.group))
+    return _decided(
+        await service.decide(call.path("id"), TransactionDecision.UNKNOWN, call.query.group)
+    )
 
 
 @operation(

@@ -11,7 +11,7 @@ from app.grpc.connection import GrpcConnection
 from app.grpc.names import check_namespace, inner
 from app.security.access import Action, Kind, Principal, require
 from app.services.audit import Actor, actor_at
-from protocol.rocketmq.numbers import Code, Language
+from protocol.rocketmq.numbers import ClientLanguage, Code
 
 CLIENT_CHARS_MAX = 255
 TEXT_CHARS_MAX = 64
@@ -43,7 +43,7 @@ class GrpcCall:
         return self.header("x-mq-language")
 
     @property
-    def speaks(self) -> Language:
+    def speaks(self) -> ClientLanguage:
         return workarounds.language_of(self.language)
 
     @property

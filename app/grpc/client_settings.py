@@ -6,7 +6,7 @@ from app.grpc import workarounds
 from engine.broker import Broker, Exponential, GroupConfig, Ladder, RetryPolicy, Steps, TopicType
 from engine.errors import GroupNotFound, TopicNotFound
 from protocol.rocketmq.messages import Settings
-from protocol.rocketmq.numbers import FilterType, Language
+from protocol.rocketmq.numbers import ClientLanguage, FilterType
 
 SEND_ATTEMPTS = 3
 SEND_WAIT = Exponential(10, 1000, 2.0)
@@ -17,7 +17,7 @@ LADDER_LIKE = Exponential(10_000, 7_200_000, 2.0)  # for who knows no list
 LIST_MAX = 32
 
 
-def for_producer(told: Any, language: Language) -> Any:
+def for_producer(told: Any, language: ClientLanguage) -> Any:
     """The answer to a producer's settings."""
     answer = _copy(told)
     answer.publishing.max_body_size = workarounds.body_bytes_max(language)
@@ -27,7 +27,7 @@ def for_producer(told: Any, language: Language) -> Any:
     return answer
 
 
-def for_consumer(told: Any, group: GroupConfig, language: Language, *, is_fifo: bool) -> Any:
+def for_consumer(told: Any, group: GroupConfig, language: ClientLanguage, *, is_fifo: bool) -> Any:
     """The answer to a consumer's settings."""
     answer = _copy(told)
     answer.subscription.fifo = is_fifo
@@ -96,7 +96,7 @@ def _copy(told: Any) -> Any:
     return answer
 
 
-def _set_policy(told: Any, policy: RetryPolicy, retry_max: int, language: Language) -> None:
+def _set_policy(told: Any, policy: RetryPolicy, retry_max: int, language: ClientLanguage) -> None:
     if language in workarounds.EXPONENTIAL_ONLY or (
         isinstance(policy, Exponential) and language not in workarounds.LIST_ONLY
     ):

@@ -22,7 +22,7 @@ from app.host import EngineHost
 from app.security.client_names import ClientNames, Holder
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
-from engine.broker import Check
+from engine.broker import TransactionCheck
 from engine.errors import EngineError
 from protocol.rocketmq.messages import (
     ReconnectEndpointsCommand,
@@ -30,7 +30,7 @@ from protocol.rocketmq.messages import (
     Settings,
     TelemetryCommand,
 )
-from protocol.rocketmq.numbers import ClientType, Code, Language
+from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code
 
 CLIENTS_MAX = 10_000
 TOPICS_MAX = 256  # that one client is asked about
@@ -87,11 +87,15 @@ class GrpcClient:
         return f"{about}; {self.told}" if self.told else about
 
     @property
-    def speaks(self) -> Language:
+    def speaks(self) -> ClientLanguage:
         """Its language; by its settings where it sent some."""
         if self.settings is not None:
             number = self.settings.user_agent.language
-            return Language(number) if number in set(Language) else Language.LANGUAGE_UNSPECIFIED
+            return (
+                ClientLanguage(number)
+                if number in set(ClientLanguage)
+                else ClientLanguage.LANGUAGE_UNSPECIFIED
+            )
         return workarounds.language_of(self.language)
 
 
@@ -206,7 +210,7 @@ class GrpcClients:
         if not self._remember(client, _size(topic)):
             return
 
-        def ask(check: Check) -> bool:
+        def ask(check: TransactionCheck) -> bool:
             return self._ask(client, check)
 
         client.asks[topic] = ask
@@ -353,7 +357,7 @@ class GrpcClients:
             client.user = call.who.name
         return client
 
-    def _ask(self, client: GrpcClient, check: Check) -> bool:
+    def _ask(self, client: GrpcClient, check: TransactionCheck) -> bool:
         if client.stream is None:
             return False
         recover = RecoverOrphanedTransactionCommand(

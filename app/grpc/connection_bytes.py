@@ -18,7 +18,7 @@ SHED_S = 1.0  # for a call that was ended to leave the connection
 ROUNDS_MAX = 24  # looks of the port at a message that is not whole: two minutes
 
 
-class PendingRequests:
+class PendingCalls:
     """The calls of one connection that wait for their request."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class ConnectionBytes:
         self._was_patient = False
         self._later: asyncio.TimerHandle | None = None
         self._has_ended = False
-        self.reading = PendingRequests()
+        self.reading = PendingCalls()
 
     def name(self, caller: str) -> None:
         """Say who calls over this connection: the first one who is known."""

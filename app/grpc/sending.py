@@ -11,7 +11,7 @@ from app.grpc.codes import GrpcRefusal, ok
 from app.grpc.routing import accepted_types, find_topic
 from app.grpc.shapes import inflated, to_engine, type_of
 from app.security.access import Action
-from engine.broker import Decider, Decision, TimerAnswer, TopicConfig
+from engine.broker import Decider, TimerAnswer, TopicConfig, TransactionDecision
 from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message
 from protocol.rocketmq.messages import (
     EndTransactionResponse,
@@ -20,20 +20,20 @@ from protocol.rocketmq.messages import (
     SendResultEntry,
 )
 from protocol.rocketmq.numbers import (
+    BodyEncoding,
     Code,
-    Encoding,
     MessageType,
     TransactionResolution,
     TransactionSource,
 )
 
-PLAIN = (0, Encoding.IDENTITY)  # 0 is what says nothing
+PLAIN = (0, BodyEncoding.IDENTITY)  # 0 is what says nothing
 INLINE_BYTES_MAX = 32 * 1024  # a larger body is inflated beside the loop
 HANDLE_VERSION = "v1"
 HANDLE_PARTS = 5
 DECISIONS = {
-    TransactionResolution.COMMIT: Decision.COMMIT,
-    TransactionResolution.ROLLBACK: Decision.ROLLBACK,
+    TransactionResolution.COMMIT: TransactionDecision.COMMIT,
+    TransactionResolution.ROLLBACK: TransactionDecision.ROLLBACK,
 }
 
 
@@ -78,7 +78,7 @@ async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> 
 async def end_transaction(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Commit or roll back; OK means that it is done, which with Apache it need not."""
     topic = call.topic(request.topic, Action.PRODUCE)
-    decision = DECISIONS.get(request.resolution, Decision.UNKNOWN)
+    decision = DECISIONS.get(request.resolution, TransactionDecision.UNKNOWN)
     if not request.transaction_id:
         raise GrpcRefusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
     is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
@@ -121,7 +121,7 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
     size_bytes = 0
     for wire, message in zip(wires, messages, strict=True):
         encoding = wire.system_properties.body_encoding
-        if encoding == Encoding.GZIP:
+        if encoding == BodyEncoding.GZIP:
             message.body = await _inflated(message.body)
         elif encoding not in PLAIN:
             raise GrpcRefusal(

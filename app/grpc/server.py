@@ -14,7 +14,7 @@ from app.grpc.backend import GrpcBackend
 from app.grpc.client_directory import GrpcClientDirectory
 from app.grpc.clients import GrpcClients
 from app.grpc.leases import Leases
-from app.grpc.service import Service
+from app.grpc.service import MessagingService
 from app.grpc.signature import Signatures
 from app.grpc.tls_mux import LOOPBACK, TlsMux
 from app.settings import Settings
@@ -70,7 +70,9 @@ class GrpcServer:
     async def start(self) -> None:
         """Begin to serve on `inner_port`."""
         self._server = grpc.aio.server(options=self._options())
-        service = Service(self.backend, self._signatures, self._state.load, self._tls_mux.origin_of)
+        service = MessagingService(
+            self.backend, self._signatures, self._state.load, self._tls_mux.origin_of
+        )
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
         await self._server.start()

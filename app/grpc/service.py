@@ -42,7 +42,7 @@ POLL_BYTES_MAX = 64 * 1024  # of the request of a poll, which is held while it w
 EXPECTED = (GrpcRefusal, EngineError, DoorError)
 
 
-class Service:
+class MessagingService:
     """Every RPC of `apache.rocketmq.v2.MessagingService`."""
 
     def __init__(

@@ -26,7 +26,7 @@ from engine.message import (
 )
 from protocol.columns import ProtocolError
 from protocol.rocketmq.messages import Message as WireMessage
-from protocol.rocketmq.numbers import Code, DigestType, Encoding, MessageType
+from protocol.rocketmq.numbers import BodyEncoding, Code, DigestType, MessageType
 from protocol.text import parse_receipt, receipt_text
 
 TRACE_CONTEXT = "traceparent"  # W3C's name for it
@@ -129,7 +129,7 @@ def to_wire(message: StoredMessage, namespace: str) -> Any:
     system.keys.extend(message.keys)
     system.body_digest.type = DigestType.MD5
     system.body_digest.checksum = hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
-    system.body_encoding = Encoding.IDENTITY
+    system.body_encoding = BodyEncoding.IDENTITY
     system.message_type = _stored_type(message)
     _set_time(system.born_timestamp, message.born_ms)
     system.born_host = message.born_host

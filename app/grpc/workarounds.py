@@ -5,26 +5,33 @@ hang. Each stands here with its cause; nowhere else does the door ask which clie
 import re
 
 from engine.message import BODY_BYTES_MAX
-from protocol.rocketmq.numbers import Code, Language, MessageType
+from protocol.rocketmq.numbers import ClientLanguage, Code, MessageType
 
 Version = tuple[int, ...]
 
 # What the header x-mq-language says where it is not the name that the settings have a number for.
-OWN_NAMES = {"GO": Language.GOLANG, "DOTNET": Language.DOT_NET, "HTTP": Language.NODE_JS}
+OWN_NAMES = {
+    "GO": ClientLanguage.GOLANG,
+    "DOTNET": ClientLanguage.DOT_NET,
+    "HTTP": ClientLanguage.NODE_JS,
+}
 
 # Java and C# turn each message type of a route into an enum of their own and throw at one that they
 # do not know: neither a producer nor a consumer starts. These are the first versions that know
 # PRIORITY. The others keep any number. Source: rocketmq-client-java 5.1.0 and 5.2.0,
 # MessageType.java; csharp-5.2.0-rc1 and 5.2.1, MessageType.cs.
-PRIORITY_SINCE: dict[Language, Version] = {Language.JAVA: (5, 2, 0), Language.DOT_NET: (5, 2, 1)}
+PRIORITY_SINCE: dict[ClientLanguage, Version] = {
+    ClientLanguage.JAVA: (5, 2, 0),
+    ClientLanguage.DOT_NET: (5, 2, 1),
+}
 KEEP_ANY_TYPE = frozenset(
     {
-        Language.CPP,
-        Language.GOLANG,
-        Language.RUST,
-        Language.PYTHON,
-        Language.PHP,
-        Language.NODE_JS,
+        ClientLanguage.CPP,
+        ClientLanguage.GOLANG,
+        ClientLanguage.RUST,
+        ClientLanguage.PYTHON,
+        ClientLanguage.PHP,
+        ClientLanguage.NODE_JS,
     }
 )
 
@@ -39,11 +46,11 @@ JAVA_CODES_SINCE: dict[Code, Version] = {
 # Node takes the base of its waits from an exponential policy only; without one its telemetry
 # handler throws (`getStrategyCase` of undefined) and `startup()` never returns.
 # Source: rocketmq-client-nodejs 1.0.8, src/consumer/PushSubscriptionSettings.ts.
-EXPONENTIAL_ONLY = frozenset({Language.NODE_JS})
+EXPONENTIAL_ONLY = frozenset({ClientLanguage.NODE_JS})
 
 # Python's push consumer reads a list of waits only; from any other policy it makes 17 attempts
 # with one second between them. Source: rocketmq-python-client 5.1.2, v5/consumer/push_consumer.py.
-LIST_ONLY = frozenset({Language.PYTHON})
+LIST_ONLY = frozenset({ClientLanguage.PYTHON})
 
 # These push consumers do not end a long poll when they are shut down: they wait it out, and only
 # then tell the server that they leave.
@@ -51,7 +58,13 @@ LIST_ONLY = frozenset({Language.PYTHON})
 # PushConsumerImpl.java, and Go 5.1.4, push_consumer.go, `waitingReceiveRequestFinished`; Rust
 # 5.0.0, push_consumer.rs, `shutdown`; C#, PushConsumer.cs, `WaitInflightReceiveFinishedAsync`.
 WAITS_POLLS_OUT = frozenset(
-    {Language.NODE_JS, Language.JAVA, Language.GOLANG, Language.RUST, Language.DOT_NET}
+    {
+        ClientLanguage.NODE_JS,
+        ClientLanguage.JAVA,
+        ClientLanguage.GOLANG,
+        ClientLanguage.RUST,
+        ClientLanguage.DOT_NET,
+    }
 )
 SHORT_POLL_S = 5.0
 
@@ -59,7 +72,7 @@ SHORT_POLL_S = 5.0
 # is shut down it waits for those as long as a poll may take at all, its request timeout included.
 # With OK and no message it counts right, and polls again as it would have.
 # Source: Go 5.1.4, process_queue.go, `receiveMessageImmediatelyWithAttemptId`.
-COUNTS_EMPTY_POLLS_FOR_EVER = frozenset({Language.GOLANG})
+COUNTS_EMPTY_POLLS_FOR_EVER = frozenset({ClientLanguage.GOLANG})
 
 # Node computes the wait of a failed message in seconds and sends it as milliseconds, so that a
 # failing consumer spins. What a push consumer names is not used at all: the group's own schedule
@@ -96,7 +109,7 @@ JAVA_TELLS_REFUSALS_SINCE: Version = (5, 1, 0)
 # that stream, such as the server's end, then ends the client's whole process. It reconnects by
 # itself, so it is not told. Source: rocketmq-client-nodejs 1.0.8, src/client/TelemetrySession.ts,
 # `refresh`, `release`.
-BREAKS_AS_IT_RECONNECTS = frozenset({Language.NODE_JS})
+BREAKS_AS_IT_RECONNECTS = frozenset({ClientLanguage.NODE_JS})
 
 # Node does not process a message that it is asked to: it sends the command itself back, with the
 # status NOT_IMPLEMENTED. That is its answer. (To a question for its threads it answers with the
@@ -109,15 +122,15 @@ VERIFY_DECLINED = "verify_message_command"
 HEADROOM_BYTES = 64 * 1024
 
 
-def language_of(text: str) -> Language:
+def language_of(text: str) -> ClientLanguage:
     """The language that a client names in the header of a call."""
     name = text.upper()
-    known = OWN_NAMES.get(name) or Language.__members__.get(name)
-    return known or Language.LANGUAGE_UNSPECIFIED
+    known = OWN_NAMES.get(name) or ClientLanguage.__members__.get(name)
+    return known or ClientLanguage.LANGUAGE_UNSPECIFIED
 
 
 def known_types(
-    types: tuple[MessageType, ...], language: Language, version: str
+    types: tuple[MessageType, ...], language: ClientLanguage, version: str
 ) -> tuple[MessageType, ...]:
     """Those of `types` that a client can parse; without PRIORITY where that is not certain."""
     since = PRIORITY_SINCE.get(language)
@@ -126,10 +139,10 @@ def known_types(
     return tuple(each for each in types if each is not MessageType.PRIORITY)
 
 
-def known_code(code: Code, language: Language, version: str) -> Code:
+def known_code(code: Code, language: ClientLanguage, version: str) -> Code:
     """`code`, or BAD_REQUEST for a client that is known to be older than this code."""
     since = JAVA_CODES_SINCE.get(code)
-    if since is None or language is not Language.JAVA or not version:
+    if since is None or language is not ClientLanguage.JAVA or not version:
         return code
     return code if is_since(version, since) else Code.BAD_REQUEST
 
@@ -147,18 +160,18 @@ def is_since(version: str, since: Version) -> bool:
     return padded > since if found[2] else padded >= since
 
 
-def tells_refusals(language: Language, version: str) -> bool:
+def tells_refusals(language: ClientLanguage, version: str) -> bool:
     """Whether a client that starts tells its program why its settings were refused."""
-    if language is Language.JAVA:
+    if language is ClientLanguage.JAVA:
         return is_since(version, JAVA_TELLS_REFUSALS_SINCE)
-    return language is not Language.PYTHON
+    return language is not ClientLanguage.PYTHON
 
 
-def body_bytes_max(language: Language) -> int:
+def body_bytes_max(language: ClientLanguage) -> int:
     """The largest body that a producer is told of."""
-    return BODY_BYTES_MAX - (HEADROOM_BYTES if language is Language.NODE_JS else 0)
+    return BODY_BYTES_MAX - (HEADROOM_BYTES if language is ClientLanguage.NODE_JS else 0)
 
 
-def poll_s(language: Language, default_s: float) -> float:
+def poll_s(language: ClientLanguage, default_s: float) -> float:
     """How long a push consumer is told to let a poll wait."""
     return min(default_s, SHORT_POLL_S) if language in WAITS_POLLS_OUT else default_s

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.broker import LagHistoryPage, LagKeeping, Statistics
+from engine.broker import LagHistoryPage, LagHistoryRetention, Statistics
 
 KEPT_MAX = 64
 FRESH_MIN_MS = 10_000
@@ -51,7 +51,7 @@ class LagReader:
         self._now_ms = now_ms
         self._kept: dict[tuple[LagOf, str], tuple[int, asyncio.Future[LagHistoryPage]]] = {}
 
-    def keeping(self) -> LagKeeping:
+    def keeping(self) -> LagHistoryRetention:
         """How, and since when, the history is kept."""
         return self._statistics().lag_keeping()
 

@@ -17,9 +17,9 @@ from app.security.access import Principal
 from app.security.client_names import ClientNames, holder_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
-from engine.broker import Check, GroupConfig, Mode
+from engine.broker import GroupConfig, Mode, TransactionCheck
 from engine.errors import EngineError
-from engine.events import Event, MemberJoined, MemberLeft
+from engine.events import EngineEvent, MemberJoined, MemberLeft
 from engine.message import offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode, version_text
 
@@ -201,7 +201,7 @@ class RemotingClients:
         if group in client.producers or len(client.producers) >= GROUPS_MAX:
             return
 
-        def ask(check: Check) -> bool:
+        def ask(check: TransactionCheck) -> bool:
             return _ask(client, check)
 
         client.producers[group] = ask
@@ -251,7 +251,7 @@ class RemotingClients:
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: EngineEvent) -> None:
         """Listens to the engine."""
         if isinstance(event, (MemberJoined, MemberLeft)):
             self.changed(event.group)
@@ -281,7 +281,7 @@ class RemotingClients:
             )
 
 
-def _ask(client: RemotingClient, check: Check) -> bool:
+def _ask(client: RemotingClient, check: TransactionCheck) -> bool:
     """Ask a producer what became of a transaction; it answers by END_TRANSACTION."""
     message, connection = check.message, client.connection
     address = connection.backend.address(connection)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind, require_decision
-from engine.broker import Decider, Decision
+from engine.broker import Decider, TransactionDecision
 from engine.errors import MessageNotFound
 from engine.message import PGROUP, REAL_TOPIC, TRANSACTION_ID
 from protocol.remoting.codes import ResponseCode, SysFlag
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from app.remoting.backend import RemotingBackend
 
 DECISIONS = {
-    SysFlag.TRANSACTION_COMMIT: Decision.COMMIT,
-    SysFlag.TRANSACTION_ROLLBACK: Decision.ROLLBACK,
+    SysFlag.TRANSACTION_COMMIT: TransactionDecision.COMMIT,
+    SysFlag.TRANSACTION_ROLLBACK: TransactionDecision.ROLLBACK,
 }
 
 
@@ -50,7 +50,11 @@ def end_transaction(
 
 
 async def _decide(
-    backend: "RemotingBackend", transaction_id: str, decision: Decision, group: str, by: Decider
+    backend: "RemotingBackend",
+    transaction_id: str,
+    decision: TransactionDecision,
+    group: str,
+    by: Decider,
 ) -> ErrorResponse:
     await backend.state.transactions.decide(transaction_id, decision, group, by)
     return OK

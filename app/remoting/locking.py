@@ -7,7 +7,7 @@ import msgspec
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse
 from app.security.access import Action, Kind
-from engine.broker import QueueId
+from engine.broker import LockedQueue
 from engine.errors import GroupNotFound
 
 if TYPE_CHECKING:
@@ -48,11 +48,13 @@ def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     return OK
 
 
-def _asked(backend: "RemotingBackend", call: RemotingCall) -> tuple[_Locks, list[QueueId]]:
+def _asked(backend: "RemotingBackend", call: RemotingCall) -> tuple[_Locks, list[LockedQueue]]:
     asked = call.document(_Locks)
     call.require(Action.CONSUME, Kind.GROUP, asked.consumerGroup)
     name = backend.settings.broker_name
     queues = [
-        QueueId(each.topic, each.queueId) for each in asked.mqSet if each.brokerName in ("", name)
+        LockedQueue(each.topic, each.queueId)
+        for each in asked.mqSet
+        if each.brokerName in ("", name)
     ]
     return asked, queues

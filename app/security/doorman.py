@@ -54,7 +54,7 @@ class Doorman:
 
     @property
     def everybody(self) -> Principal:
-        """Who asks while nobody is asked who he is."""
+        """The anonymous principal, used while authentication is off."""
         return self._people.everybody
 
     def identify(self, scope: Scope, *, is_use: bool = True) -> Principal:

@@ -18,7 +18,7 @@ from app.addresses import shown_text, shown_url
 from app.host import EngineHost
 from app.services import bodies
 from app.services.targets import TargetRefused, Targets, made_client
-from engine.broker import Callback, Check, Decider, Decision
+from engine.broker import Callback, Decider, TransactionCheck, TransactionDecision
 from engine.errors import EngineError, Invalid
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ SCHEMES = frozenset({"http", "https"})
 class Answer(msgspec.Struct):
     """What a callback answers."""
 
-    decision: Decision
+    decision: TransactionDecision
 
 
 class CallbackError(Exception):
@@ -47,7 +47,7 @@ class CallbackCaller:
     """Calls on the event loop; httpx is loaded at the first one."""
 
     def __init__(
-        self, host: EngineHost, document: Callable[[Check], bytes], targets: Targets
+        self, host: EngineHost, document: Callable[[TransactionCheck], bytes], targets: Targets
     ) -> None:
         self._host = host
         self._targets = targets
@@ -74,7 +74,7 @@ class CallbackCaller:
             )
         self._targets.check_url(url)
 
-    def ask(self, check: Check) -> bool:
+    def ask(self, check: TransactionCheck) -> bool:
         """Begin a call, if the group has a callback and there is room; never waits."""
         callback = self._host.broker.transactions.callbacks.find(check.producer_group)
         if callback is None or len(self._tasks) >= CALLS_MAX + WAITING_MAX:
@@ -102,7 +102,7 @@ class CallbackCaller:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _call(self, callback: Callback, check: Check) -> None:
+    async def _call(self, callback: Callback, check: TransactionCheck) -> None:
         """Ask, and do what the answer says."""
         try:
             async with self._turns:
@@ -126,7 +126,9 @@ class CallbackCaller:
             self._client = made_client(self._targets, connections_max=CALLS_MAX)
         return self._client
 
-    async def _post(self, client: "httpx.AsyncClient", url: str, check: Check) -> Decision:
+    async def _post(
+        self, client: "httpx.AsyncClient", url: str, check: TransactionCheck
+    ) -> TransactionDecision:
         import httpx  # loaded by now
 
         shown = shown_url(url)

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from engine.events import (
     Acked,
-    Dead,
-    Delivered,
-    Event,
+    DeadLettered,
+    EngineEvent,
     MemberJoined,
     MemberLeft,
+    MessagesDelivered,
     Retried,
     Returned,
     SendRefused,
@@ -136,18 +136,18 @@ class ClientFigures:
         self._places: OrderedDict[Queue, dict[int, tuple[str, int]]] = OrderedDict()
         self._refused: OrderedDict[str, Refusals] = OrderedDict()
         self._passages: OrderedDict[str, deque[Passage]] = OrderedDict()
-        self._hears: dict[type[Event], Callable[..., None]] = {
-            Delivered: self._delivered,
+        self._hears: dict[type[EngineEvent], Callable[..., None]] = {
+            MessagesDelivered: self._delivered,
             Acked: self._acked,
             Retried: self._retried,
-            Dead: self._dead,
+            DeadLettered: self._dead,
             Returned: self._returned,
             SendRefused: self._send_refused,
             MemberJoined: self._joined,
             MemberLeft: self._left,
         }
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: EngineEvent) -> None:
         """Take an event of the engine."""
         take = self._hears.get(type(event))
         if take is not None:
@@ -200,7 +200,7 @@ class ClientFigures:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def _delivered(self, event: Delivered) -> None:
+    def _delivered(self, event: MessagesDelivered) -> None:
         if not event.client:
             return
         kept = self._client(event.client)
@@ -226,10 +226,10 @@ class ClientFigures:
     def _retried(self, event: Retried) -> None:
         self._failed(event, event.error or ("its time ran out" if event.is_expired else ""))
 
-    def _dead(self, event: Dead) -> None:
+    def _dead(self, event: DeadLettered) -> None:
         self._failed(event, event.reason)
 
-    def _failed(self, event: Retried | Dead, error: str) -> None:
+    def _failed(self, event: Retried | DeadLettered, error: str) -> None:
         self._settled(event, (event.offset,))
         if not event.client:
             return
@@ -258,7 +258,7 @@ class ClientFigures:
         kept.append(Passage(event.at_ms, event.client, kind, self._members(event.group)))
 
     def _settled(
-        self, event: Acked | Returned | Retried | Dead, offsets: Sequence[int]
+        self, event: Acked | Returned | Retried | DeadLettered, offsets: Sequence[int]
     ) -> list[tuple[str, int]]:
         """The hand-outs among these offsets that were remembered, which are forgotten."""
         places = self._places.get((event.group, event.topic, event.queue))

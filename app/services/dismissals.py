@@ -7,7 +7,7 @@ import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import Dismissed, DismissNote, Draft, Resting
+from engine.broker import DismissalPlan, DismissalSnapshot, DismissalSummary, DismissNote
 from engine.errors import Conflict, NotFound, Refused
 
 KIND = "dead_letters"
@@ -97,7 +97,7 @@ class Dismissals:
 
     async def dismiss(
         self, actor: Actor, group: str, runs: Sequence[range], note: str, expected: int | None
-    ) -> Dismissed:
+    ) -> DismissalSummary:
         """Let them rest; raises what the engine's `dismiss` does.
 
         Conflict where not `expected` would be changed: the one who ordered it saw something else.
@@ -106,10 +106,12 @@ class Dismissals:
             kept = self._host.broker.dead_letters.noted(note, actor.name)
             draft = await self._commit(
                 group,
-                lambda resting: resting.dismissing(runs, kept),
+                lambda resting: resting.plan_dismissal(runs, kept),
                 lambda count: _check_expected(count, expected, "dismissed"),
             )
-            change.after = done = Dismissed(kept.id, kept.note, kept.by, kept.at_ms, draft.count)
+            change.after = done = DismissalSummary(
+                kept.id, kept.note, kept.by, kept.at_ms, draft.count
+            )
         return done
 
     async def restore(
@@ -125,15 +127,18 @@ class Dismissals:
         ) as change:
             draft = await self._commit(
                 group,
-                lambda resting: resting.restoring(runs),
+                lambda resting: resting.plan_restoration(runs),
                 lambda count: _check_expected(count, expected, "restored"),
             )
             change.after = _Restoring(0)  # all that was meant is restored, or nothing
         return draft.count
 
     async def _commit(
-        self, group: str, plan: Callable[[Resting], Draft], check: Callable[[int], None]
-    ) -> Draft:
+        self,
+        group: str,
+        plan: Callable[[DismissalSnapshot], DismissalPlan],
+        check: Callable[[int], None],
+    ) -> DismissalPlan:
         """Plan beside the loop and carry it out; again where others were faster."""
         dead_letters = self._host.broker.dead_letters
         for _ in range(TRIES):
@@ -160,7 +165,7 @@ class Dismissals:
             )
         return note, runs
 
-    async def listed(self, group: str) -> list[Dismissed]:
+    async def listed(self, group: str) -> list[DismissalSummary]:
         """What was dismissed together, the newest first. Raises GroupNotFound."""
         return await asyncio.to_thread(self._host.broker.dead_letters.resting(group).dismissals)
 

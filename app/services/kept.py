@@ -1,4 +1,4 @@
-"""What people keep in the control plane: one way to it, with the entry for the trail."""
+"""Audited database access for user-owned objects."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar

@@ -8,7 +8,7 @@ import msgspec
 
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import NewReplay, ReplayJob, Retry
+from engine.broker import NewReplay, ReplayJob, RetryRequest
 
 KIND = "replay"
 
@@ -49,7 +49,7 @@ class Replays:
             change.after = job = self._host.broker.replays.begin(job_id)
         return job
 
-    async def retry(self, actor: Actor, job_id: str, how: Retry) -> ReplayJob:
+    async def retry(self, actor: Actor, job_id: str, how: RetryRequest) -> ReplayJob:
         """Try again what failed in a job, and nothing else; raises what the engine's `retry` does.
 
         The failures are gathered in steps that let others in between.

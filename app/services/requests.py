@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from app.errors import NoReply
 from app.host import EngineHost
-from engine.broker import NewReply, Replying, Request
+from engine.broker import NewReply, PendingRequest, ReplyOutcome
 from engine.errors import Invalid, Stopping
 from engine.message import Message, StoredMessage
 
@@ -19,7 +19,7 @@ TTL_DIGITS_MAX = 9
 class Answered(NamedTuple):
     """A request with its reply."""
 
-    request: Request
+    request: PendingRequest
     reply: StoredMessage
 
 
@@ -37,9 +37,9 @@ class Requests:
         Raises NoReply after `timeout_ms`, Stopping when the server stops meanwhile, and what
         `broker.requests.request` raises. Cancelling it leaves a late reply to be fetched.
         """
-        begun: list[Request] = []
+        begun: list[PendingRequest] = []
 
-        def begin(wake: Callable[[], None]) -> Request:
+        def begin(wake: Callable[[], None]) -> PendingRequest:
             request = self._host.broker.requests.request(
                 message,
                 timeout_ms=timeout_ms,
@@ -58,7 +58,7 @@ class Requests:
             raise Stopping("the server is stopping", retry_after_s=5.0)
         raise NoReply(request.correlation_id, timeout_ms)
 
-    def reply(self, new: NewReply) -> Replying:
+    def reply(self, new: NewReply) -> ReplyOutcome:
         """Answer a request by its correlation id."""
         return self._host.broker.requests.reply(new)
 

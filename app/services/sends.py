@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from app.host import EngineHost
 from engine.errors import Corrupt, EngineError
-from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message, Promise, Sent
+from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message, Promise, PutResult
 
 log = logging.getLogger("kitemq.socket")
 
@@ -134,7 +134,7 @@ def _known(error: Exception) -> EngineError:
     return EngineError("the server failed; its log says why", code="internal_error")
 
 
-def _part(sent: Sent, start: int, end: int) -> Part:
+def _part(sent: PutResult, start: int, end: int) -> Part:
     if end - start == len(sent.messages):
         return Part(sent.messages, sent.offsets, sent.positions, sent.promise)
     span = slice(start, end)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.broker import Broker, Parked, PullResult, PullStatus
+from engine.broker import Broker, LongPoll, PullResult, PullStatus
 from engine.errors import Invalid
 from engine.message import StoredMessage
 
@@ -63,7 +63,7 @@ class _Places:
     """Waits on several queues as one."""
 
     def __init__(self) -> None:
-        self.parked: list[Parked] = []
+        self.parked: list[LongPoll] = []
 
     def cancel(self) -> None:
         for parked in self.parked:

@@ -14,14 +14,14 @@ from app.services import bodies
 from app.services.audit import CALLBACKS, Actor, Audit
 from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
-from engine.broker import Callback, Check, Decider, Decision, Transaction
+from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
 from engine.errors import Invalid
 
 KIND = "transaction"
 DECOMPRESSING_MAX = 16  # checks whose large body is decompressed; others are asked again later
 CALLBACK_KIND = CALLBACKS
 
-Ask = Callable[[Check], bool]
+Ask = Callable[[TransactionCheck], bool]
 
 
 class LiveProducers:
@@ -56,7 +56,7 @@ class LiveProducers:
         for task in self._tasks:
             task.cancel()
 
-    def ask(self, check: Check) -> bool:
+    def ask(self, check: TransactionCheck) -> bool:
         """Ask the next one in turn who takes it; False where nobody does."""
         if bodies.is_small([check.message]):
             return self._ask(check)
@@ -67,11 +67,11 @@ class LiveProducers:
         task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _ask_later(self, check: Check) -> None:
+    async def _ask_later(self, check: TransactionCheck) -> None:
         await bodies.decompress([check.message])
         self._ask(check)
 
-    def _ask(self, check: Check) -> bool:
+    def _ask(self, check: TransactionCheck) -> bool:
         asks = self._asks.get(check.producer_group, [])
         for _ in range(len(asks)):
             asks.append(asks.pop(0))
@@ -89,7 +89,7 @@ class Transactions:
         audit: Audit,
         targets: Targets,
         *,
-        document: Callable[[Check], bytes],
+        document: Callable[[TransactionCheck], bytes],
     ) -> None:
         """`document` is the body that callbacks are sent, `targets` what they may call."""
         self._host = host
@@ -107,7 +107,11 @@ class Transactions:
         await self._caller.stop()
 
     async def decide(
-        self, transaction_id: str, decision: Decision, group: str = "", by: Decider | None = None
+        self,
+        transaction_id: str,
+        decision: TransactionDecision,
+        group: str = "",
+        by: Decider | None = None,
     ) -> Transaction:
         """A program's decision; returns when what was promised to the topic is kept."""
         done = self._host.broker.transactions.decide(
@@ -118,7 +122,7 @@ class Transactions:
         return done
 
     async def decide_by_hand(
-        self, actor: Actor, transaction_id: str, decision: Decision, group: str = ""
+        self, actor: Actor, transaction_id: str, decision: TransactionDecision, group: str = ""
     ) -> Transaction:
         """A person's decision, audited; errors as those of the engine's `decide`."""
         before = _standing(self._host.broker.transactions.get(transaction_id, group=group))

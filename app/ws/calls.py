@@ -16,7 +16,7 @@ from app.api.framework.operation import API
 from app.errors import INTERNAL, DoorError, Headers, problem_answer
 from app.ws.limits import SocketLimits
 from engine.errors import Busy, Invalid
-from protocol.calls import Answer, Call
+from protocol.calls import AnswerFrame, CallFrame
 
 log = logging.getLogger("kitemq.socket")
 
@@ -40,7 +40,7 @@ DROPPED_PREFIXES = (b"sec-websocket-", b"kitemq-")
 
 PROTOCOL_HEADER = b"sec-websocket-protocol"
 
-OnAnswer = Callable[[int, Answer, bool], None]  # request, frame, whether it was asked by text
+OnAnswer = Callable[[int, AnswerFrame, bool], None]  # request, frame, whether it was asked by text
 
 
 class Calls:
@@ -77,7 +77,7 @@ class Calls:
             (name, value) for name, value in scope["headers"] if name == PROTOCOL_HEADER
         ]
 
-    def begin(self, request: int, frame: Call, *, is_text: bool) -> None:
+    def begin(self, request: int, frame: CallFrame, *, is_text: bool) -> None:
         """Start a call; its ANSWER comes by itself.
 
         Raises Invalid for what is no request of the REST interface, Busy beyond the limit.
@@ -118,7 +118,7 @@ class Calls:
         # Their owner knows these calls: without a cycle it leaves nothing to the collector.
         del self._on_answer, self._on_done, self._has_room
 
-    async def _run(self, request: int, frame: Call, scope: Scope, is_text: bool) -> None:
+    async def _run(self, request: int, frame: CallFrame, scope: Scope, is_text: bool) -> None:
         while not self._has_room() and not self._gone.is_set():
             self._room.clear()
             await self._room.wait()
@@ -134,7 +134,7 @@ class Calls:
         if answer is not None and not self._gone.is_set():
             self._on_answer(request, answer, is_text)
 
-    def _scope_of(self, frame: Call) -> Scope:
+    def _scope_of(self, frame: CallFrame) -> Scope:
         """The scope of the request that the same client would have sent over HTTP."""
         path, _, query = _checked(frame).partition("?")
         headers = self._headers.copy()
@@ -163,7 +163,7 @@ class Calls:
 
 async def ask(
     app: ASGIApp, scope: Scope, body: bytes, gone: asyncio.Event, *, answer_bytes_max: int
-) -> Answer | None:
+) -> AnswerFrame | None:
     """What `app` answers to one request; None where it gave none, because `gone` was set.
 
     An answer that is larger than `answer_bytes_max`, or a stream, becomes a problem.
@@ -217,12 +217,12 @@ class _Collected:
         elif message.get("more_body"):
             self.on_failure()
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> AnswerFrame | None:
         if self.failure is not None:
             return _problem(self.failure)
         if not self._status:
             return None
-        return Answer(self._status, self._content_type, b"".join(self._parts))
+        return AnswerFrame(self._status, self._content_type, b"".join(self._parts))
 
     def _fail(self, error: DoorError) -> None:
         self._parts.clear()
@@ -267,12 +267,12 @@ def _receive_of(body: bytes, gone: asyncio.Event) -> Receive:
     return receive
 
 
-def _problem(error: Exception) -> Answer:
+def _problem(error: Exception) -> AnswerFrame:
     status, headers, body = problem_answer(error)
-    return Answer(status, _content_type(headers), body)
+    return AnswerFrame(status, _content_type(headers), body)
 
 
-def _checked(frame: Call) -> str:
+def _checked(frame: CallFrame) -> str:
     """The call's path; Invalid for a request that no HTTP client could make of this interface."""
     method, path, kind = frame.method, frame.path, frame.content_type
     if not (method.isascii() and method.isalpha() and method.isupper()) or (

@@ -30,7 +30,7 @@ from app.ws.shapes import error_frame
 from engine.errors import EngineError, Invalid
 from protocol import batches, frames, text
 from protocol.columns import ProtocolError
-from protocol.stream import CLIENT_FRAMES, Unreadable, iter_frames
+from protocol.stream import CLIENT_FRAMES, UnreadableFrame, iter_frames
 
 log = logging.getLogger("kitemq.socket")
 
@@ -145,7 +145,12 @@ class Connection:
         self._require(Action.CONSUME, Kind.TOPIC, *topics)
 
     def deliver(
-        self, subscription: int, frame: batches.Deliver, *, is_text: bool, undo: Callable[[], None]
+        self,
+        subscription: int,
+        frame: batches.DeliverFrame,
+        *,
+        is_text: bool,
+        undo: Callable[[], None],
     ) -> None:
         self._answer(subscription, frame, is_text, undo)
 
@@ -190,16 +195,18 @@ class Connection:
             except ProtocolError as error:
                 self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
 
-    def _on_frame(self, request: int, frame: frames.Frame | Unreadable, *, is_text: bool) -> None:
+    def _on_frame(
+        self, request: int, frame: frames.Frame | UnreadableFrame, *, is_text: bool
+    ) -> None:
         try:
-            if isinstance(frame, Unreadable):
+            if isinstance(frame, UnreadableFrame):
                 raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
             answer = self._take(request, frame, is_text)
         except EngineError as error:
             answer = error_frame(error)
         except Exception:
             log.exception("a %s frame failed", type(frame).__name__)
-            answer = frames.Error("internal_error", "the server failed; its log says why")
+            answer = frames.ErrorFrame("internal_error", "the server failed; its log says why")
         if answer is not None:
             self._answer(request, answer, is_text)
 
@@ -267,7 +274,7 @@ class Connection:
         self._fail(CLOSE_DISCONNECTED, "an operator ended the connection", is_text=False)
 
     def _fail(self, code: int, detail: str, *, is_text: bool) -> None:
-        self._answer(0, frames.Error("connection_closed", detail), is_text)
+        self._answer(0, frames.ErrorFrame("connection_closed", detail), is_text)
         self._outbox.close(code, detail[:100])
         self._is_closing = True
         self._end_subscriptions()

@@ -11,13 +11,13 @@ from app.host import EngineHost
 from app.services import bodies
 from app.services.transactions import Ask, Transactions
 from app.ws.shapes import error_frame
-from engine.broker import Check, Decider, Decision
+from engine.broker import Decider, TransactionCheck, TransactionDecision
 from engine.errors import Busy, Conflict, EngineError, Invalid
 from protocol import batches, frames, transactions
 
 log = logging.getLogger("kitemq.socket")
 
-DECISIONS = {code: Decision(name) for code, name in transactions.DECISIONS.items()}
+DECISIONS = {code: TransactionDecision(name) for code, name in transactions.DECISIONS.items()}
 FLUSHES_MAX = 1024  # decisions that wait for the disk at once
 
 OnAnswer = Callable[[int, frames.Frame, bool], None]
@@ -53,7 +53,7 @@ class Producers:
         if len(self._wanted) >= self._wanted_max:
             raise Busy(f"one connection wants checks of at most {self._wanted_max} groups")
 
-        def ask(check: Check) -> bool:
+        def ask(check: TransactionCheck) -> bool:
             if not self._has_room():
                 return False
             self._on_answer(request, check_frame(check), is_text)
@@ -62,7 +62,7 @@ class Producers:
         waiting = self._host.broker.transactions.checks(group)
         self._wanted[request] = (group, ask)
         self._service.producers.enter(group, ask)
-        self._on_answer(request, batches.Result([], []), is_text)
+        self._on_answer(request, batches.ResultFrame([], []), is_text)
         for check in waiting:
             if bodies.is_small([check.message]):
                 self._on_answer(request, check_frame(check), is_text)
@@ -88,7 +88,7 @@ class Producers:
         # Their owner knows these producers: without a cycle it leaves nothing to the collector.
         del self._on_answer, self._has_room
 
-    def decide(self, request: int, frame: transactions.Decide, *, is_text: bool) -> None:
+    def decide(self, request: int, frame: transactions.DecideFrame, *, is_text: bool) -> None:
         """Do what a DECIDE says; its answer comes when what was promised is kept."""
         decision = DECISIONS.get(frame.decision)
         if decision is None:
@@ -102,24 +102,28 @@ class Producers:
         task.add_done_callback(self._flushes.discard)
 
     async def _decide(
-        self, request: int, frame: transactions.Decide, decision: Decision, is_text: bool
+        self,
+        request: int,
+        frame: transactions.DecideFrame,
+        decision: TransactionDecision,
+        is_text: bool,
     ) -> None:
         by = Decider.CHECK if frame.is_check else Decider.PRODUCER
         try:
             done = await self._service.decide(frame.transaction_id, decision, frame.group, by)
-            answer: frames.Frame = transactions.Decided(done.state.value)
+            answer: frames.Frame = transactions.DecidedFrame(done.state.value)
         except EngineError as error:
             answer = error_frame(error)
         except Exception:
             log.exception("a decision failed")
-            answer = frames.Error("internal_error", "the server failed; its log says why")
+            answer = frames.ErrorFrame("internal_error", "the server failed; its log says why")
         self._on_answer(request, answer, is_text)
 
 
-def check_frame(check: Check) -> transactions.Check:
+def check_frame(check: TransactionCheck) -> transactions.CheckFrame:
     """A check as a frame."""
     message = check.message
-    return transactions.Check(
+    return transactions.CheckFrame(
         check.transaction_id,
         check.producer_group,
         check.number,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Protocol
 
-from app.host import EngineHost, Parked
+from app.host import EngineHost, LongPoll
 from app.services import bodies
 from app.ws.limits import SocketLimits
-from engine.broker import Connection, Delivery, Receipt
+from engine.broker import Delivery, MemberConnection, Receipt
 from engine.errors import Busy, EngineError, Paused
-from protocol.batches import Deliver
+from protocol.batches import DeliverFrame
 
 _message = attrgetter("message")
 
@@ -32,7 +32,7 @@ class Pusher(Protocol):
         """Raise RightMissing or ReadOnly unless the client may be handed these as of now."""
 
     def deliver(
-        self, subscription: int, frame: Deliver, *, is_text: bool, undo: Callable[[], None]
+        self, subscription: int, frame: DeliverFrame, *, is_text: bool, undo: Callable[[], None]
     ) -> None:
         """Write a DELIVER; `undo` if it cannot be."""
 
@@ -54,7 +54,7 @@ class Subscription:
         topics: dict[str, str],
         invisible_s: float,
         is_text: bool,
-        member: Connection,
+        member: MemberConnection,
     ) -> None:
         self._member = member
         self._host = host
@@ -66,7 +66,7 @@ class Subscription:
         self._invisible_s = invisible_s
         self._is_text = is_text
         self._credit = 0
-        self._parked: Parked | None = None
+        self._parked: LongPoll | None = None
         self._next: asyncio.Handle | None = None
         # Handed out, while a thread decompresses their bodies; nothing else is handed out then.
         self._held: list[Delivery] = []
@@ -181,10 +181,10 @@ class Subscription:
         self._pusher.deliver(self._number, frame, is_text=self._is_text, undo=undo)
 
 
-def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> Deliver:
+def deliver_frame(deliveries: list[Delivery], receipts: list[Receipt]) -> DeliverFrame:
     """The columns of a DELIVER."""
     messages = list(map(_message, deliveries))
-    return Deliver(
+    return DeliverFrame(
         receipts,  # type: ignore[arg-type]  # a named tuple is a tuple
         [delivery.attempt for delivery in deliveries],
         [delivery.invisible_until_ms for delivery in deliveries],

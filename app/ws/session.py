@@ -30,7 +30,7 @@ class Session(Connection):
     def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
         return HANDLERS[type(frame)](self, request, frame, is_text)
 
-    def _on_hello(self, _request: int, frame: frames.Hello, _is_text: bool) -> frames.Frame:
+    def _on_hello(self, _request: int, frame: frames.HelloFrame, _is_text: bool) -> frames.Frame:
         if frame.version != frames.VERSION:
             raise Invalid(
                 f"protocol version {frame.version} is unknown",
@@ -47,7 +47,7 @@ class Session(Connection):
                 self._hub.leave(self.client, self)
             self.client = frame.client
         limits = self._limits
-        return frames.Welcome(
+        return frames.WelcomeFrame(
             self.client,
             SERVER,
             limits.frame_bytes_max,
@@ -56,7 +56,9 @@ class Session(Connection):
             limits.subscriptions_max,
         )
 
-    def _on_send(self, request: int, frame: batches.Send, is_text: bool) -> frames.Frame | None:
+    def _on_send(
+        self, request: int, frame: batches.SendFrame, is_text: bool
+    ) -> frames.Frame | None:
         self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
@@ -83,30 +85,30 @@ class Session(Connection):
         self._hub.gate.add(messages, promise, size_bytes, done)
         return None
 
-    def _on_call(self, request: int, frame: calls.Call, is_text: bool) -> None:
+    def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:
         self._calls.begin(request, frame, is_text=is_text)
         self._count(len(frame.body))
 
     def _on_checks_wanted(
-        self, request: int, frame: transactions.ChecksWanted, is_text: bool
+        self, request: int, frame: transactions.ChecksWantedFrame, is_text: bool
     ) -> None:
         self._require(Action.PRODUCE, Kind.GROUP, frame.group)
         self._producers.want(request, frame.group, is_text=is_text)
 
     def _on_checks_unwanted(
-        self, _request: int, frame: transactions.ChecksUnwanted, _is_text: bool
+        self, _request: int, frame: transactions.ChecksUnwantedFrame, _is_text: bool
     ) -> frames.Frame:
         self._producers.unwant(frame.wanted)
-        return batches.Result([], [])
+        return batches.ResultFrame([], [])
 
-    def _on_decide(self, request: int, frame: transactions.Decide, is_text: bool) -> None:
+    def _on_decide(self, request: int, frame: transactions.DecideFrame, is_text: bool) -> None:
         if not self._doorman.is_open or self._doorman.everybody.is_read_only:
             found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
             self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
         self._producers.decide(request, frame, is_text=is_text)
 
     def _on_subscribe(
-        self, request: int, frame: frames.Subscribe, is_text: bool
+        self, request: int, frame: frames.SubscribeFrame, is_text: bool
     ) -> frames.Frame | None:
         if request in self._subscriptions:
             raise Conflict("this request number already names a subscription", field="id")
@@ -141,60 +143,62 @@ class Session(Connection):
         )
         self._subscriptions[request] = subscription
         self._groups.add(frame.group)
-        self._answer(request, batches.Subscribed(list(held)), is_text)
+        self._answer(request, batches.SubscribedFrame(list(held)), is_text)
         subscription.add_credit(_positive(frame.credit, "credit"))
         return None
 
-    def _on_credit(self, _request: int, frame: frames.Credit, _is_text: bool) -> None:
+    def _on_credit(self, _request: int, frame: frames.CreditFrame, _is_text: bool) -> None:
         subscription = self._subscriptions.get(frame.subscription)
         if subscription is not None:  # else it ended while this was on its way
             subscription.add_credit(_positive(frame.count, "count"))
 
     def _on_unsubscribe(
-        self, _request: int, frame: frames.Unsubscribe, _is_text: bool
+        self, _request: int, frame: frames.UnsubscribeFrame, _is_text: bool
     ) -> frames.Frame:
         subscription = self._subscriptions.pop(frame.subscription, None)
         if subscription is not None:
             subscription.close()
-        return batches.Result([], [])
+        return batches.ResultFrame([], [])
 
-    def _on_ack(self, _request: int, frame: batches.Ack, _is_text: bool) -> frames.Frame:
+    def _on_ack(self, _request: int, frame: batches.AckFrame, _is_text: bool) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
         return result_frame(self._host.broker.ack(frame.group, receipts_of(frame.receipts)))
 
-    def _on_release(self, _request: int, frame: batches.Release, _is_text: bool) -> frames.Frame:
+    def _on_release(
+        self, _request: int, frame: batches.ReleaseFrame, _is_text: bool
+    ) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
         return result_frame(self._host.broker.release(frame.group, receipts_of(frame.receipts)))
 
-    def _on_nack(self, _request: int, frame: batches.Nack, _is_text: bool) -> frames.Frame:
+    def _on_nack(self, _request: int, frame: batches.NackFrame, _is_text: bool) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
         nacks = nacks_of(frame)
         return result_frame(self._host.broker.nack(frame.group, nacks, self.client))
 
-    def _on_extend(self, _request: int, frame: batches.Extend, _is_text: bool) -> frames.Frame:
+    def _on_extend(self, _request: int, frame: batches.ExtendFrame, _is_text: bool) -> frames.Frame:
         self._require(Action.CONSUME, Kind.GROUP, frame.group)
         extended = self._host.broker.extend(
             frame.group, receipts_of(frame.receipts), frame.invisible_ms / 1000
         )
-        return batches.Result(
+        return batches.ResultFrame(
             [RESULT_CODES[item.result] for item in extended], [item.until_ms for item in extended]
         )
 
 
 HANDLERS: dict[type[frames.Frame], Callable[[Session, int, Any, bool], frames.Frame | None]] = {
-    frames.Hello: Session._on_hello,
-    frames.Subscribe: Session._on_subscribe,
-    frames.Credit: Session._on_credit,
-    frames.Unsubscribe: Session._on_unsubscribe,
-    batches.Send: Session._on_send,
-    batches.Ack: Session._on_ack,
-    batches.Release: Session._on_release,
-    batches.Nack: Session._on_nack,
-    batches.Extend: Session._on_extend,
-    calls.Call: Session._on_call,
-    transactions.ChecksWanted: Session._on_checks_wanted,
-    transactions.ChecksUnwanted: Session._on_checks_unwanted,
-    transactions.Decide: Session._on_decide,
+    frames.HelloFrame: Session._on_hello,
+    frames.SubscribeFrame: Session._on_subscribe,
+    frames.CreditFrame: Session._on_credit,
+    frames.UnsubscribeFrame: Session._on_unsubscribe,
+    batches.SendFrame: Session._on_send,
+    batches.AckFrame: Session._on_ack,
+    batches.ReleaseFrame: Session._on_release,
+    batches.NackFrame: Session._on_nack,
+    batches.ExtendFrame: Session._on_extend,
+    calls.CallFrame: Session._on_call,
+    transactions.ChecksWantedFrame: Session._on_checks_wanted,
+    transactions.ChecksUnwantedFrame: Session._on_checks_unwanted,
+    transactions.DecideFrame: Session._on_decide,
 }
 
 

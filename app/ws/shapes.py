@@ -30,7 +30,7 @@ _queue, _message_id = attrgetter("queue"), attrgetter("message_id")
 _receipt = partial(tuple.__new__, Receipt)
 
 
-def build_messages(frame: batches.Send, remote: str, now_ms: int) -> list[Message]:
+def build_messages(frame: batches.SendFrame, remote: str, now_ms: int) -> list[Message]:
     """The messages of a SEND; what they say is checked by the engine. None costs a call here.
 
     `now_ms` is what relative delays are counted from.
@@ -64,7 +64,7 @@ def build_messages(frame: batches.Send, remote: str, now_ms: int) -> list[Messag
     )
 
 
-def _times(frame: batches.Send, now_ms: int) -> Iterable[int]:
+def _times(frame: batches.SendFrame, now_ms: int) -> Iterable[int]:
     """When each message is due: 0 for at once, or where a delay level says it."""
     if not any(frame.delay_ms) and not any(frame.deliver_at_ms):
         return repeat(0)
@@ -105,7 +105,7 @@ def receipts_of(wire: Iterable[batches.Receipt]) -> list[Receipt]:
     return list(map(_receipt, wire))
 
 
-def nacks_of(frame: batches.Nack) -> list[Nack]:
+def nacks_of(frame: batches.NackFrame) -> list[Nack]:
     """The engine's form of what a client reports as failed."""
     rows = zip(
         receipts_of(frame.receipts), frame.delay_ms, frame.delay_levels, frame.errors, strict=True
@@ -122,9 +122,9 @@ def _level(level: int) -> int | None:
     return level if level >= 0 else None
 
 
-def sent_frame(part: Part, *, with_ids: bool) -> batches.Sent:
+def sent_frame(part: Part, *, with_ids: bool) -> batches.SentFrame:
     """The answer to a SEND; its ids only where the client does not know them."""
-    return batches.Sent(
+    return batches.SentFrame(
         PROMISE_CODES[part.promise],
         list(map(_queue, part.messages)),
         part.offsets,
@@ -133,15 +133,15 @@ def sent_frame(part: Part, *, with_ids: bool) -> batches.Sent:
     )
 
 
-def result_frame(results: Sequence[AckResult]) -> batches.Result:
+def result_frame(results: Sequence[AckResult]) -> batches.ResultFrame:
     """The answer to receipts that were settled."""
-    return batches.Result(list(map(RESULT_CODES.__getitem__, results)), [0] * len(results))
+    return batches.ResultFrame(list(map(RESULT_CODES.__getitem__, results)), [0] * len(results))
 
 
-def error_frame(error: EngineError) -> frames.Error:
+def error_frame(error: EngineError) -> frames.ErrorFrame:
     """The answer to a request that was turned down."""
     retry_after_ms = round(error.retry_after_s * 1000) if isinstance(error, Busy) else 0
-    return frames.Error(error.code, error.detail, error.field, error.remedy, retry_after_ms)
+    return frames.ErrorFrame(error.code, error.detail, error.field, error.remedy, retry_after_ms)
 
 
 def _keys(texts: list[str]) -> Iterable[tuple[str, ...]]:

@@ -8,8 +8,8 @@ import struct
 from typing import NamedTuple
 
 from bench.load import LoadError, Taken
-from protocol.batches import Ack, Deliver, PromiseCode, Result, Send, Sent
-from protocol.frames import HEADER, Credit, Error, Subscribe, encode
+from protocol.batches import AckFrame, DeliverFrame, PromiseCode, ResultFrame, SendFrame, SentFrame
+from protocol.frames import HEADER, CreditFrame, ErrorFrame, SubscribeFrame, encode
 
 UPGRADE = (
     "GET /ws/v1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
@@ -94,8 +94,8 @@ def _pieces(data: bytes, at: int, end: int) -> list[Piece]:
         kind, _, size = HEADER.unpack_from(data, at)
         start = at + HEADER.size
         at = start + size
-        if kind == Error.TYPE:
-            raise LoadError(str(Error.parse(data[start:at], 0)))
+        if kind == ErrorFrame.TYPE:
+            raise LoadError(str(ErrorFrame.parse(data[start:at], 0)))
         pieces.append(Piece(kind, start, at))
     return pieces
 
@@ -117,7 +117,7 @@ class SocketSend(SocketDoor):
         self.per_request = per_request
         message = masked(encode(1, _send(topic, body, per_request, promise, delay_level)))
         self._message = bytearray(message)
-        self._id_at = message.index(HEADER.pack(Send.TYPE, 1, 0)[:5]) + ID_FIRST_AT
+        self._id_at = message.index(HEADER.pack(SendFrame.TYPE, 1, 0)[:5]) + ID_FIRST_AT
         self._next_id = 0
 
     def requests(self, count: int) -> bytes:
@@ -130,12 +130,12 @@ class SocketSend(SocketDoor):
 
     def answers(self, data: bytes) -> int:
         _, pieces = self.split(data)
-        return sum(piece.kind == Sent.TYPE for piece in pieces)
+        return sum(piece.kind == SentFrame.TYPE for piece in pieces)
 
 
-def _send(topic: str, body: bytes, count: int, promise: PromiseCode, delay_level: int) -> Send:
+def _send(topic: str, body: bytes, count: int, promise: PromiseCode, delay_level: int) -> SendFrame:
     texts, zeros = [""] * count, [0] * count
-    return Send(
+    return SendFrame(
         topic,
         [body] * count,
         texts,
@@ -155,7 +155,7 @@ class SocketTake(SocketDoor):
 
     def __init__(self, port: int, topic: str, group: str, *, credit: int = CREDIT) -> None:
         super().__init__(port)
-        frame = Subscribe(group, {topic: "*"}, credit, INVISIBLE_MS)
+        frame = SubscribeFrame(group, {topic: "*"}, credit, INVISIBLE_MS)
         self._subscribe = masked(encode(1, frame))
         self._group = U16.pack(len(group)) + group.encode()
 
@@ -168,10 +168,10 @@ class SocketTake(SocketDoor):
         replies = []
         for piece in pieces:
             count = U32.unpack_from(data, piece.start)[0]
-            if piece.kind == Deliver.TYPE:
+            if piece.kind == DeliverFrame.TYPE:
                 delivered += count
                 replies.append(self._acknowledge(data, piece.start, count))
-            elif piece.kind == Result.TYPE:
+            elif piece.kind == ResultFrame.TYPE:
                 settled += count
                 if data[piece.start + U32.size]:  # a column of zeros takes one byte: all done
                     raise LoadError("an acknowledgement was stale")
@@ -180,8 +180,8 @@ class SocketTake(SocketDoor):
     def _acknowledge(self, data: bytes, start: int, count: int) -> bytes:
         """ACK takes receipts in the very bytes in which DELIVER brings them."""
         payload = self._group + data[start : _receipts_end(data, start, count)]
-        ack = HEADER.pack(Ack.TYPE, 2, len(payload)) + payload
-        return masked(encode(0, Credit(1, count))) + masked(ack)
+        ack = HEADER.pack(AckFrame.TYPE, 2, len(payload)) + payload
+        return masked(encode(0, CreditFrame(1, count))) + masked(ack)
 
 
 def _receipts_end(data: bytes, at: int, count: int) -> int:

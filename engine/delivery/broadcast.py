@@ -3,7 +3,7 @@
 A client's progress is kept under a derived name, "group@client", as if it were a group by itself;
 no group's name holds an "@". What a client fails with is dropped, as in RocketMQ. A client that is
 not seen for long is forgotten, and begins anew should it come back.
-Source: reference "rocketmq-semantics", sections 6.5 and 6.6.
+Source: docs/rocketmq-rules.md#retries-and-dead-letters.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from engine.clock import Clock
 from engine.delivery.changes import GroupCleared
 from engine.delivery.group import GroupCatalog, GroupConfig, Mode
-from engine.delivery.ledger import Ledger
-from engine.delivery.progress import CLIENT_MARK
-from engine.delivery.slot import Phase
+from engine.delivery.message_state import MessageState
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import CLIENT_MARK
 from engine.delivery.values import Receipt
 from engine.errors import Invalid, Refused
 from engine.service import IDLE_WAIT_MAX_S, Service
@@ -42,7 +42,7 @@ class Broadcasts(Service):
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: ProgressStore,
         groups: GroupCatalog,
         clock: Clock,
         *,
@@ -148,7 +148,7 @@ class Broadcasts(Service):
     def _holds(self, name: str, receipt: Receipt) -> bool:
         progress = self._ledger.find(name, receipt.topic, receipt.queue)
         slot = None if progress is None else progress.slots.get(receipt.offset)
-        if slot is None or slot.phase is not Phase.INFLIGHT:
+        if slot is None or slot.phase is not MessageState.INFLIGHT:
             return False
         return slot.serial == receipt.serial
 

@@ -6,8 +6,8 @@ in memory is always what a restart would find. Offsets are written as runs: firs
 
 import msgspec
 
-from engine.delivery.slot import Move, Phase
-from engine.runs import Runs
+from engine.delivery.message_state import MessageState, Transition
+from engine.run_length import Runs
 from engine.store.journal import JournalEntry
 
 
@@ -19,13 +19,13 @@ class QueueChange(JournalEntry, frozen=True):
     queue: int
 
 
-class Passed(QueueChange, frozen=True, tag="passed"):
+class CursorAdvanced(QueueChange, frozen=True, tag="passed"):
     """The cursor moved over messages that the filter did not let through; or a group began."""
 
     cursor: int
 
 
-class Committed(QueueChange, frozen=True, tag="committed"):
+class OffsetCommitted(QueueChange, frozen=True, tag="committed"):
     """Progress was set by hand or by a pulling client; what was outstanding is forgotten."""
 
     cursor: int
@@ -47,14 +47,14 @@ class HandedOut(QueueChange, frozen=True, tag="handed_out"):
     deferred_lanes: list[str]
 
 
-class Settled(QueueChange, frozen=True, tag="settled"):
+class DeliverySettled(QueueChange, frozen=True, tag="settled"):
     """These are done for this group. `delayed` and `direct` count what went to the retry topic.
 
     `record_end` is where the log ended after what they became was written, 0 if it was nothing.
     """
 
     runs: Runs
-    move: Move
+    move: Transition
     delayed: int = 0
     direct: int = 0
     record_end: int = 0
@@ -72,7 +72,7 @@ class HeldLonger(QueueChange, frozen=True, tag="held_longer"):
     serial: int = 0
 
 
-class Kept(QueueChange, frozen=True, tag="kept"):
+class HeldForRetry(QueueChange, frozen=True, tag="kept"):
     """These failed and come back at their place when due."""
 
     runs: Runs
@@ -102,7 +102,7 @@ class Restored(QueueChange, frozen=True, tag="restored"):
     """From a snapshot: messages of one slot; `lanes` is empty where there are none."""
 
     runs: Runs
-    phase: Phase
+    phase: MessageState
     serial: int
     until_ms: int
     client: str
@@ -142,7 +142,7 @@ class TopicCleared(JournalEntry, frozen=True, tag="topic_cleared"):
     topic: str
 
 
-class MovedQueue(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class OffsetMove(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One queue of a reset; None stands for no progress at all: the group begins as a new one."""
 
     topic: str
@@ -161,7 +161,7 @@ class Reset(msgspec.Struct, frozen=True, array_like=True):
     number: int
     at_ms: int
     to: str
-    queues: list[MovedQueue]
+    queues: list[OffsetMove]
     undoes: int = 0
     undone_by: int = 0
 

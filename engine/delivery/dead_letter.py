@@ -5,7 +5,7 @@ Nothing consumes them by itself: they are read like any topic, and replayed by s
 
 from enum import StrEnum
 
-from engine.delivery.retry import Failure, failed_copy
+from engine.delivery.retry import DeliveryFailure, failed_copy
 from engine.message import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
@@ -17,7 +17,7 @@ from engine.message import (
 from engine.topic.names import dead_letter_topic, retry_topic
 
 
-class Reason(StrEnum):
+class DeadLetterReason(StrEnum):
     """Why a message was given up, as kept in its KITE_REASON property."""
 
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
@@ -26,7 +26,11 @@ class Reason(StrEnum):
 
 
 def dead_message(
-    group: str, stored: StoredMessage, attempt: int, reason: Reason, failure: Failure
+    group: str,
+    stored: StoredMessage,
+    attempt: int,
+    reason: DeadLetterReason,
+    failure: DeliveryFailure,
 ) -> Message:
     """What to put into the log for a message whose delivery number `attempt` was the last.
 

@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from engine.delivery.progress import Batch, Progress
+from engine.delivery.queue_progress import OffsetBatch, QueueProgress
 
 SWEEP_ITEMS_MIN = 1024
 
 
-class Due(NamedTuple):
+class DueBatch(NamedTuple):
     """Messages of one queue whose time has come, all of one slot."""
 
-    progress: Progress
-    batch: Batch
+    progress: QueueProgress
+    batch: OffsetBatch
 
 
-Item = tuple[int, int, Progress, Batch]
+Item = tuple[int, int, QueueProgress, OffsetBatch]
 
 
 def _nobody() -> None:
@@ -39,7 +39,7 @@ class Deadlines:
         self._sweep_at = SWEEP_ITEMS_MIN
         self.on_first: Callable[[], None] = _nobody
 
-    def add(self, progress: Progress, batch: Batch) -> None:
+    def add(self, progress: QueueProgress, batch: OffsetBatch) -> None:
         """Watch a batch until its slot's `until_ms`."""
         self._count += 1
         item = (batch.slot.until_ms, self._count, progress, batch)
@@ -51,21 +51,21 @@ class Deadlines:
             heapify(self._heap)
             self._sweep_at = max(SWEEP_ITEMS_MIN, 2 * len(self._heap))
 
-    def take_due(self, now_ms: int, count_max: int) -> list[Due]:
+    def take_due(self, now_ms: int, count_max: int) -> list[DueBatch]:
         """Take out what is due, at most `count_max` messages; the rest of a batch stays.
 
         Who cannot deal with it adds it again.
         """
-        taken: list[Due] = []
+        taken: list[DueBatch] = []
         heap = self._heap
         while count_max > 0 and heap and heap[0][0] <= now_ms:
             _, _, progress, batch = heappop(heap)
             offsets = _still(progress, batch)
             if len(offsets) > count_max:
-                self.add(progress, Batch(batch.slot, offsets[count_max:]))
+                self.add(progress, OffsetBatch(batch.slot, offsets[count_max:]))
                 offsets = offsets[:count_max]
             if offsets:
-                taken.append(Due(progress, Batch(batch.slot, offsets)))
+                taken.append(DueBatch(progress, OffsetBatch(batch.slot, offsets)))
                 count_max -= len(offsets)
         return taken
 
@@ -80,7 +80,7 @@ class Deadlines:
         return len(self._heap)
 
 
-def _still(progress: Progress, batch: Batch) -> Sequence[int]:
+def _still(progress: QueueProgress, batch: OffsetBatch) -> Sequence[int]:
     """Those of the batch that have not moved on."""
     if not batch.slot.open:
         return ()

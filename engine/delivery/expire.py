@@ -2,12 +2,12 @@
 
 from engine.clock import Clock
 from engine.delivery.changes import CameDue
-from engine.delivery.deadlines import Deadlines, Due
-from engine.delivery.failure import Failures
-from engine.delivery.ledger import Ledger
-from engine.delivery.slot import Phase
+from engine.delivery.deadlines import Deadlines, DueBatch
+from engine.delivery.failure import FailureHandler
+from engine.delivery.message_state import MessageState
+from engine.delivery.progress_store import ProgressStore
 from engine.errors import Busy
-from engine.runs import to_runs
+from engine.run_length import to_runs
 from engine.service import IDLE_WAIT_MAX_S, Service
 
 TICK_MESSAGES_MAX = 500
@@ -19,7 +19,7 @@ class Expirer(Service):
     name = "expiry"
 
     def __init__(
-        self, deadlines: Deadlines, ledger: Ledger, failures: Failures, clock: Clock
+        self, deadlines: Deadlines, ledger: ProgressStore, failures: FailureHandler, clock: Clock
     ) -> None:
         super().__init__()
         self._deadlines = deadlines
@@ -34,8 +34,8 @@ class Expirer(Service):
         """
         dues = self._deadlines.take_due(self._clock.now_ms(), TICK_MESSAGES_MAX)
         try:
-            self._bring_back([due for due in dues if due.batch.slot.phase is Phase.WAITING])
-            self._ends.expire(due for due in dues if due.batch.slot.phase is Phase.INFLIGHT)
+            self._bring_back([due for due in dues if due.batch.slot.phase is MessageState.WAITING])
+            self._ends.expire(due for due in dues if due.batch.slot.phase is MessageState.INFLIGHT)
         except Busy as error:
             self._watch_again(dues)
             return error.retry_after_s
@@ -44,12 +44,12 @@ class Expirer(Service):
             raise
         return self._seconds_to_next()
 
-    def _bring_back(self, dues: list[Due]) -> None:
+    def _bring_back(self, dues: list[DueBatch]) -> None:
         for progress, batch in dues:
             place = (progress.group, progress.topic, progress.queue)
             self._ledger.write(CameDue(*place, to_runs(batch.offsets)))
 
-    def _watch_again(self, dues: list[Due]) -> None:
+    def _watch_again(self, dues: list[DueBatch]) -> None:
         for progress, batch in dues:
             self._deadlines.add(progress, batch)
 

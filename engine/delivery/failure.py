@@ -11,32 +11,32 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.delivery.broadcast import is_broadcast
-from engine.delivery.changes import Kept, SentBack, Settled
-from engine.delivery.dead_letter import Reason, dead_message
-from engine.delivery.deadlines import Due
+from engine.delivery.changes import DeliverySettled, HeldForRetry, SentBack
+from engine.delivery.dead_letter import DeadLetterReason, dead_message
+from engine.delivery.deadlines import DueBatch
 from engine.delivery.group import GroupCatalog, GroupConfig
 from engine.delivery.inflight import Inflight
-from engine.delivery.ledger import Ledger
+from engine.delivery.message_state import MessageState, Transition
 from engine.delivery.order import OrderLanes
 from engine.delivery.policy import exact_wait_ms
-from engine.delivery.progress import Progress
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.reading import find_entries, fit, read_offsets
 from engine.delivery.retry import (
-    Failure,
-    Levels,
+    DeliveryFailure,
+    RetryLevels,
     attempt_of,
     is_exhausted,
     ladder_level,
     retry_message,
 )
-from engine.delivery.slot import Move, Phase
 from engine.delivery.values import AckResult, Nack, Receipt
 from engine.errors import Busy, Corrupt, EngineError, Invalid, MessageNotFound
-from engine.events import Dead, Events, Retried
+from engine.events import DeadLettered, EventBus, Retried
 from engine.intake import Intake
 from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
-from engine.runs import to_runs
-from engine.store.consume_queue import Entry
+from engine.run_length import to_runs
+from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
@@ -45,31 +45,31 @@ EXPIRED = "the invisible time ran out before the message was acknowledged"
 SOURCE_PARTS = 5
 
 
-class Failed(NamedTuple):
+class FailedDelivery(NamedTuple):
     """One failed delivery. `level` None leaves the wait to the ladder, below 0 gives up.
 
     `delay_ms` is the exact wait where that can be kept, which is where order is kept.
     """
 
     offset: int
-    failure: Failure
+    failure: DeliveryFailure
     level: int | None = None
     delay_ms: int | None = None
 
 
-class Plan(NamedTuple):
+class FailurePlan(NamedTuple):
     """What to do about a failed delivery; without a `message` nothing is to be written."""
 
     offset: int
-    move: Move
+    move: Transition
     message: Message | None
     attempt: int
     wait_ms: int
-    failure: Failure
-    reason: Reason | None = None
+    failure: DeliveryFailure
+    reason: DeadLetterReason | None = None
 
 
-class Failures:
+class FailureHandler:
     """Decides and carries out, at most 4 MiB of messages with one write."""
 
     def __init__(
@@ -77,12 +77,12 @@ class Failures:
         store: Store,
         intake: Intake,
         catalog: Catalog,
-        ledger: Ledger,
+        ledger: ProgressStore,
         inflight: Inflight,
         groups: GroupCatalog,
-        levels: Levels,
+        levels: RetryLevels,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         self._store = store
         self._intake = intake
@@ -108,14 +108,16 @@ class Failures:
             self.fail(config, progress, failed)
         return results
 
-    def expire(self, dues: Iterable[Due]) -> None:
+    def expire(self, dues: Iterable[DueBatch]) -> None:
         """Deal with hand-outs whose time ran out: their messages may be received again at once."""
         for progress, batch in dues:
             config = self._groups.find(progress.owner)
             if config is not None:
-                failure = Failure(EXPIRED, batch.slot.client, batch.slot.serial)
+                failure = DeliveryFailure(EXPIRED, batch.slot.client, batch.slot.serial)
                 self.fail(
-                    config, progress, [Failed(offset, failure, 0) for offset in batch.offsets]
+                    config,
+                    progress,
+                    [FailedDelivery(offset, failure, 0) for offset in batch.offsets],
                 )
 
     def send_back(
@@ -144,11 +146,11 @@ class Failures:
                 f"queue {queue} of {topic!r} has no message at offset {offset}", field="offset"
             )
         retries = config.retry_max if retry_max is None else retry_max
-        failed = Failed(offset, Failure(error, client), delay_level or None)
+        failed = FailedDelivery(offset, DeliveryFailure(error, client), delay_level or None)
         plan = self._plan(config, stored, failed, attempt_of(group, stored), retries)
         if plan.message is not None:
             self._intake.put([plan.message])
-            if plan.move is Move.RETRY:
+            if plan.move is Transition.RETRY:
                 self._ledger.write(SentBack(group, *_retry_kinds([plan])))
         self._tell(config.name, topic, queue, [plan])
 
@@ -160,7 +162,7 @@ class Failures:
         group, topic, queue, offset = parts[0], parts[1], int(parts[2]), int(parts[3])
         progress = self._ledger.find(group, topic, queue)
         slot = None if progress is None else progress.slots.get(offset)
-        if progress is None or slot is None or slot.phase is not Phase.INFLIGHT:
+        if progress is None or slot is None or slot.phase is not MessageState.INFLIGHT:
             return
         if slot.serial != int(parts[4], 16):
             return
@@ -168,7 +170,7 @@ class Failures:
         self._settle(
             progress,
             [offset],
-            Move.GIVE_UP if is_dead else Move.RETRY,
+            Transition.GIVE_UP if is_dead else Transition.RETRY,
             delayed=int(message.topic in (SCHEDULE_TOPIC, TIMER_TOPIC)),
             direct=int(message.topic.startswith(RETRY_PREFIX)),
             record_end=message.position + message.size_bytes,
@@ -176,7 +178,9 @@ class Failures:
 
     # -- deciding --------------------------------------------------------------------------------
 
-    def fail(self, group: GroupConfig, progress: Progress, failed: Sequence[Failed]) -> None:
+    def fail(
+        self, group: GroupConfig, progress: QueueProgress, failed: Sequence[FailedDelivery]
+    ) -> None:
         """Deal with failed deliveries of one queue, ascending; raises DiskFull half-way.
 
         Then what is not dealt with stays in flight as it was.
@@ -186,7 +190,7 @@ class Failures:
         gone = failed_at.keys() - {entry.offset for entry in entries}
         place = (progress.topic, progress.queue)
         for chunk in _chunks(entries):
-            plans: list[Plan] = []
+            plans: list[FailurePlan] = []
             for entry, stored in zip(chunk, self._store.read_entries(chunk, place), strict=True):
                 if stored is None:
                     gone.add(entry.offset)
@@ -198,16 +202,16 @@ class Failures:
                         group, stored, failed_at[entry.offset], attempt, group.retry_max, progress
                     )
                 )
-            self._keep(progress, [plan for plan in plans if plan.move is Move.KEEP])
-            self._move(progress, [plan for plan in plans if plan.move is not Move.KEEP])
+            self._keep(progress, [plan for plan in plans if plan.move is Transition.KEEP])
+            self._move(progress, [plan for plan in plans if plan.move is not Transition.KEEP])
         if gone:
-            self._settle(progress, sorted(gone), Move.DROP)
+            self._settle(progress, sorted(gone), Transition.DROP)
 
-    def _failed(self, nack: Nack, client: str) -> Failed:
+    def _failed(self, nack: Nack, client: str) -> FailedDelivery:
         receipt = nack.receipt
-        failure = Failure(nack.error, client, receipt.serial)
+        failure = DeliveryFailure(nack.error, client, receipt.serial)
         if nack.delay_s is None:
-            return Failed(receipt.offset, failure, nack.delay_level or None)
+            return FailedDelivery(receipt.offset, failure, nack.delay_level or None)
         if nack.delay_level is not None or not 0 <= nack.delay_s * 1000 <= self._levels.longest_ms:
             raise Invalid(
                 f"a delay of {nack.delay_s} s",
@@ -215,29 +219,31 @@ class Failures:
                 remedy=f"choose 0 to {self._levels.longest_ms // 1000} s, and no delay level",
             )
         delay_ms = round(nack.delay_s * 1000)
-        return Failed(receipt.offset, failure, self._levels.level_for(delay_ms), delay_ms)
+        return FailedDelivery(receipt.offset, failure, self._levels.level_for(delay_ms), delay_ms)
 
     def _plan(
         self,
         group: GroupConfig,
         stored: StoredMessage,
-        failed: Failed,
+        failed: FailedDelivery,
         attempt: int,
         retry_max: int,
-        progress: Progress | None = None,
-    ) -> Plan:
+        progress: QueueProgress | None = None,
+    ) -> FailurePlan:
         offset, failure, level, delay_ms = failed
         if progress is not None and is_broadcast(progress.group):
             return _broadcast_plan(failed, attempt, retry_max)
         is_rejected = level is not None and level < 0
         if is_rejected or is_exhausted(attempt, retry_max):
-            reason = Reason.REJECTED if is_rejected else Reason.ATTEMPTS_EXHAUSTED
+            reason = (
+                DeadLetterReason.REJECTED if is_rejected else DeadLetterReason.ATTEMPTS_EXHAUSTED
+            )
             message = (
                 dead_message(group.name, stored, attempt, reason, failure)
                 if group.dead_letters
                 else None
             )
-            return Plan(offset, Move.GIVE_UP, message, attempt, 0, failure, reason)
+            return FailurePlan(offset, Transition.GIVE_UP, message, attempt, 0, failure, reason)
         exact_ms = None
         if level is None:
             exact_ms = exact_wait_ms(group.retry_policy, attempt)
@@ -245,24 +251,24 @@ class Failures:
         wait_ms = self._levels.delay_ms(level) if exact_ms is None else exact_ms
         if progress is not None and _keeps_place(progress, offset):
             kept_ms = wait_ms if delay_ms is None else delay_ms
-            return Plan(offset, Move.KEEP, None, attempt, kept_ms, failure)
+            return FailurePlan(offset, Transition.KEEP, None, attempt, kept_ms, failure)
         deliver_at_ms = self._clock.now_ms() + exact_ms if exact_ms else 0
         message = retry_message(group.name, stored, attempt, level, failure, deliver_at_ms)
-        return Plan(offset, Move.RETRY, message, attempt, wait_ms, failure)
+        return FailurePlan(offset, Transition.RETRY, message, attempt, wait_ms, failure)
 
     # -- carrying out ----------------------------------------------------------------------------
 
-    def _keep(self, progress: Progress, plans: Sequence[Plan]) -> None:
+    def _keep(self, progress: QueueProgress, plans: Sequence[FailurePlan]) -> None:
         now_ms = self._clock.now_ms()
         waits: dict[int, list[int]] = {}
         for plan in plans:
             waits.setdefault(plan.wait_ms, []).append(plan.offset)
         place = (progress.group, progress.topic, progress.queue)
         for wait_ms, offsets in waits.items():
-            self._ledger.write(Kept(*place, to_runs(offsets), now_ms + wait_ms))
+            self._ledger.write(HeldForRetry(*place, to_runs(offsets), now_ms + wait_ms))
         self._tell(progress.owner, progress.topic, progress.queue, plans)
 
-    def _move(self, progress: Progress, plans: Sequence[Plan]) -> None:
+    def _move(self, progress: QueueProgress, plans: Sequence[FailurePlan]) -> None:
         messages = [plan.message for plan in plans if plan.message is not None]
         if messages:
             try:
@@ -273,14 +279,14 @@ class Failures:
                 self._move_apart(progress, plans)
                 return
         end = self._store.written if messages else 0
-        for move in (Move.RETRY, Move.GIVE_UP):
+        for move in (Transition.RETRY, Transition.GIVE_UP):
             chosen = [plan for plan in plans if plan.move is move]
             if chosen:
                 offsets = [plan.offset for plan in chosen]
                 self._settle(progress, offsets, move, *_retry_kinds(chosen), record_end=end)
         self._tell(progress.owner, progress.topic, progress.queue, plans)
 
-    def _move_apart(self, progress: Progress, plans: Sequence[Plan]) -> None:
+    def _move_apart(self, progress: QueueProgress, plans: Sequence[FailurePlan]) -> None:
         """One of them cannot be written as it is: each for itself, and that one stays in place.
 
         Its properties leave no room for the note of its failure, say; it must not be lost for it.
@@ -290,30 +296,30 @@ class Failures:
                 self._move(progress, [plan])
             return
         wait_ms = self._levels.delay_ms(ladder_level(plans[0].attempt))
-        self._keep(progress, [plans[0]._replace(move=Move.KEEP, wait_ms=wait_ms)])
+        self._keep(progress, [plans[0]._replace(move=Transition.KEEP, wait_ms=wait_ms)])
 
     def _settle(
         self,
-        progress: Progress,
+        progress: QueueProgress,
         offsets: Sequence[int],
-        move: Move,
+        move: Transition,
         delayed: int = 0,
         direct: int = 0,
         record_end: int = 0,
     ) -> None:
         place = (progress.group, progress.topic, progress.queue)
-        settled = Settled(*place, to_runs(offsets), move, delayed, direct, record_end)
+        settled = DeliverySettled(*place, to_runs(offsets), move, delayed, direct, record_end)
         self._ledger.write(settled, is_owed=record_end > 0)
 
-    def _tell(self, group: str, topic: str, queue: int, plans: Sequence[Plan]) -> None:
+    def _tell(self, group: str, topic: str, queue: int, plans: Sequence[FailurePlan]) -> None:
         if not self._events.is_heard:
             return
         now_ms = self._clock.now_ms()
         for plan in plans:
             place = (group, topic, queue, plan.offset)
             client, error = plan.failure.client, plan.failure.error
-            if plan.move is Move.GIVE_UP:
-                self._events.emit(Dead(now_ms, *place, plan.reason or "", client))
+            if plan.move is Transition.GIVE_UP:
+                self._events.emit(DeadLettered(now_ms, *place, plan.reason or "", client))
             else:
                 self._events.emit(
                     Retried(
@@ -328,28 +334,36 @@ class Failures:
                 )
 
 
-def _broadcast_plan(failed: Failed, attempt: int, retry_max: int) -> Plan:
+def _broadcast_plan(failed: FailedDelivery, attempt: int, retry_max: int) -> FailurePlan:
     """Nothing of a broadcast is retried: what a client fails with is dropped.
 
     A hand-out that ran out stays with its client, who may have died with it, up to `retry_max`.
     """
     if failed.failure.error is EXPIRED and not is_exhausted(attempt, retry_max):
-        return Plan(failed.offset, Move.KEEP, None, attempt, 0, failed.failure)
-    return Plan(failed.offset, Move.GIVE_UP, None, attempt, 0, failed.failure, Reason.BROADCAST)
+        return FailurePlan(failed.offset, Transition.KEEP, None, attempt, 0, failed.failure)
+    return FailurePlan(
+        failed.offset,
+        Transition.GIVE_UP,
+        None,
+        attempt,
+        0,
+        failed.failure,
+        DeadLetterReason.BROADCAST,
+    )
 
 
-def _keeps_place(progress: Progress, offset: int) -> bool:
+def _keeps_place(progress: QueueProgress, offset: int) -> bool:
     return isinstance(progress.lanes, OrderLanes) and bool(progress.lanes.lane(offset))
 
 
-def _retry_kinds(plans: Sequence[Plan]) -> tuple[int, int]:
+def _retry_kinds(plans: Sequence[FailurePlan]) -> tuple[int, int]:
     """How many of the retries wait in a delay level, and how many do not."""
-    retries = [plan for plan in plans if plan.move is Move.RETRY]
+    retries = [plan for plan in plans if plan.move is Transition.RETRY]
     delayed = sum(plan.wait_ms > 0 for plan in retries)
     return delayed, len(retries) - delayed
 
 
-def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def _chunks(entries: Sequence[QueueEntry]) -> Iterator[Sequence[QueueEntry]]:
     """Entries in pieces that can be written at once."""
     start = 0
     while start < len(entries):

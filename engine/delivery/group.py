@@ -1,7 +1,7 @@
 """Consumer groups: their names and settings, kept in the journal.
 
 A group is created by hand or, where the engine allows it, at its first use. What a group has
-consumed is not here but in `ledger.py`; deleting one is the desk's, who forgets both.
+consumed is not here but in `progress_store.py`; deleting one is the desk's, who forgets both.
 """
 
 from collections.abc import Iterable

@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 
 from engine.clock import Clock
 from engine.delivery.broadcast import Broadcasts, progress_name
-from engine.delivery.changes import HeldLonger, PutBack, Settled
+from engine.delivery.changes import DeliverySettled, HeldLonger, PutBack
 from engine.delivery.group import GroupCatalog, Mode
-from engine.delivery.ledger import Ledger
-from engine.delivery.progress import Progress
+from engine.delivery.message_state import InFlightState, MessageState, Transition
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.receive import invisible_ms
-from engine.delivery.slot import Move, Phase, Slot
-from engine.delivery.values import AckResult, Extended, Receipt
+from engine.delivery.values import AckResult, ExtendResult, Receipt
 from engine.errors import Invalid
-from engine.events import Acked, Events, Returned
-from engine.runs import to_runs
+from engine.events import Acked, EventBus, Returned
+from engine.run_length import to_runs
 
 RECEIPTS_MAX = 4096
-Checked = tuple[list[AckResult], list[tuple[Progress, list[int]]]]
+Checked = tuple[list[AckResult], list[tuple[QueueProgress, list[int]]]]
 DONE, ALREADY, STALE = AckResult.DONE, AckResult.ALREADY, AckResult.STALE
-INFLIGHT = Phase.INFLIGHT
+INFLIGHT = MessageState.INFLIGHT
 
 
 class Inflight:
@@ -31,11 +31,11 @@ class Inflight:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: ProgressStore,
         groups: GroupCatalog,
         broadcasts: Broadcasts,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         self._ledger = ledger
         self._broadcasts = broadcasts
@@ -48,19 +48,23 @@ class Inflight:
         results, current = self.check(group, receipts)
         for progress, offsets in current:
             place = (progress.topic, progress.queue)
-            self._ledger.write(Settled(progress.group, *place, to_runs(offsets), Move.ACK))
+            self._ledger.write(
+                DeliverySettled(progress.group, *place, to_runs(offsets), Transition.ACK)
+            )
             if self._events.is_heard:
                 self._events.emit(Acked(self._clock.now_ms(), group, *place, tuple(offsets)))
         return results
 
-    def extend(self, group: str, receipts: Sequence[Receipt], invisible_s: float) -> list[Extended]:
+    def extend(
+        self, group: str, receipts: Sequence[Receipt], invisible_s: float
+    ) -> list[ExtendResult]:
         """Keep messages for `invisible_s` from now on; their receipts stay current."""
         until_ms = self._clock.now_ms() + invisible_ms(invisible_s)
         results, current = self.check(group, receipts)
         for progress, offsets in current:
             place = (progress.group, progress.topic, progress.queue)
             self._ledger.write(HeldLonger(*place, to_runs(offsets), until_ms))
-        return [Extended(result, until_ms if result is DONE else 0) for result in results]
+        return [ExtendResult(result, until_ms if result is DONE else 0) for result in results]
 
     def renew(self, group: str, receipt: Receipt, invisible_s: float) -> Receipt | None:
         """Keep a message for `invisible_s` from now on under a new receipt, which is returned.
@@ -115,7 +119,7 @@ class Inflight:
         for place, name in enumerate(self._broadcasts.holders(group, receipts)):
             places.setdefault(name, []).append(place)
         results = [STALE] * len(receipts)
-        current: list[tuple[Progress, list[int]]] = []
+        current: list[tuple[QueueProgress, list[int]]] = []
         for name, chosen in places.items():
             found, queues = self._check(name, [receipts[place] for place in chosen])
             current += queues
@@ -125,11 +129,11 @@ class Inflight:
 
     def _check(self, group: str, receipts: Sequence[Receipt]) -> Checked:
         results: list[AckResult] = []
-        by_queue: dict[tuple[str, int], tuple[Progress, dict[int, None]]] = {}
-        progress: Progress | None = None
+        by_queue: dict[tuple[str, int], tuple[QueueProgress, dict[int, None]]] = {}
+        progress: QueueProgress | None = None
         current: dict[int, None] = {}
         last_topic, last_queue = "", -1
-        slots: dict[int, Slot] = {}
+        slots: dict[int, InFlightState] = {}
         for topic, queue, offset, serial in receipts:
             if queue != last_queue or topic != last_topic:
                 last_topic, last_queue, slots = topic, queue, {}
@@ -154,7 +158,7 @@ class Inflight:
 
 
 def _why_not(
-    progress: Progress | None, offset: int, serial: int, current: dict[int, None]
+    progress: QueueProgress | None, offset: int, serial: int, current: dict[int, None]
 ) -> AckResult:
     if progress is None:
         return STALE
@@ -165,7 +169,7 @@ def _why_not(
     return ALREADY if is_done and serial > progress.moved.get(offset, -1) else STALE
 
 
-def _held_by(progress: Progress, client: str) -> Iterator[int]:
+def _held_by(progress: QueueProgress, client: str) -> Iterator[int]:
     return (
         offset
         for offset, slot in progress.slots.items()

@@ -1,8 +1,8 @@
 """Whether a change of consumer progress can be made, in the state as it is now.
 
 The ledger asks before it journals a change, and a start asks again before it applies one. What
-passes cannot fail when it is applied, and keeps what `progress.py` relies on: every slot lies
-before the cursor, and each message makes a move that is in the table of `slot.py`.
+passes cannot fail when it is applied, and keeps what `queue_progress.py` relies on: every slot lies
+before the cursor, and each message makes a move that is in the table of `message_state.py`.
 
 A change may name messages without a slot; it does nothing to them. A start that leaves out what
 followed from records lost in a power failure meets such changes.
@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 
 from engine.delivery.changes import (
     CameDue,
-    Committed,
+    CursorAdvanced,
     CutOff,
+    DeliverySettled,
     GroupReset,
     HandedOut,
+    HeldForRetry,
     HeldLonger,
-    Kept,
-    Passed,
+    OffsetCommitted,
     PutBack,
     QueueChange,
     Reset,
@@ -26,10 +27,9 @@ from engine.delivery.changes import (
     Restored,
     SentBack,
     SerialUsed,
-    Settled,
 )
-from engine.delivery.progress import Progress
-from engine.delivery.slot import ENDS, MOVES, Move, Phase
+from engine.delivery.message_state import ENDS, TRANSITIONS, MessageState, Transition
+from engine.delivery.queue_progress import QueueProgress
 from engine.errors import Illegal
 from engine.legality import (
     CURSOR_MAX,
@@ -46,20 +46,22 @@ SERIAL_MAX = NUMBER_MAX - (1 << 40)  # leaves room for the hand-outs to come
 RESET_NUMBER_MAX = 1 << 53
 FAILURES_MAX = (1 << 31) - 1
 
-Phases = tuple[Phase, ...]  # found by identity: the hash of an enum's member takes long
+Phases = tuple[MessageState, ...]  # found by identity: the hash of an enum's member takes long
 # From which phases a move ends what becomes of a message, and from which it goes on.
-ENDING: dict[Move, Phases] = {
-    move: tuple(phase for (phase, each), to in MOVES.items() if each is move and to in ENDS)
-    for move in Move
+ENDING: dict[Transition, Phases] = {
+    move: tuple(phase for (phase, each), to in TRANSITIONS.items() if each is move and to in ENDS)
+    for move in Transition
 }
-ONGOING: dict[Move, Phases] = {
-    move: tuple(phase for (phase, each), to in MOVES.items() if each is move and to not in ENDS)
-    for move in Move
+ONGOING: dict[Transition, Phases] = {
+    move: tuple(
+        phase for (phase, each), to in TRANSITIONS.items() if each is move and to not in ENDS
+    )
+    for move in Transition
 }
-ACK, ACKED, EXTENDED = Move.ACK, ENDING[Move.ACK], ONGOING[Move.EXTEND]
-OUTSTANDING = frozenset({Phase.READY, Phase.INFLIGHT, Phase.WAITING})
+ACK, ACKED, EXTENDED = Transition.ACK, ENDING[Transition.ACK], ONGOING[Transition.EXTEND]
+OUTSTANDING = frozenset({MessageState.READY, MessageState.INFLIGHT, MessageState.WAITING})
 
-Moving = Settled | HeldLonger | PutBack | Kept | CameDue
+Moving = DeliverySettled | HeldLonger | PutBack | HeldForRetry | CameDue
 
 
 class Legality:
@@ -71,7 +73,7 @@ class Legality:
 
     def __init__(
         self,
-        find: Callable[[str, str, int], Progress | None],
+        find: Callable[[str, str, int], QueueProgress | None],
         retries: Callable[[str], tuple[int, int]],
     ) -> None:
         self._find = find
@@ -79,7 +81,7 @@ class Legality:
 
     # -- the hot ones ----------------------------------------------------------------------------
 
-    def settled(self, change: Settled) -> None:
+    def settled(self, change: DeliverySettled) -> None:
         if change.delayed or change.direct or change.record_end:
             check_number("record_end", change.record_end)
             self._count(change.group, change.delayed, change.direct)
@@ -89,19 +91,19 @@ class Legality:
     def held_longer(self, change: HeldLonger) -> None:
         if not (0 <= change.deadline_ms <= NUMBER_MAX and 0 <= change.serial <= SERIAL_MAX):
             raise Illegal(f"{_name(change)}: its deadline or serial is out of bounds")
-        self._move(change, Move.EXTEND, EXTENDED)
+        self._move(change, Transition.EXTEND, EXTENDED)
 
     def put_back(self, change: PutBack) -> None:
-        self._move(change, Move.RELEASE, ONGOING[Move.RELEASE])
+        self._move(change, Transition.RELEASE, ONGOING[Transition.RELEASE])
 
-    def kept(self, change: Kept) -> None:
+    def kept(self, change: HeldForRetry) -> None:
         check_number("due_ms", change.due_ms)
-        self._move(change, Move.KEEP, ONGOING[Move.KEEP])
+        self._move(change, Transition.KEEP, ONGOING[Transition.KEEP])
 
     def came_due(self, change: CameDue) -> None:
-        self._move(change, Move.DUE, ONGOING[Move.DUE])
+        self._move(change, Transition.DUE, ONGOING[Transition.DUE])
 
-    def _move(self, change: Moving, move: Move, phases: Phases) -> None:
+    def _move(self, change: Moving, move: Transition, phases: Phases) -> None:
         """Messages that have a slot are in one of `phases`."""
         progress = self._known(change)
         runs = change.runs
@@ -145,7 +147,7 @@ class Legality:
 
     # -- the others ------------------------------------------------------------------------------
 
-    def passed(self, change: Passed) -> None:
+    def passed(self, change: CursorAdvanced) -> None:
         progress = self._at(change)
         check_number("cursor", change.cursor, CURSOR_MAX)
         if progress is not None and change.cursor < progress.cursor:
@@ -153,7 +155,7 @@ class Legality:
             if last >= change.cursor:
                 raise Illegal(f"{_name(change)}: offset {last} past the cursor is outstanding")
 
-    def committed(self, change: Committed) -> None:
+    def committed(self, change: OffsetCommitted) -> None:
         self._at(change)
         check_number("cursor", change.cursor, CURSOR_MAX)
 
@@ -168,7 +170,7 @@ class Legality:
         offsets = offsets_of(change.runs)
         if change.phase not in OUTSTANDING:
             raise Illegal(f"{_name(change)}: what is {change.phase} is not outstanding")
-        is_inflight = change.phase is Phase.INFLIGHT
+        is_inflight = change.phase is MessageState.INFLIGHT
         check_number("serial", change.serial, SERIAL_MAX * is_inflight, least=int(is_inflight))
         check_number("until_ms", change.until_ms)
         check_number("failures", change.failures, FAILURES_MAX)
@@ -198,7 +200,7 @@ class Legality:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _known(self, change: QueueChange) -> Progress | None:
+    def _known(self, change: QueueChange) -> QueueProgress | None:
         """The group's progress in the queue; where there is none yet the names must be possible."""
         progress = self._find(change.group, change.topic, change.queue)
         if progress is None:
@@ -206,7 +208,7 @@ class Legality:
             check_text("topic", change.topic)
         return progress
 
-    def _at(self, change: QueueChange) -> Progress | None:
+    def _at(self, change: QueueChange) -> QueueProgress | None:
         check_queue(change.queue)
         return self._known(change)
 
@@ -236,14 +238,14 @@ def _check_deferred(change: HandedOut, cursor: int, offsets: Sequence[int]) -> N
     _check_lanes(change, len(change.deferred_lanes), len(deferred))
 
 
-def _check_again(change: HandedOut, progress: Progress, offsets: Sequence[int]) -> int:
+def _check_again(change: HandedOut, progress: QueueProgress, offsets: Sequence[int]) -> int:
     """How many were examined before; each of them is ready."""
     count, cursor, slots = 0, progress.cursor, progress.slots
     for offset in offsets:
         if offset >= cursor:
             break
         slot = slots.get(offset)
-        if slot is None or slot.phase is not Phase.READY:
+        if slot is None or slot.phase is not MessageState.READY:
             state = "done" if slot is None else slot.phase
             raise Illegal(f"{_name(change)}: offset {offset} is {state}, not ready")
         count += 1
@@ -255,7 +257,7 @@ def _check_lanes(change: QueueChange, lanes: int, offsets: int) -> None:
         raise Illegal(f"{_name(change)}: {lanes} lanes for {offsets} messages")
 
 
-def _wrong_move(change: QueueChange, phase: Phase, move: Move) -> Illegal:
+def _wrong_move(change: QueueChange, phase: MessageState, move: Transition) -> Illegal:
     return Illegal(f"{_name(change)}: a message that is {phase} has no move {move!s}")
 
 

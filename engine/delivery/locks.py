@@ -3,7 +3,7 @@
 A lock is a lease: whoever holds it takes it again before it runs out, and then nobody else gets
 the queue. It is the client's part to stop reading when half of the lease has passed without a
 renewal, so that two never read at once. Unlike RocketMQ's, locks outlive a restart of the broker.
-Source: reference "rocketmq-semantics", section 6.7; items 12 and 14 of section 15.
+Source: docs/rocketmq-rules.md#queue-locks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ TICK_GROUPS_MAX = 200
 CLIENT_SHARE = 0.5  # of the lease, in which the client may go on reading
 
 
-class QueueId(NamedTuple):
+class LockedQueue(NamedTuple):
     """A queue of a topic."""
 
     topic: str
@@ -42,10 +42,10 @@ class QueueLock(msgspec.Struct, frozen=True):
     until_ms: int
 
 
-class LockAnswer(msgspec.Struct, frozen=True):
+class LockResult(msgspec.Struct, frozen=True):
     """The queues that the client has now; it may read them until `read_until_ms`."""
 
-    locked: list[QueueId]
+    locked: list[LockedQueue]
     lease_s: float
     read_until_ms: int
 
@@ -56,14 +56,14 @@ class QueuesLocked(JournalEntry, frozen=True, tag="queues_locked"):
     group: str
     client: str
     until_ms: int
-    queues: list[QueueId]
+    queues: list[LockedQueue]
 
 
 class QueuesFreed(JournalEntry, frozen=True, tag="queues_freed"):
     """These queues are nobody's; without any, all of the group's are."""
 
     group: str
-    queues: list[QueueId]
+    queues: list[LockedQueue]
 
 
 class _Lease(NamedTuple):
@@ -71,7 +71,7 @@ class _Lease(NamedTuple):
     until_s: float  # by the steady clock: setting the calendar changes no lease
 
 
-class Locks(Service):
+class QueueLocks(Service):
     """Leases in memory, kept in the journal; at most 100,000 over all groups."""
 
     name = "queue locks"
@@ -91,11 +91,11 @@ class Locks(Service):
         self._catalog = catalog
         self._clock = clock
         self.lease_s = lease_s
-        self._leases: dict[str, dict[QueueId, _Lease]] = {}
+        self._leases: dict[str, dict[LockedQueue, _Lease]] = {}
         self._count = 0
         journal.register((QueuesLocked, QueuesFreed), self._apply, self._snapshot, _check)
 
-    def lock(self, group: str, client: str, queues: Sequence[QueueId]) -> LockAnswer:
+    def lock(self, group: str, client: str, queues: Sequence[LockedQueue]) -> LockResult:
         """Lock queues for a client, or keep them; the answer leaves out those that others have.
 
         At most 1,024 at once. Creates the group where that is allowed. Raises Invalid,
@@ -117,9 +117,9 @@ class Locks(Service):
             until_ms = now_ms + round(self.lease_s * 1000)
             self._write(QueuesLocked(group, client, until_ms, got))
         read_s = self.lease_s * CLIENT_SHARE
-        return LockAnswer(got, self.lease_s, now_ms + round(read_s * 1000))
+        return LockResult(got, self.lease_s, now_ms + round(read_s * 1000))
 
-    def unlock(self, group: str, client: str, queues: Sequence[QueueId]) -> list[QueueId]:
+    def unlock(self, group: str, client: str, queues: Sequence[LockedQueue]) -> list[LockedQueue]:
         """Give up queues that the client has; which those were. Raises Invalid, GroupNotFound."""
         self._check(client, queues)
         self._groups.get(group)
@@ -175,7 +175,7 @@ class Locks(Service):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _check(self, client: str, queues: Sequence[QueueId]) -> None:
+    def _check(self, client: str, queues: Sequence[LockedQueue]) -> None:
         if not client:
             raise Invalid("no client is named", field="client", remedy="name the consumer")
         check_client(client)
@@ -184,7 +184,7 @@ class Locks(Service):
                 f"{len(queues)} queues", field="queues", remedy=f"name 1 to {BATCH_MAX} queues"
             )
 
-    def _check_exist(self, queues: Sequence[QueueId]) -> None:
+    def _check_exist(self, queues: Sequence[LockedQueue]) -> None:
         for index, (topic, queue) in enumerate(queues):
             config = self._catalog.get(topic)
             if not 0 <= queue < config.read_queues:
@@ -194,7 +194,7 @@ class Locks(Service):
                     remedy=f"choose 0 to {config.read_queues - 1}",
                 )
 
-    def _free(self, group: str, queues: list[QueueId]) -> None:
+    def _free(self, group: str, queues: list[LockedQueue]) -> None:
         if queues:
             self._write(QueuesFreed(group, queues))
 
@@ -223,7 +223,7 @@ class Locks(Service):
     def _snapshot(self) -> Iterable[JournalEntry]:
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         for group, leases in self._leases.items():
-            by_lease: dict[_Lease, list[QueueId]] = {}
+            by_lease: dict[_Lease, list[LockedQueue]] = {}
             for queue, held in leases.items():
                 by_lease.setdefault(held, []).append(queue)
             for held, queues in by_lease.items():

@@ -3,7 +3,7 @@
 A member is alive while it is connected, or gave a sign of life within the timeout. Nothing of it
 is kept over a restart: whoever is alive shows up again. Queues are shared out among those who send
 heartbeats, as pulling consumers do; who only receives takes from every queue and needs no share.
-Source: reference "rocketmq-semantics", sections 6.3 and 6.4.
+Source: docs/rocketmq-rules.md#members-and-subscriptions.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from engine.delivery.group import GroupCatalog, GroupConfig, Mode
 from engine.delivery.member import Assignment, Member, MemberEntry, check_text
 from engine.delivery.rebalance import QueueRef, Strategy, allocate
 from engine.delivery.receive import check_client
-from engine.delivery.sources import readable_topic
+from engine.delivery.receive_targets import readable_topic
 from engine.delivery.subscriptions import (
     Subscription,
     SubscriptionWarning,
@@ -21,7 +21,7 @@ from engine.delivery.subscriptions import (
     normal,
 )
 from engine.errors import Invalid, Refused
-from engine.events import Event, Events, MemberJoined, MemberLeft, SubscriptionsDiffer
+from engine.events import EngineEvent, EventBus, MemberJoined, MemberLeft, SubscriptionsDiffer
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.topic.catalog import Catalog
 from engine.topic.names import retry_topic
@@ -29,7 +29,7 @@ from engine.topic.names import retry_topic
 TICK_MEMBERS_MAX = 500
 
 
-class Connection:
+class MemberConnection:
     """A subscription on an open connection: its client is alive until `close`."""
 
     def __init__(self, members: "Members", group: str, client: str) -> None:
@@ -59,7 +59,7 @@ class Members(Service):
         groups: GroupCatalog,
         catalog: Catalog,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         *,
         timeout_s: float,
         members_max: int,
@@ -148,9 +148,9 @@ class Members(Service):
 
     def connect(
         self, group: str, client: str, *, topics: Mapping[str, str], address: str = ""
-    ) -> Connection:
+    ) -> MemberConnection:
         """A client subscribed on a connection: it is alive until that is closed."""
-        connection = Connection(self, group, client)
+        connection = MemberConnection(self, group, client)
         entry = self._sign(group, client)
         if entry is not None:
             entry.address = address or entry.address
@@ -158,8 +158,8 @@ class Members(Service):
             self._compare(group)
         return connection
 
-    def disconnect(self, connection: Connection, group: str, client: str) -> None:
-        """A connection's subscription is over; see `Connection.close`."""
+    def disconnect(self, connection: MemberConnection, group: str, client: str) -> None:
+        """A connection's subscription is over; see `MemberConnection.close`."""
         entry = self._entries.get(group, {}).get(client)
         if entry is None or entry.connected.pop(connection, None) is None:
             return
@@ -364,7 +364,7 @@ class Members(Service):
             entry.seen_ms,
         )
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: EngineEvent) -> None:
         if self._events.is_heard:
             self._events.emit(event)
 

@@ -4,23 +4,23 @@ from collections.abc import Iterable
 
 from engine.clock import Clock
 from engine.delivery.broadcast import Broadcasts, progress_name
-from engine.delivery.changes import Committed, Passed, Settled
+from engine.delivery.changes import CursorAdvanced, DeliverySettled, OffsetCommitted
 from engine.delivery.group import GroupCatalog, Mode
-from engine.delivery.ledger import Ledger
-from engine.delivery.progress import Progress
-from engine.delivery.slot import Move
+from engine.delivery.message_state import Transition
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.start import Starts
-from engine.delivery.values import Counts, GroupLag, QueueLag
-from engine.delivery.wanted import Wanted
+from engine.delivery.subscription_filters import SubscriptionFilters
+from engine.delivery.values import GroupLag, LagBasis, QueueLag
 from engine.errors import Invalid, QueueNotFound
 from engine.legality import NUMBER_MAX
-from engine.runs import to_runs
+from engine.run_length import to_runs
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE, dead_letter_topic, retry_topic
 
 
-class Offsets:
+class ConsumerOffsets:
     """An offset is that of the next message to be consumed."""
 
     def __init__(
@@ -28,11 +28,11 @@ class Offsets:
         store: Store,
         catalog: Catalog,
         groups: GroupCatalog,
-        ledger: Ledger,
+        ledger: ProgressStore,
         clock: Clock,
         broadcasts: Broadcasts,
         starts: Starts,
-        wanted: Wanted,
+        wanted: SubscriptionFilters,
     ) -> None:
         self._wanted = wanted
         self._broadcasts = broadcasts
@@ -54,7 +54,7 @@ class Offsets:
         place, progress = self._place(group, topic, queue, offset, client)
         if progress is not None and progress.is_reset_unseen:
             return False
-        self._ledger.write(Committed(*place, offset))
+        self._ledger.write(OffsetCommitted(*place, offset))
         return True
 
     def advance(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
@@ -68,13 +68,13 @@ class Offsets:
         if progress is not None and progress.is_reset_unseen:
             return False
         if progress is None or offset < progress.floor:
-            self._ledger.write(Committed(*place, offset))
+            self._ledger.write(OffsetCommitted(*place, offset))
             return True
         passed = sorted(each for each in progress.slots if each < offset)
         if passed:
-            self._ledger.write(Settled(*place, to_runs(passed), Move.DROP))
+            self._ledger.write(DeliverySettled(*place, to_runs(passed), Transition.DROP))
         if offset > progress.cursor:
-            self._ledger.write(Passed(*place, offset))
+            self._ledger.write(CursorAdvanced(*place, offset))
         return True
 
     def committed(self, group: str, topic: str, queue: int, client: str = "") -> int | None:
@@ -116,7 +116,7 @@ class Offsets:
 
     def _place(
         self, group: str, topic: str, queue: int, offset: int, client: str
-    ) -> tuple[tuple[str, str, int], Progress | None]:
+    ) -> tuple[tuple[str, str, int], QueueProgress | None]:
         """Whose progress an offset is set for, and that progress; creates the group if need be."""
         _check_offset(offset)
         self._check_queue(topic, queue)
@@ -152,12 +152,12 @@ class Offsets:
             retry_waiting=self.retry_waiting(group),
             dead=end - first,
             oldest_age_ms=max(0, self._clock.now_ms() - min(oldest)) if oldest else None,
-            counts=Counts.ALL
-            if any(each.counts is Counts.ALL for each in queues)
-            else (Counts.MATCHING),
+            counts=LagBasis.ALL
+            if any(each.counts is LagBasis.ALL for each in queues)
+            else (LagBasis.MATCHING),
         )
 
-    def _queue_lag(self, progress: Progress) -> QueueLag:
+    def _queue_lag(self, progress: QueueProgress) -> QueueLag:
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
         outstanding = sum(offset >= first for offset in progress.slots)
@@ -198,9 +198,9 @@ def _check_offset(offset: int) -> None:
         )
 
 
-def _furthest(places: Iterable[Progress]) -> list[Progress]:
+def _furthest(places: Iterable[QueueProgress]) -> list[QueueProgress]:
     """Of each queue the progress of the client that has done the least."""
-    worst: dict[tuple[str, int], Progress] = {}
+    worst: dict[tuple[str, int], QueueProgress] = {}
     for each in places:
         known = worst.get((each.topic, each.queue))
         if known is None or each.done_count < known.done_count:

@@ -1,7 +1,7 @@
-"""Pull: read a queue from an offset of the client's own keeping; nothing is handed out.
+"""Pull: read a queue from an offset that the client keeps; nothing becomes in flight.
 
-The statuses are RocketMQ's (reference "rocketmq-semantics", section 1.10), and so is the answer
-that a classic client derives from them (section 6.2).
+The statuses are RocketMQ's, and so is the answer that a classic client derives from them.
+Source: docs/rocketmq-rules.md#pull-statuses.
 """
 
 from enum import StrEnum
@@ -12,12 +12,12 @@ from engine.clock import Clock
 from engine.delivery.changes import ResetSeen
 from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupCatalog
-from engine.delivery.ledger import Ledger
+from engine.delivery.progress_store import ProgressStore
 from engine.delivery.reading import fit
-from engine.delivery.sources import consuming_group, readable_topic
-from engine.delivery.wanted import Wanted
+from engine.delivery.receive_targets import consuming_group, readable_topic
+from engine.delivery.subscription_filters import SubscriptionFilters
 from engine.errors import Invalid, QueueNotFound
-from engine.events import Events, Pulled
+from engine.events import EventBus, MessagesPulled
 from engine.message import StoredMessage
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -80,17 +80,17 @@ class PullResult(msgspec.Struct, frozen=True):
 
 
 class Pull:
-    """Reads; `hold.py` waits, `offsets.py` keeps what a client commits."""
+    """Reads; `long_polling.py` waits, `offsets.py` keeps what a client commits."""
 
     def __init__(
         self,
         store: Store,
         catalog: Catalog,
         groups: GroupCatalog,
-        ledger: Ledger,
+        ledger: ProgressStore,
         clock: Clock,
-        events: Events,
-        wanted: Wanted,
+        events: EventBus,
+        wanted: SubscriptionFilters,
     ) -> None:
         self._wanted = wanted
         self._store = store
@@ -137,7 +137,7 @@ class Pull:
             if group and next_offset > offset and self._events.is_heard:
                 now_ms, size_bytes = self._clock.now_ms(), sum(each.size_bytes for each in messages)
                 place = (group, topic, queue, offset, next_offset)
-                self._events.emit(Pulled(now_ms, *place, len(messages), size_bytes))
+                self._events.emit(MessagesPulled(now_ms, *place, len(messages), size_bytes))
         return PullResult(status, messages, next_offset, first, end, offset)
 
     def _reset_place(self, group: str, topic: str, queue: int) -> int | None:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from engine.message import StoredMessage
-from engine.runs import iter_runs, to_runs
-from engine.store.consume_queue import Entry
+from engine.run_length import iter_runs, to_runs
+from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 
 
-def find_entries(store: Store, topic: str, queue: int, offsets: Sequence[int]) -> list[Entry]:
+def find_entries(store: Store, topic: str, queue: int, offsets: Sequence[int]) -> list[QueueEntry]:
     """The entries of these ascending offsets, without those that retention took."""
-    found: list[Entry] = []
+    found: list[QueueEntry] = []
     for run in iter_runs(to_runs(offsets)):
         entries = store.entries(topic, queue, run.start, len(run))
         found += entries if entries and entries[0].offset == run.start else _within(entries, run)
@@ -29,7 +29,7 @@ def read_offsets(
     }
 
 
-def fit(entries: Sequence[Entry], bytes_max: int, *, is_first: bool) -> Sequence[Entry]:
+def fit(entries: Sequence[QueueEntry], bytes_max: int, *, is_first: bool) -> Sequence[QueueEntry]:
     """As many from the start as `bytes_max` allows; with `is_first` at least one."""
     size_bytes = 0
     for index, entry in enumerate(entries):
@@ -39,5 +39,5 @@ def fit(entries: Sequence[Entry], bytes_max: int, *, is_first: bool) -> Sequence
     return entries
 
 
-def _within(entries: list[Entry], run: range) -> list[Entry]:
+def _within(entries: list[QueueEntry], run: range) -> list[QueueEntry]:
     return [entry for entry in entries if entry.offset in run]

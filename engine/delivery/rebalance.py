@@ -1,8 +1,8 @@
-"""Which queues each pulling consumer of a group takes: pure functions of who is there.
+"""Allocates queues to the pulling consumers of a group; pure functions of queues and client ids.
 
-Queues and clients are sorted first, so that everybody who sees the same comes to the same result.
-Whoever is not among the clients gets nothing.
-Source: reference "rocketmq-semantics", section 6.3.
+Queues and clients are sorted first, so that all clients which see the same members agree. A client
+that is not a member gets no queue.
+Source: docs/rocketmq-rules.md#sharing-queues.
 """
 
 from bisect import bisect_left

@@ -10,20 +10,20 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from engine.clock import Clock
-from engine.delivery.changes import HandedOut, Passed, Settled
-from engine.delivery.ledger import Ledger
+from engine.delivery.changes import CursorAdvanced, DeliverySettled, HandedOut
+from engine.delivery.message_state import Transition
+from engine.delivery.min_offset_corrector import MinOffsetCorrector
 from engine.delivery.order import OPEN_LANE
-from engine.delivery.overtake import Overtaker
-from engine.delivery.progress import Progress
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.reading import find_entries, fit
-from engine.delivery.slot import Move
-from engine.delivery.sources import Source, Sources
+from engine.delivery.receive_targets import ReceiveTarget, ReceiveTargets
 from engine.delivery.values import Delivery, Receipt
 from engine.errors import EngineError, Invalid
-from engine.events import Delivered, Events
+from engine.events import EventBus, MessagesDelivered
 from engine.message import RETRY_TOPIC, StoredMessage
-from engine.runs import to_runs
-from engine.store.consume_queue import Entry
+from engine.run_length import to_runs
+from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 
@@ -36,7 +36,7 @@ SCAN_MAX = 800  # entries that one call examines, or as many as it wants message
 CHUNK = 64  # entries that are looked at together where not all of them will do
 
 
-class Call(msgspec.Struct):
+class ReceiveCall(msgspec.Struct):
     """What one receive may still take and examine."""
 
     want: int
@@ -47,7 +47,7 @@ class Call(msgspec.Struct):
     deliveries: list[Delivery] = []
 
 
-class Picked(msgspec.Struct):
+class MessageSelection(msgspec.Struct):
     """What was chosen from one queue, in order of offset, and where that leaves the cursor."""
 
     cursor: int
@@ -60,18 +60,18 @@ class Picked(msgspec.Struct):
     gone: list[int] = []
 
 
-class Receive:
-    """Chooses and hands out; `hold.py` waits, `inflight.py` takes back."""
+class Receiver:
+    """Chooses and hands out; `long_polling.py` waits, `inflight.py` takes back."""
 
     def __init__(
         self,
         store: Store,
         catalog: Catalog,
-        ledger: Ledger,
-        sources: Sources,
-        overtaker: Overtaker,
+        ledger: ProgressStore,
+        sources: ReceiveTargets,
+        overtaker: MinOffsetCorrector,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         self._overtaker = overtaker
         self._store = store
@@ -102,7 +102,7 @@ class Receive:
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
         sources = self._sources.of(group, topics, client)
-        call = Call(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
+        call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
         turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(sources)
         for index in range(turn - len(sources), turn):
             source = sources[index]
@@ -117,7 +117,7 @@ class Receive:
                     break
         return call.deliveries
 
-    def has_work(self, source: Source) -> bool:
+    def has_work(self, source: ReceiveTarget) -> bool:
         """Whether a receive would find something to examine here; it may yet match nothing."""
         progress = source.progress
         if progress.ready and progress.has_ready(source.buckets):
@@ -131,15 +131,17 @@ class Receive:
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def _take(self, source: Source, call: Call) -> None:
-        picked = Picked(source.progress.cursor)
+    def _take(self, source: ReceiveTarget, call: ReceiveCall) -> None:
+        picked = MessageSelection(source.progress.cursor)
         if source.progress.ready:
             self._pick_again(source, call, picked)
         if len(picked.messages) < call.want:
             self._pick_fresh(source, call, picked)
         self._hand_out(source.progress, call, picked)
 
-    def _pick_again(self, source: Source, call: Call, picked: Picked) -> None:
+    def _pick_again(
+        self, source: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
+    ) -> None:
         progress = source.progress
         offsets = progress.ready_offsets(source.buckets, call.want)
         entries = find_entries(self._store, progress.topic, progress.queue, offsets)
@@ -152,7 +154,9 @@ class Receive:
             left_for_later = {entry.offset for entry in entries[len(taken) :]}
             picked.gone = [each for each in offsets if each not in found | left_for_later]
 
-    def _pick_fresh(self, source: Source, call: Call, picked: Picked) -> None:
+    def _pick_fresh(
+        self, source: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
+    ) -> None:
         progress = source.progress
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
@@ -178,7 +182,12 @@ class Receive:
                 self._sift(source, entries, want, call, picked)
 
     def _sift(
-        self, source: Source, entries: list[Entry], want: int, call: Call, picked: Picked
+        self,
+        source: ReceiveTarget,
+        entries: list[QueueEntry],
+        want: int,
+        call: ReceiveCall,
+        picked: MessageSelection,
     ) -> None:
         """Choose among entries that do not depend on each other."""
         match = source.filter
@@ -201,7 +210,13 @@ class Receive:
         call.scans -= after - picked.cursor
         picked.cursor = after
 
-    def _sift_laned(self, source: Source, entries: list[Entry], call: Call, picked: Picked) -> None:
+    def _sift_laned(
+        self,
+        source: ReceiveTarget,
+        entries: list[QueueEntry],
+        call: ReceiveCall,
+        picked: MessageSelection,
+    ) -> None:
         """Choose among entries whose lanes decide; what has to wait is set aside."""
         match = source.filter
         chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
@@ -218,18 +233,24 @@ class Receive:
         call.scans -= after - picked.cursor
         picked.cursor = after
 
-    def _place_in_order(self, source: Source, message: StoredMessage, picked: Picked) -> None:
+    def _place_in_order(
+        self, source: ReceiveTarget, message: StoredMessage, picked: MessageSelection
+    ) -> None:
         lane = message.message_group
         is_free = not lane or not (lane in picked.lanes or source.progress.order().is_busy(lane))
         self._place(message, lane, picked, is_free=is_free)
 
-    def _place_retry(self, source: Source, message: StoredMessage, picked: Picked) -> None:
+    def _place_retry(
+        self, source: ReceiveTarget, message: StoredMessage, picked: MessageSelection
+    ) -> None:
         lane = message.properties.get(RETRY_TOPIC, OPEN_LANE)
         is_free = lane in source.buckets
         if is_free or self._catalog.find(lane) is not None:
             self._place(message, lane, picked, is_free=is_free)
 
-    def _place(self, message: StoredMessage, lane: str, picked: Picked, *, is_free: bool) -> None:
+    def _place(
+        self, message: StoredMessage, lane: str, picked: MessageSelection, *, is_free: bool
+    ) -> None:
         if is_free:
             picked.messages.append(message)
             picked.lanes.append(lane)
@@ -237,7 +258,7 @@ class Receive:
             picked.deferred.append(message.offset)
             picked.deferred_lanes.append(lane)
 
-    def _fit(self, entries: Sequence[Entry], call: Call) -> Sequence[Entry]:
+    def _fit(self, entries: Sequence[QueueEntry], call: ReceiveCall) -> Sequence[QueueEntry]:
         """As many as the call may still read; its very first message always."""
         taken = fit(entries, call.size_bytes, is_first=call.size_bytes == BYTES_MAX)
         call.size_bytes -= sum([entry.size_bytes for entry in taken])
@@ -247,13 +268,15 @@ class Receive:
 
     # -- handing out -----------------------------------------------------------------------------
 
-    def _hand_out(self, progress: Progress, call: Call, picked: Picked) -> None:
+    def _hand_out(
+        self, progress: QueueProgress, call: ReceiveCall, picked: MessageSelection
+    ) -> None:
         place = (progress.group, progress.topic, progress.queue)
         if picked.gone:
-            self._ledger.write(Settled(*place, to_runs(picked.gone), Move.DROP))
+            self._ledger.write(DeliverySettled(*place, to_runs(picked.gone), Transition.DROP))
         if not picked.messages and not picked.deferred:
             if picked.cursor > progress.cursor:
-                self._ledger.write(Passed(*place, picked.cursor))
+                self._ledger.write(CursorAdvanced(*place, picked.cursor))
             return
         offsets = [message.offset for message in picked.messages]
         serial = self._ledger.next_serial()
@@ -276,14 +299,14 @@ class Receive:
 
     def _tell(
         self,
-        progress: Progress,
-        call: Call,
+        progress: QueueProgress,
+        call: ReceiveCall,
         messages: list[StoredMessage],
         offsets: tuple[int, ...],
     ) -> None:
         attempts = [each.attempt for each in call.deliveries[-len(offsets) :]]
         self._events.emit(
-            Delivered(
+            MessagesDelivered(
                 self._clock.now_ms(),
                 progress.owner,
                 progress.topic,
@@ -297,7 +320,9 @@ class Receive:
             )
         )
 
-    def _deliver(self, progress: Progress, call: Call, picked: Picked, serial: int) -> None:
+    def _deliver(
+        self, progress: QueueProgress, call: ReceiveCall, picked: MessageSelection, serial: int
+    ) -> None:
         topic, queue, until_ms = progress.topic, progress.queue, call.deadline_ms
         slots, is_retry = progress.slots, progress.is_retry
         append = call.deliveries.append

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from engine.delivery.progress import Progress
+from engine.delivery.queue_progress import QueueProgress
 from engine.errors import Conflict, Invalid
 
 STEP_QUEUES_MAX = 16  # whose place in time is searched in one step: some 20 small reads each
@@ -136,7 +136,7 @@ class ResetPlan:
         group: str,
         places: Sequence[Place],
         to: str,
-        goal: Callable[[Place, Progress | None], Goal],
+        goal: Callable[[Place, QueueProgress | None], Goal],
         *,
         search: Callable[[Place], None] | None = None,
         undoes: int = 0,
@@ -169,7 +169,7 @@ class ResetPlan:
             pass
         return self._look(self)
 
-    def goal(self, place: Place, progress: Progress | None) -> Goal:
+    def goal(self, place: Place, progress: QueueProgress | None) -> Goal:
         """Where a queue is to go."""
         return self._goal(place, progress)
 

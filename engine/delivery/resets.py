@@ -7,8 +7,8 @@ are others by now. What was handed out is forgotten: its receipts are stale, its
 do not come) again from the new place. Waiting receives and pulls are woken.
 
 A pulling client keeps its own place and does not know yet: until it pulls once more, and is told
-OFFSET_RESET with the new place, what it commits does not count (reference "rocketmq-semantics",
-section 6.5 and item 10 of section 15). A client that receives has nothing to hear.
+OFFSET_RESET with the new offset, what it commits does not count. A client that receives needs no
+such answer. Source: docs/rocketmq-rules.md#offsets-and-resets.
 
 Retries are messages of their own in the group's retry topic. A reset leaves them alone unless it
 names that topic, and no reset reaches those that still wait for their delay: they come, besides
@@ -18,11 +18,11 @@ what is read again.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from engine.clock import Clock
-from engine.delivery.changes import GroupReset, MovedQueue, Reset
+from engine.delivery.changes import GroupReset, OffsetMove, Reset
 from engine.delivery.group import GroupCatalog, Mode
-from engine.delivery.ledger import Ledger
-from engine.delivery.offsets import Offsets
-from engine.delivery.progress import Progress
+from engine.delivery.offsets import ConsumerOffsets
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.queue_progress import QueueProgress
 from engine.delivery.reset_plan import (
     STAY,
     VALUE_MAX,
@@ -40,7 +40,7 @@ from engine.delivery.reset_plan import (
 )
 from engine.delivery.start import Starts
 from engine.errors import Conflict, Invalid, NotFound, QueueNotFound, Refused
-from engine.events import Events, OffsetsReset
+from engine.events import EventBus, OffsetsReset
 from engine.legality import QUEUE_MAX
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -50,7 +50,7 @@ TOPICS_MAX = 64
 QUEUES_MAX = 1024  # as many as one topic can have: some 10 ms of work
 
 
-class Resets:
+class OffsetResets:
     """Plans, applies, remembers and undoes resets; `wake_pulls` wakes who waits on a queue."""
 
     def __init__(
@@ -58,11 +58,11 @@ class Resets:
         store: Store,
         catalog: Catalog,
         groups: GroupCatalog,
-        ledger: Ledger,
-        offsets: Offsets,
+        ledger: ProgressStore,
+        offsets: ConsumerOffsets,
         starts: Starts,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         wake_pulls: Callable[[str, int], None],
     ) -> None:
         self._store = store
@@ -99,7 +99,7 @@ class Resets:
         def search(place: Place) -> None:
             found[place] = self._at_time(place, target.value)
 
-        def goal(place: Place, progress: Progress | None) -> Goal:
+        def goal(place: Place, progress: QueueProgress | None) -> Goal:
             if target.to is ResetTo.TIME:
                 return found[place]
             return self._goal(target, place, progress)
@@ -126,7 +126,7 @@ class Resets:
             raise Conflict(f"the topics of reset {number} are gone", field="id")
         before = {(each.topic, each.queue): each.before for each in reset.queues}
 
-        def goal(place: Place, progress: Progress | None) -> Goal:
+        def goal(place: Place, progress: QueueProgress | None) -> Goal:
             is_there = place[1] < self._catalog.get(place[0]).read_queues
             return Goal(before[place]) if is_there else Goal(None, ResetNote.QUEUE_GONE)
 
@@ -164,7 +164,7 @@ class Resets:
             self._catalog.get(topic)
             _check_topic(group, topic, ResetTarget(ResetTo.OFFSET))
 
-        def goal(place: Place, progress: Progress | None) -> Goal:
+        def goal(place: Place, progress: QueueProgress | None) -> Goal:
             is_there = 0 <= place[1] < self._catalog.get(place[0]).read_queues
             if not is_there:
                 return Goal(None, ResetNote.QUEUE_GONE)
@@ -210,7 +210,7 @@ class Resets:
                 f"the offsets of group {plan.group!r} are not those of the precondition", preview
             )
         moved = [
-            MovedQueue(each.topic, each.queue, each.current, each.target)
+            OffsetMove(each.topic, each.queue, each.current, each.target)
             for each in preview.queues
             if each.is_moved
         ]
@@ -237,7 +237,7 @@ class Resets:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _carry_out(self, plan: ResetPlan, moved: list[MovedQueue]) -> Reset:
+    def _carry_out(self, plan: ResetPlan, moved: list[OffsetMove]) -> Reset:
         now_ms, group = self._clock.now_ms(), plan.group
         number = self._ledger.resets.next_number(group)
         reset = Reset(number, now_ms, plan.to, moved, plan.undoes)
@@ -306,7 +306,7 @@ class Resets:
                 return Goal(offset, ResetNote.BEFORE_OLDEST)
         return Goal(offset)
 
-    def _goal(self, target: ResetTarget, place: Place, progress: Progress | None) -> Goal:
+    def _goal(self, target: ResetTarget, place: Place, progress: QueueProgress | None) -> Goal:
         first, end = self._store.bounds(*place)
         if target.to is ResetTo.EARLIEST:
             return Goal(first)
@@ -376,7 +376,7 @@ def _check_topic(group: str, topic: str, target: ResetTarget) -> None:
 
 
 def _counts(
-    progress: Progress | None, begin: int, target: int, first: int, end: int
+    progress: QueueProgress | None, begin: int, target: int, first: int, end: int
 ) -> tuple[int, int]:
     """How many are read again, and how many are never read, when a queue goes to `target`."""
     cursor = max(first, begin if progress is None else progress.cursor)
@@ -387,5 +387,5 @@ def _counts(
     return max(0, again), skipped
 
 
-def _inflight(progress: Progress | None) -> int:
+def _inflight(progress: QueueProgress | None) -> int:
     return 0 if progress is None else sum(1 for slot in progress.slots.values() if slot.serial)

@@ -2,7 +2,7 @@
 
 Its first retry waits for delay level 3 (10 s), each further one for the next level. The record
 that comes back remembers the topic it was first sent to and the failure that it comes from.
-Source: reference "rocketmq-semantics", section 6.6; item 11 of section 15.
+Source: docs/rocketmq-rules.md#retries-and-dead-letters.
 """
 
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from engine.delivery.group import GroupCatalog
-from engine.delivery.locks import Locks
+from engine.delivery.locks import QueueLocks
 from engine.errors import GroupNotFound, Invalid
 from engine.message import (
     DELAY,
@@ -40,7 +40,7 @@ UNFIT = str.maketrans(dict.fromkeys(("\0", NAME_SEPARATOR, PROPERTY_SEPARATOR), 
 JOURNEY = (DELAY, REAL_TOPIC, REAL_QID, SOURCE, FAILED_ERROR, FAILED_CLIENT, FAILED_REASON)
 
 
-class Levels(Protocol):
+class RetryLevels(Protocol):
     """The delay levels; `schedule` has them."""
 
     @property
@@ -53,7 +53,7 @@ class Levels(Protocol):
         """The smallest level that waits at least so long; 0 for no wait."""
 
 
-class Failure(NamedTuple):
+class DeliveryFailure(NamedTuple):
     """Why a delivery failed; `serial` is the hand-out's, 0 for a pulling client."""
 
     error: str
@@ -81,7 +81,7 @@ def retry_message(
     stored: StoredMessage,
     attempt: int,
     level: int,
-    failure: Failure,
+    failure: DeliveryFailure,
     deliver_at_ms: int = 0,
 ) -> Message:
     """What to put into the log so that delivery number `attempt` + 1 follows.
@@ -98,7 +98,9 @@ def retry_message(
     return message
 
 
-def failed_copy(group: str, stored: StoredMessage, attempt: int, failure: Failure) -> Message:
+def failed_copy(
+    group: str, stored: StoredMessage, attempt: int, failure: DeliveryFailure
+) -> Message:
     """The message on its way to one of the group's topics, with the failure noted on it."""
     message = copy_of(stored)
     properties = message.properties
@@ -134,7 +136,7 @@ class RetryRule:
     lock: an orderly consumer sends there only what it gave up.
     """
 
-    def __init__(self, groups: GroupCatalog, catalog: Catalog, locks: Locks) -> None:
+    def __init__(self, groups: GroupCatalog, catalog: Catalog, locks: QueueLocks) -> None:
         self._groups = groups
         self._catalog = catalog
         self._locks = locks

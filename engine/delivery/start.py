@@ -3,7 +3,7 @@
 RocketMQ's own rule is odd enough to be a choice of its own: a new group on a young topic gets all
 of it, whatever it asked for; on an old one only what is new, or, received by hand-out, the last
 message besides. Official clients expect it. Everything else does what it says.
-Source: reference "rocketmq-semantics", sections 6.5 and 6.8; items 8 and 24 of section 15.
+Source: docs/rocketmq-rules.md#where-a-group-begins.
 """
 
 from enum import StrEnum
@@ -28,14 +28,14 @@ class Starts:
         self._recent_bytes = recent_bytes
 
     def received(self, start: StartAt, at_ms: int, topic: str, queue: int) -> int:
-        """The first offset to hand out; item 24 for RocketMQ's rule."""
+        """The first offset to hand out to a group that receives."""
         first, end = self._store.bounds(topic, queue)
         if start is StartAt.ROCKETMQ:
             return 0 if self.is_young(topic, queue) else max(first, end - 1)
         return self._plain(start, at_ms, topic, queue)
 
     def pulled(self, start: StartAt, at_ms: int, topic: str, queue: int) -> int:
-        """The first offset to pull; item 8 for RocketMQ's rule, asked for the last offset."""
+        """The first offset to pull for a group that asks for the last one."""
         if start is StartAt.ROCKETMQ:
             return 0 if self.is_young(topic, queue) else self._store.bounds(topic, queue)[1]
         return self._plain(start, at_ms, topic, queue)

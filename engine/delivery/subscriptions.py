@@ -4,7 +4,7 @@ RocketMQ keeps one subscription for a group, that of the last heartbeat, so memb
 messages from each other and lose them. Here each receive and each pull names what it wants, so
 that the group's subscription selects nothing; it is kept for clients that ask for it, and members
 that differ are warned of, because a message still goes to one of them only.
-Source: reference "rocketmq-semantics", sections 6.4 and 16; item 15 of section 15.
+Source: docs/rocketmq-rules.md#members-and-subscriptions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ CLIENTS_TOLD_MAX = 100  # of each variant in a warning
 Subscription = dict[str, str]  # topic to filter, as `normal` writes it
 
 
-class Variant(msgspec.Struct, frozen=True):
+class SubscriptionVariant(msgspec.Struct, frozen=True):
     """One of several subscriptions, and who has it: at most 100 clients, and how many in all."""
 
     topics: Subscription
@@ -34,7 +34,7 @@ class SubscriptionWarning(msgspec.Struct, frozen=True):
     """Members of one group subscribe to different things: each gets what is the others'."""
 
     group: str
-    variants: list[Variant]
+    variants: list[SubscriptionVariant]
 
     @property
     def detail(self) -> str:
@@ -77,7 +77,7 @@ def find_difference(group: str, members: Mapping[str, Subscription]) -> Subscrip
     return SubscriptionWarning(
         group,
         [
-            Variant(dict(topics), clients[:CLIENTS_TOLD_MAX], len(clients))
+            SubscriptionVariant(dict(topics), clients[:CLIENTS_TOLD_MAX], len(clients))
             for topics, clients in sorted(variants.items())
         ],
     )

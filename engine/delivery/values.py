@@ -48,14 +48,14 @@ class Nack(msgspec.Struct, gc=False, frozen=True):
     error: str = ""
 
 
-class Extended(msgspec.Struct, gc=False, frozen=True):
+class ExtendResult(msgspec.Struct, gc=False, frozen=True):
     """The answer to a request for more time; `until_ms` is 0 unless `result` is DONE."""
 
     result: AckResult
     until_ms: int
 
 
-class Counts(StrEnum):
+class LagBasis(StrEnum):
     """What a lag counts."""
 
     MATCHING = "matching"  # what the group's filter lets through; without one, everything
@@ -69,7 +69,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     is done; `cursor` is the next to be handed out for the first time. `oldest_ms` is when the
     oldest one that is not done was stored. `expired` counts those that retention or a purge ever
     took before the group was done with them. `counts` says whether what the group's filter leaves
-    out is counted too (see `wanted.py`).
+    out is counted too (see `subscription_filters.py`).
     """
 
     topic: str
@@ -82,7 +82,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     inflight: int
     oldest_ms: int | None
     expired: int = 0
-    counts: Counts = Counts.ALL
+    counts: LagBasis = LagBasis.ALL
 
 
 class GroupLag(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class GroupLag(msgspec.Struct, frozen=True):
     retry_waiting: int
     dead: int
     oldest_age_ms: int | None
-    counts: Counts = Counts.ALL
+    counts: LagBasis = LagBasis.ALL
     dismissed: int = 0
 
     @property

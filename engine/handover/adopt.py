@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from engine.delivery.changes import Committed
-from engine.delivery.desk import Desk
+from engine.delivery.changes import OffsetCommitted
 from engine.delivery.group import RETRY_MAX_LIMIT, GroupConfig, Mode
+from engine.delivery.subsystem import DeliverySubsystem
 from engine.errors import EngineError
-from engine.handover.found import DELETED, Found, timed
+from engine.handover.log_findings import DELETED, LogFindings, timed_message
 from engine.handover.tables import (
     DELAYS,
     GROUPS,
@@ -22,8 +22,8 @@ from engine.handover.tables import (
     INHERITED,
     OFFSETS,
     TOPICS,
-    Table,
-    Unreadable,
+    RocketmqTable,
+    UnreadableTable,
     is_own_group,
     number,
     numbered,
@@ -31,16 +31,16 @@ from engine.handover.tables import (
 )
 from engine.handover.timer_files import SECOND_MS, TimerCheck, read_check
 from engine.message import REAL_TOPIC, StoredMessage
-from engine.schedule.deliver import Deliverer
+from engine.schedule.deliver import LevelDeliverer
 from engine.schedule.timer import due_ms_of
 from engine.schedule.timer_deliver import TimerDeliverer
 from engine.store.files import Files, read_whole
 from engine.store.store import Store
 from engine.topic.catalog import PERMISSION_BOTH, QUEUES_MAX, Catalog, TopicConfig, TopicType
 from engine.topic.names import HALF_TOPIC, NAME, RETRY_PREFIX, check_group_name, is_system_topic
-from engine.txn.board import Board
-from engine.txn.half import QUEUE
+from engine.txn.half_messages import QUEUE
 from engine.txn.journal import HALVES
+from engine.txn.pending_transactions import PendingTransactions
 
 HALVES_AT_ONCE = 10_000
 NAMED_MAX = 10
@@ -54,9 +54,9 @@ class Adoption:
         self._root = root
         self._store = store
         self._catalog = catalog
-        self._found = Found()
+        self._found = LogFindings()
         self._check = TimerCheck()
-        self._offsets = self._delays = Table()
+        self._offsets = self._delays = RocketmqTable()
 
     def note(self, message: StoredMessage) -> None:
         """A record that another broker wrote."""
@@ -101,7 +101,7 @@ class Adoption:
 
     # -- what waits ------------------------------------------------------------------------------
 
-    def progress(self, deliverer: Deliverer, timers: TimerDeliverer) -> None:
+    def progress(self, deliverer: LevelDeliverer, timers: TimerDeliverer) -> None:
         """After recovery: what RocketMQ delivered of delayed messages is not delivered again."""
         if not self._store.is_foreign:
             return
@@ -125,7 +125,7 @@ class Adoption:
     def _left_timer(self, stored: StoredMessage) -> int | None:
         """Where the record ends that this waiting one became, 0 for none; None while it waits."""
         found, check = self._found, self._check
-        place = timed(stored, stored.properties.get(REAL_TOPIC, ""))
+        place = timed_message(stored, stored.properties.get(REAL_TOPIC, ""))
         end = found.timers.get(place)
         if end is not None and stored.position < end:
             return end
@@ -136,7 +136,7 @@ class Adoption:
         is_past = not check.is_ours and stored.offset < check.offset and second_ms < check.read_ms
         return 0 if is_past else None
 
-    def transactions(self, board: Board) -> None:
+    def transactions(self, board: PendingTransactions) -> None:
         """After the board's start: half messages that RocketMQ has decided, or moved on."""
         if not self._store.is_foreign:
             return
@@ -160,7 +160,7 @@ class Adoption:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def groups(self, desk: Desk) -> None:
+    def groups(self, desk: DeliverySubsystem) -> None:
         """After the desk's start: groups that nobody knows, and how far each has come."""
         if not self._store.is_foreign:
             return
@@ -171,7 +171,7 @@ class Adoption:
         if moved:
             self._store.note(f"offsets were taken over, in {moved} queues of groups")
 
-    def _new_groups(self, desk: Desk) -> Iterator[GroupConfig]:
+    def _new_groups(self, desk: DeliverySubsystem) -> Iterator[GroupConfig]:
         table = self._read(GROUPS)
         listed = {} if table.is_ours else table.section("subscriptionGroupTable")
         for name, entry in sorted(listed.items()):
@@ -198,7 +198,9 @@ class Adoption:
             for queue, offset in numbered(queues).items():
                 yield topic, group, queue, offset
 
-    def _commit(self, desk: Desk, topic: str, group: str, queue: int, offset: int) -> bool:
+    def _commit(
+        self, desk: DeliverySubsystem, topic: str, group: str, queue: int, offset: int
+    ) -> bool:
         """Go on where RocketMQ's consumers are, if that is further; whether it is."""
         config, owner = self._catalog.find(topic), desk.groups.find(group)
         if config is None or owner is None or owner.mode is not Mode.CLUSTERING:
@@ -209,20 +211,20 @@ class Adoption:
         progress = desk.ledger.find(group, topic, queue)
         if progress is not None and progress.floor >= offset:
             return False
-        desk.ledger.write(Committed(group, topic, queue, offset))
+        desk.ledger.write(OffsetCommitted(group, topic, queue, offset))
         return True
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _read(self, name: str) -> Table:
+    def _read(self, name: str) -> RocketmqTable:
         path = self._root / "config" / name
         try:
             return read_table(self._files, path)
-        except Unreadable as error:
+        except UnreadableTable as error:
             with suppress(OSError):  # KiteMQ writes another in its place
                 self._store.damage_log.keep_copy(name, read_whole(self._files, path))
             self._store.note(f"config/{name} was passed over: {error}")
-            return Table()
+            return RocketmqTable()
 
 
 def _topic(name: str, entry: Mapping[str, Any], queues: Sequence[str]) -> TopicConfig | None:
@@ -260,7 +262,7 @@ def _group(name: str, entry: Mapping[str, Any]) -> GroupConfig:
     )
 
 
-def _create(desk: Desk, config: GroupConfig) -> bool:
+def _create(desk: DeliverySubsystem, config: GroupConfig) -> bool:
     try:
         check_group_name(config.name)
         desk.groups.create(config)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.clock import Clock
-from engine.delivery.desk import Desk
 from engine.delivery.group import Mode
+from engine.delivery.subsystem import DeliverySubsystem
 from engine.errors import EngineError
 from engine.handover.tables import (
     DELAYS,
@@ -26,13 +26,13 @@ from engine.handover.tables import (
     OFFSETS,
     TOPICS,
     WRITER,
-    Table,
-    Unreadable,
+    RocketmqTable,
+    UnreadableTable,
     is_own_group,
     read_table,
 )
 from engine.handover.timer_files import Unit, units_max, write_timers
-from engine.schedule.deliver import Deliverer
+from engine.schedule.deliver import LevelDeliverer
 from engine.schedule.timer_deliver import TimerDeliverer
 from engine.service import Service
 from engine.store.files import Files
@@ -40,9 +40,9 @@ from engine.store.pool import Pool
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, is_group_topic, is_system_topic
-from engine.txn.board import Board
-from engine.txn.half import QUEUE
+from engine.txn.half_messages import QUEUE
 from engine.txn.journal import HALVES
+from engine.txn.pending_transactions import PendingTransactions
 
 log = logging.getLogger("kitemq.handover")
 
@@ -75,10 +75,10 @@ class Exporter(Service):
         *,
         store: Store,
         catalog: Catalog,
-        desk: Desk,
-        deliverer: Deliverer,
+        desk: DeliverySubsystem,
+        deliverer: LevelDeliverer,
         timers: TimerDeliverer,
-        board: Board,
+        board: PendingTransactions,
         pool: Pool,
         clock: Clock,
         timer_log_bytes: int,
@@ -96,7 +96,7 @@ class Exporter(Service):
         self._clock = clock
         self._timer_log_bytes = timer_log_bytes
         self._is_writing = False
-        self._before: dict[str, Table] = {}
+        self._before: dict[str, RocketmqTable] = {}
         self._topics_built: tuple[int, dict[str, object]] = (-1, {})  # of a catalog's version
         self._written: dict[str, object] = {}  # by file name: what it says, but for its version
         self._next_export_s = 0.0
@@ -107,8 +107,8 @@ class Exporter(Service):
         for name in (TOPICS, GROUPS, OFFSETS):
             try:
                 self._before[name] = read_table(self._files, self._root / "config" / name)
-            except Unreadable:
-                self._before[name] = Table()
+            except UnreadableTable:
+                self._before[name] = RocketmqTable()
 
     def tick(self) -> float:
         """Write what changed; seconds until the next time."""

@@ -34,11 +34,11 @@ OWN_GROUP_PREFIX = "CID_RMQ_SYS_"
 INHERITED = 1  # a permission of topics that are RocketMQ's own: its cluster's, its broker's
 
 
-class Unreadable(Exception):
+class UnreadableTable(Exception):
     """A file of RocketMQ's that cannot be read, and why."""
 
 
-class Table:
+class RocketmqTable:
     """One file: its fields, and whether KiteMQ wrote it last."""
 
     def __init__(self, fields: dict[str, Any] | None = None, *, is_ours: bool = True) -> None:
@@ -51,29 +51,29 @@ class Table:
         return found if isinstance(found, dict) else {}
 
 
-def read_table(files: Files, path: Path) -> Table:
+def read_table(files: Files, path: Path) -> RocketmqTable:
     """What the file says, as an empty one of our own where there is none. Raises Unreadable."""
     try:
         file = files.open(path)
     except FileNotFoundError:
-        return Table()
+        return RocketmqTable()
     size_bytes = file.size()
     file.close()
     if size_bytes > BYTES_MAX:
-        raise Unreadable(f"{path.name} has {size_bytes} bytes, {BYTES_MAX} is the most")
+        raise UnreadableTable(f"{path.name} has {size_bytes} bytes, {BYTES_MAX} is the most")
     return table_of(read_whole(files, path), path.name)
 
 
-def table_of(data: bytes, name: str) -> Table:
+def table_of(data: bytes, name: str) -> RocketmqTable:
     """What the content of a file says. Raises Unreadable."""
     try:
         fields = msgspec.json.decode(BARE_KEY.sub(rb'\1"\2"\3', data))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Unreadable(f"{name} cannot be read: {error}") from None
+        raise UnreadableTable(f"{name} cannot be read: {error}") from None
     if not isinstance(fields, dict):
-        raise Unreadable(f"{name} is no JSON object")
+        raise UnreadableTable(f"{name} is no JSON object")
     is_ours = fields.get(WRITER) == KITEMQ or data.startswith(EARLIER)
-    return Table(fields, is_ours=is_ours)
+    return RocketmqTable(fields, is_ours=is_ours)
 
 
 def number(value: object, default: int = -1) -> int:

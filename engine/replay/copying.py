@@ -24,7 +24,7 @@ from engine.message import (
     StoredMessage,
     copy_of,
 )
-from engine.replay.book import SOURCE_PREFIX
+from engine.replay.job_store import SOURCE_PREFIX
 from engine.topic.names import DEAD_LETTER_PREFIX
 
 # Its way so far, and a transaction that is long decided.

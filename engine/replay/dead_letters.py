@@ -18,11 +18,11 @@ from engine.message import (
     StoredMessage,
 )
 from engine.replay.copying import origin_id_of, origin_of, times_of
-from engine.replay.dismissals import Dismissals, Draft
-from engine.replay.marks import Marks
-from engine.replay.pile import DismissNote
-from engine.replay.resting import Dismissed, Resting, dismissed
-from engine.store.consume_queue import Entry
+from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary, summary_of
+from engine.replay.dismissals import DismissalPlan, DismissalStore
+from engine.replay.dismissed_offsets import DismissNote
+from engine.replay.marks import ReplayMarks
+from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE, dead_letter_topic
@@ -67,7 +67,7 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
     count: int
 
 
-class Tally(msgspec.Struct, frozen=True):
+class DeadLetterTally(msgspec.Struct, frozen=True):
     """How many of the dead letters looked at have what; go on `after` the offset `next`."""
 
     examined: int
@@ -80,14 +80,14 @@ class Tally(msgspec.Struct, frozen=True):
     next: int | None
 
 
-class Swept(msgspec.Struct, frozen=True):
+class DeadLetterSweep(msgspec.Struct, frozen=True):
     """Offsets that meet the conditions, the newest first; go on `after` the offset `next`."""
 
     offsets: list[int]
     next: int | None
 
 
-class Arrived(msgspec.Struct, frozen=True):
+class DeadLetterArrivals(msgspec.Struct, frozen=True):
     """Dead letters of a time: how many in each step of it, in all, and waiting for a decision."""
 
     steps: list[int]
@@ -102,8 +102,8 @@ class DeadLetters:
         self,
         store: Store,
         catalog: Catalog,
-        marks: Marks,
-        dismissals: Dismissals,
+        marks: ReplayMarks,
+        dismissals: DismissalStore,
         clock: Clock,
         *,
         has_group: Callable[[str], bool],
@@ -162,7 +162,7 @@ class DeadLetters:
         filter: str = ALL_TEXT,
         from_ms: int = 0,
         to_ms: int = 0,
-    ) -> Swept:
+    ) -> DeadLetterSweep:
         """Which of the next 200 before an offset meet all conditions; reads each of them once.
 
         Times are when they died, from one on and before one, 0 for any. Raises GroupNotFound,
@@ -176,7 +176,7 @@ class DeadLetters:
             offset = at
             if stored is not None and meets(stored):
                 found.append(at)
-        return Swept(found, offset if offset > first else None)
+        return DeadLetterSweep(found, offset if offset > first else None)
 
     def get(self, group: str, offset: int) -> DeadLetter:
         """One dead letter; raises GroupNotFound, MessageNotFound."""
@@ -198,7 +198,7 @@ class DeadLetters:
         after: int | None = None,
         count_max: int = EXAMINED_MAX,
         with_dismissed: bool = True,
-    ) -> Tally:
+    ) -> DeadLetterTally:
         """Counts over the newest, at most 500 and 1 MiB in one call. Raises GroupNotFound.
 
         Without the dismissed ones causes and returns are counted over the others alone.
@@ -220,8 +220,15 @@ class DeadLetters:
         redriven = len(self._marks.within(name, GROUP_QUEUE, offset, start))
         dismissed = pile.count(offset, start)
         following = offset if offset > first else None
-        return Tally(
-            start - offset, reasons, topics, clients, redriven, returned, dismissed, following
+        return DeadLetterTally(
+            start - offset,
+            reasons,
+            topics,
+            clients,
+            redriven,
+            returned,
+            dismissed,
+            following,
         )
 
     # -- letting them rest ----------------------------------------------------------------------
@@ -242,7 +249,7 @@ class DeadLetters:
             for name in self._dismissals.topics()
         )
 
-    def arrived(self, group: str, times_ms: Sequence[int]) -> Arrived:
+    def arrived(self, group: str, times_ms: Sequence[int]) -> DeadLetterArrivals:
         """Those that died from each of these ascending times to the next, at most 100, and since.
 
         Reads the times of a few for each step, however many there are; none where the last one
@@ -258,7 +265,7 @@ class DeadLetters:
             begins.append(low)
         steps = [after - before for before, after in pairwise([*begins, end])]
         resting = self._dismissals.pile(name).count(begins[0], end)
-        return Arrived(steps, end - begins[0], end - begins[0] - resting)
+        return DeadLetterArrivals(steps, end - begins[0], end - begins[0] - resting)
 
     def _first_since(self, name: str, low: int, end: int, at_ms: int) -> int:
         """The first offset from `low` on that died at `at_ms` or later."""
@@ -269,16 +276,16 @@ class DeadLetters:
 
         return bisect_left(range(end), at_ms, low, key=died_ms)
 
-    def resting(self, group: str) -> Resting:
+    def resting(self, group: str) -> DismissalSnapshot:
         """What rests of a group now, to look at and to plan with. Raises GroupNotFound."""
         name, first, end = self._bounds(group)
-        return Resting(name, self._dismissals.pile(name), first, end)
+        return DismissalSnapshot(name, self._dismissals.pile(name), first, end)
 
     def noted(self, note: str, by: str) -> DismissNote:
         """A note for a draft; Invalid."""
         return self._dismissals.noted(note, by, self._clock.now_ms())
 
-    def commit(self, draft: Draft) -> bool:
+    def commit(self, draft: DismissalPlan) -> bool:
         """Carry a draft out; False where something else was dismissed or restored meanwhile.
 
         Raises Refused where too much is dismissed, DiskFull.
@@ -286,7 +293,7 @@ class DeadLetters:
         self._check_running()
         return self._dismissals.commit(draft)
 
-    def dismiss(self, group: str, runs: Sequence[range], *, note: str, by: str) -> Dismissed:
+    def dismiss(self, group: str, runs: Sequence[range], *, note: str, by: str) -> DismissalSummary:
         """Let these dead letters rest; `count` are those that did not yet. Nothing is deleted.
 
         Of `runs` of offsets, in any order, those that are not kept count for nothing. Of many
@@ -294,13 +301,13 @@ class DeadLetters:
         and what `commit` does.
         """
         resting, kept = self.resting(group), self.noted(note, by)
-        draft = resting.dismissing(runs, kept)
+        draft = resting.plan_dismissal(runs, kept)
         self.commit(draft)
-        return dismissed(kept, draft.count)
+        return summary_of(kept, draft.count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
         """Have these looked at again; how many were dismissed. Raises what `dismiss` does."""
-        draft = self.resting(group).restoring(runs)
+        draft = self.resting(group).plan_restoration(runs)
         self.commit(draft)
         return draft.count
 
@@ -331,7 +338,7 @@ class DeadLetters:
         is_first = True
         while start < end:
             low = max(start, end - READ_AT_ONCE)
-            taken: list[Entry] = []
+            taken: list[QueueEntry] = []
             for entry in reversed(self._store.entries(name, GROUP_QUEUE, low, end - low)):
                 left_bytes -= entry.size_bytes
                 if left_bytes < 0 and not is_first:

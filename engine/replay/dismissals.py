@@ -1,10 +1,10 @@
-"""Dead letters that a person has decided to let rest, each with a note, kept in the journal.
+"""Dead letters that a person dismissed, each with a note, kept in the journal.
 
-A dismissed dead letter stays where it is: nothing is deleted, it only asks for nobody's attention,
-and jobs leave it out unless they name it. To restore it takes the mark off again.
+A dismissed dead letter stays where it is and nothing is deleted: it is no longer listed as open,
+and replay jobs leave it out unless they name it. Restoring it removes the mark.
 
-A change is planned as a `Draft`, on any thread, and takes a moment to carry out, however many
-stretches it has.
+A change is planned as a `DismissalPlan`, on any thread. Carrying the plan out is quick, however
+many ranges of offsets it has.
 """
 
 import re
@@ -13,8 +13,14 @@ from dataclasses import dataclass
 
 from engine.errors import Illegal, Invalid, Refused
 from engine.legality import check_number, check_runs
-from engine.replay.pile import DismissNote, Packed, Pile, Span, check_packed
-from engine.runs import Runs, iter_runs
+from engine.replay.dismissed_offsets import (
+    DismissedOffsets,
+    DismissedRange,
+    DismissNote,
+    PackedDismissals,
+    check_packed,
+)
+from engine.run_length import Runs, iter_runs
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.catalog import Catalog
 
@@ -50,16 +56,16 @@ class DeadPile(JournalEntry, frozen=True, tag="dead_pile"):
 
     topic: str
     since_position: int
-    packed: Packed
+    packed: PackedDismissals
 
 
 @dataclass(frozen=True)
-class Draft:
+class DismissalPlan:
     """A change of what rests: `count` offsets, of a pile `before`, which is then as `after`."""
 
     entry: DeadDismissed | DeadRestored
-    before: Pile
-    after: Pile
+    before: DismissedOffsets
+    after: DismissedOffsets
     count: int
 
     @property
@@ -69,26 +75,30 @@ class Draft:
         return more_spans or self.after.note_count > self.before.note_count
 
 
-def dismissing(topic: str, pile: Pile, runs: Iterable[range], note: DismissNote) -> Draft:
+def plan_dismissal(
+    topic: str, pile: DismissedOffsets, runs: Iterable[range], note: DismissNote
+) -> DismissalPlan:
     """To dismiss what of these ascending runs is not dismissed yet. Pure."""
     new = [each for run in runs for each in pile.free(run)]
     entry = DeadDismissed(
         topic, pile.since_position, note.id, note.note, note.by, note.at_ms, _runs_of(new)
     )
-    after = pile.adding(Span(each.start, each.stop, note) for each in new) if new else pile
-    return Draft(entry, pile, after, sum(map(len, new)))
+    after = (
+        pile.adding(DismissedRange(each.start, each.stop, note) for each in new) if new else pile
+    )
+    return DismissalPlan(entry, pile, after, sum(map(len, new)))
 
 
-def restoring(topic: str, pile: Pile, runs: Iterable[range]) -> Draft:
+def plan_restoration(topic: str, pile: DismissedOffsets, runs: Iterable[range]) -> DismissalPlan:
     """To restore what of these ascending runs is dismissed. Pure."""
     marked = [
         range(span.first, span.end) for run in runs for span in pile.within(run.start, run.stop)
     ]
     after = pile.without(marked) if marked else pile
-    return Draft(DeadRestored(topic, _runs_of(marked)), pile, after, sum(map(len, marked)))
+    return DismissalPlan(DeadRestored(topic, _runs_of(marked)), pile, after, sum(map(len, marked)))
 
 
-class Dismissals:
+class DismissalStore:
     """Register it before the journal is loaded, `settle` it after recovery."""
 
     def __init__(self, journal: Journal, catalog: Catalog, bounds_of: BoundsOf) -> None:
@@ -96,22 +106,22 @@ class Dismissals:
         self._journal = journal
         self._catalog = catalog
         self._bounds_of = bounds_of
-        self._piles: dict[str, Pile] = {}
+        self._piles: dict[str, DismissedOffsets] = {}
         # Read from the journal and not in the piles yet: many are put there in one go.
-        self._loaded: dict[str, list[Span]] = {}
+        self._loaded: dict[str, list[DismissedRange]] = {}
         self._newest = 0
         kinds = (DeadDismissed, DeadRestored, DeadPile)
         journal.register(kinds, self._apply, self._snapshot, _check)
 
     # -- looking ------------------------------------------------------------------------------
 
-    def pile(self, topic: str) -> Pile:
+    def pile(self, topic: str) -> DismissedOffsets:
         """What is dismissed of a topic as it is now; an empty one where nothing is."""
         self._gather(topic)
         config = self._catalog.find(topic)
         pile = self._piles.get(topic)
         if pile is None or config is None or pile.since_position < config.since_position:
-            return Pile(0 if config is None else config.since_position)
+            return DismissedOffsets(0 if config is None else config.since_position)
         return pile
 
     def topics(self) -> list[str]:
@@ -127,7 +137,7 @@ class Dismissals:
         self._newest = max(now_ms, self._newest + 1)
         return DismissNote(f"{self._newest:012x}", note, by, now_ms)
 
-    def commit(self, draft: Draft) -> bool:
+    def commit(self, draft: DismissalPlan) -> bool:
         """Carry a draft out; False where the pile has changed since. Raises Refused, DiskFull."""
         topic = draft.entry.topic
         if not self.pile(topic).is_same(draft.before):
@@ -145,11 +155,11 @@ class Dismissals:
             pile = self.pile(topic)
             end = self._bounds_of(topic)[1]
             if pile.end > end:
-                self.commit(restoring(topic, pile, [range(end, pile.end)]))
+                self.commit(plan_restoration(topic, pile, [range(end, pile.end)]))
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _make_room(self, draft: Draft) -> None:
+    def _make_room(self, draft: DismissalPlan) -> None:
         if self._has_room(draft):
             return
         self._tidy()
@@ -161,7 +171,7 @@ class Dismissals:
                 remedy="restore some, or choose neighbours together: all, or by time",
             )
 
-    def _has_room(self, draft: Draft) -> bool:
+    def _has_room(self, draft: DismissalPlan) -> bool:
         piles = [pile for topic, pile in self._piles.items() if topic != draft.entry.topic]
         piles.append(draft.after)
         notes = sum(pile.note_count for pile in piles)
@@ -186,17 +196,19 @@ class Dismissals:
     def _apply(self, entry: JournalEntry) -> None:
         match entry:
             case DeadPile():
-                self._piles[entry.topic] = Pile.unpacked(entry.since_position, entry.packed)
+                self._piles[entry.topic] = DismissedOffsets.unpacked(
+                    entry.since_position, entry.packed
+                )
                 ids = [note.id for note in entry.packed.notes]
                 self._newest = max([self._newest, *(int(each, 16) for each in ids)])
             case DeadDismissed():
                 pile = self._piles.get(entry.topic)
                 if pile is None or pile.since_position < entry.since_position:
-                    self._piles[entry.topic] = Pile(entry.since_position)
+                    self._piles[entry.topic] = DismissedOffsets(entry.since_position)
                     self._loaded.pop(entry.topic, None)
                 note = DismissNote(entry.id, entry.note, entry.by, entry.at_ms)
                 self._newest = max(self._newest, int(entry.id, 16))
-                spans = (Span(run.start, run.stop, note) for run in iter_runs(entry.runs))
+                spans = (DismissedRange(run.start, run.stop, note) for run in iter_runs(entry.runs))
                 self._loaded.setdefault(entry.topic, []).extend(spans)
             case DeadRestored() if entry.topic in self._piles:
                 self._gather(entry.topic)

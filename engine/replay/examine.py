@@ -12,10 +12,10 @@ from engine.delivery.filter import parse_filter
 from engine.errors import Invalid
 from engine.message import FAILED_REASON, Message, StoredMessage
 from engine.replay.copying import copy_for, origin_of, retry_copy_for
-from engine.replay.job import Job, To
-from engine.replay.marks import Marks
-from engine.replay.outcomes import Outcome
-from engine.store.consume_queue import Entry
+from engine.replay.job import ReplayTo, StoredJob
+from engine.replay.marks import ReplayMarks
+from engine.replay.outcomes import ReplayOutcome
+from engine.store.consume_queue import QueueEntry
 from engine.store.record import encode_properties
 from engine.store.store import Store
 from engine.topic.catalog import Catalog, TopicType
@@ -24,31 +24,31 @@ from engine.topic.names import DEAD_LETTER_PREFIX, is_system_topic, retry_topic
 READ_BYTES_MAX = 1024 * 1024
 
 
-class Decision(NamedTuple):
+class CopyDecision(NamedTuple):
     """What is to become of the `nth` message (from 0); with `copy` it is to be sent."""
 
     nth: int
     queue: int
     offset: int
-    outcome: Outcome
+    outcome: ReplayOutcome
     message_id: str = ""
     copy: Message | None = None
     error: str = ""
 
 
-class Chosen(NamedTuple):
+class SelectedMessage(NamedTuple):
     """The `nth` message of a job (from 0) with its entry, where there still is one."""
 
     nth: int
     queue: int
     offset: int
-    entry: Entry | None
+    entry: QueueEntry | None
 
 
-class Verdict(Exception):
+class NotReplayable(Exception):
     """Why a message is not sent."""
 
-    def __init__(self, outcome: Outcome, detail: str = "") -> None:
+    def __init__(self, outcome: ReplayOutcome, detail: str = "") -> None:
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
@@ -58,14 +58,14 @@ class Examiner:
     """Decides; at most 1 MiB of records is read at once, or one record."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, marks: Marks, has_group: Callable[[str], bool]
+        self, store: Store, catalog: Catalog, marks: ReplayMarks, has_group: Callable[[str], bool]
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._marks = marks
         self._has_group = has_group
 
-    def examine(self, job: Job, *, count_max: int, sends_max: int) -> list[Decision]:
+    def examine(self, job: StoredJob, *, count_max: int, sends_max: int) -> list[CopyDecision]:
         """Decisions about the messages from the cursor on, of which `sends_max` may be sent."""
         chosen = self.chosen(job, job.cursor, count_max)
         match = parse_filter(job.plan.filter)
@@ -80,7 +80,7 @@ class Examiner:
         read = self.read(job.plan.source, wanted)
         left = frozenset(entry for entry, _ in wanted[len(read) :])
         taken = self._sent_before(job, len(chosen)) if job.plan.fresh_only else set()
-        decisions: list[Decision] = []
+        decisions: list[CopyDecision] = []
         sends = 0
         for each in chosen:
             if each.entry is not None and each.entry in read:
@@ -95,25 +95,25 @@ class Examiner:
             decisions.append(decision)
         return decisions
 
-    def chosen(self, job: Job, index: int, count_max: int) -> list[Chosen]:
+    def chosen(self, job: StoredJob, index: int, count_max: int) -> list[SelectedMessage]:
         """The messages of a job from an index on, with their entries."""
         plan = job.plan
         topic = self._catalog.find(plan.source)
         is_there = topic is not None and topic.since_position <= plan.since_position
-        found: list[Chosen] = []
+        found: list[SelectedMessage] = []
         for first, queue, offsets in job.selection.stretches(index, count_max):
-            entries: dict[int, Entry] = {}
+            entries: dict[int, QueueEntry] = {}
             if is_there:
                 read = self._store.entries(plan.source, queue, offsets.start, len(offsets))
                 entries = {entry.offset: entry for entry in read}
             for number, offset in enumerate(offsets):
                 entry = None if job.is_lost(queue, offset) else entries.get(offset)
-                found.append(Chosen(first + number, queue, offset, entry))
+                found.append(SelectedMessage(first + number, queue, offset, entry))
         return found
 
     def read(
-        self, topic: str, wanted: Sequence[tuple[Entry, int]]
-    ) -> dict[Entry, StoredMessage | None]:
+        self, topic: str, wanted: Sequence[tuple[QueueEntry, int]]
+    ) -> dict[QueueEntry, StoredMessage | None]:
         """Records of entries and their queues, as many from the start on as the limit allows.
 
         At least one. A record of another topic, queue or offset is not taken for the one meant.
@@ -124,7 +124,7 @@ class Examiner:
             if number and size_bytes > READ_BYTES_MAX:
                 wanted = wanted[:number]
                 break
-        found: dict[Entry, StoredMessage | None] = {}
+        found: dict[QueueEntry, StoredMessage | None] = {}
         for queue, run in groupby(wanted, key=itemgetter(1)):
             entries = [entry for entry, _ in run]
             read = self._store.read_entries(entries, (topic, queue))
@@ -133,75 +133,78 @@ class Examiner:
 
     # -- deciding -----------------------------------------------------------------------------
 
-    def _unread(self, job: Job, each: Chosen) -> Decision:
+    def _unread(self, job: StoredJob, each: SelectedMessage) -> CopyDecision:
         if each.nth in job.ahead:
-            outcome = Outcome.SENT
+            outcome = ReplayOutcome.SENT
         elif each.entry is None:
-            outcome = Outcome.EXPIRED
+            outcome = ReplayOutcome.EXPIRED
         elif not each.entry.has_record:
-            outcome = Outcome.UNREADABLE
+            outcome = ReplayOutcome.UNREADABLE
         else:
-            outcome = Outcome.FILTERED
-        return Decision(each.nth, each.queue, each.offset, outcome)
+            outcome = ReplayOutcome.FILTERED
+        return CopyDecision(each.nth, each.queue, each.offset, outcome)
 
     def _decide(
-        self, job: Job, each: Chosen, stored: StoredMessage | None, taken: set[int]
-    ) -> Decision:
+        self, job: StoredJob, each: SelectedMessage, stored: StoredMessage | None, taken: set[int]
+    ) -> CopyDecision:
         place = (each.nth, each.queue, each.offset)
         if stored is None:
             assert each.entry is not None
             is_gone = each.entry.position < self._store.oldest
-            return Decision(*place, Outcome.EXPIRED if is_gone else Outcome.UNREADABLE)
+            return CopyDecision(
+                *place, ReplayOutcome.EXPIRED if is_gone else ReplayOutcome.UNREADABLE
+            )
         try:
             if not _is_wanted(job, stored):
-                raise Verdict(Outcome.FILTERED)
+                raise NotReplayable(ReplayOutcome.FILTERED)
             if each.nth in taken:
-                raise Verdict(Outcome.SENT_BEFORE)
+                raise NotReplayable(ReplayOutcome.SENT_BEFORE)
             copy = self._copy(job, stored)
-        except Verdict as verdict:
-            return Decision(*place, verdict.outcome, stored.message_id, error=verdict.detail)
-        outcome = Outcome.ELIGIBLE if job.dry_run else Outcome.SENT
-        return Decision(*place, outcome, stored.message_id, copy)
+        except NotReplayable as verdict:
+            return CopyDecision(*place, verdict.outcome, stored.message_id, error=verdict.detail)
+        outcome = ReplayOutcome.ELIGIBLE if job.dry_run else ReplayOutcome.SENT
+        return CopyDecision(*place, outcome, stored.message_id, copy)
 
-    def _copy(self, job: Job, stored: StoredMessage) -> Message:
+    def _copy(self, job: StoredJob, stored: StoredMessage) -> Message:
         plan = job.plan
-        if plan.to is To.GROUP:
+        if plan.to is ReplayTo.GROUP:
             if not self._has_group(plan.to_name):
-                raise Verdict(Outcome.GROUP_GONE)
+                raise NotReplayable(ReplayOutcome.GROUP_GONE)
             self._check_there(origin_of(stored))
             copy = retry_copy_for(plan.id, stored, retry_topic(plan.to_name))
         else:
-            name = plan.to_name if plan.to is To.TOPIC else origin_of(stored)
+            name = plan.to_name if plan.to is ReplayTo.TOPIC else origin_of(stored)
             copy = copy_for(plan.id, stored, name)
             self._address(copy, stored)
         try:
             encode_properties(copy)
         except Invalid as error:
-            raise Verdict(Outcome.REFUSED, error.detail) from None
+            raise NotReplayable(ReplayOutcome.REFUSED, error.detail) from None
         return copy
 
     def _check_there(self, name: str) -> None:
         if not name:
-            raise Verdict(Outcome.NO_ORIGIN)
+            raise NotReplayable(ReplayOutcome.NO_ORIGIN)
         if self._catalog.find(name) is None:
-            raise Verdict(Outcome.TOPIC_GONE)
+            raise NotReplayable(ReplayOutcome.TOPIC_GONE)
 
     def _address(self, copy: Message, stored: StoredMessage) -> None:
         """See that the topic takes it, and choose the queue where order depends on it."""
         self._check_there(copy.topic)
         topic = self._catalog.get(copy.topic)
         if is_system_topic(topic.name):
-            raise Verdict(Outcome.REFUSED, f"{topic.name!r} is the system's own topic")
+            raise NotReplayable(ReplayOutcome.REFUSED, f"{topic.name!r} is the system's own topic")
         if not topic.is_writable:
-            raise Verdict(Outcome.NOT_WRITABLE)
+            raise NotReplayable(ReplayOutcome.NOT_WRITABLE)
         if topic.type is TopicType.FIFO and not copy.message_group:
-            raise Verdict(
-                Outcome.REFUSED, f"{topic.name!r} is a FIFO topic, the message has no message group"
+            raise NotReplayable(
+                ReplayOutcome.REFUSED,
+                f"{topic.name!r} is a FIFO topic, the message has no message group",
             )
         if not copy.message_group and not stored.topic.startswith(DEAD_LETTER_PREFIX):
             copy.queue = stored.queue % topic.write_queues  # one queue's order stays one's
 
-    def _sent_before(self, job: Job, count: int) -> set[int]:
+    def _sent_before(self, job: StoredJob, count: int) -> set[int]:
         """Which of the messages from the cursor on another job has sent."""
         taken: set[int] = set()
         for first, queue, offsets in job.selection.stretches(job.cursor, count):
@@ -212,7 +215,7 @@ class Examiner:
         return taken
 
 
-def _is_wanted(job: Job, stored: StoredMessage) -> bool:
+def _is_wanted(job: StoredJob, stored: StoredMessage) -> bool:
     plan = job.plan
     if plan.reason and stored.properties.get(FAILED_REASON, "") != plan.reason:
         return False

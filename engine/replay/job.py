@@ -5,12 +5,12 @@ from enum import StrEnum
 import msgspec
 
 from engine.errors import Conflict
-from engine.replay.outcomes import DONE, FAILED, PENDING, STOPPED, Outcome, OutcomeLog
+from engine.replay.outcomes import DONE, FAILED, PENDING, STOPPED, OutcomeLog, ReplayOutcome
 from engine.replay.rate import Rate
-from engine.replay.selection import Frozen
+from engine.replay.selection import FrozenSelection
 
 
-class To(StrEnum):
+class ReplayTo(StrEnum):
     """Where a job's messages go."""
 
     ORIGIN = "origin"  # the topic each was first sent to: every group gets it
@@ -18,7 +18,7 @@ class To(StrEnum):
     TOPIC = "topic"  # a topic that the job names
 
 
-class State(StrEnum):
+class ReplayState(StrEnum):
     """Where a job stands; FINISHED and STOPPED are the end."""
 
     RUNNING = "running"
@@ -27,7 +27,7 @@ class State(StrEnum):
     FINISHED = "finished"
 
 
-class Verb(StrEnum):
+class JobCommand(StrEnum):
     """What a person may ask of a job."""
 
     PAUSE = "pause"
@@ -36,14 +36,14 @@ class Verb(StrEnum):
 
 
 MOVES = {
-    (State.RUNNING, Verb.PAUSE): State.PAUSED,
-    (State.PAUSED, Verb.RESUME): State.RUNNING,
-    (State.RUNNING, Verb.STOP): State.STOPPED,
-    (State.PAUSED, Verb.STOP): State.STOPPED,
+    (ReplayState.RUNNING, JobCommand.PAUSE): ReplayState.PAUSED,
+    (ReplayState.PAUSED, JobCommand.RESUME): ReplayState.RUNNING,
+    (ReplayState.RUNNING, JobCommand.STOP): ReplayState.STOPPED,
+    (ReplayState.PAUSED, JobCommand.STOP): ReplayState.STOPPED,
 }
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What a job is to do, as frozen at its creation.
 
     `runs` is the packed selection; `since_position` tells the source topic from a later one of its
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     since_position: int
     runs: bytes
-    to: To
+    to: ReplayTo
     to_name: str = ""
     filter: str = "*"
     reason: str = ""
@@ -68,20 +68,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     retry_of: str = ""
 
 
-class Job:
-    """One job. `book.py` alone changes what is kept; `waiting` and `rate` are the runner's.
+class StoredJob:
+    """One job. `job_store.py` alone changes what is kept; `waiting` and `rate` are the runner's.
 
     `retried_by` are the jobs over what failed in this one, oldest first.
     """
 
     def __init__(
-        self, plan: Plan, *, per_s: float, dry_run: bool, decided: State = State.RUNNING
+        self,
+        plan: JobPlan,
+        *,
+        per_s: float,
+        dry_run: bool,
+        decided: ReplayState = ReplayState.RUNNING,
     ) -> None:
         self.plan = plan
         self.dry_run = dry_run
         self.per_s = per_s
         self.decided = decided
-        self.selection = Frozen.unpack(plan.runs)
+        self.selection = FrozenSelection.unpack(plan.runs)
         self.outcomes = OutcomeLog()
         self.retried_by: list[str] = []
         self.ahead: set[int] = set()  # sent, as recovery found, though progress did not say so
@@ -98,21 +103,21 @@ class Job:
         return self.outcomes.count
 
     @property
-    def state(self) -> State:
-        if self.decided is not State.STOPPED and self.cursor >= self.selection.count:
-            return State.FINISHED
+    def state(self) -> ReplayState:
+        if self.decided is not ReplayState.STOPPED and self.cursor >= self.selection.count:
+            return ReplayState.FINISHED
         return self.decided
 
     @property
     def is_over(self) -> bool:
-        return self.state in (State.STOPPED, State.FINISHED)
+        return self.state in (ReplayState.STOPPED, ReplayState.FINISHED)
 
     @property
     def size_bytes(self) -> int:
         """What it takes in memory, about."""
         return self.selection.size_bytes + len(self.plan.runs) + self.outcomes.size_bytes
 
-    def after(self, verb: Verb) -> State:
+    def after(self, verb: JobCommand) -> ReplayState:
         """The state that `verb` leads to; Conflict where that is not legal."""
         state = MOVES.get((self.state, verb))
         if state is None:
@@ -131,20 +136,20 @@ class Job:
         """The name of what became of a message, or will."""
         code = self.outcomes.between(index, index + 1)
         if code:
-            return Outcome(code[0]).label
+            return ReplayOutcome(code[0]).label
         if index in self.ahead:
-            return Outcome.SENT.label
+            return ReplayOutcome.SENT.label
         return self.rest
 
     @property
     def rest(self) -> str:
         """What is said of messages that were not looked at."""
-        return STOPPED if self.state is State.STOPPED else PENDING
+        return STOPPED if self.state is ReplayState.STOPPED else PENDING
 
     def totals(self) -> dict[str, int]:
         """How many messages have each outcome, those that none has left out; the sum is all."""
-        counts = {outcome.label: self.outcomes.totals[outcome] for outcome in Outcome}
-        counts[Outcome.SENT.label] += len(self.ahead)
+        counts = {outcome.label: self.outcomes.totals[outcome] for outcome in ReplayOutcome}
+        counts[ReplayOutcome.SENT.label] += len(self.ahead)
         counts[self.rest] = self.selection.count - self.cursor - len(self.ahead)
         return {label: count for label, count in counts.items() if count}
 

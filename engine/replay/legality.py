@@ -19,17 +19,17 @@ from engine.legality import (
     check_text,
     unpacked,
 )
-from engine.replay.job import Job, Plan, State
-from engine.replay.outcomes import CHUNK, Outcome
-from engine.replay.selection import NUMBER_BYTES, Frozen, Run, unpack
+from engine.replay.job import JobPlan, ReplayState, StoredJob
+from engine.replay.outcomes import CHUNK, ReplayOutcome
+from engine.replay.selection import NUMBER_BYTES, FrozenSelection, OffsetRange, unpack
 
-FindJob = Callable[[str], Job | None]
+FindJob = Callable[[str], StoredJob | None]
 RUN_BYTES = 3 * NUMBER_BYTES
-CODES = bytes(Outcome)
+CODES = bytes(ReplayOutcome)
 JOB_ID = re.compile("[0-9a-f]{1,15}")  # ms since 1970 UTC: the next one is higher
 
 
-def check_plan(plan: Plan, find: FindJob) -> None:
+def check_plan(plan: JobPlan, find: FindJob) -> None:
     """A job that is new can be made of it."""
     if find(plan.id) is not None:
         raise Illegal(f"there is a replay job {plan.id[:100]!r} already")
@@ -40,7 +40,7 @@ def check_plan(plan: Plan, find: FindJob) -> None:
     check_number("since_position", plan.since_position)
     check_number("created_ms", plan.created_ms)
     check_by(parse_filter, plan.filter)
-    last = Run(0, 0, 0)
+    last = OffsetRange(0, 0, 0)
     for run in _runs(plan.runs):
         check_queue(run.queue)
         is_behind = run.queue > last.queue or run.first >= last.first + last.length
@@ -49,9 +49,9 @@ def check_plan(plan: Plan, find: FindJob) -> None:
         last = run
 
 
-def check_decision(state: State, per_s: float) -> None:
+def check_decision(state: ReplayState, per_s: float) -> None:
     """A person can have decided so."""
-    if state is State.FINISHED:
+    if state is ReplayState.FINISHED:
         raise Illegal("nobody decides that a job is finished")
     if not 0 <= per_s < float("inf"):
         raise Illegal(f"{per_s} messages a second are no rate")
@@ -63,13 +63,13 @@ def check_outcomes(codes: bytes) -> None:
         raise Illegal("there is no such outcome of a message")
 
 
-def check_progress(job: Job, outcomes: bytes) -> None:
+def check_progress(job: StoredJob, outcomes: bytes) -> None:
     """These are outcomes of the messages that follow."""
     check_outcomes(outcomes)
     check_number("outcomes", len(outcomes), job.selection.count - job.cursor)
 
 
-def check_found(job: Job, packed: bytes) -> None:
+def check_found(job: StoredJob, packed: bytes) -> None:
     """These runs of (0, index, count) name messages of the job, each once."""
     end = 0
     for run in _runs(packed):
@@ -78,7 +78,7 @@ def check_found(job: Job, packed: bytes) -> None:
         end = run.first + run.length
 
 
-def check_log(selected: Frozen, chunks: Sequence[bytes], tail: bytes) -> None:
+def check_log(selected: FrozenSelection, chunks: Sequence[bytes], tail: bytes) -> None:
     """The outcomes of a job, as its snapshot has them."""
     for chunk in chunks:
         codes = unpacked("outcomes", chunk, CHUNK)
@@ -90,7 +90,11 @@ def check_log(selected: Frozen, chunks: Sequence[bytes], tail: bytes) -> None:
 
 
 def check_kept(
-    selected: Frozen, ahead: Sequence[int], cuts: dict[int, int], ended_ms: int, record_end: int
+    selected: FrozenSelection,
+    ahead: Sequence[int],
+    cuts: dict[int, int],
+    ended_ms: int,
+    record_end: int,
 ) -> None:
     """The rest of a job, as its snapshot has it."""
     check_all("ahead", ahead, selected.count - 1)
@@ -106,7 +110,7 @@ def check_cuts(cuts: dict[int, int]) -> None:
         check_number("offset", offset)
 
 
-def _runs(packed: bytes) -> list[Run]:
+def _runs(packed: bytes) -> list[OffsetRange]:
     check_columns(RUN_BYTES, runs=packed)
     numbers = array("q")
     numbers.frombytes(packed)

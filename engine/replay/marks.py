@@ -1,14 +1,14 @@
 """Which messages were sent again, and by which jobs: derived from the jobs, kept nowhere else."""
 
-from engine.replay.book import Book
-from engine.replay.outcomes import Outcome
+from engine.replay.job_store import JobStore
+from engine.replay.outcomes import ReplayOutcome
 from engine.topic.catalog import Catalog
 
 
-class Marks:
+class ReplayMarks:
     """Known for as long as the jobs are."""
 
-    def __init__(self, book: Book, catalog: Catalog) -> None:
+    def __init__(self, book: JobStore, catalog: Catalog) -> None:
         self._book = book
         self._catalog = catalog
 
@@ -21,7 +21,7 @@ class Marks:
         for job in self._book.of_source(topic, config.since_position):
             end_here = min(end, job.cuts.get(queue, end))
             for nth, _, offsets in job.selection.within(queue, first, end_here):
-                sent = set(job.outcomes.find(Outcome.SENT, nth, nth + len(offsets)))
+                sent = set(job.outcomes.find(ReplayOutcome.SENT, nth, nth + len(offsets)))
                 sent.update(each for each in job.ahead if nth <= each < nth + len(offsets))
                 for each in sorted(sent):
                     found.setdefault(offsets.start + each - nth, []).append(job.plan.id)

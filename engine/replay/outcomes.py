@@ -8,7 +8,7 @@ from enum import IntEnum
 CHUNK = 4096
 
 
-class Outcome(IntEnum):
+class ReplayOutcome(IntEnum):
     """How a message of a job ended. The number is in the journal, the lower-case name is API."""
 
     SENT = 1
@@ -30,9 +30,9 @@ class Outcome(IntEnum):
 
 PENDING = "pending"  # not looked at yet
 STOPPED = "stopped"  # nor will it be
-LABELS = (*(outcome.label for outcome in Outcome), PENDING, STOPPED)
-DONE = frozenset((Outcome.SENT, Outcome.ELIGIBLE))
-FAILED = frozenset(outcome for outcome in Outcome if outcome >= Outcome.EXPIRED)
+LABELS = (*(outcome.label for outcome in ReplayOutcome), PENDING, STOPPED)
+DONE = frozenset((ReplayOutcome.SENT, ReplayOutcome.ELIGIBLE))
+FAILED = frozenset(outcome for outcome in ReplayOutcome if outcome >= ReplayOutcome.EXPIRED)
 _FAILED_RUN = re.compile(b"[" + re.escape(bytes(sorted(FAILED))) + b"]+")
 
 
@@ -43,8 +43,8 @@ class OutcomeLog:
         self._chunks = list(chunks)
         self._tail = bytearray(tail)
         self._unpacked: tuple[int, bytes] = (-1, b"")
-        self.totals = [0] * (max(Outcome) + 1)
-        for code in Outcome:
+        self.totals = [0] * (max(ReplayOutcome) + 1)
+        for code in ReplayOutcome:
             for number in range(len(self._chunks) + 1):
                 self.totals[code] += self._chunk(number).count(code)
 

@@ -11,22 +11,22 @@ import msgspec
 from engine.clock import Clock
 from engine.errors import Conflict, Invalid, Refused
 from engine.message import StoredMessage
-from engine.replay.book import Book
-from engine.replay.choice import Choice, check_rate, check_request
 from engine.replay.copying import origin_of
-from engine.replay.examine import Chosen, Examiner
-from engine.replay.job import Job, Plan, State, To, Verb
-from engine.replay.outcomes import LABELS, PENDING, STOPPED, Outcome
-from engine.replay.runner import Runner
-from engine.replay.selection import Run, merged, pack
+from engine.replay.examine import Examiner, SelectedMessage
+from engine.replay.job import JobCommand, JobPlan, ReplayState, ReplayTo, StoredJob
+from engine.replay.job_store import JobStore
+from engine.replay.outcomes import LABELS, PENDING, STOPPED, ReplayOutcome
+from engine.replay.runner import ReplayRunner
+from engine.replay.selection import OffsetRange, merged, pack
+from engine.replay.selection_planner import SelectionPlanner, check_rate, check_request
 from engine.replay.values import (
-    Failed,
+    FailedMessages,
     NewReplay,
     OutcomePage,
     OutcomeRow,
     ReplayJob,
-    Retry,
-    shown,
+    RetryRequest,
+    job_view,
 )
 from engine.topic.names import retry_topic
 
@@ -38,15 +38,15 @@ RETRIED_RUNS_MAX = 20_000
 Jobs = list[ReplayJob]
 
 
-class Replays:
+class ReplayJobs:
     """The verbs; each change is durable when it returns (in the page cache, as a send is)."""
 
     def __init__(
         self,
-        choice: Choice,
-        book: Book,
+        choice: SelectionPlanner,
+        book: JobStore,
         examiner: Examiner,
-        runner: Runner,
+        runner: ReplayRunner,
         clock: Clock,
         check_running: Callable[[], None],
     ) -> None:
@@ -73,7 +73,7 @@ class Replays:
         to_name = self._choice.destination(new)
         runs = self._choice.freeze(new, source)
         now_ms = self._clock.now_ms()
-        plan = Plan(
+        plan = JobPlan(
             id=self._new_id(now_ms),
             name=new.name,
             source=source.name,
@@ -90,7 +90,7 @@ class Replays:
         )
         job = self._book.create(plan, per_s=new.per_s, dry_run=new.dry_run)
         self._runner.wake()
-        return shown(job)
+        return job_view(job)
 
     def begin(self, job_id: str) -> ReplayJob:
         """Do a dry run in earnest: the very messages that it looked at.
@@ -114,9 +114,9 @@ class Replays:
             )
         self._book.begin(job)
         self._runner.wake()
-        return shown(job)
+        return job_view(job)
 
-    def retry(self, job_id: str, runs: Sequence[Run], how: Retry) -> ReplayJob:
+    def retry(self, job_id: str, runs: Sequence[OffsetRange], how: RetryRequest) -> ReplayJob:
         """Try again what failed in a job that is over: `runs` as `failed` gives them, no others.
 
         With the conditions of that job; where it was tried again before, `fresh_only` as well, so
@@ -152,19 +152,19 @@ class Replays:
         )
         created = self._book.create(plan, per_s=how.per_s, dry_run=how.dry_run)
         self._runner.wake()
-        return shown(created)
+        return job_view(created)
 
     def pause(self, job_id: str) -> ReplayJob:
         """Send nothing until `resume`. Raises NotFound, Conflict unless it runs, DiskFull."""
-        return self._decide(job_id, Verb.PAUSE)
+        return self._decide(job_id, JobCommand.PAUSE)
 
     def resume(self, job_id: str) -> ReplayJob:
         """Go on, at the job's rate. Raises NotFound, Conflict unless it is paused, DiskFull."""
-        return self._decide(job_id, Verb.RESUME)
+        return self._decide(job_id, JobCommand.RESUME)
 
     def stop(self, job_id: str) -> ReplayJob:
         """End it: what was not sent never is. Raises NotFound, Conflict when it is over."""
-        return self._decide(job_id, Verb.STOP)
+        return self._decide(job_id, JobCommand.STOP)
 
     def change_rate(self, job_id: str, per_s: float) -> ReplayJob:
         """Messages a second from now on, 0 for no limit. Raises NotFound, Invalid, Conflict."""
@@ -175,30 +175,30 @@ class Replays:
             raise Conflict(f"the job {job_id!r} is {job.state}", field="id")
         self._book.decide(job, job.decided, per_s, self._clock.now_ms())
         self._runner.wake()
-        return shown(job)
+        return job_view(job)
 
     # -- looking ------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> ReplayJob:
         """One job; NotFound, also for one that is forgotten."""
-        return shown(self._book.get(job_id))
+        return job_view(self._book.get(job_id))
 
     def list(
         self, *, source: str = "", state: str = "", after: str = "", count_max: int = 50
     ) -> Jobs:
         """Jobs, the newest first, at most 200, those older than the job `after`; Invalid."""
-        if state and state not in list(State):
+        if state and state not in list(ReplayState):
             raise Invalid(
                 f"{state[:40]!r} is no state of a job",
                 field="state",
-                remedy=f"choose one of {', '.join(State)}",
+                remedy=f"choose one of {', '.join(ReplayState)}",
             )
         found: Jobs = []
         for job in reversed(self._book.all()):
             if after and job.plan.id >= after:
                 continue
             if source in ("", job.plan.source) and state in ("", job.state):
-                found.append(shown(job))
+                found.append(job_view(job))
                 if len(found) >= min(count_max, PAGE_MAX):
                     break
         return found
@@ -235,23 +235,23 @@ class Replays:
         reached = stop if is_short else chosen[-1].nth + 1
         return OutcomePage(rows, reached - 1 if reached < job.selection.count else None)
 
-    def failed(self, job_id: str, start: int = 0) -> Failed:
+    def failed(self, job_id: str, start: int = 0) -> FailedMessages:
         """What could not be sent, of 500,000 messages from the index `start` on.
 
         Raises what `retry` does for the job.
         """
         job = self._retryable(job_id)
         stop = min(job.selection.count, start + SEARCHED_MAX)
-        runs: list[Run] = []
+        runs: list[OffsetRange] = []
         for indexes in job.outcomes.failed(start, stop):
             for _, queue, offsets in job.selection.stretches(indexes.start, len(indexes)):
-                runs.append(Run(queue, offsets.start, len(offsets)))
+                runs.append(OffsetRange(queue, offsets.start, len(offsets)))
             _check_stretches(runs)
-        return Failed(runs, stop if stop < job.selection.count else None)
+        return FailedMessages(runs, stop if stop < job.selection.count else None)
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _retryable(self, job_id: str) -> Job:
+    def _retryable(self, job_id: str) -> StoredJob:
         job = self._book.get(job_id)
         if job.is_over and not job.dry_run and job.failed:
             return job
@@ -275,12 +275,12 @@ class Replays:
                 )
         return bool(earnest)
 
-    def _decide(self, job_id: str, verb: Verb) -> ReplayJob:
+    def _decide(self, job_id: str, verb: JobCommand) -> ReplayJob:
         self._check_running()
         job = self._book.get(job_id)
         self._book.decide(job, job.after(verb), job.per_s, self._clock.now_ms())
         self._runner.wake()
-        return shown(job)
+        return job_view(job)
 
     def _new_id(self, now_ms: int) -> str:
         """Unique also where a power loss took the newest jobs: copies may still name them."""
@@ -288,7 +288,7 @@ class Replays:
         return f"{max(now_ms, newest + 1):012x}"
 
 
-def _check_stretches(runs: Sequence[Run]) -> None:
+def _check_stretches(runs: Sequence[OffsetRange]) -> None:
     if len(runs) > RETRIED_RUNS_MAX:
         raise Refused(
             f"what failed lies in more than {RETRIED_RUNS_MAX:,} stretches",
@@ -297,7 +297,7 @@ def _check_stretches(runs: Sequence[Run]) -> None:
         )
 
 
-def _indexes(job: Job, outcome: str, start: int, stop: int, count_max: int) -> list[int]:
+def _indexes(job: StoredJob, outcome: str, start: int, stop: int, count_max: int) -> list[int]:
     """The messages of one outcome, or all, from `start` on."""
     found: list[int] = []
     if not outcome:
@@ -307,12 +307,12 @@ def _indexes(job: Job, outcome: str, start: int, stop: int, count_max: int) -> l
         wanted = (index for index in candidates if index not in job.ahead)
     else:
         ahead = sorted(index for index in job.ahead if start <= index < stop)
-        code = Outcome[outcome.upper()]
+        code = ReplayOutcome[outcome.upper()]
         wanted = (
             index
             for indexes in (
                 job.outcomes.find(code, start, stop),
-                ahead if code is Outcome.SENT else (),
+                ahead if code is ReplayOutcome.SENT else (),
             )
             for index in indexes
         )
@@ -323,7 +323,7 @@ def _indexes(job: Job, outcome: str, start: int, stop: int, count_max: int) -> l
     return found
 
 
-def _row(job: Job, each: Chosen, stored: StoredMessage | None) -> OutcomeRow:
+def _row(job: StoredJob, each: SelectedMessage, stored: StoredMessage | None) -> OutcomeRow:
     outcome = job.outcome(each.nth)
     place = (each.nth, each.queue, each.offset, outcome)
     if stored is None:
@@ -331,7 +331,7 @@ def _row(job: Job, each: Chosen, stored: StoredMessage | None) -> OutcomeRow:
     return OutcomeRow(*place, stored.message_id, stored.tag, stored.keys, _target(job.plan, stored))
 
 
-def _target(plan: Plan, stored: StoredMessage) -> str:
-    if plan.to is To.GROUP:
+def _target(plan: JobPlan, stored: StoredMessage) -> str:
+    if plan.to is ReplayTo.GROUP:
         return retry_topic(plan.to_name)
-    return plan.to_name if plan.to is To.TOPIC else origin_of(stored)
+    return plan.to_name if plan.to is ReplayTo.TOPIC else origin_of(stored)

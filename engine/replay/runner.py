@@ -1,6 +1,6 @@
 """The service that carries jobs out: bounded steps, evenly by the clock, one job after another.
 
-Copies are written first, then progress; see `book.py`. While the log refuses writes nothing is
+Copies are written first, then progress; see `job_store.py`. While the log refuses writes nothing is
 passed over: the jobs wait, and say why.
 """
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from engine.clock import Clock
 from engine.errors import Busy, Corrupt, EngineError
-from engine.events import Events, Replayed
+from engine.events import EventBus, Replayed
 from engine.intake import Intake
-from engine.replay.book import Book
-from engine.replay.examine import Decision, Examiner
-from engine.replay.job import Job, State
-from engine.replay.outcomes import Outcome
+from engine.replay.examine import CopyDecision, Examiner
+from engine.replay.job import ReplayState, StoredJob
+from engine.replay.job_store import JobStore
+from engine.replay.outcomes import ReplayOutcome
 from engine.replay.rate import Rate
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.store import Store
@@ -22,19 +22,19 @@ SENDS_MAX = 100  # in one step
 EXAMINED_MAX = 200  # where conditions leave some out
 
 
-class Runner(Service):
+class ReplayRunner(Service):
     """At most 200 messages looked at, 100 of them sent, in a tick."""
 
     name = "replays"
 
     def __init__(
         self,
-        book: Book,
+        book: JobStore,
         examiner: Examiner,
         store: Store,
         intake: Intake,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         super().__init__()
         self._book = book
@@ -47,7 +47,7 @@ class Runner(Service):
 
     def tick(self) -> float:
         """One step of one job; seconds until the next is useful."""
-        jobs = [job for job in self._book.all() if job.state is State.RUNNING]
+        jobs = [job for job in self._book.all() if job.state is ReplayState.RUNNING]
         job = self._next(jobs)
         if job is not None:
             self._last = job.plan.id
@@ -59,16 +59,16 @@ class Runner(Service):
                 return error.retry_after_s
         for each in jobs:
             each.waiting = ""
-        running = [each for each in jobs if each.state is State.RUNNING]
+        running = [each for each in jobs if each.state is ReplayState.RUNNING]
         return min((self._wait_s(each) for each in running), default=IDLE_WAIT_MAX_S)
 
-    def _next(self, jobs: Sequence[Job]) -> Job | None:
+    def _next(self, jobs: Sequence[StoredJob]) -> StoredJob | None:
         """The job whose turn it is, of those that may send now."""
         ready = [job for job in jobs if self._allowed(job) > 0]
         later = [job for job in ready if job.plan.id > self._last]
         return next(iter(later or ready), None)
 
-    def _allowed(self, job: Job) -> int:
+    def _allowed(self, job: StoredJob) -> int:
         if job.dry_run:
             return EXAMINED_MAX
         now_s = self._clock.monotonic_s()
@@ -76,10 +76,10 @@ class Runner(Service):
             job.rate = Rate(job.per_s, now_s)
         return job.rate.allowed(now_s, SENDS_MAX)
 
-    def _wait_s(self, job: Job) -> float:
+    def _wait_s(self, job: StoredJob) -> float:
         return 0.0 if job.dry_run or job.rate is None else job.rate.wait_s()
 
-    def _step(self, job: Job) -> None:
+    def _step(self, job: StoredJob) -> None:
         allowed = self._allowed(job)
         plan = job.plan
         is_plain = plan.filter == "*" and not (plan.reason or plan.origin_topic or plan.fresh_only)
@@ -97,7 +97,7 @@ class Runner(Service):
             job.rate.spend(sum(decision.copy is not None for decision in decisions))
             self._tell(job, decisions, now_ms)
 
-    def _send(self, decisions: list[Decision]) -> tuple[list[Decision], int]:
+    def _send(self, decisions: list[CopyDecision]) -> tuple[list[CopyDecision], int]:
         """Write the copies; the decisions that were carried out, and where the copies end.
 
         Where one cannot be written as it is, those before it go first.
@@ -116,11 +116,11 @@ class Runner(Service):
                     return [_refused(each, error) for each in decisions], 0
                 decisions = _first_half(decisions, len(copies) // 2)
 
-    def _tell(self, job: Job, decisions: Sequence[Decision], now_ms: int) -> None:
+    def _tell(self, job: StoredJob, decisions: Sequence[CopyDecision], now_ms: int) -> None:
         if not self._events.is_heard:
             return
         for each in decisions:
-            if each.outcome is not Outcome.FILTERED:
+            if each.outcome is not ReplayOutcome.FILTERED:
                 self._events.emit(
                     Replayed(
                         now_ms,
@@ -135,13 +135,13 @@ class Runner(Service):
                 )
 
 
-def _refused(decision: Decision, error: EngineError) -> Decision:
+def _refused(decision: CopyDecision, error: EngineError) -> CopyDecision:
     if decision.copy is None:
         return decision
-    return decision._replace(outcome=Outcome.REFUSED, copy=None, error=error.detail)
+    return decision._replace(outcome=ReplayOutcome.REFUSED, copy=None, error=error.detail)
 
 
-def _first_half(decisions: list[Decision], copies_max: int) -> list[Decision]:
+def _first_half(decisions: list[CopyDecision], copies_max: int) -> list[CopyDecision]:
     """The decisions up to the one after so many copies."""
     copies = 0
     for number, decision in enumerate(decisions):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 NUMBER_BYTES = 8
 
 
-class Run(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets `first` to `first` + `length` - 1 of one queue."""
 
     queue: int
@@ -21,7 +21,7 @@ class Run(NamedTuple):
     length: int
 
 
-class Stretch(NamedTuple):
+class SelectedRange(NamedTuple):
     """These offsets of one queue; `nth` is the index of the first."""
 
     nth: int
@@ -29,15 +29,15 @@ class Stretch(NamedTuple):
     offsets: range
 
 
-class Frozen:
+class FrozenSelection:
     """Never changes; `count` messages, of which index `i` is the one at `place(i)`."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
+    def __init__(self, runs: Iterable[OffsetRange]) -> None:
         """`runs` are ordered by queue and offset, and do not overlap."""
         self._take(array("q", chain.from_iterable(runs)))
 
     @classmethod
-    def unpack(cls, data: bytes) -> "Frozen":
+    def unpack(cls, data: bytes) -> "FrozenSelection":
         """What `pack` gave."""
         numbers = array("q")
         numbers.frombytes(data)
@@ -81,18 +81,18 @@ class Frozen:
         """The index of a place; None where it was not chosen."""
         return next((each.nth for each in self.within(queue, offset, offset + 1)), None)
 
-    def stretches(self, index: int, count_max: int) -> Iterator[Stretch]:
+    def stretches(self, index: int, count_max: int) -> Iterator[SelectedRange]:
         """At most `count_max` messages from an index on, in pieces without a gap."""
         run = bisect_right(self._begins, index) - 1
         end = min(self.count, index + count_max)
         while index < end:
             first = self._firsts[run] + index - self._begins[run]
             count = min(self._begins[run] + self._count_of(run), end) - index
-            yield Stretch(index, self._queues[run], range(first, first + count))
+            yield SelectedRange(index, self._queues[run], range(first, first + count))
             index += count
             run += 1
 
-    def within(self, queue: int, first: int, end: int) -> Iterator[Stretch]:
+    def within(self, queue: int, first: int, end: int) -> Iterator[SelectedRange]:
         """What it has of the offsets `first` to `end` - 1 of a queue."""
         low, high = self._bounds.get(queue, (0, 0))
         run = max(low, bisect_right(self._firsts, first, low, high) - 1)
@@ -101,7 +101,7 @@ class Frozen:
             stop = min(end, self._firsts[run] + self._count_of(run))
             if start < stop:
                 index = self._begins[run] + start - self._firsts[run]
-                yield Stretch(index, queue, range(start, stop))
+                yield SelectedRange(index, queue, range(start, stop))
             run += 1
 
     def _count_of(self, run: int) -> int:
@@ -109,32 +109,32 @@ class Frozen:
         return (self.count if is_last else self._begins[run + 1]) - self._begins[run]
 
 
-def pack(runs: Iterable[Run]) -> bytes:
+def pack(runs: Iterable[OffsetRange]) -> bytes:
     """Queue, first offset and count of each run, 8 bytes each in the machine's order."""
     return array("q", chain.from_iterable(runs)).tobytes()
 
 
-def unpack(data: bytes) -> list[Run]:
+def unpack(data: bytes) -> list[OffsetRange]:
     """What `pack` was given."""
     numbers = array("q")
     numbers.frombytes(data)
-    return list(map(Run, numbers[::3], numbers[1::3], numbers[2::3]))
+    return list(map(OffsetRange, numbers[::3], numbers[1::3], numbers[2::3]))
 
 
-def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
+def runs_of(places: Iterable[tuple[int, int]]) -> list[OffsetRange]:
     """Places as (queue, offset), in any order and perhaps twice, as runs."""
-    runs: list[Run] = []
+    runs: list[OffsetRange] = []
     for queue, offset in sorted(set(places)):
         if runs and runs[-1].queue == queue and runs[-1].first + runs[-1].length == offset:
             runs[-1] = runs[-1]._replace(length=runs[-1].length + 1)
         else:
-            runs.append(Run(queue, offset, 1))
+            runs.append(OffsetRange(queue, offset, 1))
     return runs
 
 
-def merged(ranges: Iterable[Run]) -> list[Run]:
+def merged(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Ranges in any order, perhaps overlapping or empty, as runs."""
-    runs: list[Run] = []
+    runs: list[OffsetRange] = []
     for run in sorted(ranges):
         if run.length <= 0:
             continue
@@ -147,6 +147,6 @@ def merged(ranges: Iterable[Run]) -> list[Run]:
     return runs
 
 
-def count_of(runs: Sequence[Run]) -> int:
+def count_of(runs: Sequence[OffsetRange]) -> int:
     """How many messages."""
     return sum(run.length for run in runs)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from engine.replay.job import Job, State, To
-from engine.replay.selection import Run
+from engine.replay.job import ReplayState, ReplayTo, StoredJob
+from engine.replay.selection import OffsetRange
 
 RATE_DEFAULT = 100.0
 
@@ -20,7 +20,7 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     source: str
-    to: To
+    to: ReplayTo
     to_name: str = ""
     name: str = ""
     places: Sequence[tuple[int, int]] = ()
@@ -48,7 +48,7 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     source: str
-    to: To
+    to: ReplayTo
     to_name: str
     filter: str
     reason: str
@@ -56,7 +56,7 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     fresh_only: bool
     per_s: float
     dry_run: bool
-    state: State
+    state: ReplayState
     selected: int
     examined: int
     totals: dict[str, int]
@@ -71,17 +71,17 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     retried_by: tuple[str, ...] = ()
 
 
-class Failed(msgspec.Struct, frozen=True):
+class FailedMessages(msgspec.Struct, frozen=True):
     """Stretches of a job's messages that could not be sent; look on from the index `next`."""
 
-    runs: list[Run]
+    runs: list[OffsetRange]
     next: int | None
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
+class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
     """How what failed is to be tried again; without `to` to where it was to go before."""
 
-    to: To | None = None
+    to: ReplayTo | None = None
     to_name: str = ""
     name: str = ""
     per_s: float = RATE_DEFAULT
@@ -112,11 +112,11 @@ class OutcomePage(msgspec.Struct, frozen=True):
     next: int | None
 
 
-def shown(job: Job) -> ReplayJob:
+def job_view(job: StoredJob) -> ReplayJob:
     """A job as it stands."""
     plan = job.plan
     left = job.selection.count - job.cursor
-    is_known = job.state is State.RUNNING and not job.dry_run and job.per_s > 0
+    is_known = job.state is ReplayState.RUNNING and not job.dry_run and job.per_s > 0
     return ReplayJob(
         id=plan.id,
         name=plan.name,

@@ -3,7 +3,7 @@
 A request is an ordinary message with a correlation id. Its reply is a record of the reply topic,
 found by that id in the key index: so the log alone says which request is answered, a crash leaves
 nothing to heal, and a reply that nobody waits for any more can still be fetched. Who waits is known
-to memory only. Property names are RocketMQ's (reference "rocketmq-semantics", section 8).
+to memory only. Property names are RocketMQ's (docs/rocketmq-rules.md#request-and-reply).
 """
 
 import re
@@ -16,10 +16,10 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Busy, Conflict, Invalid, MessageNotFound
-from engine.events import Events, Replied, Requested, RequestExpired
+from engine.events import EventBus, Replied, Requested, RequestExpired
 from engine.intake import Intake, check_message
 from engine.message import Message, Promise, StoredMessage
-from engine.reply.waiting import Request, Waiting
+from engine.reply.pending_requests import PendingRequest, PendingRequests
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -65,7 +65,7 @@ class NewReply(msgspec.Struct, frozen=True, kw_only=True):
     born_host: str = ""
 
 
-class Replying(msgspec.Struct, frozen=True):
+class ReplyOutcome(msgspec.Struct, frozen=True):
     """What became of it; `message_id` is that of the stored reply, empty for ALREADY."""
 
     result: ReplyResult
@@ -95,7 +95,7 @@ class RequestCounts(msgspec.Struct, frozen=True):
     duplicates: int
 
 
-class Requests(Service):
+class RequestReply(Service):
     """The verbs; ticks tell those whose time is over."""
 
     name = "requests"
@@ -107,7 +107,7 @@ class Requests(Service):
         intake: Intake,
         catalog: Catalog,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         waiting_max: int,
         keep_s: float,
         check_running: Callable[[], None],
@@ -123,9 +123,11 @@ class Requests(Service):
         self._keep_s = keep_s
         self._check_running = check_running
         self._make_id = make_id
-        self._waiting = Waiting()
+        self._waiting = PendingRequests()
         self._recent: dict[str, int] = {}  # correlation id to position, oldest first
-        self._unread: deque[tuple[Request, int]] = deque()  # replies stored, not readable yet
+        self._unread: deque[tuple[PendingRequest, int]] = (
+            deque()
+        )  # replies stored, not readable yet
         self._sent = self._answered = self._expired = self._late = self._duplicates = 0
 
     def services(self) -> list[Service]:
@@ -155,7 +157,7 @@ class Requests(Service):
         client: str,
         on_end: Callable[[], None],
         correlation_id: str = "",
-    ) -> Request:
+    ) -> PendingRequest:
         """Send `message` and wait; `on_end` is called once, with the reply there or none in time.
 
         `correlation_id`, made where it is empty, is at most 64 letters, digits, `_` and `-`;
@@ -181,7 +183,7 @@ class Requests(Service):
         }
         sent = self._intake.send([message], own=own)
         message_id, topic = sent.messages[0].message_id, message.topic
-        request = Request(
+        request = PendingRequest(
             self._waiting,
             correlation_id=correlation_id,
             message_id=message_id,
@@ -216,7 +218,7 @@ class Requests(Service):
 
     # -- answering ------------------------------------------------------------------------------
 
-    def reply(self, new: NewReply) -> Replying:
+    def reply(self, new: NewReply) -> ReplyOutcome:
         """Store a reply and hand it to whoever waits; durable when it returns, as a send is.
 
         The first reply to a request wins, for as long as replies are kept. Raises Invalid for
@@ -227,7 +229,7 @@ class Requests(Service):
         request = self._waiting.find(new.correlation_id)
         if self._is_answered(new.correlation_id, request):
             self._duplicates += 1
-            return Replying(ReplyResult.ALREADY)
+            return ReplyOutcome(ReplyResult.ALREADY)
         message = self._message_of(new, request)
         self._catalog.ensure_system(REPLY_TOPIC)
         sent = self._intake.put([message])
@@ -246,7 +248,7 @@ class Requests(Service):
             who = (new.correlation_id, new.born_host, request is None)
             self._events.emit(Replied(self._clock.now_ms(), *told, *who))
         result = ReplyResult.LATE if request is None else ReplyResult.DELIVERED
-        return Replying(result, sent.messages[0].message_id)
+        return ReplyOutcome(result, sent.messages[0].message_id)
 
     def find(self, correlation_id: str) -> FoundReply:
         """The reply to a request; MessageNotFound where none came, or longer ago than it is kept.
@@ -268,14 +270,14 @@ class Requests(Service):
 
     # -- helpers --------------------------------------------------------------------------------
 
-    def _wait_for(self, request: Request) -> None:
+    def _wait_for(self, request: PendingRequest) -> None:
         first_s = self._waiting.first_s
         self._waiting.add(request)
         if first_s is None or request.deadline_s < first_s:
             self.wake()
         self._sent += 1
 
-    def _message_of(self, new: NewReply, request: Request | None) -> Message:
+    def _message_of(self, new: NewReply, request: PendingRequest | None) -> Message:
         """The reply as it is stored; Invalid for a body or property that no message may have."""
         now_ms = self._clock.now_ms()
         message = Message(
@@ -299,12 +301,12 @@ class Requests(Service):
         message.properties = {**new.properties, **own}
         return message
 
-    def _is_answered(self, correlation_id: str, request: Request | None) -> bool:
+    def _is_answered(self, correlation_id: str, request: PendingRequest | None) -> bool:
         if request is not None:  # it was new when it was sent, and none came since
             return request.is_replied
         return self._position_of(correlation_id) is not None
 
-    def _hand_over(self, request: Request, position: int) -> None:
+    def _hand_over(self, request: PendingRequest, position: int) -> None:
         """Give the reply to whoever waits; later, while it waits for a flush to be readable."""
         if position >= self._store.readable:
             self._unread.append((request, position))

@@ -16,7 +16,7 @@ from engine.topic.catalog import Catalog
 QUEUES_AT_ONCE = 50
 
 
-class Held(dict[str, int]):
+class TopicAges(dict[str, int]):
     """By topic: the position of the oldest message that its own age still keeps."""
 
 
@@ -32,8 +32,8 @@ class Ages:
         self._trims = trims
         self._clock = clock
         self._left: Iterator[tuple[str, int]] | None = None
-        self._found = Held()
-        self.held = Held()
+        self._found = TopicAges()
+        self.held = TopicAges()
 
     def step(self) -> dict[str, int]:
         """Go on with the round, or begin one; how many messages of which topics became too old.
@@ -41,7 +41,7 @@ class Ages:
         `is_over` says whether the round is. Raises DiskFull where the journal cannot be written.
         """
         if self._left is None:
-            self._left, self._found = iter(self._places()), Held()
+            self._left, self._found = iter(self._places()), TopicAges()
         chosen = list(islice(self._left, QUEUES_AT_ONCE))
         gone: dict[str, int] = {}
         for topic, queue in chosen:

@@ -1,7 +1,8 @@
 """Up to which position the log may go: by age, by size, by room on the disk. Pure decisions.
 
 Only whole segments go, the oldest first, never the last, and at most ten in one look (RocketMQ's
-`deleteFileBatchMax`). Source: reference "rocketmq-semantics", section 1.9.
+`deleteFileBatchMax`).
+Source: docs/rocketmq-rules.md#retention.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ class Cause(StrEnum):
     PURGE = "purge"
 
 
-class Extent(NamedTuple):
+class LogExtent(NamedTuple):
     """The log as it lies on the disk: where segments begin, and where the last record ends."""
 
     bases: Sequence[int]
@@ -35,7 +36,7 @@ class Extent(NamedTuple):
         return self.bases[1 : 1 + SEGMENTS_MAX]
 
 
-def by_age(extent: Extent, begun_ms: Callable[[int], int | None], before_ms: int) -> int:
+def by_age(extent: LogExtent, begun_ms: Callable[[int], int | None], before_ms: int) -> int:
     """Up to here everything was stored before `before_ms`.
 
     `begun_ms` tells when the first record of the segment at a position was stored: all before it
@@ -51,7 +52,7 @@ def by_age(extent: Extent, begun_ms: Callable[[int], int | None], before_ms: int
     return found
 
 
-def by_size(extent: Extent, bytes_max: int) -> int:
+def by_size(extent: LogExtent, bytes_max: int) -> int:
     """Up to here, so that the log takes at most `bytes_max`, or one segment."""
     found = extent.bases[0]
     for base in extent.later:
@@ -61,7 +62,7 @@ def by_size(extent: Extent, bytes_max: int) -> int:
     return found
 
 
-def by_room(extent: Extent, excess_bytes: float) -> int:
+def by_room(extent: LogExtent, excess_bytes: float) -> int:
     """Up to here, so that the disk has `excess_bytes` more room."""
     count = min(len(extent.later), max(1, ceil(excess_bytes / extent.segment_bytes)))
     return extent.bases[count] if count else extent.bases[0]

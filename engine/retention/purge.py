@@ -10,7 +10,7 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Forbidden, Invalid, QueueNotFound
-from engine.events import Events, Expired
+from engine.events import EventBus, Expired
 from engine.retention.policy import Cause
 from engine.retention.trims import Trims
 from engine.store.store import Store
@@ -40,7 +40,7 @@ class Purger:
     """Checks what is asked for, and carries it out as a whole or not at all."""
 
     def __init__(
-        self, store: Store, catalog: Catalog, trims: Trims, clock: Clock, events: Events
+        self, store: Store, catalog: Catalog, trims: Trims, clock: Clock, events: EventBus
     ) -> None:
         self._store = store
         self._catalog = catalog

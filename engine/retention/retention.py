@@ -12,12 +12,12 @@ import msgspec
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Invalid
-from engine.events import Events, Expired
+from engine.events import EventBus, Expired
 from engine.retention.ages import Ages
-from engine.retention.keeper import Holder, Keeper, holders
-from engine.retention.policy import Cause, Extent, by_age, by_room, by_size
+from engine.retention.pins import ActivePin, RetentionPin, active_pins
+from engine.retention.policy import Cause, LogExtent, by_age, by_room, by_size
 from engine.retention.purge import Purge, Purger
-from engine.retention.sweeper import Sweeper
+from engine.retention.queue_file_cleaner import QueueFileCleaner
 from engine.retention.trims import Trims
 from engine.service import Service
 from engine.store.store import Store
@@ -51,12 +51,12 @@ class RetentionStatus(msgspec.Struct, frozen=True):
     oldest_position: int
     oldest_ms: int | None
     next_due_ms: int | None
-    held_by: list[Holder]
+    held_by: list[ActivePin]
     refusal: str
     warning: str
 
 
-class Retention(Service):
+class RetentionService(Service):
     """At most ten segments in one look, and 50 queues of topics with an age of their own in a tick.
 
     `services` are to be ticked, this one among them.
@@ -71,8 +71,8 @@ class Retention(Service):
         store: Store,
         catalog: Catalog,
         clock: Clock,
-        events: Events,
-        keepers: Sequence[Keeper],
+        events: EventBus,
+        keepers: Sequence[RetentionPin],
     ) -> None:
         """`keepers` are asked, before anything goes, what still waits in the log."""
         super().__init__()
@@ -92,8 +92,8 @@ class Retention(Service):
         self._purger = Purger(store, catalog, self._trims, clock, events)
         self._begun_ms: dict[int, int | None] = {}  # by segment: when its first record was stored
         self._due_s = 0.0
-        self._sweeper = Sweeper(store, clock)
-        self._holders: list[Holder] = []
+        self._sweeper = QueueFileCleaner(store, clock)
+        self._holders: list[ActivePin] = []
         self.on_moved: Callable[[], None] = _nobody
         store.expiry.on_gone = self._gone
 
@@ -202,7 +202,7 @@ class Retention(Service):
     def _let_segments_go(self) -> None:
         target, cause = self._target()
         before = self._store.oldest
-        self._holders = holders(self._keepers, target) if target > before else []
+        self._holders = active_pins(self._keepers, target) if target > before else []
         limit = min([target, *(holder.position for holder in self._holders)])
         count = self._store.expire(limit)
         if not count:
@@ -217,7 +217,7 @@ class Retention(Service):
     def _target(self) -> tuple[int, Cause]:
         """Up to which position the log may go, and by which rule: the one that takes most."""
         store, config = self._store, self._config
-        extent = Extent(store.segments(), store.written, config.segment_bytes)
+        extent = LogExtent(store.segments(), store.written, config.segment_bytes)
         if len(extent.bases) < 2:
             return store.oldest, Cause.AGE
         found = [(self._by_age(extent), Cause.AGE)]
@@ -228,7 +228,7 @@ class Retention(Service):
             found.append((by_room(extent, excess * store.disk_bytes), Cause.DISK))
         return max(found, key=lambda each: each[0])
 
-    def _by_age(self, extent: Extent) -> int:
+    def _by_age(self, extent: LogExtent) -> int:
         if not self._age_ms:
             return extent.bases[0]
         before_ms = self._clock.now_ms() - self._age_ms

@@ -8,14 +8,14 @@ import msgspec
 
 from engine.errors import Refused
 from engine.message import DELAY, REAL_QID, REAL_TOPIC, Message
-from engine.schedule.levels import Levels
+from engine.schedule.levels import DelayLevels
 from engine.topic.names import CLOSED_TOPICS, SCHEDULE_TOPIC
 
 
 class DelayRule:
     """Asked by intake for every message that has a delay level, after it was routed."""
 
-    def __init__(self, levels: Levels) -> None:
+    def __init__(self, levels: DelayLevels) -> None:
         self._levels = levels
 
     def admit(self, message: Message, now_ms: int) -> Message:

@@ -12,7 +12,7 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Busy, Corrupt, EngineError, Invalid, TopicNotFound
-from engine.events import Events, Released, SendRefused
+from engine.events import EventBus, Released, SendRefused
 from engine.intake import Intake
 from engine.legality import check_number
 from engine.message import (
@@ -24,9 +24,9 @@ from engine.message import (
     StoredMessage,
     copy_of,
 )
-from engine.schedule.levels import Levels
+from engine.schedule.levels import DelayLevels
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.store.consume_queue import Entry
+from engine.store.consume_queue import QueueEntry
 from engine.store.journal import JournalEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
@@ -62,14 +62,14 @@ class LevelWaiting(msgspec.Struct, frozen=True):
     count: int
 
 
-class Head(msgspec.Struct):
+class LevelHead(msgspec.Struct):
     """The next message of a level, and when it is due by the steady clock."""
 
     offset: int
     due_s: float
 
 
-class Deliverer(Service):
+class LevelDeliverer(Service):
     """At most 500 messages in a tick, over all levels; woken by what begins to wait."""
 
     name = "delay levels"
@@ -79,9 +79,9 @@ class Deliverer(Service):
         store: Store,
         intake: Intake,
         catalog: Catalog,
-        levels: Levels,
+        levels: DelayLevels,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         super().__init__()
         self._store = store
@@ -92,7 +92,7 @@ class Deliverer(Service):
         self._events = events
         self._offsets: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # where the log ended after the last that was released
-        self._heads: dict[int, Head] = {}
+        self._heads: dict[int, LevelHead] = {}
         self._found: dict[int, dict[int, int]] = {}  # by level: released, as recovery found
         store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
 
@@ -225,7 +225,7 @@ class Deliverer(Service):
         head = self._heads.get(queue)
         if head is None or head.offset != offset:
             wait_ms = min(left_ms, self._levels.delay_ms(queue + 1))
-            head = self._heads[queue] = Head(offset, now_s + wait_ms / 1000)
+            head = self._heads[queue] = LevelHead(offset, now_s + wait_ms / 1000)
         return max(0.0, min(left_ms / 1000, head.due_s - now_s))
 
     def _span(self, queue: int) -> tuple[int, int]:
@@ -244,7 +244,7 @@ class Deliverer(Service):
         """Put what is due from `offset` on where it belongs; returns the offset after it."""
         now_ms = self._clock.now_ms()
         chosen = self._chosen(queue, offset, count_max, now_ms)
-        due: list[tuple[Message, Entry]] = []
+        due: list[tuple[Message, QueueEntry]] = []
         released, place = self._found.get(queue, {}), (SCHEDULE_TOPIC, queue)
         read = self._store.read_entries(chosen, place)
         if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(chosen)) != chosen:
@@ -268,12 +268,12 @@ class Deliverer(Service):
                 self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
         return passed
 
-    def _chosen(self, queue: int, offset: int, count_max: int, now_ms: int) -> list[Entry]:
+    def _chosen(self, queue: int, offset: int, count_max: int, now_ms: int) -> list[QueueEntry]:
         """The first one, and what is due behind it, as far as it fits one write."""
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
         return _within_bytes([entries[0], *_due_by(entries[1:], now_ms)])
 
-    def _put(self, queue: int, due: list[tuple[Message, Entry]]) -> None:
+    def _put(self, queue: int, due: list[tuple[Message, QueueEntry]]) -> None:
         """Put them all, or what can be put; raises what may be over when tried again."""
         try:
             self._intake.put([message for message, _ in due])
@@ -336,7 +336,7 @@ class Deliverer(Service):
         return [LevelPassed(queue, offset) for queue, offset in self._offsets.items()]
 
 
-def _due_by(entries: Sequence[Entry], now_ms: int) -> list[Entry]:
+def _due_by(entries: Sequence[QueueEntry], now_ms: int) -> list[QueueEntry]:
     """Those from the start on that are due by the calendar."""
     for index, entry in enumerate(entries):
         if entry.tag_code > now_ms:
@@ -344,7 +344,7 @@ def _due_by(entries: Sequence[Entry], now_ms: int) -> list[Entry]:
     return list(entries)
 
 
-def _within_bytes(entries: Sequence[Entry]) -> list[Entry]:
+def _within_bytes(entries: Sequence[QueueEntry]) -> list[QueueEntry]:
     """Those from the start on that fit one write, at least one."""
     size_bytes = 0
     for index, entry in enumerate(entries):

@@ -1,6 +1,6 @@
 """The delay levels: 18 fixed waits, numbered from 1, in which order is kept by arrival alone.
 
-Source: reference "rocketmq-semantics", section 4.1.
+Source: docs/rocketmq-rules.md#delay-levels.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ DEFAULT = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-class Levels:
+class DelayLevels:
     """Waits in ms by level; a level past the last is the last, one below 1 is no wait."""
 
     def __init__(self, text: str = DEFAULT) -> None:

@@ -2,7 +2,7 @@
 
 A waiting record lies in RocketMQ's timer topic, names the topic and queue it is bound for, and its
 queue entry holds when it is due instead of a tag's hash. `timer_deliver.py` brings it there.
-Source: reference "rocketmq-semantics", section 4.2; unlike RocketMQ's, times are not rounded.
+Source: docs/rocketmq-rules.md#exact-times-of-delivery; unlike RocketMQ's, times are not rounded.
 """
 
 import msgspec

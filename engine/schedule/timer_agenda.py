@@ -25,7 +25,7 @@ class Pending(NamedTuple):
 START = Pending(-(1 << 62), -1)
 
 
-class Agenda:
+class TimerAgenda:
     """Pending messages by due time, then by offset. Each offset is added at most once."""
 
     def __init__(self) -> None:

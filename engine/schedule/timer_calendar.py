@@ -1,7 +1,7 @@
-"""The calendar, but for being set back: then time goes on at the steady clock's pace.
+"""Wall-clock time that never runs backwards.
 
-A message that waits ten seconds is not to wait an hour and ten seconds because somebody mended the
-machine's clock meanwhile; one sent after that is not to come early either.
+When the system clock is set back, time goes on at the pace of the monotonic clock: a message that
+waits ten seconds does not wait an hour more, and one sent afterwards does not come early.
 """
 
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from engine.schedule.timer_agenda import Pending
 TOLERATED_MS = 1000  # what the clock's own upkeep does is followed
 
 
-class NeverBack:
+class MonotonicCalendar:
     """Due times on a calendar that never goes back.
 
     Where the machine's was set back by an hour, this one is an hour ahead of it, and so are the

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.errors import Busy, Corrupt, EngineError, TopicNotFound
-from engine.events import Events, Released, SendRefused
+from engine.events import EventBus, Released, SendRefused
 from engine.intake import Intake
 from engine.message import (
     BATCH_BYTES_MAX,
@@ -28,7 +28,7 @@ from engine.message import (
     StoredMessage,
     copy_of,
 )
-from engine.runs import iter_runs, to_runs
+from engine.run_length import iter_runs, to_runs
 from engine.schedule.timer import (
     TIMER_DEQUEUE_MS,
     TIMER_ENQUEUE_MS,
@@ -37,11 +37,11 @@ from engine.schedule.timer import (
     TIMER_ROLL_TIMES,
     due_ms_of,
 )
-from engine.schedule.timer_agenda import Agenda, Pending
-from engine.schedule.timer_calendar import NeverBack
+from engine.schedule.timer_agenda import Pending, TimerAgenda
+from engine.schedule.timer_calendar import MonotonicCalendar
 from engine.schedule.timer_progress import TimerProgress, source_text
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.store.consume_queue import Entry
+from engine.store.consume_queue import QueueEntry
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import CLOSED_TOPICS, TIMER_TOPIC
@@ -56,14 +56,14 @@ SPAN_MIN = 200_000
 SPAN_PER_PENDING = 4
 
 
-class Waiting(NamedTuple):
+class WaitingTimer(NamedTuple):
     """A pending message, with its record where it can be read."""
 
     pending: Pending
     stored: StoredMessage | None
 
 
-class Place(NamedTuple):
+class TimerPlace(NamedTuple):
     """Where a record stands."""
 
     topic: str
@@ -77,7 +77,7 @@ class TimerDeliverer(Service):
     name = "timers"
 
     def __init__(
-        self, store: Store, intake: Intake, catalog: Catalog, clock: Clock, events: Events
+        self, store: Store, intake: Intake, catalog: Catalog, clock: Clock, events: EventBus
     ) -> None:
         super().__init__()
         self._store = store
@@ -85,11 +85,11 @@ class TimerDeliverer(Service):
         self._catalog = catalog
         self._clock = clock
         self._events = events
-        self._calendar = NeverBack(clock)
+        self._calendar = MonotonicCalendar(clock)
         self._progress = TimerProgress(store.journal, lambda: store.offset_max)
-        self._agenda = Agenda()
+        self._agenda = TimerAgenda()
         self._wanted_from = 0  # records before this position are to be moved
-        self._unseen: dict[str, Place] = {}  # written, but waiting for a flush to be readable
+        self._unseen: dict[str, TimerPlace] = {}  # written, but waiting for a flush to be readable
 
     def adopt(self, left: Callable[[StoredMessage], int | None]) -> int:
         """Before `start`: what another broker released or dropped; how many messages.
@@ -150,7 +150,7 @@ class TimerDeliverer(Service):
         """One past the last offset of the timer queue."""
         return self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
 
-    def standing(self) -> Iterator[tuple[Entry, bool]]:
+    def standing(self) -> Iterator[tuple[QueueEntry, bool]]:
         """Each entry of the queue from the floor on that has a record, and whether it waits."""
         for entry in self._kept(self.end):
             if entry.has_record:
@@ -215,14 +215,14 @@ class TimerDeliverer(Service):
             return 0.0
         return IDLE_WAIT_MAX_S if first is None else self._wait_s(first)
 
-    def read(self, chosen: Sequence[Pending]) -> list[Waiting]:
+    def read(self, chosen: Sequence[Pending]) -> list[WaitingTimer]:
         """Their records, as many from the start on as fit one write, at least one."""
         by_offset = {entry.offset: entry for entry in self._entries([p.offset for p in chosen])}
         chosen = _within_bytes(chosen, by_offset)
         entries = sorted(by_offset[p.offset] for p in chosen if p.offset in by_offset)
         read = self._store.read_entries(entries, (TIMER_TOPIC, TIMER_QUEUE))
         found = dict(zip((e.offset for e in entries), read, strict=True))
-        return [Waiting(pending, found.get(pending.offset)) for pending in chosen]
+        return [WaitingTimer(pending, found.get(pending.offset)) for pending in chosen]
 
     # -- changing --------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class TimerDeliverer(Service):
         if chosen:
             self._finish(chosen, record_end=0)
 
-    def move(self, waiting: Waiting, due_ms: int) -> None:
+    def move(self, waiting: WaitingTimer, due_ms: int) -> None:
         """Write a message again at the queue's end, to be released at `due_ms`."""
         assert waiting.stored is not None
         message = self._copy(waiting.stored)
@@ -254,7 +254,7 @@ class TimerDeliverer(Service):
         self._put(self._sift([each for each in waiting if self._is_meant(each)]))
         return len(waiting)
 
-    def _is_meant(self, waiting: Waiting) -> bool:
+    def _is_meant(self, waiting: WaitingTimer) -> bool:
         """Whether the record is due when its entry said; else it waits for its own time."""
         pending, stored = waiting
         if stored is None:
@@ -267,7 +267,7 @@ class TimerDeliverer(Service):
             self._agenda.add(truly)
         return False
 
-    def _put(self, waiting: Sequence[Waiting]) -> None:
+    def _put(self, waiting: Sequence[WaitingTimer]) -> None:
         if not waiting:
             return
         now_ms = self._calendar.now_ms()
@@ -296,7 +296,7 @@ class TimerDeliverer(Service):
             self._store.when_flushed(sent.flush_position, _told)
         self._finish(chosen, record_end=sent.flush_position)
         for message, offset in zip(sent.messages, sent.offsets, strict=True):
-            place = Place(message.topic, message.queue, offset)
+            place = TimerPlace(message.topic, message.queue, offset)
             if not self._is_readable(place):
                 self._unseen[message.message_id] = place
 
@@ -305,9 +305,9 @@ class TimerDeliverer(Service):
         for pending in chosen:
             self._agenda.remove(pending)
 
-    def _sift(self, waiting: Sequence[Waiting]) -> list[Waiting]:
+    def _sift(self, waiting: Sequence[WaitingTimer]) -> list[WaitingTimer]:
         """Those that can be put somewhere; the others are dropped."""
-        wanted: list[Waiting] = []
+        wanted: list[WaitingTimer] = []
         dropped: list[Pending] = []
         for each in waiting:
             if self.is_wanted(each):
@@ -317,7 +317,7 @@ class TimerDeliverer(Service):
         self.drop(dropped)
         return wanted
 
-    def is_wanted(self, waiting: Waiting) -> bool:
+    def is_wanted(self, waiting: WaitingTimer) -> bool:
         """A topic that was deleted meanwhile takes its waiting messages along."""
         stored = waiting.stored
         if stored is None:
@@ -395,7 +395,7 @@ class TimerDeliverer(Service):
         end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
         return self._progress.unfinished(count_max, end)
 
-    def _kept(self, end: int) -> Iterator[Entry]:
+    def _kept(self, end: int) -> Iterator[QueueEntry]:
         """Entries from the floor to the end."""
         offset = self._progress.floor
         while offset < end:
@@ -407,9 +407,9 @@ class TimerDeliverer(Service):
         entries = self._entries([offset])
         return entries[0].position if entries and entries[0].has_record else -1
 
-    def _entries(self, offsets: Sequence[int]) -> list[Entry]:
+    def _entries(self, offsets: Sequence[int]) -> list[QueueEntry]:
         """Entries of these offsets, ascending, without those that retention took."""
-        found: list[Entry] = []
+        found: list[QueueEntry] = []
         for run in iter_runs(to_runs(sorted(offsets))):
             entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, run[0], len(run))
             found += [entry for entry in entries if entry.offset in run]
@@ -426,7 +426,7 @@ class TimerDeliverer(Service):
         if before != self._agenda.first():
             self.wake()
 
-    def _is_readable(self, place: Place) -> bool:
+    def _is_readable(self, place: TimerPlace) -> bool:
         return place.offset < self._store.bounds(place.topic, place.queue)[1]
 
     def _wait_s(self, pending: Pending) -> float:
@@ -437,7 +437,7 @@ def _told(_: Exception | None) -> None:
     """A disk that cannot flush any more refuses the next write."""
 
 
-def _within_bytes(chosen: Sequence[Pending], entries: dict[int, Entry]) -> list[Pending]:
+def _within_bytes(chosen: Sequence[Pending], entries: dict[int, QueueEntry]) -> list[Pending]:
     """Those from the start on that fit one write, at least one."""
     size_bytes = 0
     for index, pending in enumerate(chosen):

@@ -8,19 +8,19 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from engine.finished_offsets import FinishedOffsets, check_marks
 from engine.legality import NUMBER_MAX, check_number, check_runs
 from engine.message import SOURCE, StoredMessage
-from engine.runs import iter_runs, to_runs
+from engine.run_length import iter_runs, to_runs
 from engine.schedule.timer import TIMER_QUEUE
 from engine.store.journal import Journal, JournalEntry
-from engine.stretch import Stretch, check_marks
 from engine.topic.names import TIMER_TOPIC
 
 SOURCE_PREFIX = f"@{TIMER_TOPIC}@{TIMER_QUEUE}@"
 NOWHERE = -1
 
 
-class Move(NamedTuple):
+class TimerMove(NamedTuple):
     """A record that came from the timer queue: what it left, and where it lies itself.
 
     `root` is the offset of an earlier record, see `source_text`; `own` that of this, if it waits.
@@ -69,8 +69,8 @@ class TimerProgress:
         """No message of the timer queue has an offset past `offset_max`."""
         self._journal = journal
         self._offset_max = offset_max
-        self._stretch = Stretch()
-        self._moves: list[Move] = []  # what recovery found
+        self._stretch = FinishedOffsets()
+        self._moves: list[TimerMove] = []  # what recovery found
         kinds = (TimersFinished, TimersCut, TimersKept)
         journal.register(kinds, self._apply, self._snapshot, self._check)
 
@@ -81,7 +81,7 @@ class TimerProgress:
             offset, root = _parse_source(source)
             own = message.offset if message.topic == TIMER_TOPIC else NOWHERE
             end = message.position + message.size_bytes
-            self._moves.append(Move(offset, root, own, message.position, end))
+            self._moves.append(TimerMove(offset, root, own, message.position, end))
 
     def settle(self, first: int, end: int, position_of: Callable[[int], int]) -> None:
         """After recovery: the timer queue holds offsets `first` to `end` - 1, nothing else.
@@ -139,7 +139,7 @@ class TimerProgress:
 
     def _apply(self, entry: TimersFinished | TimersCut | TimersKept) -> None:
         if isinstance(entry, TimersKept):
-            self._stretch = Stretch(entry.floor, zlib.decompress(entry.marks))
+            self._stretch = FinishedOffsets(entry.floor, zlib.decompress(entry.marks))
         elif isinstance(entry, TimersCut):
             self._stretch.cut(entry.offset)
         else:
@@ -169,7 +169,7 @@ def _parse_source(text: str) -> tuple[int, int]:
     return int(offset), int(root)
 
 
-def _left(moves: Sequence[Move]) -> Iterator[tuple[int, int]]:
+def _left(moves: Sequence[TimerMove]) -> Iterator[tuple[int, int]]:
     """Offsets that a record at a later position proves to be left behind, and that position."""
     newest: dict[int, int] = {}
     for move in moves:

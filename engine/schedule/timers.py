@@ -13,11 +13,11 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, MessageNotFound
-from engine.events import Events, Recalled, Rescheduled
+from engine.events import EventBus, Recalled, Rescheduled
 from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
 from engine.schedule.timer import TIMER_QUEUE, check_due
 from engine.schedule.timer_agenda import START, Pending
-from engine.schedule.timer_deliver import TimerDeliverer, Waiting
+from engine.schedule.timer_deliver import TimerDeliverer, WaitingTimer
 from engine.store.encode import position_of_id
 from engine.store.store import Store
 from engine.topic.names import RETRY_PREFIX, TIMER_TOPIC
@@ -62,10 +62,10 @@ class ScheduledPage(msgspec.Struct, frozen=True):
     count: int
 
 
-class Found(NamedTuple):
+class TimerRecords(NamedTuple):
     """Records of one message: those that wait, and those that did, newest last."""
 
-    waiting: list[Waiting]
+    waiting: list[WaitingTimer]
     finished: list[StoredMessage]
 
 
@@ -73,7 +73,7 @@ class Timers:
     """The verbs; each is durable when it returns (in the page cache, as a send is)."""
 
     def __init__(
-        self, store: Store, deliverer: TimerDeliverer, clock: Clock, events: Events
+        self, store: Store, deliverer: TimerDeliverer, clock: Clock, events: EventBus
     ) -> None:
         self._store = store
         self._deliverer = deliverer
@@ -176,7 +176,7 @@ class Timers:
 
     # -- finding ---------------------------------------------------------------------------------
 
-    def _find(self, message_id: str) -> Found:
+    def _find(self, message_id: str) -> TimerRecords:
         """The message's records; several wait only where a sender used an id twice.
 
         Raises Busy while one of them is stored but, for want of its flush or of room, not readable.
@@ -186,7 +186,7 @@ class Timers:
         if first is not None and message_id.upper() == first.offset_id:
             message_id = first.message_id
         places = self._places(TIMER_TOPIC, message_id)
-        found = Found([], [])
+        found = TimerRecords([], [])
         for position in places:
             stored = self._read(position)
             if stored is None or (stored.topic, stored.message_id) != (TIMER_TOPIC, message_id):
@@ -199,10 +199,10 @@ class Timers:
             if pending is None:
                 found.finished.append(stored)
             else:
-                found.waiting.append(Waiting(pending, stored))
+                found.waiting.append(WaitingTimer(pending, stored))
         return found
 
-    def _settled(self, found: Found) -> TimerAnswer:
+    def _settled(self, found: TimerRecords) -> TimerAnswer:
         """What became of a message that waits no more; Busy while its last move is flushed."""
         if not found.finished:
             return TimerAnswer.NOT_FOUND
@@ -233,7 +233,7 @@ class Timers:
         except MessageNotFound:
             return None
 
-    def _shown(self, waiting: Waiting) -> Scheduled | None:
+    def _shown(self, waiting: WaitingTimer) -> Scheduled | None:
         stored = waiting.stored
         if stored is None:
             return None

@@ -14,7 +14,7 @@ import msgspec
 from engine.compression import plain_body
 from engine.message import BODY_BYTES_MAX, StoredMessage
 from engine.search.cursor import Cursor, digest_of, read_cursor, write_cursor
-from engine.store.consume_queue import Entry
+from engine.store.consume_queue import QueueEntry
 from engine.store.pool import Pool
 from engine.store.store import Store
 
@@ -74,7 +74,7 @@ class ScanPage(msgspec.Struct, frozen=True):
     unreadable: int
 
 
-class Lane:
+class QueueReader:
     """One queue on its way from an offset to another; `block` holds entries read ahead."""
 
     __slots__ = ("_at", "_block", "_block_max", "_end", "_next", "_store", "_topic", "queue")
@@ -88,15 +88,15 @@ class Lane:
         self._next = begin
         self._end = end
         self._block_max = block_max
-        self._block: list[Entry] = []
+        self._block: list[QueueEntry] = []
         self._at = 0
 
-    def head(self) -> Entry | None:
+    def head(self) -> QueueEntry | None:
         """The entry that comes next; None at the end."""
         if self._at >= len(self._block):
             self._at = 0
             count = min(self._block_max, self._end - self._next)
-            entries: list[Entry] = []
+            entries: list[QueueEntry] = []
             if count > 0:
                 entries = self._store.entries(self._topic, self.queue, self._next, count)
             self._block = [entry for entry in entries if entry.offset < self._end]
@@ -106,7 +106,7 @@ class Lane:
             self._next = self._block[-1].offset + 1
         return self._block[self._at]
 
-    def advance(self) -> Entry | None:
+    def advance(self) -> QueueEntry | None:
         """Go on; the entry that comes next then."""
         self._at += 1
         return self.head()
@@ -115,12 +115,12 @@ class Lane:
 class Candidate(NamedTuple):
     """An entry of a queue whose record decides, and how many were looked at before it."""
 
-    entry: Entry
+    entry: QueueEntry
     queue: int
     scanned: int
 
 
-class Scan:
+class MessageScan:
     """One page in the making: `step` until `is_over`, one step at a time; then `page`."""
 
     def __init__(
@@ -152,8 +152,8 @@ class Scan:
             )
         self._unplaced = list(range(queue_count))
         self._block_max = max(16, BLOCK_ENTRIES_MAX // max(1, queue_count))
-        self._lanes: list[tuple[int, int, Lane]] = []  # a heap once all queues are placed
-        self._last: Entry | None = None
+        self._lanes: list[tuple[int, int, QueueReader]] = []  # a heap once all queues are placed
+        self._last: QueueEntry | None = None
         self._found: list[StoredMessage] = []
         self._size_bytes = 0
         self._unreadable = 0
@@ -216,7 +216,7 @@ class Scan:
         )
         for queue in part:
             begin, end = self._ends_of(queue)
-            lane = Lane(self._store, self._query.topic, queue, begin, end, self._block_max)
+            lane = QueueReader(self._store, self._query.topic, queue, begin, end, self._block_max)
             head = lane.head()
             if head is not None:
                 self._lanes.append((head.position, queue, lane))
@@ -314,7 +314,7 @@ class Scan:
     def _is_page_full(self) -> bool:
         return len(self._found) >= self._count_max or self._size_bytes >= PAGE_BYTES_MAX
 
-    def _stop_after(self, entry: Entry, scanned: int) -> None:
+    def _stop_after(self, entry: QueueEntry, scanned: int) -> None:
         """The page ends here: what was looked at behind it is for the next one."""
         self._is_full = True
         self._last = entry

@@ -1,8 +1,8 @@
-"""The ways to find a message, for whoever has no queue and offset of it.
+"""Finds messages by id, by key, or by a scan over time, without their queue and offset.
 
-By id or key the index is asked; it knows hashes and whole seconds, so that every hit is read and
-compared. Nothing here works for longer than a few milliseconds at a stretch: a `Lookup` or a `Scan`
-is carried on step by step by its caller. A message whose topic was deleted is not found.
+An id or a key is looked up in the index. The index holds hashes and whole seconds, so every hit is
+read and compared. Nothing here runs for longer than a few milliseconds at a time: the caller
+carries a `Lookup` or a `MessageScan` on step by step. A message of a deleted topic is not found.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from itertools import chain
 from engine.errors import MessageNotFound
 from engine.message import StoredMessage
 from engine.search.lookup import FOUND_MAX, Lookup
-from engine.search.scan import FOREVER_MS, Done, Match, Scan, ScanQuery
+from engine.search.scan import FOREVER_MS, Done, Match, MessageScan, ScanQuery
 from engine.store.encode import position_of_id
 from engine.store.pool import Pool
 from engine.store.store import Store
@@ -23,7 +23,7 @@ ANYWHERE = 1 << 62  # a position behind every record
 TEXT_MAX = 512  # of a text that is looked for as id or key; longer ones are no id and no key
 
 
-class Search:
+class LogSearch:
     """`parse` turns the text of a filter into one; raises Invalid."""
 
     def __init__(
@@ -128,12 +128,12 @@ class Search:
 
     # -- by everything else ----------------------------------------------------------------------
 
-    def scan(self, query: ScanQuery, *, count_max: int = 32, cursor: str = "") -> Scan:
+    def scan(self, query: ScanQuery, *, count_max: int = 32, cursor: str = "") -> MessageScan:
         """Look through a topic. Raises TopicNotFound, Invalid (filter, cursor)."""
         config = self._catalog.get(query.topic)
         queues = max(config.read_queues, config.write_queues)
         match = self._parse(query.filter)
-        return Scan(
+        return MessageScan(
             self._store, self._pool, query, match, queues, count_max=count_max, cursor=cursor
         )
 

@@ -12,17 +12,17 @@ from engine.events import (
     Acked,
     Appended,
     CorruptRecord,
-    Dead,
-    Delivered,
-    Event,
-    Pulled,
+    DeadLettered,
+    EngineEvent,
+    MessagesDelivered,
+    MessagesPulled,
     Released,
     Retried,
     Returned,
     SendRefused,
 )
 from engine.statistics.activity import Activity
-from engine.statistics.books import Books
+from engine.statistics.traffic_metrics import TrafficMetrics
 from engine.statistics.windows import SECOND_MS
 
 K = TypeVar("K")
@@ -33,7 +33,7 @@ REASONS_MAX = 1_000
 SET_BACK_MS = 10_000
 
 
-class Second:
+class SecondSums:
     """Sums of one second, by place."""
 
     __slots__ = ("acked", "at_ms", "came", "failed", "refused", "went")
@@ -50,33 +50,35 @@ class Second:
         return bool(self.came or self.went or self.acked or self.failed or self.refused)
 
 
-class Counting:
+class EventCounter:
     """Subscribe `hear`; call `settle` every second or so, and `settle_all` before reading."""
 
-    def __init__(self, books: Books, now_ms: int, note_acked: Callable[[Acked], None]) -> None:
+    def __init__(
+        self, books: TrafficMetrics, now_ms: int, note_acked: Callable[[Acked], None]
+    ) -> None:
         self._books = books
         self._note_acked = note_acked
-        self._running = Second(now_ms)
+        self._running = SecondSums(now_ms)
         self._ends_ms = now_ms
-        self._closed: deque[Second] = deque()
+        self._closed: deque[SecondSums] = deque()
         self.refused_by_code: dict[str, int] = {}
         self.dead_by_reason: dict[tuple[str, str], int] = {}
         self.released = 0
         self.corrupt = 0
         self.activity = Activity()
-        self._hearers: dict[type[Event], Callable[..., None]] = {
-            Delivered: self._delivered,
-            Pulled: self._pulled,
+        self._hearers: dict[type[EngineEvent], Callable[..., None]] = {
+            MessagesDelivered: self._delivered,
+            MessagesPulled: self._pulled,
             Acked: self._acked,
             Retried: self._retried,
-            Dead: self._dead,
+            DeadLettered: self._dead,
             Returned: self._active,
             SendRefused: self._refused,
             Released: self._released,
             CorruptRecord: self._corrupt,
         }
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: EngineEvent) -> None:
         """Count one event, in about half a microsecond."""
         if event.at_ms >= self._ends_ms:
             self._close(event.at_ms)
@@ -120,19 +122,21 @@ class Counting:
             self._books.restart(now_ms)
         if self._running:
             self._closed.append(self._running)
-        self._running = Second(now_ms)
+        self._running = SecondSums(now_ms)
         self._ends_ms = (now_ms // SECOND_MS + 1) * SECOND_MS
 
     # -- one method for each event -----------------------------------------------------------------
 
-    def _active(self, event: Delivered | Pulled | Acked | Retried | Dead | Returned) -> None:
+    def _active(
+        self, event: MessagesDelivered | MessagesPulled | Acked | Retried | DeadLettered | Returned
+    ) -> None:
         self.activity.note(event.group, event.topic, event.queue, event.at_ms)
 
-    def _delivered(self, event: Delivered) -> None:
+    def _delivered(self, event: MessagesDelivered) -> None:
         self._active(event)
         self._went(event.group, event.topic, event.queue, len(event.offsets), event.size_bytes)
 
-    def _pulled(self, event: Pulled) -> None:
+    def _pulled(self, event: MessagesPulled) -> None:
         self._active(event)
         self._went(event.group, event.topic, event.queue, event.count, event.size_bytes)
 
@@ -156,7 +160,7 @@ class Counting:
         self._active(event)
         self._failed(event.group, event.topic)[0] += 1
 
-    def _dead(self, event: Dead) -> None:
+    def _dead(self, event: DeadLettered) -> None:
         self._active(event)
         self._failed(event.group, event.topic)[1] += 1
         _count(self.dead_by_reason, (event.group, event.reason), ("other", "other"))

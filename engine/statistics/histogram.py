@@ -41,7 +41,7 @@ class Spread(msgspec.Struct, frozen=True):
     maximum: int = 0
 
 
-class Histogram:
+class LatencyHistogram:
     """Whole numbers from 0 to 2**40 - 1; larger ones count as that."""
 
     __slots__ = ("_counts", "count", "maximum", "total")
@@ -59,7 +59,7 @@ class Histogram:
         self.total += value * weight
         self.maximum = max(self.maximum, value)
 
-    def add_all(self, other: "Histogram") -> None:
+    def add_all(self, other: "LatencyHistogram") -> None:
         """Count everything that another one has."""
         self._counts = array("Q", map(int.__add__, self._counts, other._counts))
         self.count += other.count
@@ -101,7 +101,7 @@ def upper_end(bucket: int) -> int:
     return ((STEPS + (bucket & STEPS - 1) + 1) << power) - 1
 
 
-class Latency(msgspec.Struct, frozen=True):
+class LatencySpreads(msgspec.Struct, frozen=True):
     """How long storing took, in microseconds: over the last one to two minutes, and ever.
 
     `distribution` goes with `ROCKETMQ_LABELS`, for the last whole minute as Apache RocketMQ shows
@@ -118,9 +118,9 @@ class Timing:
 
     def __init__(self) -> None:
         self._minute = -1
-        self._running = Histogram()
-        self._before = Histogram()
-        self._ever = Histogram()
+        self._running = LatencyHistogram()
+        self._before = LatencyHistogram()
+        self._ever = LatencyHistogram()
         self._coarse = [0] * len(ROCKETMQ_LABELS)
         self._coarse_before = self._coarse
 
@@ -133,21 +133,21 @@ class Timing:
     def recent(self, now_ms: int) -> Spread:
         """Over the running minute and the one before."""
         self._roll(now_ms)
-        both = Histogram()
+        both = LatencyHistogram()
         both.add_all(self._before)
         both.add_all(self._running)
         return both.spread()
 
     def ever(self) -> Spread:
         """Since the start."""
-        every = Histogram()
+        every = LatencyHistogram()
         every.add_all(self._ever)
         every.add_all(self._running)
         return every.spread()
 
-    def latency(self, now_ms: int) -> Latency:
+    def latency(self, now_ms: int) -> LatencySpreads:
         """All of it."""
-        return Latency(self.recent(now_ms), self.ever(), tuple(self._coarse_before))
+        return LatencySpreads(self.recent(now_ms), self.ever(), tuple(self._coarse_before))
 
     def _roll(self, at_ms: int) -> None:
         minute = at_ms // WINDOW_MS
@@ -155,7 +155,7 @@ class Timing:
             return
         is_next = minute == self._minute + 1
         self._ever.add_all(self._running)
-        self._before = self._running if is_next else Histogram()
+        self._before = self._running if is_next else LatencyHistogram()
         self._coarse_before = self._coarse if is_next else [0] * len(ROCKETMQ_LABELS)
-        self._running, self._coarse = Histogram(), [0] * len(ROCKETMQ_LABELS)
+        self._running, self._coarse = LatencyHistogram(), [0] * len(ROCKETMQ_LABELS)
         self._minute = minute

@@ -6,7 +6,7 @@ All numbers are little-endian. A block is a header and sections, each packed by 
     | packed size u32 of each section
     names:   JSON [[group, topic, queue], ...], a row for each
     times:   i64 of each round, ms since 1970 UTC
-    columns: in the order of `Column`; `rows` times `rounds` numbers i64, row by row
+    columns: in the order of `LagColumn`; `rows` times `rounds` numbers i64, row by row
 
 In `times`, and in each row of a column, the first number stands as it is and every later one as its
 difference to the one before. `size_bytes` is that of the whole block, `crc` the CRC-32 of
@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.errors import Corrupt
-from engine.statistics.lag_round import NOT_SAMPLED, WIDTH, WIDTH_1, Column, LagRound, names_of
+from engine.statistics.lag_round import NOT_SAMPLED, WIDTH, WIDTH_1, LagColumn, LagRound, names_of
 from engine.statistics.values import LagName
 
 MAGIC_1 = 0x31474C4B  # "KLG1"
@@ -131,7 +131,7 @@ class Block:
         self.names = _names(self._section(0))
         self.times_ms = list(accumulate(_numbers(self._section(1))))
 
-    def columns(self, wanted: Iterable[Column]) -> "dict[Column, array[int]]":
+    def columns(self, wanted: Iterable[LagColumn]) -> "dict[LagColumn, array[int]]":
         """Whole columns, still as differences; `row` makes numbers of them."""
         return {column: self._column(column) for column in wanted}
 
@@ -142,10 +142,10 @@ class Block:
 
     def rounds(self) -> Iterator[LagRound]:
         """The rounds as they were sampled."""
-        columns = [self._undone(column) for column in self.columns(Column).values()]
+        columns = [self._undone(column) for column in self.columns(LagColumn).values()]
         for at, at_ms in enumerate(self.times_ms):
             values = array("q", bytes(8 * WIDTH * len(self.names)))
-            for column, numbers in zip(Column, columns, strict=True):
+            for column, numbers in zip(LagColumn, columns, strict=True):
                 values[column::WIDTH] = numbers[at :: self.head.rounds]
             yield _without_missing(LagRound(at_ms, self.names, values))
 
@@ -156,7 +156,7 @@ class Block:
         rows = range(self.head.rows)
         return array("q", chain.from_iterable(self.row(column, row) for row in rows))
 
-    def _column(self, column: Column) -> "array[int]":
+    def _column(self, column: LagColumn) -> "array[int]":
         if column < self.head.width:
             return _numbers(self._section(2 + column))
         row = array("q", [NOT_SAMPLED]) + array("q", bytes(8 * (self.head.rounds - 1)))
@@ -174,7 +174,7 @@ class Block:
 
 def _without_missing(one: LagRound) -> LagRound:
     """The round without the rows that it has no sample of."""
-    present = one.values[Column.PRESENT :: WIDTH]
+    present = one.values[LagColumn.PRESENT :: WIDTH]
     if all(present):
         return one
     there = [row for row, is_there in enumerate(present) if is_there]
@@ -190,7 +190,7 @@ def _names(section: bytes) -> tuple[LagName, ...]:
 
 def _columns(rounds: Sequence[LagRound], names: Sequence[LagName]) -> "list[array[int]]":
     """Every column as differences, row by row; a missing sample repeats the one before."""
-    columns = [array("q") for _ in Column]
+    columns = [array("q") for _ in LagColumn]
     places = [{name: index for index, name in enumerate(one.names)} for one in rounds]
     nothing = array("q", bytes(8 * WIDTH))
     for name in names:
@@ -199,11 +199,11 @@ def _columns(rounds: Sequence[LagRound], names: Sequence[LagName]) -> "list[arra
             index = place.get(name)
             if index is None:
                 last = last[:]
-                last[Column.PRESENT] = 0
+                last[LagColumn.PRESENT] = 0
             else:
                 last = one.values[index * WIDTH : (index + 1) * WIDTH]
             table.extend(last)
-        for column in Column:
+        for column in LagColumn:
             columns[column].extend(_deltas(table[column::WIDTH]))
     return columns
 

@@ -26,7 +26,7 @@ DIGITS = 20
 FILES_IN_LIMIT = 16  # a file is closed at this part of all that may be kept, or after a day
 
 
-class Sealed(NamedTuple):
+class SealedBlock(NamedTuple):
     """Where a sealed block lies, and what it covers."""
 
     path: Path
@@ -57,10 +57,10 @@ class LagFiles:
         self._path: Path | None = None  # the newest sealed file
         self._size_bytes = 0
 
-    def load(self) -> tuple[list[Sealed], list[LagRound]]:
+    def load(self) -> tuple[list[SealedBlock], list[LagRound]]:
         """What is kept: every sealed block, oldest first, and the rounds that are not sealed."""
         make_lasting_directory(self._files, self._directory)
-        sealed: list[Sealed] = []
+        sealed: list[SealedBlock] = []
         for name in self._files.names(self._directory):
             if name.endswith(SUFFIX) and len(name) == DIGITS + len(SUFFIX):
                 self._path = self._directory / name
@@ -81,7 +81,7 @@ class LagFiles:
         self._open.pwrite(data, self._open_bytes)
         self._open_bytes += len(data)
 
-    def seal(self, rounds: list[LagRound], *, are_all: bool) -> Sealed:
+    def seal(self, rounds: list[LagRound], *, are_all: bool) -> SealedBlock:
         """Pack rounds into a block that is on the disk.
 
         Then the open file begins anew, if these `are_all` that it holds.
@@ -112,7 +112,7 @@ class LagFiles:
         for path in paths:
             self._files.remove(path)
 
-    def read_block(self, sealed: Sealed) -> Block | None:
+    def read_block(self, sealed: SealedBlock) -> Block | None:
         """A sealed block; None where it is damaged or gone. For any thread.
 
         OutOfFiles where it cannot be opened just now.
@@ -144,7 +144,7 @@ class LagFiles:
                 return self._path
         return self._directory / f"{first_ms:0{DIGITS}d}{SUFFIX}"
 
-    def _load_sealed(self, path: Path) -> list[Sealed]:
+    def _load_sealed(self, path: Path) -> list[SealedBlock]:
         """The blocks of a file; what is no whole block at its end is cut off.
 
         Only where the heads do not lead to a whole last block is everything read.
@@ -163,9 +163,9 @@ class LagFiles:
             self._size_bytes = end
         return [_sealed(path, position, block.head) for position, block in blocks]
 
-    def _by_heads(self, path: Path) -> list[Sealed] | None:
+    def _by_heads(self, path: Path) -> list[SealedBlock] | None:
         """The blocks as their heads tell; None where they do not lead to a whole last one."""
-        found: list[Sealed] = []
+        found: list[SealedBlock] = []
         file = self._files.open(path)
         try:
             position, size = 0, file.size()
@@ -216,7 +216,7 @@ class LagFiles:
             position = end = position + block.head.size_bytes
         return found, end
 
-    def _tell_block(self, sealed: Sealed, error: Exception) -> None:
+    def _tell_block(self, sealed: SealedBlock, error: Exception) -> None:
         if self._damage_log is not None and not isinstance(error, OSError):
             end, name = sealed.position + sealed.size_bytes, self._damage_log.name_of(sealed.path)
             self._damage_log.add(Damage(sealed.position, end, str(error), name))
@@ -233,7 +233,7 @@ class LagFiles:
         return (bool(copy) and len(data) <= COPY_BYTES_MAX) or not data.strip(b"\0")
 
 
-def _sealed(path: Path, position: int, head: BlockHead) -> Sealed:
-    return Sealed(
+def _sealed(path: Path, position: int, head: BlockHead) -> SealedBlock:
+    return SealedBlock(
         path, position, head.size_bytes, head.rounds, head.rows, head.first_ms, head.last_ms
     )

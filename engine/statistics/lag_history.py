@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from engine.statistics.lag_files import LagFiles, Sealed
+from engine.statistics.lag_files import LagFiles, SealedBlock
 from engine.statistics.lag_peaks import PeakQuery, Peaks
 from engine.statistics.lag_points import LagQuery, Points
 from engine.statistics.lag_round import LagRound
@@ -28,7 +28,7 @@ Job = Callable[[], Any]
 JobDone = Callable[[Any, Exception | None], None]
 
 
-class LagHistory:
+class LagHistoryStore:
     """At most `days` and `bytes_max`, whatever is reached first."""
 
     def __init__(
@@ -45,7 +45,7 @@ class LagHistory:
         self._pool = pool
         self._days = days
         self.bytes_max = bytes_max
-        self._sealed: list[Sealed] = []
+        self._sealed: list[SealedBlock] = []
         self._rounds: list[LagRound] = []
         self._jobs: deque[tuple[Job, JobDone]] = deque()
         self._is_busy = False
@@ -161,7 +161,7 @@ class LagHistory:
 
         self._pool.submit(work, finished)
 
-    def _between(self, from_ms: int, to_ms: int) -> list[Sealed]:
+    def _between(self, from_ms: int, to_ms: int) -> list[SealedBlock]:
         return [
             block for block in self._sealed if block.last_ms >= from_ms and block.first_ms < to_ms
         ]
@@ -200,7 +200,7 @@ class LagHistory:
         rounds = list(of_day)
         self._is_sealing = True
 
-        def sealed(block: Sealed | None, error: Exception | None) -> None:
+        def sealed(block: SealedBlock | None, error: Exception | None) -> None:
             self._is_sealing = False
             if block is None:
                 return

@@ -7,7 +7,7 @@ import msgspec
 
 from engine.errors import Invalid
 from engine.statistics.lag_block import Block
-from engine.statistics.lag_round import Column, LagRound
+from engine.statistics.lag_round import LagColumn, LagRound
 from engine.statistics.values import LagName
 
 GROUPS_MAX = 500
@@ -54,10 +54,10 @@ class Peaks:
         wanted = self._rows(block.names)
         if not wanted:
             return
-        columns = block.columns((Column.PRESENT, Column.COUNT))
+        columns = block.columns((LagColumn.PRESENT, LagColumn.COUNT))
         for group, rows in wanted.items():
-            there = [block.row(columns[Column.PRESENT], row) for row in rows]
-            counts = [block.row(columns[Column.COUNT], row) for row in rows]
+            there = [block.row(columns[LagColumn.PRESENT], row) for row in rows]
+            counts = [block.row(columns[LagColumn.COUNT], row) for row in rows]
             # A sample that is missing counts as zero.
             parts = [map(mul, *pair) for pair in zip(counts, there, strict=True)]
             sums = map(sum, zip(*parts, strict=True))
@@ -69,7 +69,7 @@ class Peaks:
     def add_round(self, one: LagRound) -> None:
         """The same of a round that is in memory."""
         for group, rows in self._rows(one.names).items():
-            self._add(group, one.at_ms, sum(one.row(row)[Column.COUNT] for row in rows))
+            self._add(group, one.at_ms, sum(one.row(row)[LagColumn.COUNT] for row in rows))
 
     def found(self) -> Mapping[str, Sequence[int | None]]:
         """For each group a value of every step; None where nothing was sampled."""

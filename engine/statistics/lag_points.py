@@ -7,7 +7,7 @@ import msgspec
 
 from engine.errors import Invalid
 from engine.statistics.lag_block import Block
-from engine.statistics.lag_round import Column, LagRound
+from engine.statistics.lag_round import LagColumn, LagRound
 from engine.statistics.values import LagName, LagPoint
 
 POINTS_MAX = 2_000
@@ -19,14 +19,14 @@ def _earliest(times_ms: Iterable[int]) -> int:
 
 
 # How the rows of a query are taken together: the group's own figures stand in each of its rows.
-NUMBERS: dict[Column, Callable[[Iterable[int]], int]] = {
-    Column.COUNT: sum,
-    Column.INFLIGHT: sum,
-    Column.COMMITTED: sum,
-    Column.MAX_OFFSET: sum,
-    Column.RETRY_WAITING: max,
-    Column.DEAD: max,
-    Column.OLDEST_MS: _earliest,
+NUMBERS: dict[LagColumn, Callable[[Iterable[int]], int]] = {
+    LagColumn.COUNT: sum,
+    LagColumn.INFLIGHT: sum,
+    LagColumn.COMMITTED: sum,
+    LagColumn.MAX_OFFSET: sum,
+    LagColumn.RETRY_WAITING: max,
+    LagColumn.DEAD: max,
+    LagColumn.OLDEST_MS: _earliest,
 }
 
 
@@ -131,8 +131,8 @@ class Points:
         rows = [row for row, name in enumerate(block.names) if self._asked.wants(name)]
         if not rows:
             return
-        columns = block.columns((Column.PRESENT, *NUMBERS))
-        present = [block.row(columns[Column.PRESENT], row) for row in rows]
+        columns = block.columns((LagColumn.PRESENT, *NUMBERS))
+        present = [block.row(columns[LagColumn.PRESENT], row) for row in rows]
         together = []
         for column, join in NUMBERS.items():
             # A sample that is missing counts as zeros.

@@ -7,7 +7,7 @@ from enum import IntEnum
 from engine.statistics.values import GroupLagLike, LagName
 
 
-class Column(IntEnum):
+class LagColumn(IntEnum):
     """The numbers of one sample, in the order in which they are kept."""
 
     PRESENT = 0  # 1, or 0 where a block has no sample of this row at this time
@@ -27,7 +27,7 @@ class Column(IntEnum):
     RESETS = 14  # number of the group's last reset by a person, 0 for none
 
 
-WIDTH = len(Column)
+WIDTH = len(LagColumn)
 WIDTH_1 = 12  # of samples that were taken before the last three were
 NOT_SAMPLED = -1  # stands for these there
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from engine.clock import Clock
 from engine.errors import EngineError
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.statistics.lag_history import LagHistory
+from engine.statistics.lag_history import LagHistoryStore
 from engine.statistics.lag_round import LagRound, RoundBuilder
 from engine.statistics.values import LagOf
 
@@ -25,7 +25,7 @@ class LagSampler(Service):
 
     def __init__(
         self,
-        history: LagHistory,
+        history: LagHistoryStore,
         clock: Clock,
         *,
         interval_s: float,

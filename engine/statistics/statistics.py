@@ -10,26 +10,26 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.message import Message
 from engine.service import Service
-from engine.statistics.accounts import Account, Metric
-from engine.statistics.books import Books
-from engine.statistics.counting import Counting
+from engine.statistics.counting import EventCounter
 from engine.statistics.end_to_end import BornMsOf, EndToEnd
 from engine.statistics.histogram import Spread, Timing
-from engine.statistics.lag_history import LagHistory
+from engine.statistics.lag_history import LagHistoryStore
 from engine.statistics.lag_peaks import peak_query
 from engine.statistics.lag_points import query
 from engine.statistics.lag_sampler import Groups, LagSampler, MembersOf, ResetsOf
+from engine.statistics.metric_series import Metric, MetricSeries
+from engine.statistics.traffic_metrics import TrafficMetrics
 from engine.statistics.values import (
-    BrokerFigures,
-    GroupFigures,
+    BrokerMetrics,
+    GroupMetrics,
     LagHistoryPage,
-    LagKeeping,
+    LagHistoryRetention,
     LagOf,
     PutLatency,
-    QueueFigures,
-    Reader,
-    TopicFigures,
-    Traffic,
+    QueueMetrics,
+    ReaderMetrics,
+    TopicMetrics,
+    TrafficRates,
 )
 from engine.statistics.windows import (
     MINUTE_MS,
@@ -81,16 +81,16 @@ class Statistics(Service):
         self._days = lag_days
         now_ms = clock.now_ms()
         self.since_ms = now_ms
-        self._books = Books(now_ms)
+        self._books = TrafficMetrics(now_ms)
         self._end_to_end = EndToEnd(born_ms_of)
-        self._counting = Counting(self._books, now_ms, self._end_to_end.note)
+        self._counting = EventCounter(self._books, now_ms, self._end_to_end.note)
         self.hear = self._counting.hear
         self._sends: list[tuple[float, int, int]] = []
         self._turn = 0
         self._is_open = True
         self._flushing: dict[int, float] = {}
         self._stored, self._flushed, self._sizes = Timing(), Timing(), Timing()
-        self._lag = LagHistory(
+        self._lag = LagHistoryStore(
             files,
             directory,
             pool,
@@ -179,11 +179,11 @@ class Statistics(Service):
 
     # -- verbs -------------------------------------------------------------------------------------
 
-    def broker(self) -> BrokerFigures:
+    def broker(self) -> BrokerMetrics:
         """All topics and groups together."""
         now_ms = self._settled_ms()
         account, counting = self._books.broker, self._counting
-        return BrokerFigures(
+        return BrokerMetrics(
             self.since_ms,
             _traffic(account, now_ms),
             account.rates(Metric.ACKED, now_ms),
@@ -198,33 +198,33 @@ class Statistics(Service):
             self._sizes.ever(),
         )
 
-    def topic(self, name: str) -> TopicFigures:
+    def topic(self, name: str) -> TopicMetrics:
         """A topic's figures; zeros for one that saw no traffic since the start."""
         now_ms = self._settled_ms()
         account = self._books.topics.find(name)
         queues = sorted(
             (key[1], queue) for key, queue in self._books.queues.items() if key[0] == name
         )
-        return TopicFigures(
+        return TopicMetrics(
             name,
             _traffic(account, now_ms),
             _rates(account, Metric.REFUSED, now_ms),
-            [QueueFigures(number, _traffic(queue, now_ms)) for number, queue in queues],
+            [QueueMetrics(number, _traffic(queue, now_ms)) for number, queue in queues],
             self._readers(now_ms, lambda topic, _: topic == name),
         )
 
-    def queue(self, topic: str, queue: int) -> QueueFigures:
+    def queue(self, topic: str, queue: int) -> QueueMetrics:
         """One queue's figures."""
         now_ms = self._settled_ms()
-        return QueueFigures(queue, _traffic(self._books.queues.find((topic, queue)), now_ms))
+        return QueueMetrics(queue, _traffic(self._books.queues.find((topic, queue)), now_ms))
 
-    def group(self, name: str) -> GroupFigures:
+    def group(self, name: str) -> GroupMetrics:
         """A group's figures; zeros for one that consumed nothing since the start."""
         now_ms = self._settled_ms()
         account = self._books.groups.find(name)
         out, size, acked, retried, dead = (_rates(account, each, now_ms) for each in READING)
         reasons = self._counting.dead_by_reason
-        return GroupFigures(
+        return GroupMetrics(
             name,
             out,
             size,
@@ -286,10 +286,10 @@ class Statistics(Service):
         """
         self._lag.read_peaks(peak_query(groups, from_ms, to_ms, step_ms), done)
 
-    def lag_keeping(self) -> LagKeeping:
+    def lag_keeping(self) -> LagHistoryRetention:
         """How the history of lag is kept."""
         last, lag = self.sampler.recent(), self._lag
-        return LagKeeping(
+        return LagHistoryRetention(
             self.sampler.interval_s,
             self._days,
             lag.oldest_ms,
@@ -331,21 +331,21 @@ class Statistics(Service):
         """The same for the whole broker; [] where nothing was counted yet."""
         return self._books.broker.history(metric, self._settled_ms(), TEN_SECONDS_MS, buckets)
 
-    def topics(self) -> Iterator[tuple[str, Account]]:
+    def topics(self) -> Iterator[tuple[str, MetricSeries]]:
         """Every topic's account, and "other" for what was counted together."""
         self._settled_ms()
         yield from self._books.topics.items()
         if self._books.topics.other is not None:
             yield "other", self._books.topics.other
 
-    def groups(self) -> Iterator[tuple[str, Account]]:
+    def groups(self) -> Iterator[tuple[str, MetricSeries]]:
         """Every group's account, the same way."""
         self._settled_ms()
         yield from self._books.groups.items()
         if self._books.groups.other is not None:
             yield "other", self._books.groups.other
 
-    def readers(self) -> Iterator[tuple[tuple[str, str], Account]]:
+    def readers(self) -> Iterator[tuple[tuple[str, str], MetricSeries]]:
         """The accounts of what each group took from each topic, by topic and group."""
         self._settled_ms()
         yield from self._books.readers.items()
@@ -369,10 +369,10 @@ class Statistics(Service):
             self._stored.add(now_ms, round(took_s * 1e6))
             self._sizes.add(now_ms, size_bytes, count)
 
-    def _readers(self, now_ms: int, keeps: Callable[[str, str], bool]) -> list[Reader]:
+    def _readers(self, now_ms: int, keeps: Callable[[str, str], bool]) -> list[ReaderMetrics]:
         return sorted(
             (
-                Reader(*key, *(account.rates(metric, now_ms) for metric in READING))
+                ReaderMetrics(*key, *(account.rates(metric, now_ms) for metric in READING))
                 for key, account in self._books.readers.items()
                 if keeps(*key)
             ),
@@ -384,15 +384,15 @@ READING = (Metric.MESSAGES_OUT, Metric.BYTES_OUT, Metric.ACKED, Metric.RETRIED, 
 PASSING = (Metric.MESSAGES_IN, Metric.BYTES_IN, Metric.MESSAGES_OUT, Metric.BYTES_OUT)
 
 
-def _traffic(account: Account | None, now_ms: int) -> Traffic:
-    return Traffic(*(_rates(account, metric, now_ms) for metric in PASSING))
+def _traffic(account: MetricSeries | None, now_ms: int) -> TrafficRates:
+    return TrafficRates(*(_rates(account, metric, now_ms) for metric in PASSING))
 
 
-def _rates(account: Account | None, metric: Metric, now_ms: int) -> Rates:
+def _rates(account: MetricSeries | None, metric: Metric, now_ms: int) -> Rates:
     return NOTHING if account is None else account.rates(metric, now_ms)
 
 
-def _minute(account: Account | None, metric: Metric, now_ms: int) -> float:
+def _minute(account: MetricSeries | None, metric: Metric, now_ms: int) -> float:
     if account is None:
         return 0.0
     return account.steady_rate(metric, now_ms, MINUTE_MS)

@@ -5,11 +5,11 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from engine.statistics.histogram import Latency, Spread
+from engine.statistics.histogram import LatencySpreads, Spread
 from engine.statistics.windows import Rates
 
 
-class Traffic(msgspec.Struct, frozen=True):
+class TrafficRates(msgspec.Struct, frozen=True):
     """Messages and bytes of their records that came in and were handed out."""
 
     messages_in: Rates
@@ -18,14 +18,14 @@ class Traffic(msgspec.Struct, frozen=True):
     bytes_out: Rates
 
 
-class QueueFigures(msgspec.Struct, frozen=True):
+class QueueMetrics(msgspec.Struct, frozen=True):
     """One queue of a topic."""
 
     queue: int
-    traffic: Traffic
+    traffic: TrafficRates
 
 
-class Reader(msgspec.Struct, frozen=True):
+class ReaderMetrics(msgspec.Struct, frozen=True):
     """What a group took from a topic; for its retries the topic is `%RETRY%group`."""
 
     topic: str
@@ -37,17 +37,17 @@ class Reader(msgspec.Struct, frozen=True):
     dead: Rates
 
 
-class TopicFigures(msgspec.Struct, frozen=True):
+class TopicMetrics(msgspec.Struct, frozen=True):
     """A topic, its queues that saw traffic, and the groups that read it."""
 
     topic: str
-    traffic: Traffic
+    traffic: TrafficRates
     refused: Rates
-    queues: list[QueueFigures]
-    readers: list[Reader]
+    queues: list[QueueMetrics]
+    readers: list[ReaderMetrics]
 
 
-class GroupFigures(msgspec.Struct, frozen=True):
+class GroupMetrics(msgspec.Struct, frozen=True):
     """A group over all its topics, and for each; `dead_by_reason` counts since the start."""
 
     group: str
@@ -57,10 +57,10 @@ class GroupFigures(msgspec.Struct, frozen=True):
     retried: Rates
     dead: Rates
     dead_by_reason: dict[str, int]
-    readers: list[Reader]
+    readers: list[ReaderMetrics]
 
 
-class BrokerFigures(msgspec.Struct, frozen=True):
+class BrokerMetrics(msgspec.Struct, frozen=True):
     """The whole broker since `since_ms`.
 
     What comes in counts for topics of users only: a delayed message or a retry that the engine
@@ -69,7 +69,7 @@ class BrokerFigures(msgspec.Struct, frozen=True):
     """
 
     since_ms: int
-    traffic: Traffic
+    traffic: TrafficRates
     acked: Rates
     retried: Rates
     dead: Rates
@@ -89,8 +89,8 @@ class PutLatency(msgspec.Struct, frozen=True):
     the disk, until they were told.
     """
 
-    stored: Latency
-    flushed: Latency
+    stored: LatencySpreads
+    flushed: LatencySpreads
 
 
 class LagPoint(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class LagHistoryPage(msgspec.Struct, frozen=True):
     damaged: int = 0
 
 
-class LagKeeping(msgspec.Struct, frozen=True):
+class LagHistoryRetention(msgspec.Struct, frozen=True):
     """How the history of lag is kept: what it holds on disk, and what it could not keep."""
 
     interval_s: float

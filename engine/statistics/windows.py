@@ -15,23 +15,27 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 
-class Level(NamedTuple):
+class WindowLevel(NamedTuple):
     """A ring of `slots` buckets of `bucket_ms` each; one of them is still filling."""
 
     bucket_ms: int
     slots: int
 
 
-Levels = tuple[Level, ...]
+Levels = tuple[WindowLevel, ...]
 
 # With a quarter of an hour in steps of ten seconds, to be drawn.
-FINE: Levels = (Level(SECOND_MS, 2), Level(TEN_SECONDS_MS, 91), Level(HOUR_MS, 25))
+FINE: Levels = (
+    WindowLevel(SECOND_MS, 2),
+    WindowLevel(TEN_SECONDS_MS, 91),
+    WindowLevel(HOUR_MS, 25),
+)
 # RocketMQ's own: a minute in steps of ten seconds, then coarser ones.
 COARSE: Levels = (
-    Level(SECOND_MS, 2),
-    Level(TEN_SECONDS_MS, 7),
-    Level(MINUTE_MS, 11),
-    Level(HOUR_MS, 25),
+    WindowLevel(SECOND_MS, 2),
+    WindowLevel(TEN_SECONDS_MS, 7),
+    WindowLevel(MINUTE_MS, 11),
+    WindowLevel(HOUR_MS, 25),
 )
 
 
@@ -48,7 +52,7 @@ class Rates(NamedTuple):
 NOTHING = Rates()
 
 
-class Series:
+class WindowedCounter:
     """Amounts over time; `since_ms` is when counting began, so that a young one is not diluted."""
 
     __slots__ = ("_at_ms", "_levels", "_values", "since_ms", "total")

@@ -34,7 +34,7 @@ from zlib import crc32
 import msgspec
 
 from engine.store.files import Files, read_whole, write_atomic
-from engine.store.journal_files import Place
+from engine.store.journal_files import JournalPlace
 from engine.store.record import NO_RANGE
 
 LAYOUT = struct.Struct(">qqqqq")
@@ -53,7 +53,7 @@ INDEX_MARK_AT = CRC_MARK_AT + CRC_MARK.size + CRC.size
 INDEX_MAGIC = b"KITEIDX1"
 NEVER = (1 << 63) - 1
 CLEAN_MAGIC = b"KITECLN1"
-NO_JOURNAL = Place(-1, 0)
+NO_JOURNAL = JournalPlace(-1, 0)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     index_ms: int = 0
     flushed: int = 0
     confirmed: int = 0
-    journal: Place | None = None
+    journal: JournalPlace | None = None
     entries: int | None = None
     crc_since: int | None = None  # all records from here on have a CRC; None: nobody knows
     index_file: int | None = None  # the newest with a mark of its own (`index_mark`), by its name
@@ -124,7 +124,7 @@ def read_checkpoint(files: Files, path: Path) -> Marked:
     magic, position, number, size_bytes, entries = MARK.unpack(ours[: MARK.size])
     if magic != MAGIC or position < 0:
         return Marked(fault="the mark is not KiteMQ's")
-    place = Place(number, size_bytes) if number >= 0 else None
+    place = JournalPlace(number, size_bytes) if number >= 0 else None
     count = entries if entries >= 0 else None
     found = msgspec.structs.replace(theirs, confirmed=position, journal=place, entries=count)
     return _with_index_mark(data, _with_crc_mark(data, found))

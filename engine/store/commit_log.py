@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from engine.errors import PASSING_ERRORS, Busy, Corrupt, DiskFull, Invalid
-from engine.store.files import DISK_FULL_ERRORS, ByPath, File, Files, Names, Syncable
+from engine.store.files import DISK_FULL_ERRORS, ByPath, DirectoryNames, File, Files, Syncable
 from engine.store.record import BLANK, BLANK_BYTES_MIN, MAGIC_BLANK, NO_RANGE
 from engine.store.sealed_files import SealedFiles
 
@@ -202,7 +202,7 @@ class CommitLog:
             segment.file or ByPath(self._files, segment.path) for segment in self._unsynced.values()
         ]
         if self._has_new_names:
-            taken.append(Names(self._files, self._directory))
+            taken.append(DirectoryNames(self._files, self._directory))
         self._unsynced = {}
         self._has_new_names = False
         return taken

@@ -35,7 +35,7 @@ class QueueId(NamedTuple):
     queue: int
 
 
-class Entry(NamedTuple):
+class QueueEntry(NamedTuple):
     """A message's place: `offset` in its queue, `position` and `size_bytes` in the log.
 
     `tag_code` is the Java hash of its tag; in the delay-level topic it is the due time in ms.
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
         return self.size_bytes != FILLER_BYTES
 
 
-_to_entry = partial(tuple.__new__, Entry)
+_to_entry = partial(tuple.__new__, QueueEntry)
 
 
 @lru_cache(maxsize=512)
@@ -179,7 +179,7 @@ class Unsynced(NamedTuple):
     unnamed: list[tuple[QueueId, int]]
 
 
-class Cut(NamedTuple):
+class QueueCut(NamedTuple):
     """Entries that were dropped: up to where in the log they point.
 
     `is_damaged`: some of them should not have had to go, since their records lie before the cut.
@@ -189,7 +189,7 @@ class Cut(NamedTuple):
     is_damaged: bool
 
 
-NO_CUT = Cut(0, is_damaged=False)
+NO_CUT = QueueCut(0, is_damaged=False)
 
 
 class ConsumeQueue:
@@ -275,7 +275,7 @@ class ConsumeQueue:
         self.visible += len(data) // ENTRY.size
         self.next_offset = max(self.next_offset, self.visible)
 
-    def read(self, offset: int, count_max: int) -> list[Entry]:
+    def read(self, offset: int, count_max: int) -> list[QueueEntry]:
         """Readable entries from `offset` on, at most `count_max`; fewer where a file is gone."""
         data = self._entry_bytes(offset, count_max)
         count = len(data) // ENTRY.size
@@ -301,7 +301,7 @@ class ConsumeQueue:
                 break
         return data[: len(data) - len(data) % ENTRY.size]
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, offset: int) -> QueueEntry | None:
         entries = self.read(offset, 1)
         return entries[0] if entries else None
 
@@ -309,7 +309,7 @@ class ConsumeQueue:
         """The first byte of the file that holds the entry of `offset`."""
         return offset * ENTRY.size // self._files.file_bytes * self._files.file_bytes
 
-    def first(self) -> Entry | None:
+    def first(self) -> QueueEntry | None:
         """The oldest entry that there is a file for."""
         return self.entry(self._min_offset)
 
@@ -354,7 +354,7 @@ class ConsumeQueue:
         self._first_base = bases[len(obsolete)] if len(obsolete) < len(bases) else -1
         return [self._files.path(self.id, base) for base in obsolete]
 
-    def last_stored_ms(self, stored_ms_at: Callable[[Entry], int | None]) -> int | None:
+    def last_stored_ms(self, stored_ms_at: Callable[[QueueEntry], int | None]) -> int | None:
         """When the last readable message was stored; asks once for as long as it is the last."""
         if self._last_for != self.visible:
             last = self.entry(self.visible - 1) if self.visible else None
@@ -362,7 +362,7 @@ class ConsumeQueue:
             self._last_for = self.visible
         return self._last_ms
 
-    def first_where(self, holds: Callable[[Entry], bool], low: int) -> int:
+    def first_where(self, holds: Callable[[QueueEntry], bool], low: int) -> int:
         """The first offset from `low` on for which a test holds that holds for all after it."""
         high = self.visible
         while low < high:
@@ -403,17 +403,17 @@ class ConsumeQueue:
                 high = middle
         self.visible = self.next_offset = low
 
-    def first_recovered(self) -> Entry | None:
+    def first_recovered(self) -> QueueEntry | None:
         """What `first` says, after `recover` and before `truncate`, mostly without a read."""
         return self._recovered_entry(self._min_offset)
 
-    def truncate(self, log_end: int) -> "Cut":
+    def truncate(self, log_end: int) -> "QueueCut":
         """Drop the entries whose record begins at or past `log_end`, and what was never written.
 
         They stay in the files until `cut_stale`: recovery mostly writes the same ones again.
         """
 
-        def is_past(entry: Entry) -> bool:
+        def is_past(entry: QueueEntry) -> bool:
             return entry.position >= log_end or entry.size_bytes == 0
 
         def is_torn(offset: int) -> bool:
@@ -452,7 +452,7 @@ class ConsumeQueue:
         if self.visible < end or self._has_more():
             self._cut(self.visible * ENTRY.size, end * ENTRY.size)
 
-    def _cut_entries(self, log_end: int, end: int) -> tuple["Cut", int]:
+    def _cut_entries(self, log_end: int, end: int) -> tuple["QueueCut", int]:
         """What the entries from `visible` to `end`, which are to go, say of the log.
 
         And one past the last of them of which anything was written.
@@ -475,7 +475,7 @@ class ConsumeQueue:
                 written_end = offset + count
             offset += len(data) // ENTRY.size
         self.visible = visible
-        return Cut(claimed, is_damaged), written_end
+        return QueueCut(claimed, is_damaged), written_end
 
     def _next_data(self, offset: int) -> int:
         """The first entry from `offset` on that may be other than zeros, in the same file.
@@ -559,11 +559,11 @@ class ConsumeQueue:
         entry = self._recovered_entry(offset)
         return entry is not None and entry.size_bytes > 0
 
-    def _recovered_entry(self, offset: int) -> Entry | None:
+    def _recovered_entry(self, offset: int) -> QueueEntry | None:
         """The entry at `offset`, from what recovery read already where it can be."""
         at = (offset - self._head_first) * ENTRY.size
         if 0 <= at <= len(self._head) - ENTRY.size and offset < self.visible:
-            return Entry(offset, *ENTRY.unpack_from(self._head, at))
+            return QueueEntry(offset, *ENTRY.unpack_from(self._head, at))
         return self.entry(offset)
 
     def _part(self, base: int, at: int, size_bytes: int) -> bytes:
@@ -586,7 +586,7 @@ def _end_of_data(data: bytes) -> int:
     return len(data[:end].rstrip(b"\0"))
 
 
-def iter_entries(queue: ConsumeQueue, offset: int) -> Iterator[Entry]:
+def iter_entries(queue: ConsumeQueue, offset: int) -> Iterator[QueueEntry]:
     """Readable entries from `offset` on, as far as there are files."""
     while entries := queue.read(offset, ITER_COUNT):
         yield from entries

@@ -16,7 +16,7 @@ from engine.store.consume_queue import (
     ConsumeQueue,
     QueueId,
 )
-from engine.store.encode import Keys, Run, is_own_id
+from engine.store.encode import Keys, QueueRun, is_own_id
 from engine.store.files import DISK_FULL_ERRORS
 from engine.store.key_index import KeyIndex
 
@@ -25,13 +25,13 @@ PIECE_COUNT = 1000
 OnVisible = Callable[[str, int, int, list[int]], None]
 
 
-class Batch(NamedTuple):
+class DispatchBatch(NamedTuple):
     """One write of the log, on its way to the readers."""
 
     end: int
     stored_ms: int
     is_held: bool
-    runs: list[Run]
+    runs: list[QueueRun]
     keyed: list[Keys]
 
 
@@ -44,14 +44,14 @@ class Dispatch:
 
     def __init__(self, index: KeyIndex) -> None:
         self._index = index
-        self._held: deque[Batch] = deque()
+        self._held: deque[DispatchBatch] = deque()
         self.on_visible: list[OnVisible] = []
         self.position = 0
         self.failure: OSError | None = None
         self._owing: list[ConsumeQueue] = []
         self._owed_end = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: DispatchBatch) -> None:
         """Make `batch` readable, now or when the flush lets it through."""
         if batch.is_held or self._held or not self._show(batch):
             self._held.append(batch)
@@ -98,7 +98,7 @@ class Dispatch:
         self._owing, self._owed_end, self.failure = [], 0, None
         return True
 
-    def _show(self, batch: Batch) -> bool:
+    def _show(self, batch: DispatchBatch) -> bool:
         """Whether all of it is readable now; if not, to be called again for the rest."""
         try:
             if batch.keyed:
@@ -117,7 +117,7 @@ class Dispatch:
         self.failure = None
         return True
 
-    def _show_run(self, run: Run) -> None:
+    def _show_run(self, run: QueueRun) -> None:
         queue = run.queue
         if queue.is_gone:
             return

@@ -50,7 +50,7 @@ QueueOf = Callable[[str, int], ConsumeQueue]
 Keys = tuple[str, str, tuple[str, ...], int]
 
 
-class Run(msgspec.Struct):
+class QueueRun(msgspec.Struct):
     """Messages of one batch that go to one queue: their entries' fields and tag codes."""
 
     queue: ConsumeQueue
@@ -68,11 +68,11 @@ class Run(msgspec.Struct):
         return entries_layout(len(self.tag_codes)).pack(*self.fields)
 
 
-class Encoded(msgspec.Struct):
+class EncodedBatch(msgspec.Struct):
     """A batch ready to be written at the position it was encoded for."""
 
     data: bytes
-    runs: list[Run]
+    runs: list[QueueRun]
     offsets: list[int]
     positions: list[int]
     named: list[Message]  # whose ids were made here, from their positions
@@ -97,14 +97,14 @@ class Encoder:
         self._queue_of = queue_of
         self._tag_codes = tag_codes
 
-    def encode(self, messages: Sequence[Message], position: int, stored_ms: int) -> Encoded:
+    def encode(self, messages: Sequence[Message], position: int, stored_ms: int) -> EncodedBatch:
         """Records of `messages` for `position`; Invalid when one's properties are too long."""
         parts: list[bytes] = []
         offsets: list[int] = []
         positions: list[int] = []
         named: list[Message] = []
         keyed: list[Keys] = []
-        runs: dict[tuple[str, int], Run] = {}
+        runs: dict[tuple[str, int], QueueRun] = {}
         pack_own, join, id_prefix, start_of_run = OWN.pack, b"".join, self._id_prefix, 0
         magic, code, fields, codes = 0, 0, [0], [0]
         last_topic, last_queue, last_tag = "", -1, None
@@ -169,12 +169,12 @@ class Encoder:
             offsets.append(offset)
             positions.append(position)
             position += size
-        return Encoded(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
+        return EncodedBatch(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
 
-    def _begun(self, runs: dict[tuple[str, int], Run], topic: str, queue: int) -> Run:
+    def _begun(self, runs: dict[tuple[str, int], QueueRun], topic: str, queue: int) -> QueueRun:
         """A new run of messages to that queue."""
         known = self._queue_of(topic, queue)
-        run = runs[topic, queue] = Run(known, known.next_offset, [], [])
+        run = runs[topic, queue] = QueueRun(known, known.next_offset, [], [])
         return run
 
     def _tag_code(self, message: Message, stored_ms: int) -> tuple[str | None, int]:

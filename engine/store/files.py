@@ -224,7 +224,7 @@ def reraise(error: OSError) -> NoReturn:
     raise error
 
 
-class Names:
+class DirectoryNames:
     """The names in a directory, as something to sync: without it a new file may have none."""
 
     __slots__ = ("_directory", "_files")

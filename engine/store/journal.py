@@ -24,25 +24,25 @@ from engine.store.commit_log import disk_full, out_of_memory
 from engine.store.damage import DamageLog
 from engine.store.files import (
     DISK_FULL_ERRORS,
+    DirectoryNames,
     File,
     Files,
-    Names,
     Syncable,
     sync_if_open,
     write_atomic,
 )
 from engine.store.journal_entries import (
     EntryReader,
-    Frame,
+    JournalFrame,
     RefusedFrame,
     reason_of,
     set_aside,
 )
-from engine.store.journal_files import JournalReader, Place, file_numbers, file_path
+from engine.store.journal_files import JournalPlace, JournalReader, file_numbers, file_path
 from engine.store.journal_frames import FRAME, frame, join_frames
 from engine.store.pool import Pool
 
-__all__ = ["FRAME", "Journal", "JournalEntry", "JournalPart", "Place", "Reread"]
+__all__ = ["FRAME", "Journal", "JournalEntry", "JournalPart", "JournalPlace", "Reread"]
 
 COMPACT_BYTES = 16 * 1024 * 1024
 COMPACT_CHECK_S = 1.0
@@ -132,8 +132,8 @@ class Journal(Service):
         self.when_flushed: Callable[[Flushed], None] = lambda done: done(None)
         self._owed = b""
         self._must_sync = True  # with the next flush of the log
-        self.synced: Place | None = None  # was on the disk at the last checkpoint
-        self.stopped: Place | None = None  # the end that a clean stop left
+        self.synced: JournalPlace | None = None  # was on the disk at the last checkpoint
+        self.stopped: JournalPlace | None = None  # the end that a clean stop left
         # Loading found damage: gives the position from which on the log is read again for it.
         self.distrust: Callable[[], int] = lambda: self.trusted
         self.is_damaged = False
@@ -183,9 +183,9 @@ class Journal(Service):
         return applied
 
     @property
-    def place(self) -> Place:
+    def place(self) -> JournalPlace:
         """Where the journal ends."""
-        return Place(self._number, self._size)
+        return JournalPlace(self._number, self._size)
 
     def append(
         self, entry: JournalEntry, *, is_lasting: bool = False, is_owed: bool = False
@@ -275,7 +275,7 @@ class Journal(Service):
         if self._file is not None:
             taken.append(self._file)
         if self._has_new_name:
-            taken.append(Names(self._files, self._directory))
+            taken.append(DirectoryNames(self._files, self._directory))
         self._has_new_name = False
         return taken
 
@@ -360,7 +360,7 @@ class Journal(Service):
                 if each < previous:
                     self._files.remove(self._path(kind, each))
 
-    def _apply(self, frames: Sequence[Frame]) -> int:
+    def _apply(self, frames: Sequence[JournalFrame]) -> int:
         """Apply what counts and can be applied, set aside what cannot; how many were applied."""
         refused = self.examine(frames)
         if refused:
@@ -368,7 +368,7 @@ class Journal(Service):
             self._is_pinned = not set_aside(refused, self._damage_log)
         return self._applied
 
-    def examine(self, frames: Sequence[Frame]) -> list[RefusedFrame]:
+    def examine(self, frames: Sequence[JournalFrame]) -> list[RefusedFrame]:
         """Apply to the parts what counts and can be applied; what cannot. Touches no file."""
         owners = {kind: part.apply for part in self._parts for kind in part.entry_types}
         refused: list[RefusedFrame] = []
@@ -384,11 +384,11 @@ class Journal(Service):
         return sorted(refused, key=lambda each: (each.frame.file, each.frame.at))
 
     def _counting(
-        self, frames: Sequence[Frame], refused: list[RefusedFrame]
-    ) -> Iterable[tuple[Frame, JournalEntry]]:
+        self, frames: Sequence[JournalFrame], refused: list[RefusedFrame]
+    ) -> Iterable[tuple[JournalFrame, JournalEntry]]:
         """The entries that count, in order; what cannot be read is added to `refused`."""
         read = EntryReader(self._checks).read
-        counting: list[tuple[Frame, JournalEntry]] = []
+        counting: list[tuple[JournalFrame, JournalEntry]] = []
         trusted = self.trusted
         for each in reversed(frames):
             try:

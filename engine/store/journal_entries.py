@@ -21,7 +21,7 @@ REASON_CHARS_MAX = 500
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError)
 
 
-class Frame(NamedTuple):
+class JournalFrame(NamedTuple):
     """A whole frame: its file (relative to the data directory), its offset there, its payload."""
 
     file: str
@@ -36,7 +36,7 @@ class Frame(NamedTuple):
 class RefusedFrame(NamedTuple):
     """A frame that cannot be applied, and why not."""
 
-    frame: Frame
+    frame: JournalFrame
     reason: str
 
 
@@ -80,5 +80,5 @@ def set_aside(refused: Sequence[RefusedFrame], damage_log: DamageLog) -> bool:
     return is_kept
 
 
-def _bytes_of(frame: Frame) -> bytes:
+def _bytes_of(frame: JournalFrame) -> bytes:
     return HEAD.pack(len(frame.payload), crc32(frame.payload)) + frame.payload

@@ -13,26 +13,26 @@ from typing import NamedTuple
 from engine.errors import Corrupt
 from engine.store.damage import COPY_BYTES_MAX, Damage, DamageLog
 from engine.store.files import Files, read_whole
-from engine.store.journal_entries import Frame
-from engine.store.journal_frames import Frames, read_frames
+from engine.store.journal_entries import JournalFrame
+from engine.store.journal_frames import JournalFrames, read_frames
 
 REPAIR = "kitemq store repair --data {}"
 
 
-class Place(NamedTuple):
+class JournalPlace(NamedTuple):
     """An end of the journal: the number of a file, and how long it was."""
 
     number: int
     size_bytes: int
 
 
-class Kept(NamedTuple):
+class JournalContent(NamedTuple):
     """What the files hold; `number` is the journal to go on with.
 
     `is_damaged` says that more is missing than the end which a power loss may tear off.
     """
 
-    frames: list[Frame]
+    frames: list[JournalFrame]
     number: int
     is_damaged: bool
 
@@ -52,12 +52,12 @@ def file_path(directory: Path, kind: str, number: int) -> Path:
     return directory / f"progress.{kind}.{number:010d}"
 
 
-def is_whole_snapshot(found: Frames) -> bool:
+def is_whole_snapshot(found: JournalFrames) -> bool:
     """Whether nothing of a snapshot is missing."""
     return found.is_ended and not found.gaps
 
 
-def first_fault(found: Frames) -> int:
+def first_fault(found: JournalFrames) -> int:
     """The offset at which a file stops being whole."""
     return found.gaps[0].start if found.gaps else found.end
 
@@ -71,8 +71,8 @@ class JournalReader:
         directory: Path,
         damage_log: DamageLog,
         *,
-        synced: Place | None = None,
-        stopped: Place | None = None,
+        synced: JournalPlace | None = None,
+        stopped: JournalPlace | None = None,
     ) -> None:
         """`synced` was on the disk at the last checkpoint, `stopped` is the end of a clean stop."""
         self._files = files
@@ -80,10 +80,10 @@ class JournalReader:
         self._damages = damage_log
         self._synced = synced
         self._stopped = stopped
-        self._frames: list[Frame] = []
+        self._frames: list[JournalFrame] = []
         self._is_damaged = False
 
-    def read(self) -> Kept:
+    def read(self) -> JournalContent:
         """Every frame that counts, in order; Corrupt where the state cannot be rebuilt."""
         base, bad = self._read_snapshots()
         numbers = [number for number in self._numbers("journal") if number >= base]
@@ -102,7 +102,7 @@ class JournalReader:
             self._drop(each for each in numbers if each > number)
             break
         self._check_stopped(last)
-        return Kept(self._frames, last, self._is_damaged)
+        return JournalContent(self._frames, last, self._is_damaged)
 
     def _read_snapshots(self) -> tuple[int, dict[int, tuple[int, int]]]:
         """The number of the newest whole one, and the bad stretches of those after it."""
@@ -196,9 +196,9 @@ class JournalReader:
             detail = f"the journal ends at {size}; at the clean stop it ended behind that"
             self._damages.add(Damage(size, end.size_bytes, detail, self._damages.name_of(path)))
 
-    def _add(self, kind: str, number: int, found: Frames) -> None:
+    def _add(self, kind: str, number: int, found: JournalFrames) -> None:
         name = self._damages.name_of(self._path(kind, number))
-        self._frames += [Frame(name, *payload) for payload in found.payloads]
+        self._frames += [JournalFrame(name, *payload) for payload in found.payloads]
 
     def _numbers(self, kind: str) -> list[int]:
         return file_numbers(self._files, self._directory, kind)

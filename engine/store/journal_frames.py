@@ -31,7 +31,7 @@ class Gap(NamedTuple):
     end: int
 
 
-class Frames(NamedTuple):
+class JournalFrames(NamedTuple):
     """What a file holds: whole frames, what lies between them, and where the last one ends.
 
     `is_ended` says that the end mark of a snapshot follows the last frame.
@@ -53,7 +53,7 @@ def join_frames(payloads: Iterable[bytes]) -> bytes:
     return b"".join(map(frame, payloads)) + END
 
 
-def read_frames(data: bytes) -> Frames:
+def read_frames(data: bytes) -> JournalFrames:
     """Every whole frame in `data`; a gap is what has another whole frame behind it.
 
     What follows the last whole frame is neither: from `end` on the file is torn or damaged.
@@ -73,7 +73,7 @@ def read_frames(data: bytes) -> Frames:
         payloads.append(Payload(at, payload))
         at = end = at + FRAME.size + len(payload)
     is_ended = data[end : end + FRAME.size] == END
-    return Frames(payloads, gaps, end, is_ended)
+    return JournalFrames(payloads, gaps, end, is_ended)
 
 
 def _payload_at(data: bytes, at: int) -> bytes | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.store.encode import Keys
-from engine.store.files import ByPath, File, Files, Names, Syncable
+from engine.store.files import ByPath, DirectoryNames, File, Files, Syncable
 from engine.store.hashing import MASK, extend_hash, unsigned_hash
 from engine.store.index_file import IndexFile
 from engine.store.index_mark import IndexMark
@@ -223,7 +223,7 @@ class KeyIndex:
         self._marks = [(file, mark) for file, mark in known if mark is not None]
         taken: list[Syncable] = [ByPath(self._files, path) for path in paths]
         if self._has_new_names:
-            taken.append(Names(self._files, self._directory))
+            taken.append(DirectoryNames(self._files, self._directory))
         self._sealed = []
         self._has_new_names = False
         return taken

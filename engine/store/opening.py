@@ -15,7 +15,7 @@ import msgspec
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Busy
-from engine.events import Events
+from engine.events import EventBus
 from engine.message import SOURCE, StoredMessage
 from engine.store.checkpoint import (
     NEVER,
@@ -26,7 +26,7 @@ from engine.store.checkpoint import (
     save_checkpoint,
 )
 from engine.store.commit_log import disk_full
-from engine.store.consume_queue import ConsumeQueue, Cut, QueueFiles, QueueId
+from engine.store.consume_queue import ConsumeQueue, QueueCut, QueueFiles, QueueId
 from engine.store.damage import COPY_BYTES_MAX, Damage
 from engine.store.dispatch import Redispatch
 from engine.store.entry_codes import CodeCheck, TagCode
@@ -39,12 +39,12 @@ from engine.store.files import (
     write_atomic,
 )
 from engine.store.flush import Flusher
-from engine.store.journal import Journal, Place
+from engine.store.journal import Journal, JournalPlace
 from engine.store.journal_files import file_numbers
 from engine.store.pool import Pool
-from engine.store.reading import Reading
+from engine.store.reading import StoreReader
 from engine.store.record import BLANK_BYTES_MIN, CRC_NAME, RECORD_BYTES_MIN
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 
 log = logging.getLogger("kitemq.store")
 
@@ -54,7 +54,7 @@ NOTES_MAX = 1000
 OFFSETS_SPARE = 1 << 16
 
 
-class Opening(Reading):
+class StoreOpening(StoreReader):
     """The directory of a store, taken and made whole."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Opening(Reading):
         clock: Clock,
         pool: Pool,
         files: Files,
-        events: Events,
+        events: EventBus,
         tag_codes: dict[str, TagCode],
         code_checks: dict[str, CodeCheck],
     ) -> None:
@@ -96,7 +96,7 @@ class Opening(Reading):
         self._clean: CleanMark | None = None
         self._checkpointed = 0  # recovery begins here
         self._start = 0  # and here, at this start
-        self._cuts: dict[QueueId, Cut] = {}  # what recovery dropped of each queue
+        self._cuts: dict[QueueId, QueueCut] = {}  # what recovery dropped of each queue
         self._entries_then: int | None = None  # how many there were at the checkpoint
         self._bare_end = 0  # behind the last record of this start's scan that has none
         self._crc_since = 0  # from here on every record has a CRC of its own
@@ -148,7 +148,7 @@ class Opening(Reading):
         if self._clean is None:
             self.journal.trusted = self._start
         else:
-            self.journal.stopped = Place(*self._clean.journal)
+            self.journal.stopped = JournalPlace(*self._clean.journal)
         self._mark_unclean(self._root / "clean")
         self._files.remove_tree(self._root / "trash")
 
@@ -282,7 +282,7 @@ class Opening(Reading):
         is_short = self._entry_count() < (self._entries_then or 0)
         self._index.open(is_clean=False)
         self._index.truncate(start)
-        scan = Scan(self._log, start, self._log.written, self._log.crc_range)
+        scan = LogScan(self._log, start, self._log.written, self._log.crc_range)
         again = Redispatch(self._index, self._queue, self._codes.code_of)
         for message in scan.records():
             if is_wanted(message):
@@ -310,7 +310,7 @@ class Opening(Reading):
         """How many entries all queues have, taken together, those that are gone included."""
         return sum(queue.visible for queue in self._queues.values())
 
-    def _tell_damages(self, scan: Scan) -> None:
+    def _tell_damages(self, scan: LogScan) -> None:
         for damage in scan.damages:
             self.damage_log.add(damage)
 
@@ -348,7 +348,7 @@ class Opening(Reading):
 
         None stands for all of them.
         """
-        scan = Scan(self._log, self._log.oldest, start, self._log.crc_range)
+        scan = LogScan(self._log, self._log.oldest, start, self._log.crc_range)
         for message in scan.records():
             place = QueueId(message.topic, message.queue)
             if (lost is None or place in lost) and is_wanted(message):

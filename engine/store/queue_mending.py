@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from engine.message import StoredMessage
 from engine.store.commit_log import CommitLog
-from engine.store.consume_queue import ENTRY, ConsumeQueue, Entry, QueueId
+from engine.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry, QueueId
 from engine.store.damage import Damage, DamageLog
 from engine.store.entry_codes import EntryCodes
 from engine.store.record import HEAD_BYTES_MAX, place_in
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 
 WALK_MAX = 1000  # entries that are looked at to find one that fits, each way
 MEND_BYTES_MAX = 4 * 1024 * 1024  # of the log that is read for it while a reader waits
 
 
-class Stretch(NamedTuple):
+class MissingRange(NamedTuple):
     """Offsets `first` to `end` - 1 of a queue; the log has them between `start` and `stop`."""
 
     first: int
@@ -40,7 +40,7 @@ class Mender:
         self._damages = damage_log
         self._codes = codes
 
-    def fits(self, queue: QueueId, entry: Entry) -> bool:
+    def fits(self, queue: QueueId, entry: QueueEntry) -> bool:
         """Whether the record at the entry's position says that it belongs to this place."""
         head = self._log.read(entry.position, HEAD_BYTES_MAX)
         place = place_in(head)
@@ -66,8 +66,8 @@ class Mender:
                 found = message if message.offset == offset else found
         return found
 
-    def _scan(self, stretch: Stretch) -> Scan:
-        return Scan(self._log, stretch.start, stretch.stop, self._log.crc_range)
+    def _scan(self, stretch: MissingRange) -> LogScan:
+        return LogScan(self._log, stretch.start, stretch.stop, self._log.crc_range)
 
     def put(self, queue: ConsumeQueue, message: StoredMessage) -> None:
         """Let the entry of a readable offset be that of its message; told if it was not."""
@@ -88,7 +88,7 @@ class Mender:
             queue.fill_to(message.offset + 1, message.position)
         self.put(queue, message)
 
-    def _stretch(self, queue: ConsumeQueue, offset: int) -> Stretch:
+    def _stretch(self, queue: ConsumeQueue, offset: int) -> MissingRange:
         low = queue.min_offset(self._log.oldest)
         first, start = low, self._log.oldest
         for each in range(offset - 1, max(low, offset - WALK_MAX) - 1, -1):
@@ -102,7 +102,7 @@ class Mender:
             if entry is not None and self.fits(queue.id, entry):
                 end, stop = each, entry.position
                 break
-        return Stretch(first, end, start, stop)
+        return MissingRange(first, end, start, stop)
 
     def _tell(self, queue: ConsumeQueue, offset: int, before: bytes, detail: str) -> None:
         topic, number = queue.id

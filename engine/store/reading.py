@@ -10,11 +10,11 @@ from itertools import pairwise
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Corrupt, MessageNotFound
-from engine.events import CorruptRecord, Events
+from engine.events import CorruptRecord, EventBus
 from engine.message import StoredMessage
-from engine.store.apart import ApartReader, Piece
+from engine.store.background_reader import BackgroundReader, RecordBatch
 from engine.store.commit_log import CommitLog
-from engine.store.consume_queue import ConsumeQueue, Entry
+from engine.store.consume_queue import ConsumeQueue, QueueEntry
 from engine.store.damage import Damage, DamageLog
 from engine.store.dispatch import Dispatch
 from engine.store.entry_codes import CodeCheck, EntryCodes, TagCode
@@ -34,7 +34,7 @@ from engine.store.sealed_files import SealedFiles
 RUN_BYTES_MAX = 1024 * 1024
 
 
-class Reading:
+class StoreReader:
     """Log, queues and key index of one directory, as a reader sees them."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Reading:
         *,
         clock: Clock,
         files: Files,
-        events: Events,
+        events: EventBus,
         tag_codes: dict[str, TagCode],
         code_checks: dict[str, CodeCheck],
     ) -> None:
@@ -83,7 +83,7 @@ class Reading:
         known = self._queues.get((topic, queue))
         return (0, 0) if known is None else (known.min_offset(self._log.oldest), known.visible)
 
-    def entries(self, topic: str, queue: int, offset: int, count_max: int) -> list[Entry]:
+    def entries(self, topic: str, queue: int, offset: int, count_max: int) -> list[QueueEntry]:
         """Readable entries from `offset` (or the first kept) on, at most `count_max`."""
         known = self._queues.get((topic, queue))
         if known is None:
@@ -91,7 +91,7 @@ class Reading:
         return known.read(max(offset, known.min_offset(self._log.oldest)), count_max)
 
     def read_entries(
-        self, entries: Sequence[Entry], place: tuple[str, int] | None = None
+        self, entries: Sequence[QueueEntry], place: tuple[str, int] | None = None
     ) -> list[StoredMessage | None]:
         """The messages of these entries; None where a record is damaged or gone.
 
@@ -176,22 +176,22 @@ class Reading:
         return topic not in self._tag_codes
 
     def reader_of(
-        self, entries: Sequence[Entry], places: Sequence[tuple[str, int]]
+        self, entries: Sequence[QueueEntry], places: Sequence[tuple[str, int]]
     ) -> Callable[[], list[StoredMessage | None]]:
         """A job that reads the messages of these entries on any thread; None for what is gone.
 
         `places` are the topics and queues that they are of; a record that says it is of another
         place, or another offset, is None as well.
         """
-        pieces: list[Piece | None] = []
+        pieces: list[RecordBatch | None] = []
         for run in _contiguous(entries):
             place = self._log.segment_at(run[0].position)
             if place is None or not all(entry.has_record for entry in run):
                 pieces += [None] * len(run)
                 continue
             size = run[-1].position + run[-1].size_bytes - run[0].position
-            pieces.append(Piece(*place, [entry.position for entry in run], size))
-        read = ApartReader(self._files, pieces, self._log.crc_range)
+            pieces.append(RecordBatch(*place, [entry.position for entry in run], size))
+        read = BackgroundReader(self._files, pieces, self._log.crc_range)
         wanted = [(*of, entry.offset) for of, entry in zip(places, entries, strict=True)]
         return lambda: [
             message
@@ -202,13 +202,15 @@ class Reading:
 
     def reader_at(self, positions: Sequence[int]) -> Callable[[], list[StoredMessage | None]]:
         """The same for records that begin at these positions; None where no readable one does."""
-        pieces: list[Piece | None] = []
+        pieces: list[RecordBatch | None] = []
         for position in positions:
             is_readable = self._log.oldest <= position < self._dispatch.position
             place = self._log.segment_at(position) if is_readable else None
             segment_bytes = self._log.segment_bytes
-            pieces.append(None if place is None else Piece(*place, [position], 0, segment_bytes))
-        return ApartReader(self._files, pieces, self._log.crc_range)
+            pieces.append(
+                None if place is None else RecordBatch(*place, [position], 0, segment_bytes)
+            )
+        return BackgroundReader(self._files, pieces, self._log.crc_range)
 
     def positions_of_id(self, topics: Sequence[str], message_id: str, count_max: int) -> list[int]:
         """Where messages with this id may lie in any of `topics`, but for where it was made."""
@@ -221,7 +223,7 @@ class Reading:
         if known is None:
             return 0
 
-        def is_late(entry: Entry) -> bool:
+        def is_late(entry: QueueEntry) -> bool:
             return (self.stored_ms_at(entry) or 0) >= at_ms
 
         return known.first_where(is_late, known.min_offset(self._log.oldest))
@@ -234,7 +236,7 @@ class Reading:
         first = known.min_offset(self._log.oldest)
         return known.first_where(lambda entry: entry.position >= position, first)
 
-    def stored_ms_at(self, entry: Entry) -> int | None:
+    def stored_ms_at(self, entry: QueueEntry) -> int | None:
         """When the entry's record was stored; None when it cannot be read."""
         return self.stored_ms_of(entry.position) if entry.has_record else None
 
@@ -275,7 +277,7 @@ class Reading:
         return sorted(queue for name, queue in self._queues if name == topic)
 
     def _mended(
-        self, entry: Entry, found: StoredMessage | Corrupt, place: tuple[str, int] | None
+        self, entry: QueueEntry, found: StoredMessage | Corrupt, place: tuple[str, int] | None
     ) -> StoredMessage | None:
         """What lies where an entry points is not its record: look for that, else tell the damage.
 
@@ -301,7 +303,7 @@ class Reading:
         if queue is not None and not queue.is_gone:
             self._mender.put(queue, message)
 
-    def _tell_damage(self, entry: Entry, found: StoredMessage | Corrupt) -> None:
+    def _tell_damage(self, entry: QueueEntry, found: StoredMessage | Corrupt) -> None:
         if isinstance(found, Corrupt):
             detail = found.detail
         else:
@@ -312,7 +314,7 @@ class Reading:
             self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
 
 
-def _contiguous(entries: Sequence[Entry]) -> list[list[Entry]]:
+def _contiguous(entries: Sequence[QueueEntry]) -> list[list[QueueEntry]]:
     """Entries in runs that lie one behind the other in the log, each read with one call."""
     if not entries:
         return []

@@ -25,7 +25,7 @@ digits, the least significant first, of the CRC-32 & 0x7FFFFFFF of every byte be
 Records of earlier versions and of RocketMQ, and those whose properties leave no room for it, have
 none; the checkpoint says from where on all have one. What is read never shows it.
 
-Source: reference "rocketmq-semantics", sections 1.2 and 1.3. All integers are big-endian.
+All integers are big-endian. Source: docs/rocketmq-rules.md#records-of-the-log.
 """
 
 import struct

@@ -39,7 +39,7 @@ class Segments(Protocol):
         """Bytes of one segment from `position`, at most `size_bytes`; empty when not kept."""
 
 
-class Scan:
+class LogScan:
     """Walks records from a position to the end of what was written."""
 
     def __init__(self, log: Segments, start: int, limit: int, crc_range: range = NO_RANGE) -> None:

@@ -14,7 +14,7 @@ from engine.store.damage import DamageLog
 from engine.store.entry_codes import EntryCodes
 from engine.store.files import Files, read_whole, write_atomic
 from engine.store.journal_files import file_numbers, file_path, is_whole_snapshot
-from engine.store.journal_frames import Frames, join_frames, read_frames
+from engine.store.journal_frames import JournalFrames, join_frames, read_frames
 from engine.store.verify import INDEX_ITEMS, INDEX_SLOTS, TAGS_ALONE, Begins, verify_store
 
 QUEUE_DIGITS_MAX = 4  # names of index and lag files are longer
@@ -99,7 +99,7 @@ class Repairer:
         """Whether anything had to be replaced."""
         snapshots = file_numbers(self._files, self._directory, "snapshot")
         journals = file_numbers(self._files, self._directory, "journal")
-        bad: list[tuple[int, Frames, int]] = []
+        bad: list[tuple[int, JournalFrames, int]] = []
         base = 0
         for number in reversed(snapshots):
             data = read_whole(self._files, file_path(self._directory, "snapshot", number))
@@ -122,7 +122,7 @@ class Repairer:
             self._repair.done.append(f"config/{path.name} was missing; an empty one stands for it")
         return True
 
-    def _salvage(self, number: int, found: Frames, size: int) -> None:
+    def _salvage(self, number: int, found: JournalFrames, size: int) -> None:
         """Write a snapshot of the whole frames of a damaged one, which is kept."""
         path = file_path(self._directory, "snapshot", number)
         copy = self._damages.move_aside(path)

@@ -14,9 +14,9 @@ import msgspec
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
-from engine.events import Events
+from engine.events import EventBus
 from engine.host import pack_host
-from engine.message import Message, Promise, Sent
+from engine.message import Message, Promise, PutResult
 from engine.service import Service
 from engine.store.checkpoint import (
     Checkpoint,
@@ -26,19 +26,19 @@ from engine.store.checkpoint import (
     save_clean,
 )
 from engine.store.commit_log import disk_full
-from engine.store.dispatch import Batch
-from engine.store.encode import Encoded, Encoder
+from engine.store.dispatch import DispatchBatch
+from engine.store.encode import EncodedBatch, Encoder
 from engine.store.entry_codes import CodeCheck, TagCode
 from engine.store.expiry import Expiry
 from engine.store.files import Files, read_whole, sync_if_open, write_atomic
 from engine.store.flush import Done
-from engine.store.journal import Place
-from engine.store.opening import Opening
+from engine.store.journal import JournalPlace
+from engine.store.opening import StoreOpening
 from engine.store.pool import Pool
 from engine.store.upkeep import Checkpointer, DiskWatch
 
 
-class Store(Opening):
+class Store(StoreOpening):
     """Commit log, consume queues and key index under one directory."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Store(Opening):
         clock: Clock,
         pool: Pool,
         files: Files,
-        events: Events,
+        events: EventBus,
         tag_codes: dict[str, TagCode] | None = None,
         code_checks: dict[str, CodeCheck] | None = None,
     ) -> None:
@@ -144,7 +144,7 @@ class Store(Opening):
 
     def append(
         self, messages: Sequence[Message], *, promise: Promise = Promise.STORED, waits: bool = True
-    ) -> Sent:
+    ) -> PutResult:
         """Write all of `messages` with one write, or none of them.
 
         Each has its topic and queue (0 or more) set, and gets a message id if it has none. With
@@ -170,11 +170,11 @@ class Store(Opening):
             run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
         is_held = promise is Promise.FLUSHED
-        self._dispatch.add(Batch(end, stored_ms, is_held, batch.runs, batch.keyed))
+        self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed))
         if is_held and not waits:
             self._flusher.request(end, _ignore)
         kept = promise if waits else Promise.STORED
-        return Sent(messages, batch.offsets, batch.positions, kept, end, runs)
+        return PutResult(messages, batch.offsets, batch.positions, kept, end, runs)
 
     def check_room(self) -> None:
         """Raise DiskFull where producers are refused so that the engine's own work has room."""
@@ -339,7 +339,7 @@ class Store(Opening):
 
         self._pool.submit(sync, others_synced)
 
-    def save_checkpoint(self, position: int, journal: Place, entries: int) -> None:
+    def save_checkpoint(self, position: int, journal: JournalPlace, entries: int) -> None:
         """Write the checkpoint file: everything below `position` and `journal` is on disk.
 
         `entries` is how many the queues have of records below `position`, taken together.
@@ -353,7 +353,7 @@ class Store(Opening):
         save_checkpoint(self._files, self._root / "checkpoint", checkpoint)
 
 
-def _take_names(batch: Encoded) -> None:
+def _take_names(batch: EncodedBatch) -> None:
     """The ids made from positions of a batch that did not get them."""
     for message in batch.named:
         message.message_id = ""

@@ -14,16 +14,16 @@ import msgspec
 from engine.errors import Corrupt, NotFound
 from engine.message import StoredMessage
 from engine.store.commit_log import NAME_DIGITS, CommitLog
-from engine.store.consume_queue import ENTRY, ConsumeQueue, Entry, QueueFiles, QueueId
+from engine.store.consume_queue import ENTRY, ConsumeQueue, QueueEntry, QueueFiles, QueueId
 from engine.store.damage import Damage
 from engine.store.entry_codes import EntryCodes
 from engine.store.files import Files
-from engine.store.journal_entries import Frame
+from engine.store.journal_entries import JournalFrame
 from engine.store.record import BLANK_BYTES_MIN, HEAD_BYTES_MAX, decode, place_in
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 from engine.store.sealed_files import SealedFiles
 from engine.store.verify_index import check_index
-from engine.store.verify_progress import Progress, check_marks, set_aside_count
+from engine.store.verify_progress import ProgressCheck, check_marks, set_aside_count
 
 FAULTS_MAX = 1000
 PROGRESS_EVERY = 20_000
@@ -34,7 +34,7 @@ TAGS_ALONE = EntryCodes({}, {})
 OPEN_MAX = 16  # segments
 INDEX_SLOTS, INDEX_ITEMS = 500_000, 1_000_000
 
-Begins = Callable[[Sequence[Frame]], dict[str, int]]
+Begins = Callable[[Sequence[JournalFrame]], dict[str, int]]
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Fault(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Report(msgspec.Struct):
+class VerifyReport(msgspec.Struct):
     """What a check found; at most 1,000 faults are listed, all are counted."""
 
     records: int = 0
@@ -71,19 +71,19 @@ class Report(msgspec.Struct):
             self.notes.append(text)
 
 
-class Tally(msgspec.Struct):
+class VerifyTally(msgspec.Struct):
     """What the log has for one queue: how many records, and the last offset."""
 
     offsets: int = 0
     last: int = -1
 
 
-class Expected(msgspec.Struct):
+class ExpectedEntries(msgspec.Struct):
     """What the queues should hold, by the records that were found."""
 
     begins: dict[str, int] | None  # by topic: the position from which on its records count
     floors: dict[tuple[str, int], int]  # the first offset that a queue has a file for
-    tallies: dict[tuple[str, int], Tally] = {}
+    tallies: dict[tuple[str, int], VerifyTally] = {}
 
     def add(self, message: StoredMessage) -> None:
         key = (message.topic, message.queue)
@@ -92,7 +92,7 @@ class Expected(msgspec.Struct):
         else:
             is_wanted = message.position >= self.begins.get(message.topic, NEVER)
         if is_wanted and message.offset >= self.floors.get(key, 0):
-            tally = self.tallies.setdefault(key, Tally())
+            tally = self.tallies.setdefault(key, VerifyTally())
             tally.offsets += message.offset != tally.last
             tally.last = message.offset
 
@@ -106,12 +106,12 @@ def verify_store(
     *,
     progress: Callable[[int], None] | None = None,
     begins_in: Begins | None = None,
-    look_at: Callable[[StoredMessage, Report], None] | None = None,
+    look_at: Callable[[StoredMessage, VerifyReport], None] | None = None,
     codes: EntryCodes = TAGS_ALONE,
     index_slots: int = INDEX_SLOTS,
     index_items: int = INDEX_ITEMS,
     patience_s: Sequence[float] = PATIENCE_S,
-) -> Report:
+) -> VerifyReport:
     """Check the store under `root`; `progress` is told the bytes checked now and then.
 
     `begins_in` says from the journal's frames that count, in order, which topics there are and from
@@ -131,8 +131,8 @@ def verify_store(
     first.close()
     sealed = SealedFiles(files, OPEN_MAX)
     log = CommitLog(files, root / "commitlog", segment_bytes, sealed)
-    report = Report()
-    journal = Progress(files, root, report.add)
+    report = VerifyReport()
+    journal = ProgressCheck(files, root, report.add)
     journal.check()
     report.files = journal.file_count
     report.set_aside = set_aside_count(files, root)
@@ -144,7 +144,7 @@ def verify_store(
         log.crc_range = marked.crc_range
         if marked.is_foreign:
             report.note("another broker has written here since KiteMQ did")
-        expected = Expected(begins, _floors(files, root))
+        expected = ExpectedEntries(begins, _floors(files, root))
         for topic in sorted({topic for topic, _ in expected.floors}.difference(begins or ())):
             if begins is not None:
                 report.note(f"consumequeue/{topic}: a topic that the journal does not know")
@@ -179,13 +179,13 @@ def _floors(files: Files, root: Path) -> dict[tuple[str, int], int]:
 
 def _check_records(
     log: CommitLog,
-    report: Report,
-    expected: Expected,
+    report: VerifyReport,
+    expected: ExpectedEntries,
     progress: Callable[[int], None] | None,
-    look_at: Callable[[StoredMessage, Report], None] | None,
+    look_at: Callable[[StoredMessage, VerifyReport], None] | None,
 ) -> None:
     """Walk the log, and note what the queues should have of it."""
-    scan = Scan(log, log.oldest, log.written, log.crc_range)
+    scan = LogScan(log, log.oldest, log.written, log.crc_range)
     for message in scan.records():
         report.records += 1
         expected.add(message)
@@ -200,7 +200,7 @@ def _check_records(
             report.add(_stretch(damage), damage.detail)
     behind = log.tail(scan.end, BEHIND_BYTES)
     # A running server may have begun a record: by now it is whole.
-    if behind and next(Scan(log, scan.end, log.written, log.crc_range).records(), None) is None:
+    if behind and next(LogScan(log, scan.end, log.written, log.crc_range).records(), None) is None:
         detail = scan.detail if len(behind) > BLANK_BYTES_MIN else "there are bytes behind the end"
         report.add(f"log {scan.end}..{scan.end + len(behind)}", detail)
 
@@ -209,8 +209,8 @@ def _check_queues(
     files: Files,
     root: Path,
     log: CommitLog,
-    expected: Expected,
-    report: Report,
+    expected: ExpectedEntries,
+    report: VerifyReport,
     codes: EntryCodes,
     patience_s: Sequence[float],
 ) -> None:
@@ -222,7 +222,7 @@ def _check_queues(
         queue = ConsumeQueue(
             QueueFiles(files, queue_root, entries, open_max=4), QueueId(topic, number)
         )
-        tally = expected.tallies.get((topic, number), Tally())
+        tally = expected.tallies.get((topic, number), VerifyTally())
         queue.recover()
         while tally.last >= queue.visible and waits_s:
             time.sleep(waits_s.pop(0))  # it is stored, and not readable yet
@@ -238,7 +238,7 @@ def _check_queues(
 
 
 def _check_queue(
-    queue: ConsumeQueue, log: CommitLog, report: Report, codes: EntryCodes, last: int
+    queue: ConsumeQueue, log: CommitLog, report: VerifyReport, codes: EntryCodes, last: int
 ) -> int:
     """Compare every entry with its record; how many there are up to offset `last`."""
     offset, seen = queue.min_offset(log.oldest), 0
@@ -262,7 +262,7 @@ def _is_gone(position: int, log: CommitLog) -> bool:
     return position < log.oldest
 
 
-def _fault(queue: QueueId, entry: Entry, log: CommitLog, codes: EntryCodes) -> str:
+def _fault(queue: QueueId, entry: QueueEntry, log: CommitLog, codes: EntryCodes) -> str:
     """In what way an entry does not fit its record; empty where it does."""
     place = place_in(log.read(entry.position, HEAD_BYTES_MAX))
     if place is None or place[0] != entry.size_bytes or place[3] != entry.position:

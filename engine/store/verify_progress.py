@@ -9,14 +9,14 @@ from pathlib import Path
 from engine.store.checkpoint import Marked, read_checkpoint, read_clean
 from engine.store.damage import SET_ASIDE
 from engine.store.files import Files, read_whole
-from engine.store.journal_entries import Frame
+from engine.store.journal_entries import JournalFrame
 from engine.store.journal_files import file_numbers, file_path, first_fault, is_whole_snapshot
-from engine.store.journal_frames import Frames, read_frames
+from engine.store.journal_frames import JournalFrames, read_frames
 
 Tell = Callable[[str, str], None]
 
 
-class Progress:
+class ProgressCheck:
     """The journal of a directory, read once."""
 
     def __init__(self, files: Files, root: Path, tell: Tell) -> None:
@@ -26,7 +26,7 @@ class Progress:
         self._is_running = files.exists(root / "abort")
         self._tell = tell
         self.file_count = 0
-        self._payloads: dict[tuple[int, str], Frames] = {}
+        self._payloads: dict[tuple[int, str], JournalFrames] = {}
 
     def check(self) -> None:
         """Read every file of it and tell what cannot be read."""
@@ -49,7 +49,7 @@ class Progress:
                     self._tell_at("journal", number, found.end, detail)
         self._check_chain(numbers)
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[JournalFrame]:
         """All frames that count, in order: of the newest whole snapshot and what follows it."""
         base = max(
             (
@@ -64,7 +64,7 @@ class Progress:
                 if each == kind and (number == base or (kind == "journal" and number > base)):
                     file = f"config/{file_path(self._directory, kind, number).name}"
                     for payload in self._payloads[number, each].payloads:
-                        yield Frame(file, *payload)
+                        yield JournalFrame(file, *payload)
 
     def _check_chain(self, numbers: list[int]) -> None:
         snapshots = file_numbers(self._files, self._directory, "snapshot")
@@ -73,7 +73,7 @@ class Progress:
             if numbers or snapshots:
                 self._tell_at("journal", number, 0, "this journal is missing")
 
-    def _read(self, kind: str, number: int) -> Frames | None:
+    def _read(self, kind: str, number: int) -> JournalFrames | None:
         try:
             data = read_whole(self._files, file_path(self._directory, kind, number))
         except FileNotFoundError:  # a running server had no more use for it

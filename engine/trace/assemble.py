@@ -8,9 +8,9 @@ import msgspec
 from engine.message import FAILED_CLIENT, FAILED_ERROR, FAILED_REASON, StoredMessage
 from engine.topic.names import DEAD_LETTER_PREFIX, OP_TOPIC
 from engine.trace.client_traces import ClientTrace, ContextKind
-from engine.trace.deliveries import Deliveries, StandingOf
-from engine.trace.finder import Found, Told
-from engine.trace.journey import Branch, GroupState, Outcome, Source, Stage, StageName
+from engine.trace.deliveries import DeliveryStages, DeliveryStateOf
+from engine.trace.finder import ClientReport, JourneyEvidence
+from engine.trace.journey import Branch, GroupState, Stage, StageName, StageOutcome, StageSource
 from engine.trace.origins import (
     TRANSACTION_TOPICS,
     WAITING_TOPICS,
@@ -27,27 +27,27 @@ from engine.trace.rows import Row, RowKind
 GROUPS_MAX = 100
 SENT = "sent"  # of a replayed message's outcomes
 DECISIONS = {
-    RowKind.RECALLED: Outcome.RECALLED,
-    RowKind.RESCHEDULED: Outcome.RESCHEDULED,
-    RowKind.COMMITTED: Outcome.COMMITTED,
-    RowKind.ROLLED_BACK: Outcome.ROLLED_BACK,
-    RowKind.CHECK_GIVEN_UP: Outcome.GIVEN_UP,
+    RowKind.RECALLED: StageOutcome.RECALLED,
+    RowKind.RESCHEDULED: StageOutcome.RESCHEDULED,
+    RowKind.COMMITTED: StageOutcome.COMMITTED,
+    RowKind.ROLLED_BACK: StageOutcome.ROLLED_BACK,
+    RowKind.CHECK_GIVEN_UP: StageOutcome.GIVEN_UP,
 }
 CLOCK_AHEAD = "the producer's clock is ahead of the broker's by {} ms"
 
 
-class Surroundings(NamedTuple):
+class JourneyContext(NamedTuple):
     """What assembling asks of the rest of the engine."""
 
     groups_of: Callable[[str], Sequence[str]]  # that consume a topic
-    standing_of: StandingOf
+    standing_of: DeliveryStateOf
     now_ms: int
 
 
-class Assembler:
+class JourneyAssembler:
     """Makes the stages of one journey, in the order in which they began."""
 
-    def __init__(self, found: Found, around: Surroundings) -> None:
+    def __init__(self, found: JourneyEvidence, around: JourneyContext) -> None:
         self._found = found
         self._around = around
         # Where a message left a place, the record that it went on as.
@@ -81,19 +81,19 @@ class Assembler:
             if row.kind != RowKind.REPLAYED:
                 continue
             if row.detail != SENT:
-                yield _moment(record, StageName.REPLAY, row, Outcome.LEFT_OUT)
+                yield _moment(record, StageName.REPLAY, row, StageOutcome.LEFT_OUT)
             elif not has_copy:  # which says so itself
-                yield _moment(record, StageName.REPLAY, row, Outcome.REPLAYED)
+                yield _moment(record, StageName.REPLAY, row, StageOutcome.REPLAYED)
 
     def _waited(self, record: StoredMessage, rows: Sequence[Row]) -> Stage:
         """A wait for a time or a decision, and what ended it."""
         is_half = record.topic in TRANSACTION_TOPICS
         group = group_of(bound_for(record))
-        until_ms, outcome, detail = None, Outcome.WAITING, ""
+        until_ms, outcome, detail = None, StageOutcome.WAITING, ""
         after = self._next.get(place_of(record))
         if after is not None:
             until_ms = after.stored_ms
-            outcome = Outcome.COMMITTED if is_half else Outcome.RELEASED
+            outcome = StageOutcome.COMMITTED if is_half else StageOutcome.RELEASED
         for row in rows:
             if row.kind in DECISIONS:
                 until_ms, outcome = row.at_ms, DECISIONS[RowKind(row.kind)]
@@ -120,7 +120,9 @@ class Assembler:
         place = place_of(record)
         for group, own in by_group.items():
             standing = self._around.standing_of(group, *place)
-            deliveries = Deliveries(record, group, standing, goes_on=self._went_on(group, place))
+            deliveries = DeliveryStages(
+                record, group, standing, goes_on=self._went_on(group, place)
+            )
             deliveries.take(own)
             deliveries.close()
             yield from deliveries.stages
@@ -138,7 +140,7 @@ def branches(stages: Iterable[Stage]) -> list[Branch]:
     last: dict[str, Stage] = {}
     counts: dict[str, int] = {}
     for stage in stages:
-        if not stage.group or stage.source is Source.CLIENT or stage.name in NO_BRANCH:
+        if not stage.group or stage.source is StageSource.CLIENT or stage.name in NO_BRANCH:
             continue
         last[stage.group] = stage
         is_delivery = stage.name is StageName.DELIVERY
@@ -151,11 +153,11 @@ def branches(stages: Iterable[Stage]) -> list[Branch]:
 
 NO_BRANCH = frozenset({StageName.TRANSACTION, StageName.CHECK, StageName.REPLAY})
 STATES = {
-    Outcome.INFLIGHT: GroupState.INFLIGHT,
-    Outcome.ACKED: GroupState.DONE,
-    Outcome.DEAD: GroupState.DEAD,
-    Outcome.PULLED: GroupState.PULLED,
-    Outcome.PASSED: GroupState.PASSED,
+    StageOutcome.INFLIGHT: GroupState.INFLIGHT,
+    StageOutcome.ACKED: GroupState.DONE,
+    StageOutcome.DEAD: GroupState.DEAD,
+    StageOutcome.PULLED: GroupState.PULLED,
+    StageOutcome.PASSED: GroupState.PASSED,
 }
 
 
@@ -164,7 +166,7 @@ def _state(stage: Stage) -> GroupState:
         return GroupState.DEAD
     if stage.name is StageName.RETRY_WAIT:
         return GroupState.RETRY_WAITING
-    if stage.name is StageName.WAIT and stage.outcome is Outcome.WAITING:
+    if stage.name is StageName.WAIT and stage.outcome is StageOutcome.WAITING:
         return GroupState.WAITING
     return STATES.get(stage.outcome, GroupState.UNKNOWN)
 
@@ -176,8 +178,8 @@ def _produced(record: StoredMessage) -> Stage:
         name=StageName.PRODUCE,
         at_ms=min(record.born_ms, record.stored_ms),
         until_ms=record.stored_ms if is_as_sent(record) else None,
-        outcome=Outcome.STORED,
-        source=Source.LOG,
+        outcome=StageOutcome.STORED,
+        source=StageSource.LOG,
         client=record.born_host,
         detail=CLOCK_AHEAD.format(ahead_ms) if ahead_ms > 0 else "",
         topic=record.origin_topic if not is_as_sent(record) else bound_for(record),
@@ -189,8 +191,8 @@ def _refused(row: Row) -> Stage:
         name=StageName.REFUSED,
         at_ms=row.at_ms,
         until_ms=row.at_ms,
-        outcome=Outcome.REFUSED,
-        source=Source.TRACE,
+        outcome=StageOutcome.REFUSED,
+        source=StageSource.TRACE,
         client=row.client,
         detail=row.detail,
         topic=row.topic,
@@ -203,30 +205,30 @@ def _asked(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
         if row.kind == RowKind.REQUESTED:
             ends = (each for each in rows if each.kind in ENDS_OF_REQUEST)
             end = next(ends, None)
-            outcome = Outcome.WAITING if end is None else ENDS_OF_REQUEST[RowKind(end.kind)]
+            outcome = StageOutcome.WAITING if end is None else ENDS_OF_REQUEST[RowKind(end.kind)]
             if end is None and now_ms > row.at_ms + row.wait_ms + REQUEST_GRACE_MS:
-                outcome = Outcome.UNKNOWN  # who asked went away, which nothing records
+                outcome = StageOutcome.UNKNOWN  # who asked went away, which nothing records
             until_ms = None if end is None else end.at_ms
             yield _of_request(row, StageName.REQUEST, until_ms, outcome)
         elif row.kind in (RowKind.REPLIED, RowKind.REPLIED_LATE):
-            outcome = Outcome.REPLIED if row.kind == RowKind.REPLIED else Outcome.LATE
+            outcome = StageOutcome.REPLIED if row.kind == RowKind.REPLIED else StageOutcome.LATE
             yield _of_request(row, StageName.REPLY, row.at_ms, outcome)
 
 
 REQUEST_GRACE_MS = 1000
 ENDS_OF_REQUEST = {
-    RowKind.REPLIED: Outcome.REPLIED,
-    RowKind.REQUEST_EXPIRED: Outcome.EXPIRED,
+    RowKind.REPLIED: StageOutcome.REPLIED,
+    RowKind.REQUEST_EXPIRED: StageOutcome.EXPIRED,
 }
 
 
-def _of_request(row: Row, name: StageName, until_ms: int | None, outcome: Outcome) -> Stage:
+def _of_request(row: Row, name: StageName, until_ms: int | None, outcome: StageOutcome) -> Stage:
     return Stage(
         name=name,
         at_ms=row.at_ms,
         until_ms=until_ms,
         outcome=outcome,
-        source=Source.TRACE,
+        source=StageSource.TRACE,
         client=row.client,
         detail=row.detail,
         topic=row.topic,
@@ -240,34 +242,36 @@ def _arrived(record: StoredMessage) -> Iterator[Stage]:
     if job:
         (topic, queue, offset), *_ = places_left(record) or [("", -1, -1)]
         detail = f"from {topic}, queue {queue}, offset {offset}"
-        yield _stage(record, StageName.REPLAY, None, Outcome.REPLAYED, client=job, detail=detail)
+        yield _stage(
+            record, StageName.REPLAY, None, StageOutcome.REPLAYED, client=job, detail=detail
+        )
     elif record.topic.startswith(DEAD_LETTER_PREFIX):
         reason, error = properties.get(FAILED_REASON, ""), properties.get(FAILED_ERROR, "")
         yield _stage(
             record,
             StageName.DEAD_LETTER,
             None,
-            Outcome.DEAD,
+            StageOutcome.DEAD,
             group=group_of(record.topic),
             client=properties.get(FAILED_CLIENT, ""),
             attempt=record.attempt - 1,
             detail=": ".join(filter(None, (reason, error))),
         )
     elif not group_of(record.topic):
-        yield _stage(record, StageName.STORE, record.stored_ms, Outcome.STORED)
+        yield _stage(record, StageName.STORE, record.stored_ms, StageOutcome.STORED)
 
 
 def _checks(record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
     for row in rows:
         if row.kind == RowKind.CHECKED:
             is_asked = row.detail == "asked"
-            outcome = Outcome.ASKED if is_asked else Outcome.NOBODY_TO_ASK
+            outcome = StageOutcome.ASKED if is_asked else StageOutcome.NOBODY_TO_ASK
             yield _moment(record, StageName.CHECK, row, outcome)
 
 
-def _moment(record: StoredMessage, name: StageName, row: Row, outcome: Outcome) -> Stage:
+def _moment(record: StoredMessage, name: StageName, row: Row, outcome: StageOutcome) -> Stage:
     stage = _stage(record, name, row.at_ms, outcome, group=row.group, client=row.client)
-    changes = {"at_ms": row.at_ms, "source": Source.TRACE, "attempt": row.attempt}
+    changes = {"at_ms": row.at_ms, "source": StageSource.TRACE, "attempt": row.attempt}
     return msgspec.structs.replace(stage, detail=row.detail, **changes)
 
 
@@ -275,7 +279,7 @@ def _stage(
     record: StoredMessage,
     name: StageName,
     until_ms: int | None,
-    outcome: Outcome,
+    outcome: StageOutcome,
     *,
     group: str = "",
     client: str = "",
@@ -288,7 +292,7 @@ def _stage(
         at_ms=record.stored_ms,
         until_ms=until_ms,
         outcome=outcome,
-        source=Source.LOG,
+        source=StageSource.LOG,
         group=group,
         client=client,
         attempt=attempt,
@@ -308,7 +312,7 @@ CLIENT_STAGES = {
 }
 
 
-def _told(told: Sequence[Told]) -> Iterator[Stage]:
+def _told(told: Sequence[ClientReport]) -> Iterator[Stage]:
     """A stage for each context; what a consumer told before and after is one."""
     afters = {
         each.trace.request_id: each for each in told if each.trace.kind is ContextKind.SUB_AFTER
@@ -319,7 +323,7 @@ def _told(told: Sequence[Told]) -> Iterator[Stage]:
         if trace.kind is ContextKind.SUB_BEFORE:
             yield _consumed(trace, afters.get(trace.request_id), each.at_ms)
         elif trace.kind is not ContextKind.SUB_AFTER:
-            outcome = Outcome.SUCCESS if trace.is_success else Outcome.FAILED
+            outcome = StageOutcome.SUCCESS if trace.is_success else StageOutcome.FAILED
             detail = trace.state or trace.code
             name = CLIENT_STAGES[trace.kind]
             yield _by_client(trace, name, trace.at_ms or each.at_ms, outcome, detail)
@@ -327,15 +331,15 @@ def _told(told: Sequence[Told]) -> Iterator[Stage]:
             yield _consumed(trace, each, each.at_ms)
 
 
-def _consumed(begin: ClientTrace, after: Told | None, told_ms: int) -> Stage:
+def _consumed(begin: ClientTrace, after: ClientReport | None, told_ms: int) -> Stage:
     """`begin` is the context before, or the one after where that is all there is."""
     end = None if after is None else after.trace
     at_ms = begin.at_ms or told_ms
     if end is not None and begin is end and end.duration_ms > 0:
         at_ms -= end.duration_ms
-    outcome = Outcome.UNKNOWN
+    outcome = StageOutcome.UNKNOWN
     if end is not None:
-        outcome = Outcome.SUCCESS if end.is_success else Outcome.FAILED
+        outcome = StageOutcome.SUCCESS if end.is_success else StageOutcome.FAILED
     merged = msgspec.structs.replace(
         begin,
         duration_ms=-1 if end is None else end.duration_ms,
@@ -346,7 +350,7 @@ def _consumed(begin: ClientTrace, after: Told | None, told_ms: int) -> Stage:
 
 
 def _by_client(
-    trace: ClientTrace, name: StageName, at_ms: int, outcome: Outcome, detail: str
+    trace: ClientTrace, name: StageName, at_ms: int, outcome: StageOutcome, detail: str
 ) -> Stage:
     is_consume = name is StageName.CLIENT_CONSUME
     return Stage(
@@ -354,7 +358,7 @@ def _by_client(
         at_ms=at_ms,
         until_ms=at_ms + trace.duration_ms if trace.duration_ms >= 0 else None,
         outcome=outcome,
-        source=Source.CLIENT,
+        source=StageSource.CLIENT,
         group=trace.group,
         client=trace.client,
         attempt=trace.retry_times + 1 if is_consume else 0,

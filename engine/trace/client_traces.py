@@ -2,8 +2,8 @@
 
 Clients send it as messages to `RMQ_SYS_TRACE_TOPIC`, with the ids of the messages as keys. Each
 context ends with 0x02, its fields are separated by 0x01; later versions of clients added fields at
-the end, so the number of fields decides which there are. Source: reference "rocketmq-semantics",
-section 9.
+the end, so the number of fields decides which there are.
+Source: docs/rocketmq-rules.md#traces-of-clients.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from engine.message import StoredMessage
-from engine.trace.journey import Outcome, Source, Stage, StageName
+from engine.trace.journey import Stage, StageName, StageOutcome, StageSource
 from engine.trace.rows import Row, RowKind
 
 
-class Standing(Protocol):
-    """How a message stands with a group; `engine.delivery.standing` has it."""
+class DeliveryStateLike(Protocol):
+    """How a message stands with a group; `engine.delivery.delivery_state` has it."""
 
     @property
     def place(self) -> str: ...
@@ -21,15 +21,15 @@ class Standing(Protocol):
     def until_ms(self) -> int: ...
 
 
-StandingOf = Callable[[str, str, int, int], Standing]  # group, topic, queue, offset
+DeliveryStateOf = Callable[[str, str, int, int], DeliveryStateLike]  # group, topic, queue, offset
 
 AHEAD, READY, INFLIGHT, WAITING, DONE = "ahead", "ready", "inflight", "waiting", "done"
 ENDS = {
-    RowKind.ACKED: Outcome.ACKED,
-    RowKind.FAILED: Outcome.FAILED,
-    RowKind.EXPIRED: Outcome.EXPIRED,
-    RowKind.DEAD: Outcome.DEAD,
-    RowKind.RETURNED: Outcome.RETURNED,
+    RowKind.ACKED: StageOutcome.ACKED,
+    RowKind.FAILED: StageOutcome.FAILED,
+    RowKind.EXPIRED: StageOutcome.EXPIRED,
+    RowKind.DEAD: StageOutcome.DEAD,
+    RowKind.RETURNED: StageOutcome.RETURNED,
 }
 UNSEEN = "its hand-out was not recorded"
 PASSED = (
@@ -38,11 +38,11 @@ PASSED = (
 )
 
 
-class Deliveries:
+class DeliveryStages:
     """Takes the rows of one group in order; `stages` are its result."""
 
     def __init__(
-        self, record: StoredMessage, group: str, standing: Standing, *, goes_on: bool
+        self, record: StoredMessage, group: str, standing: DeliveryStateLike, *, goes_on: bool
     ) -> None:
         """`goes_on` says that a failed hand-out went on as another record, which has the wait."""
         self._record = record
@@ -61,7 +61,7 @@ class Deliveries:
                 self._begin(row)
             elif row.kind == RowKind.PULLED:
                 self._is_pulled = True
-                self._add(row, row.at_ms, row.at_ms, Outcome.PULLED)
+                self._add(row, row.at_ms, row.at_ms, StageOutcome.PULLED)
             elif row.kind in ENDS:
                 self._end(row)
 
@@ -70,20 +70,20 @@ class Deliveries:
         place = self._standing.place
         if self._open is not None:
             is_held = place == INFLIGHT
-            outcome = Outcome.INFLIGHT if is_held else Outcome.UNKNOWN
+            outcome = StageOutcome.INFLIGHT if is_held else StageOutcome.UNKNOWN
             self._add(self._open, self._open.at_ms, None, outcome)
         elif place == INFLIGHT:
-            self._say(StageName.DELIVERY, Outcome.INFLIGHT, self._standing.client, UNSEEN)
+            self._say(StageName.DELIVERY, StageOutcome.INFLIGHT, self._standing.client, UNSEEN)
         elif place in (AHEAD, READY) and not self._is_pulled:
-            self._say(StageName.WAIT, Outcome.WAITING)
+            self._say(StageName.WAIT, StageOutcome.WAITING)
         elif place == DONE and not self.stages:
-            self._say(StageName.WAIT, Outcome.PASSED, detail=PASSED)
+            self._say(StageName.WAIT, StageOutcome.PASSED, detail=PASSED)
 
     def _begin(self, row: Row) -> None:
         if self._open is not None:  # its end was not recorded
-            self._add(self._open, self._open.at_ms, row.at_ms, Outcome.UNKNOWN)
+            self._add(self._open, self._open.at_ms, row.at_ms, StageOutcome.UNKNOWN)
         elif row.at_ms >= self._free_ms:
-            self._wait(StageName.WAIT, self._free_ms, row.at_ms, Outcome.DELIVERED)
+            self._wait(StageName.WAIT, self._free_ms, row.at_ms, StageOutcome.DELIVERED)
         self._open = row
 
     def _end(self, row: Row) -> None:
@@ -98,25 +98,29 @@ class Deliveries:
             self._free_ms = row.at_ms + row.wait_ms
             if row.wait_ms:
                 is_over = self._standing.place != WAITING
-                outcome = Outcome.RELEASED if is_over else Outcome.WAITING
+                outcome = StageOutcome.RELEASED if is_over else StageOutcome.WAITING
                 self._wait(StageName.RETRY_WAIT, row.at_ms, self._free_ms, outcome, row.attempt + 1)
 
     def _wait(
-        self, name: StageName, at_ms: int, until_ms: int, outcome: Outcome, attempt: int = 0
+        self, name: StageName, at_ms: int, until_ms: int, outcome: StageOutcome, attempt: int = 0
     ) -> None:
         self.stages.append(
-            self._stage(name, at_ms, until_ms, outcome, Source.TRACE, attempt=attempt)
+            self._stage(name, at_ms, until_ms, outcome, StageSource.TRACE, attempt=attempt)
         )
 
-    def _say(self, name: StageName, outcome: Outcome, client: str = "", detail: str = "") -> None:
+    def _say(
+        self, name: StageName, outcome: StageOutcome, client: str = "", detail: str = ""
+    ) -> None:
         """What the group's progress says and no row does."""
         at_ms = self._free_ms
         self.stages.append(
-            self._stage(name, at_ms, None, outcome, Source.PROGRESS, client=client, detail=detail)
+            self._stage(
+                name, at_ms, None, outcome, StageSource.PROGRESS, client=client, detail=detail
+            )
         )
 
     def _add(
-        self, row: Row, at_ms: int, until_ms: int | None, outcome: Outcome, detail: str = ""
+        self, row: Row, at_ms: int, until_ms: int | None, outcome: StageOutcome, detail: str = ""
     ) -> None:
         self.stages.append(
             self._stage(
@@ -124,7 +128,7 @@ class Deliveries:
                 at_ms,
                 until_ms,
                 outcome,
-                Source.TRACE,
+                StageSource.TRACE,
                 client=row.client,
                 attempt=row.attempt,
                 detail=detail,
@@ -136,8 +140,8 @@ class Deliveries:
         name: StageName,
         at_ms: int,
         until_ms: int | None,
-        outcome: Outcome,
-        source: Source,
+        outcome: StageOutcome,
+        source: StageSource,
         *,
         client: str = "",
         attempt: int = 0,

@@ -14,7 +14,7 @@ from engine.message import StoredMessage
 from engine.store.store import Store
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.client_traces import ClientTrace, traces_of
-from engine.trace.record import Columns, block_key, message_key, rows_about, rows_of_id
+from engine.trace.record import TraceColumns, block_key, message_key, rows_about, rows_of_id
 from engine.trace.rows import Row
 
 CORRELATION_ID = "CORRELATION_ID"  # a property of a request and of its reply
@@ -22,14 +22,14 @@ READS_MAX = 100  # trace records read for one journey
 CLIENT_READS_MAX = 64  # clients' trace messages, as RocketMQ's own dashboard reads
 
 
-class Told(msgspec.Struct, frozen=True):
+class ClientReport(msgspec.Struct, frozen=True):
     """A context that a client sent, and when it arrived here."""
 
     trace: ClientTrace
     at_ms: int
 
 
-class Found(msgspec.Struct):
+class JourneyEvidence(msgspec.Struct):
     """All there is about a message; `rows` go with `records`."""
 
     message_id: str
@@ -37,7 +37,7 @@ class Found(msgspec.Struct):
     rows: list[list[Row]]
     unplaced: list[Row]  # that name the message but no place, such as a refused send
     correlated: list[Row]  # about the request that it is, or replies to
-    told: list[Told]
+    told: list[ClientReport]
     is_complete: bool = True
 
 
@@ -52,14 +52,14 @@ class Finder:
         self._store = store
         self.bad_contexts = 0  # of clients' traces, as read up to now
 
-    def find(self, message_id: str, records: list[StoredMessage]) -> Steps[Found]:
+    def find(self, message_id: str, records: list[StoredMessage]) -> Steps[JourneyEvidence]:
         """What there is about the message with this id or offset id, whose records these are.
 
         Empty lists where there is nothing.
         """
         if records:
             message_id = records[0].message_id
-        reads = Reads(self._store)
+        reads = TraceReader(self._store)
         rows = []
         for record in records:
             rows.append((yield from reads.about(record)))
@@ -67,14 +67,16 @@ class Finder:
         correlation_id = records[0].properties.get(CORRELATION_ID, "") if records else ""
         correlated = (yield from reads.named(correlation_id)) if correlation_id else []
         told = yield from self._told(message_id, records)
-        return Found(message_id, records, rows, unplaced, correlated, told, not reads.is_exhausted)
+        return JourneyEvidence(
+            message_id, records, rows, unplaced, correlated, told, not reads.is_exhausted
+        )
 
-    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> Steps[list[Told]]:
+    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> Steps[list[ClientReport]]:
         names = {message_id, *(record.offset_id for record in records)}
         places = self._store.positions_of_key(
             CLIENT_TRACE_TOPIC, message_id, count_max=CLIENT_READS_MAX
         )
-        told: list[Told] = []
+        told: list[ClientReport] = []
         for position in sorted(set(places)):
             yield
             message = _read(self._store, position, CLIENT_TRACE_TOPIC)
@@ -82,16 +84,18 @@ class Finder:
                 continue
             traces, bad = traces_of(message)
             self.bad_contexts += bad
-            told += [Told(each, message.stored_ms) for each in traces if each.message_id in names]
+            told += [
+                ClientReport(each, message.stored_ms) for each in traces if each.message_id in names
+            ]
         return told
 
 
-class Reads:
+class TraceReader:
     """Reads of trace records for one journey, each record once and at most 100 of them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[int, Columns | None] = {}
+        self._known: dict[int, TraceColumns | None] = {}
         self.is_exhausted = False
 
     def about(self, record: StoredMessage) -> Steps[list[Row]]:
@@ -106,12 +110,12 @@ class Reads:
         found = yield from self._columns((message_id,), 0)
         return [row for columns in found for row in rows_of_id(columns, message_id)]
 
-    def _columns(self, keys: Sequence[str], after: int) -> Steps[list[Columns]]:
+    def _columns(self, keys: Sequence[str], after: int) -> Steps[list[TraceColumns]]:
         places: set[int] = set()
         count_max = READS_MAX + 1  # one more than may be read shows that there are more
         for key in keys:
             places.update(self._store.positions_of_key(TRACE_TOPIC, key, count_max=count_max))
-        found: list[Columns] = []
+        found: list[TraceColumns] = []
         for place in sorted(places):
             if place < after:
                 continue
@@ -122,7 +126,7 @@ class Reads:
                 found.append(columns)
         return found
 
-    def _read(self, position: int) -> Columns | None:
+    def _read(self, position: int) -> TraceColumns | None:
         if position not in self._known:
             if len(self._known) >= READS_MAX:
                 self.is_exhausted = True
@@ -130,10 +134,10 @@ class Reads:
             self._known[position] = self._decoded(position)
         return self._known[position]
 
-    def _decoded(self, position: int) -> Columns | None:
+    def _decoded(self, position: int) -> TraceColumns | None:
         message = _read(self._store, position, TRACE_TOPIC)
         try:
-            return None if message is None else Columns(message.body)
+            return None if message is None else TraceColumns(message.body)
         except Corrupt:
             return None
 

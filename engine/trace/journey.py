@@ -27,7 +27,7 @@ class StageName(StrEnum):
     CLIENT_RECALL = "client_recall"
 
 
-class Outcome(StrEnum):
+class StageOutcome(StrEnum):
     """How a stage ended, or that it goes on."""
 
     STORED = "stored"
@@ -58,7 +58,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Source(StrEnum):
+class StageSource(StrEnum):
     """Who says so."""
 
     LOG = "log"  # a record of the message itself
@@ -79,8 +79,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     name: StageName
     at_ms: int
     until_ms: int | None
-    outcome: Outcome
-    source: Source
+    outcome: StageOutcome
+    source: StageSource
     group: str = ""
     client: str = ""
     attempt: int = 0
@@ -127,7 +127,7 @@ class ReasonCode(StrEnum):
     TOO_MUCH = "too_much"
 
 
-class Reason(msgspec.Struct, frozen=True):
+class CheckedReason(msgspec.Struct, frozen=True):
     """A reason that was checked: whether it applies, and the values that say so."""
 
     code: ReasonCode
@@ -142,7 +142,7 @@ class Recent(msgspec.Struct, frozen=True):
     """
 
     at_ms: int
-    outcome: Outcome
+    outcome: StageOutcome
     is_failure: bool
     group: str
     topic: str
@@ -161,5 +161,5 @@ class Journey(msgspec.Struct, frozen=True):
     topic: str
     stages: list[Stage]
     groups: list[Branch]
-    reasons_checked: list[Reason]
+    reasons_checked: list[CheckedReason]
     is_complete: bool

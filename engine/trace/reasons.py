@@ -6,11 +6,11 @@ from engine.message import StoredMessage
 from engine.store.encode import ID_DIGITS, position_of_id
 from engine.store.store import Store
 from engine.topic.names import TRACE_TOPIC
-from engine.trace.finder import Found
-from engine.trace.journey import Reason, ReasonCode
+from engine.trace.finder import JourneyEvidence
+from engine.trace.journey import CheckedReason, ReasonCode
 from engine.trace.origins import is_waiting
 from engine.trace.recorder import Recorder
-from engine.trace.sampling import Sampler
+from engine.trace.sampling import TraceSampler
 
 TRACE_QUEUE = 0
 
@@ -19,10 +19,10 @@ class Reasons(NamedTuple):
     """Checks them all; which of them apply is in the answer."""
 
     store: Store
-    sampler: Sampler
+    sampler: TraceSampler
     recorder: Recorder
 
-    def check(self, asked: str, found: Found) -> list[Reason]:
+    def check(self, asked: str, found: JourneyEvidence) -> list[CheckedReason]:
         """For the message that was `asked` for."""
         if not found.records:
             found_nothing = [self._retention(asked), _kind(asked), self._not_indexed()]
@@ -31,60 +31,60 @@ class Reasons(NamedTuple):
         checked = [self._off(home), self._sampled_out(home), self._gone(home), self._dropped()]
         if not found.is_complete:
             detail = "more trace records speak of it than are read for one journey"
-            checked.append(Reason(ReasonCode.TOO_MUCH, True, detail))
+            checked.append(CheckedReason(ReasonCode.TOO_MUCH, True, detail))
         return checked
 
-    def _retention(self, asked: str) -> Reason:
+    def _retention(self, asked: str) -> CheckedReason:
         oldest, written = self.store.oldest, self.store.written
         position = position_of_id(asked)
         kept = f"the log has the positions {oldest} to {written}"
         if position is None:
-            return Reason(ReasonCode.RETENTION, False, f"the id names no position; {kept}")
-        return Reason(
+            return CheckedReason(ReasonCode.RETENTION, False, f"the id names no position; {kept}")
+        return CheckedReason(
             ReasonCode.RETENTION, position < oldest, f"the id names position {position}; {kept}"
         )
 
-    def _not_indexed(self) -> Reason:
+    def _not_indexed(self) -> CheckedReason:
         """Whether records wait for their flush: until then nobody can read or find them."""
         readable, written = self.store.readable, self.store.written
         detail = f"the log is indexed up to position {readable} of {written}"
-        return Reason(ReasonCode.NOT_INDEXED, readable < written, detail)
+        return CheckedReason(ReasonCode.NOT_INDEXED, readable < written, detail)
 
-    def _tracing(self) -> Reason:
+    def _tracing(self) -> CheckedReason:
         share = self.sampler.default
         detail = f"topics without a rate of their own are traced at {share:g}; refused sends too"
-        return Reason(ReasonCode.TRACING_OFF, share == 0, detail)
+        return CheckedReason(ReasonCode.TRACING_OFF, share == 0, detail)
 
-    def _off(self, record: StoredMessage) -> Reason:
+    def _off(self, record: StoredMessage) -> CheckedReason:
         share = self.sampler.rate(record.topic)
         detail = f"{record.topic} is traced at {share:g}"
-        return Reason(ReasonCode.TRACING_OFF, share == 0, detail)
+        return CheckedReason(ReasonCode.TRACING_OFF, share == 0, detail)
 
-    def _sampled_out(self, record: StoredMessage) -> Reason:
+    def _sampled_out(self, record: StoredMessage) -> CheckedReason:
         share = self.sampler.rate(record.topic)
         is_out = 0 < share < 1 and not self.sampler.is_sampled(record.topic, record.offset)
         detail = f"offset {record.offset} at a rate of {share:g}"
-        return Reason(ReasonCode.SAMPLED_OUT, is_out, detail)
+        return CheckedReason(ReasonCode.SAMPLED_OUT, is_out, detail)
 
-    def _gone(self, record: StoredMessage) -> Reason:
+    def _gone(self, record: StoredMessage) -> CheckedReason:
         """Whether retention took trace records that are younger than the message."""
         first, end = self.store.bounds(TRACE_TOPIC, TRACE_QUEUE)
         entries = self.store.entries(TRACE_TOPIC, TRACE_QUEUE, first, 1) if end > first else []
         if not first:
-            return Reason(ReasonCode.RETENTION, False, "every trace record is kept")
+            return CheckedReason(ReasonCode.RETENTION, False, "every trace record is kept")
         is_gone = not entries or entries[0].position > record.position
         detail = f"the {first} oldest trace records are gone"
-        return Reason(ReasonCode.RETENTION, is_gone, detail)
+        return CheckedReason(ReasonCode.RETENTION, is_gone, detail)
 
-    def _dropped(self) -> Reason:
+    def _dropped(self) -> CheckedReason:
         recorded = self.recorder.recorded()
         detail = f"{recorded.dropped} events were dropped since the start"
         if recorded.refusal:
             detail = f"{detail}, {recorded.waiting} wait: {recorded.refusal}"
-        return Reason(ReasonCode.DROPPED, recorded.dropped > 0, detail)
+        return CheckedReason(ReasonCode.DROPPED, recorded.dropped > 0, detail)
 
 
-def _kind(asked: str) -> Reason:
+def _kind(asked: str) -> CheckedReason:
     """What the id looks like, and what it is not."""
     position = position_of_id(asked)
     is_hexadecimal = len(asked) == ID_DIGITS and position is not None
@@ -93,4 +93,4 @@ def _kind(asked: str) -> Reason:
     else:
         detail = "it is not made by the broker: it was looked for among the ids of producers"
     hint = "a key is looked for by topic and key"
-    return Reason(ReasonCode.KIND_OF_ID, not is_hexadecimal, f"{detail}; {hint}")
+    return CheckedReason(ReasonCode.KIND_OF_ID, not is_hexadecimal, f"{detail}; {hint}")

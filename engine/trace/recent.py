@@ -5,16 +5,16 @@ from collections.abc import Iterator, Sequence
 from engine.errors import Corrupt, MessageNotFound
 from engine.store.store import Store
 from engine.topic.names import TRACE_TOPIC
-from engine.trace.journey import Outcome, Recent
-from engine.trace.record import Columns
+from engine.trace.journey import Recent, StageOutcome
+from engine.trace.record import TraceColumns
 from engine.trace.rows import Row, RowKind
 
 OUTCOMES = {
-    RowKind.DELIVERED: Outcome.INFLIGHT,
-    RowKind.ACKED: Outcome.ACKED,
-    RowKind.FAILED: Outcome.FAILED,
-    RowKind.EXPIRED: Outcome.EXPIRED,
-    RowKind.DEAD: Outcome.DEAD,
+    RowKind.DELIVERED: StageOutcome.INFLIGHT,
+    RowKind.ACKED: StageOutcome.ACKED,
+    RowKind.FAILED: StageOutcome.FAILED,
+    RowKind.EXPIRED: StageOutcome.EXPIRED,
+    RowKind.DEAD: StageOutcome.DEAD,
 }
 ROWS_MAX = 200  # unpacked
 
@@ -44,7 +44,7 @@ def find_recent(store: Store, positions: Sequence[int], count_max: int) -> list[
     return [*failures.values(), *others.values()]
 
 
-def _newest(store: Store, positions: Sequence[int]) -> Iterator[tuple[Columns, int, RowKind]]:
+def _newest(store: Store, positions: Sequence[int]) -> Iterator[tuple[TraceColumns, int, RowKind]]:
     """Rows of hand-outs, by their number and kind only: most are never unpacked."""
     for position in reversed(positions):
         columns = _columns(store, position)
@@ -64,9 +64,9 @@ def _recent(row: Row) -> Recent:
     )
 
 
-def _columns(store: Store, position: int) -> Columns | None:
+def _columns(store: Store, position: int) -> TraceColumns | None:
     try:
         message = store.read_at(position)
-        return Columns(message.body) if message.topic == TRACE_TOPIC else None
+        return TraceColumns(message.body) if message.topic == TRACE_TOPIC else None
     except (MessageNotFound, Corrupt):
         return None

@@ -61,7 +61,7 @@ BODY_BYTES_MAX = 1024 * 1024  # uncompressed; what says that it is more is no re
 LEVEL = 1
 
 
-class Builder:
+class TraceRecordBuilder:
     """Collects rows until the record is as large as it may be."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -181,7 +181,7 @@ def block_key(topic: str, queue: int, offset: int) -> str:
     return f"{topic}@{queue}+{offset >> BLOCK_SHIFT}"
 
 
-class Columns:
+class TraceColumns:
     """A record's rows by column, unpacked when asked for; Corrupt if it is no trace record.
 
     `base_ms` is what the column `at_ms` counts from.
@@ -250,11 +250,11 @@ class Columns:
 
 def decode(body: bytes) -> list[Row]:
     """The rows of a trace record in the order in which they happened; Corrupt if it is none."""
-    columns = Columns(body)
+    columns = TraceColumns(body)
     return [columns.row(index) for index in range(columns.count)]
 
 
-def rows_about(columns: Columns, topic: str, queue: int, offset: int) -> list[Row]:
+def rows_about(columns: TraceColumns, topic: str, queue: int, offset: int) -> list[Row]:
     """The rows that speak of one message."""
     if topic not in columns.texts:
         return []
@@ -268,7 +268,7 @@ def rows_about(columns: Columns, topic: str, queue: int, offset: int) -> list[Ro
     ]
 
 
-def rows_of_id(columns: Columns, message_id: str) -> list[Row]:
+def rows_of_id(columns: TraceColumns, message_id: str) -> list[Row]:
     """The rows that name a message by its id and lie nowhere."""
     if message_id not in columns.texts:
         return []

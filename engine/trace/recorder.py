@@ -14,13 +14,13 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Busy, Corrupt, EngineError
-from engine.events import Event
+from engine.events import EngineEvent
 from engine.message import Message
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.store import Store
-from engine.trace.record import Builder
+from engine.trace.record import TraceRecordBuilder
 from engine.trace.rows import RECIPES, Row
-from engine.trace.sampling import Sampler
+from engine.trace.sampling import TraceSampler
 
 log = logging.getLogger("kitemq.trace")
 
@@ -32,7 +32,7 @@ WAITING_MAX = 200_000  # and that it holds at most, some 20 MiB
 RECORD_BYTES_MAX = 128 * 1024  # before it is compressed
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecorderCounts(msgspec.Struct, frozen=True):
     """What became of the events since the start, counted by the messages that they speak of."""
 
     recorded: int
@@ -50,13 +50,15 @@ class Recorder(Service):
 
     name = "traces"
 
-    def __init__(self, store: Store, sampler: Sampler, clock: Clock, *, segment_bytes: int) -> None:
+    def __init__(
+        self, store: Store, sampler: TraceSampler, clock: Clock, *, segment_bytes: int
+    ) -> None:
         super().__init__()
         self._store = store
         self._sampler = sampler
         self._clock = clock
         self._bytes_max = min(RECORD_BYTES_MAX, segment_bytes // 4)
-        self._events: deque[tuple[int, Event]] = deque()
+        self._events: deque[tuple[int, EngineEvent]] = deque()
         self._waiting = 0
         self._since_s = 0.0
         self._is_early = False
@@ -64,7 +66,7 @@ class Recorder(Service):
         self._records = self._rows = self._bytes = 0
         self._refusal = ""
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: EngineEvent) -> None:
         """Remember an event that a trace keeps; never raises, never waits."""
         recipe = RECIPES.get(type(event))
         if recipe is None:
@@ -107,9 +109,9 @@ class Recorder(Service):
                 self._refusal = error.detail
                 return
 
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecorderCounts:
         """The figures up to now."""
-        return Recorded(
+        return RecorderCounts(
             recorded=self._recorded,
             sampled_out=self._sampled_out,
             dropped=self._dropped,
@@ -149,9 +151,9 @@ class Recorder(Service):
             begin = self._store.written
             self._bytes += self._store.append(messages, waits=False).flush_position - begin
 
-    def _built(self) -> tuple[int, int, list[Builder], int]:
+    def _built(self) -> tuple[int, int, list[TraceRecordBuilder], int]:
         """How many events were taken, of what weight; their rows; how many messages these keep."""
-        builders: list[Builder] = []
+        builders: list[TraceRecordBuilder] = []
         taken = weight = kept = rows = 0
         for event_weight, event in self._events:
             if rows >= TICK_ROWS:
@@ -160,12 +162,12 @@ class Recorder(Service):
             weight += event_weight
             for row in self._rows_of(event):
                 if not builders or not builders[-1].add(row):
-                    builders.append(Builder(self._bytes_max))
+                    builders.append(TraceRecordBuilder(self._bytes_max))
                     builders[-1].add(row)
                 rows += 1
                 kept += row.message_count
         return taken, weight, builders, kept
 
-    def _rows_of(self, event: Event) -> Iterator[Row]:
+    def _rows_of(self, event: EngineEvent) -> Iterator[Row]:
         for row in RECIPES[type(event)].rows(event):
             yield from self._sampler.sift(row)

@@ -13,11 +13,10 @@ from engine.events import (
     Checked,
     CheckGivenUp,
     CheckResumed,
-    Committed,
-    Dead,
-    Delivered,
-    Event,
-    Pulled,
+    DeadLettered,
+    EngineEvent,
+    MessagesDelivered,
+    MessagesPulled,
     Recalled,
     Replayed,
     Replied,
@@ -26,9 +25,10 @@ from engine.events import (
     Rescheduled,
     Retried,
     Returned,
-    RolledBack,
     SendRefused,
+    TransactionCommitted,
     TransactionEvent,
+    TransactionRolledBack,
 )
 from engine.topic.names import HALF_TOPIC, is_system_topic
 
@@ -107,7 +107,7 @@ def is_always_kept(row: Row) -> bool:
     return row.kind not in SAMPLED or is_system_topic(row.topic)
 
 
-def _delivered(event: Delivered) -> Iterator[Row]:
+def _delivered(event: MessagesDelivered) -> Iterator[Row]:
     offsets = event.offsets
     count = len(offsets)
     first = (1,) * count
@@ -169,12 +169,12 @@ def _retried(event: Retried) -> Iterator[Row]:
     )
 
 
-def _dead(event: Dead) -> Iterator[Row]:
+def _dead(event: DeadLettered) -> Iterator[Row]:
     place = (event.group, event.topic, event.queue, event.offset)
     yield Row(RowKind.DEAD, event.at_ms, *place, 1, event.client, detail=event.reason)
 
 
-def _pulled(event: Pulled) -> Iterator[Row]:
+def _pulled(event: MessagesPulled) -> Iterator[Row]:
     place = (event.group, event.topic, event.queue, event.offset)
     yield Row(RowKind.PULLED, event.at_ms, *place, event.next_offset - event.offset)
 
@@ -207,8 +207,10 @@ def _rescheduled(event: Rescheduled) -> Iterator[Row]:
     yield Row(RowKind.RESCHEDULED, event.at_ms, *place, wait_ms=wait_ms)
 
 
-def _decided(kind: RowKind) -> Callable[[Committed | RolledBack], Iterator[Row]]:
-    def rows(event: Committed | RolledBack) -> Iterator[Row]:
+def _decided(
+    kind: RowKind,
+) -> Callable[[TransactionCommitted | TransactionRolledBack], Iterator[Row]]:
+    def rows(event: TransactionCommitted | TransactionRolledBack) -> Iterator[Row]:
         yield _of_half(kind, event, detail=event.by)
 
     return rows
@@ -271,26 +273,26 @@ def runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
             start = index
 
 
-def _one(_: Event) -> int:
+def _one(_: EngineEvent) -> int:
     return 1
 
 
-def _many(event: Delivered | Acked | Returned) -> int:
+def _many(event: MessagesDelivered | Acked | Returned) -> int:
     return len(event.offsets)
 
 
-RECIPES: dict[type[Event], Recipe] = {
-    Delivered: Recipe(_many, _delivered),
+RECIPES: dict[type[EngineEvent], Recipe] = {
+    MessagesDelivered: Recipe(_many, _delivered),
     Acked: Recipe(_many, _settled(RowKind.ACKED)),
     Returned: Recipe(_many, _settled(RowKind.RETURNED)),
     Retried: Recipe(_one, _retried),
-    Dead: Recipe(_one, _dead),
-    Pulled: Recipe(lambda event: event.next_offset - event.offset, _pulled),
+    DeadLettered: Recipe(_one, _dead),
+    MessagesPulled: Recipe(lambda event: event.next_offset - event.offset, _pulled),
     SendRefused: Recipe(lambda event: len(event.message_ids), _refused),
     Recalled: Recipe(_one, _recalled),
     Rescheduled: Recipe(_one, _rescheduled),
-    Committed: Recipe(_one, _decided(RowKind.COMMITTED)),
-    RolledBack: Recipe(_one, _decided(RowKind.ROLLED_BACK)),
+    TransactionCommitted: Recipe(_one, _decided(RowKind.COMMITTED)),
+    TransactionRolledBack: Recipe(_one, _decided(RowKind.ROLLED_BACK)),
     Checked: Recipe(_one, _checked),
     CheckGivenUp: Recipe(_one, _given_up),
     CheckResumed: Recipe(_one, _resumed),

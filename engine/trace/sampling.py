@@ -18,7 +18,7 @@ MASK = 0xFFFFFFFF
 UNTRACED = frozenset({TRACE_TOPIC, CLIENT_TRACE_TOPIC})  # else each trace would cause the next
 
 
-class Topics(Protocol):
+class TopicConfigs(Protocol):
     """What sampling asks of the catalog."""
 
     version: int
@@ -28,10 +28,10 @@ class Topics(Protocol):
     def all(self, *, system: bool = False) -> list[TopicConfig]: ...
 
 
-class Sampler:
+class TraceSampler:
     """Asks the catalog once for each topic and change."""
 
-    def __init__(self, topics: Topics, default: float) -> None:
+    def __init__(self, topics: TopicConfigs, default: float) -> None:
         """`default` is the share, from 0 to 1, of topics that have none of their own."""
         if not 0 <= default <= 1:
             raise Invalid(

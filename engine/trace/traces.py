@@ -6,21 +6,21 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import Invalid
-from engine.events import Events
+from engine.events import EventBus
 from engine.message import StoredMessage
 from engine.service import Service
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
-from engine.trace.assemble import Assembler, Surroundings, branches
-from engine.trace.deliveries import StandingOf
-from engine.trace.finder import Finder, Found, Steps
+from engine.trace.assemble import JourneyAssembler, JourneyContext, branches
+from engine.trace.deliveries import DeliveryStateOf
+from engine.trace.finder import Finder, JourneyEvidence, Steps
 from engine.trace.journey import Journey, Recent
 from engine.trace.origins import bound_for
 from engine.trace.reasons import TRACE_QUEUE, Reasons
 from engine.trace.recent import find_recent
 from engine.trace.recorder import Recorder
-from engine.trace.sampling import Sampler
+from engine.trace.sampling import TraceSampler
 
 ID_CHARS_MAX = 255
 WRITES_MAX = 1_000_000
@@ -63,13 +63,13 @@ class Traces:
         store: Store,
         catalog: Catalog,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         *,
         sample: float,
         segment_bytes: int,
         records_of: Records,
         groups_of: Callable[[str], Sequence[str]],
-        standing_of: StandingOf,
+        standing_of: DeliveryStateOf,
     ) -> None:
         """Raises Invalid for a `sample` that is no share. The last three ask the other parts.
 
@@ -80,7 +80,7 @@ class Traces:
         self._events = events
         self._groups_of = groups_of
         self._standing_of = standing_of
-        self._sampler = Sampler(catalog, sample)
+        self._sampler = TraceSampler(catalog, sample)
         self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
         self._finder = Finder(store)
         self._records_of = records_of
@@ -127,8 +127,8 @@ class Traces:
             self.settle(writes_max=1)
             yield
         found = yield from self._finder.find(message_id, records)
-        around = Surroundings(self._groups_of, self._standing_of, self._clock.now_ms())
-        stages = Assembler(found, around).stages()
+        around = JourneyContext(self._groups_of, self._standing_of, self._clock.now_ms())
+        stages = JourneyAssembler(found, around).stages()
         return Journey(
             message_id=found.message_id,
             topic=_topic_of(found),
@@ -170,7 +170,7 @@ def _check_id(message_id: str) -> None:
         )
 
 
-def _topic_of(found: Found) -> str:
+def _topic_of(found: JourneyEvidence) -> str:
     """The topic that the producer named; empty where nobody knows."""
     if found.records:
         first = found.records[0]

@@ -12,12 +12,12 @@ import msgspec
 
 from engine.clock import Clock
 from engine.errors import EngineError
-from engine.events import Checked, Events
+from engine.events import Checked, EventBus
 from engine.message import REAL_QID, REAL_TOPIC, StoredMessage
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.txn.board import Board
 from engine.txn.journal import HALVES
-from engine.txn.records import Records, identity_of
+from engine.txn.pending_transactions import PendingTransactions
+from engine.txn.records import TransactionReader, identity_of
 from engine.txn.resolve import Resolver
 
 TICK_CHECKS_MAX = 25  # more would hold up the event loop for over 10 ms
@@ -26,7 +26,7 @@ POLL_COUNT_MAX = 32
 POLL_LOOKED_AT_MAX = 1000
 
 
-class Check(msgspec.Struct, frozen=True):
+class TransactionCheck(msgspec.Struct, frozen=True):
     """A question to a producer group: what became of this transaction?
 
     `message` is as it would be delivered: of its real topic and queue. `number` counts from 1.
@@ -39,21 +39,21 @@ class Check(msgspec.Struct, frozen=True):
     message: StoredMessage
 
 
-Asker = Callable[[Check], bool]  # whether somebody is asked now; must return at once
+Asker = Callable[[TransactionCheck], bool]  # whether somebody is asked now; must return at once
 
 
-class Checker(Service):
+class TransactionChecker(Service):
     """At most 25 checks in a tick, and 1 MiB of half messages; woken by what is due earlier."""
 
     name = "transaction checks"
 
     def __init__(
         self,
-        board: Board,
-        records: Records,
+        board: PendingTransactions,
+        records: TransactionReader,
         resolver: Resolver,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         *,
         check_max: int,
     ) -> None:
@@ -78,7 +78,7 @@ class Checker(Service):
             return IDLE_WAIT_MAX_S
         return max(wait_s, MORE_WAIT_S)
 
-    def poll(self, group: str, count_max: int) -> list[Check]:
+    def poll(self, group: str, count_max: int) -> list[TransactionCheck]:
         """Checks of a group for which nobody was asked; the caller has until the next one is due.
 
         At most 32, and a page may be short although there are more: 1,000 are looked at.
@@ -133,7 +133,7 @@ class Checker(Service):
             for offset, stored in asked.items():
                 self._ask(self._check(offset, stored))
 
-    def _ask(self, check: Check) -> None:
+    def _ask(self, check: TransactionCheck) -> None:
         is_asked = any(asker(check) for asker in self.askers)
         offset = check.half_offset
         if self._board.is_finished(HALVES, offset):
@@ -158,10 +158,10 @@ class Checker(Service):
                 )
             )
 
-    def _check(self, offset: int, half: StoredMessage) -> Check:
+    def _check(self, offset: int, half: StoredMessage) -> TransactionCheck:
         identity = identity_of(half)
         number = max(1, self._board.checks(offset))
-        return Check(identity.message_id, identity.group, number, offset, as_bound(half))
+        return TransactionCheck(identity.message_id, identity.group, number, offset, as_bound(half))
 
 
 class OffsetQueue:

@@ -1,9 +1,9 @@
 """What the progress journal keeps of transactions."""
 
 from engine.errors import Illegal
+from engine.finished_offsets import check_marks
 from engine.legality import check_all, check_columns, check_number, check_runs
 from engine.store.journal import JournalEntry
-from engine.stretch import check_marks
 
 DUE_BYTES = 8
 

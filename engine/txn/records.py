@@ -13,15 +13,15 @@ from engine.message import PGROUP, REAL_TOPIC, StoredMessage
 from engine.store.encode import position_of_id
 from engine.store.store import Store
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC
-from engine.txn.board import TOPICS, Board
-from engine.txn.half import COMMIT_BIT, QUEUE, TRANSACTION_BITS
+from engine.txn.half_messages import COMMIT_BIT, QUEUE, TRANSACTION_BITS
 from engine.txn.journal import GIVEN_UP, HALVES
+from engine.txn.pending_transactions import TOPICS, PendingTransactions
 
 RECORDS_MAX = 64
 READ_BYTES_MAX = 1024 * 1024
 
 
-class Identity(NamedTuple):
+class TransactionIdentity(NamedTuple):
     """What makes two half messages the same transaction."""
 
     group: str
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
     message_id: str
 
 
-class Delivered(NamedTuple):
+class DeliveredMessage(NamedTuple):
     """Where the committed message lies; `flush_position` as in `Sent`, 0 where nothing waits."""
 
     topic: str
@@ -38,14 +38,14 @@ class Delivered(NamedTuple):
     flush_position: int = 0
 
 
-class Found(NamedTuple):
+class TransactionRecords(NamedTuple):
     """A transaction's records, oldest first, by what became of them."""
 
-    identity: Identity
+    identity: TransactionIdentity
     pending: list[StoredMessage]  # in the half topic, undecided
     given_up: list[StoredMessage]  # given up, undecided
     finished: list[StoredMessage]
-    delivered: Delivered | None
+    delivered: DeliveredMessage | None
 
     @property
     def open(self) -> list[StoredMessage]:
@@ -53,14 +53,14 @@ class Found(NamedTuple):
         return [*self.pending, *self.given_up]
 
 
-class Records:
+class TransactionReader:
     """Reads what the log and the board know, also what waits for a flush before others see it."""
 
-    def __init__(self, store: Store, board: Board) -> None:
+    def __init__(self, store: Store, board: PendingTransactions) -> None:
         self._store = store
         self._board = board
 
-    def find(self, name: str, group: str = "") -> Found:
+    def find(self, name: str, group: str = "") -> TransactionRecords:
         """The transaction of this id, of this producer group if one is given.
 
         Raises MessageNotFound where there is none; Conflict where the id names several, which the
@@ -72,7 +72,7 @@ class Records:
         if len(halves) == 1 and self._is_pending(halves[0]):  # mostly: nothing else to look for
             identity = identity_of(halves[0])
             if group in ("", identity.group) and named in (None, halves[0]):
-                return Found(identity, halves, [], [], None)
+                return TransactionRecords(identity, halves, [], [], None)
         moved = self._with_id(GIVEN_UP_TOPIC, message_id)
         found = [each for each in (*halves, *moved) if group in ("", identity_of(each).group)]
         if named is not None:
@@ -94,7 +94,9 @@ class Records:
             )
         return self._sorted(identity, found)
 
-    def _sorted(self, identity: Identity, found: Sequence[StoredMessage]) -> Found:
+    def _sorted(
+        self, identity: TransactionIdentity, found: Sequence[StoredMessage]
+    ) -> TransactionRecords:
         pending = [each for each in found if self._is_pending(each)]
         given_up = [
             each
@@ -103,9 +105,9 @@ class Records:
         ]
         done = [each for each in found if each not in pending and each not in given_up]
         delivered = self._delivered(identity) if done or len(found) > 1 else None
-        return Found(identity, pending, given_up, done, delivered)
+        return TransactionRecords(identity, pending, given_up, done, delivered)
 
-    def is_readable(self, delivered: Delivered) -> bool:
+    def is_readable(self, delivered: DeliveredMessage) -> bool:
         """Whether consumers can have it already."""
         return delivered.offset < self._store.bounds(delivered.topic, delivered.queue)[1]
 
@@ -150,12 +152,12 @@ class Records:
             if each is not None and (each.topic, each.message_id) == (topic, message_id)
         ]
 
-    def _delivered(self, identity: Identity) -> Delivered | None:
+    def _delivered(self, identity: TransactionIdentity) -> DeliveredMessage | None:
         """The committed message, which is known by the transaction bits of its system flag."""
         for each in self._with_id(identity.topic, identity.message_id):
             is_committed = each.sys_flag & TRANSACTION_BITS == COMMIT_BIT
             if is_committed and each.properties.get(PGROUP, "") == identity.group:
-                delivered = Delivered(each.topic, each.queue, each.offset)
+                delivered = DeliveredMessage(each.topic, each.queue, each.offset)
                 is_flushed = self.is_readable(delivered)
                 end = each.position + each.size_bytes
                 return delivered if is_flushed else delivered._replace(flush_position=end)
@@ -171,7 +173,9 @@ class Records:
             return None
 
 
-def identity_of(half: StoredMessage) -> Identity:
+def identity_of(half: StoredMessage) -> TransactionIdentity:
     """Of a half message, or of one that was given up."""
     properties = half.properties
-    return Identity(properties.get(PGROUP, ""), properties.get(REAL_TOPIC, ""), half.message_id)
+    return TransactionIdentity(
+        properties.get(PGROUP, ""), properties.get(REAL_TOPIC, ""), half.message_id
+    )

@@ -11,7 +11,13 @@ from enum import StrEnum
 
 from engine.clock import Clock
 from engine.errors import Conflict, Invalid, TopicNotFound
-from engine.events import CheckGivenUp, CheckResumed, Committed, Events, RolledBack
+from engine.events import (
+    CheckGivenUp,
+    CheckResumed,
+    EventBus,
+    TransactionCommitted,
+    TransactionRolledBack,
+)
 from engine.intake import Intake
 from engine.message import (
     CHECK_TIMES,
@@ -19,23 +25,29 @@ from engine.message import (
     REAL_TOPIC,
     SOURCE,
     Message,
-    Sent,
+    PutResult,
     StoredMessage,
     copy_of,
 )
 from engine.topic.catalog import Catalog
 from engine.topic.names import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
-from engine.txn.board import Board
-from engine.txn.half import COMMIT_BIT, QUEUE, TRANSACTION_BITS
-from engine.txn.proof import source_text
-from engine.txn.records import Delivered, Found, Identity, Records, identity_of
+from engine.txn.half_messages import COMMIT_BIT, QUEUE, TRANSACTION_BITS
+from engine.txn.pending_transactions import PendingTransactions
+from engine.txn.records import (
+    DeliveredMessage,
+    TransactionIdentity,
+    TransactionReader,
+    TransactionRecords,
+    identity_of,
+)
+from engine.txn.recovery_evidence import source_text
 
 log = logging.getLogger("kitemq.txn")
 
 OP_TAG = "d"
 
 
-class Decision(StrEnum):
+class TransactionDecision(StrEnum):
     """What a producer says of its transaction."""
 
     COMMIT = "commit"
@@ -58,10 +70,10 @@ class Resolver:
         self,
         intake: Intake,
         catalog: Catalog,
-        board: Board,
-        records: Records,
+        board: PendingTransactions,
+        records: TransactionReader,
         clock: Clock,
-        events: Events,
+        events: EventBus,
     ) -> None:
         self._intake = intake
         self._catalog = catalog
@@ -70,7 +82,7 @@ class Resolver:
         self._clock = clock
         self._events = events
 
-    def commit(self, found: Found, by: Decider) -> Delivered:
+    def commit(self, found: TransactionRecords, by: Decider) -> DeliveredMessage:
         """Deliver the message, once; where it lies.
 
         Raises Conflict where it was rolled back, TopicNotFound where its topic is gone, DiskFull
@@ -86,14 +98,16 @@ class Resolver:
         real = self._real(found)
         sent = self._put([real, _op(found.pending)] if found.pending else [real])
         self._finish(found.open, sent.flush_position)
-        delivered = Delivered(real.topic, real.queue, sent.offsets[0], sent.flush_position)
+        delivered = DeliveredMessage(real.topic, real.queue, sent.offsets[0], sent.flush_position)
         if self._records.is_readable(delivered):
             delivered = delivered._replace(flush_position=0)
         if self._events.is_heard:
-            self._events.emit(Committed(*self._about(first), offset=delivered.offset, by=by.value))
+            self._events.emit(
+                TransactionCommitted(*self._about(first), offset=delivered.offset, by=by.value)
+            )
         return delivered
 
-    def roll_back(self, found: Found, by: Decider) -> None:
+    def roll_back(self, found: TransactionRecords, by: Decider) -> None:
         """See to it that the message is never delivered; nothing where it was rolled back before.
 
         Raises Conflict where it was committed; DiskFull or Corrupt, and nothing has changed.
@@ -108,7 +122,7 @@ class Resolver:
         sent = self._put([op])
         self._finish(found.open, sent.flush_position)
         if self._events.is_heard:
-            self._events.emit(RolledBack(*self._about(found.open[0]), by=by.value))
+            self._events.emit(TransactionRolledBack(*self._about(found.open[0]), by=by.value))
 
     def give_up(self, halves: Sequence[StoredMessage]) -> None:
         """Check these no more: they move to where an operator sees them and decides.
@@ -138,7 +152,7 @@ class Resolver:
         for event in events:
             self._events.emit(event)
 
-    def resume(self, found: Found) -> None:
+    def resume(self, found: TransactionRecords) -> None:
         """Check a given-up transaction again, from the first check on. Conflict for any other."""
         if found.pending or not found.given_up or found.delivered is not None:
             raise Conflict(
@@ -157,7 +171,7 @@ class Resolver:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _put(self, messages: list[Message]) -> Sent:
+    def _put(self, messages: list[Message]) -> PutResult:
         try:
             return self._intake.put(messages)
         except Invalid:
@@ -167,7 +181,7 @@ class Resolver:
                 raise
             return self._intake.put(messages)
 
-    def _real(self, found: Found) -> Message:
+    def _real(self, found: TransactionRecords) -> Message:
         """The message as its consumers get it; RocketMQ's keep the same properties."""
         half = found.open[0]
         message = copy_of(half)
@@ -222,7 +236,7 @@ def _op(halves: Sequence[StoredMessage]) -> Message:
     return Message(OP_TOPIC, body.encode() or b",", tag=OP_TAG, queue=QUEUE)
 
 
-def _decided(identity: Identity, what: str) -> Conflict:
+def _decided(identity: TransactionIdentity, what: str) -> Conflict:
     return Conflict(
         f"the transaction {identity.message_id!r} was {what}",
         field="id",

@@ -12,19 +12,19 @@ import msgspec
 from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.errors import Invalid
-from engine.events import Events
+from engine.events import EventBus
 from engine.intake import Intake
 from engine.message import CHECK_TIMES, StoredMessage
 from engine.service import Service
 from engine.store.store import Store
 from engine.topic.catalog import Catalog
 from engine.topic.names import HALF_TOPIC
-from engine.txn.board import Board
-from engine.txn.check import POLL_COUNT_MAX, Asker, Check, Checker, as_bound
+from engine.txn.check import POLL_COUNT_MAX, Asker, TransactionCheck, TransactionChecker, as_bound
 from engine.txn.journal import GIVEN_UP, HALVES
+from engine.txn.pending_transactions import PendingTransactions
 from engine.txn.producers import Callbacks
-from engine.txn.records import Delivered, Found, Records, identity_of
-from engine.txn.resolve import Decider, Decision, Resolver
+from engine.txn.records import DeliveredMessage, TransactionReader, TransactionRecords, identity_of
+from engine.txn.resolve import Decider, Resolver, TransactionDecision
 
 PAGE_COUNT_MAX = 200
 EXAMINED_MAX = 1000  # records looked at for one page
@@ -70,28 +70,28 @@ class TransactionPage(msgspec.Struct, frozen=True):
     count: int
 
 
-class Transactions:
+class TransactionSubsystem:
     """The verbs. A decision is kept when its verb returns, and is final."""
 
     def __init__(
         self,
         config: EngineConfig,
         *,
-        board: Board,
+        board: PendingTransactions,
         store: Store,
         intake: Intake,
         catalog: Catalog,
         clock: Clock,
-        events: Events,
+        events: EventBus,
         check_running: Callable[[], None],
     ) -> None:
         """`check_running` raises Stopping where nothing may be changed any more."""
         self._check_running = check_running
         self._board = board
         self._store = store
-        self._records = Records(store, board)
+        self._records = TransactionReader(store, board)
         self._resolver = Resolver(intake, catalog, board, self._records, clock, events)
-        self._checker = Checker(
+        self._checker = TransactionChecker(
             board,
             self._records,
             self._resolver,
@@ -127,7 +127,7 @@ class Transactions:
     def decide(
         self,
         transaction_id: str,
-        decision: Decision,
+        decision: TransactionDecision,
         *,
         group: str = "",
         by: Decider = Decider.PRODUCER,
@@ -140,10 +140,10 @@ class Transactions:
         """
         self._check_running()
         found = self._records.find(transaction_id, group)
-        if decision is Decision.COMMIT:
+        if decision is TransactionDecision.COMMIT:
             delivered = self._resolver.commit(found, by)
             return self._shown(found, TransactionState.COMMITTED, delivered)
-        if decision is Decision.ROLLBACK:
+        if decision is TransactionDecision.ROLLBACK:
             self._resolver.roll_back(found, by)
             return self._shown(found, TransactionState.ROLLED_BACK)
         return self._standing(found)
@@ -152,13 +152,13 @@ class Transactions:
         self, transaction_id: str, *, group: str = "", by: Decider = Decider.PRODUCER
     ) -> Transaction:
         """Deliver the message, once; see `decide`. After it was given up, too."""
-        return self.decide(transaction_id, Decision.COMMIT, group=group, by=by)
+        return self.decide(transaction_id, TransactionDecision.COMMIT, group=group, by=by)
 
     def rollback(
         self, transaction_id: str, *, group: str = "", by: Decider = Decider.PRODUCER
     ) -> Transaction:
         """Never deliver the message; see `decide`."""
-        return self.decide(transaction_id, Decision.ROLLBACK, group=group, by=by)
+        return self.decide(transaction_id, TransactionDecision.ROLLBACK, group=group, by=by)
 
     def resume(self, transaction_id: str, *, group: str = "") -> Transaction:
         """Check a given-up transaction again, from the first check on; Conflict for any other."""
@@ -190,7 +190,7 @@ class Transactions:
         """Transactions whose checks were given up and that nobody has decided; as `pending`."""
         return self._page(GIVEN_UP, group, after, count_max)
 
-    def checks(self, group: str, count_max: int = POLL_COUNT_MAX) -> list[Check]:
+    def checks(self, group: str, count_max: int = POLL_COUNT_MAX) -> list[TransactionCheck]:
         """Take up to 32 checks that nobody was asked for; they are the caller's for an interval.
 
         It answers by `decide`. Raises DiskFull, and none was taken.
@@ -205,7 +205,7 @@ class Transactions:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _standing(self, found: Found) -> Transaction:
+    def _standing(self, found: TransactionRecords) -> Transaction:
         if found.delivered is not None:
             return self._shown(found, TransactionState.COMMITTED, found.delivered)
         if found.pending:
@@ -215,7 +215,10 @@ class Transactions:
         return self._shown(found, TransactionState.ROLLED_BACK)
 
     def _shown(
-        self, found: Found, state: TransactionState, delivered: Delivered | None = None
+        self,
+        found: TransactionRecords,
+        state: TransactionState,
+        delivered: DeliveredMessage | None = None,
     ) -> Transaction:
         half = (*found.open, *found.finished)[0]
         shown = self._transaction(half, state)

@@ -13,7 +13,7 @@ ClientName = Annotated[
 ]
 
 
-class Counts(StrEnum):
+class LagBasis(StrEnum):
     """What a lag counts."""
 
     MATCHING = "matching"
@@ -32,7 +32,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     inflight: int
     oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
     counts: Annotated[
-        Counts,
+        LagBasis,
         Meta(
             description="matching: `count` leaves out what the group's tag filter does; all: it "
             "counts everything, as the filter is not known (nobody received since the start), is "
@@ -54,7 +54,7 @@ class Lag(msgspec.Struct, frozen=True):
     dead: int
     dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
     oldest_age_ms: int | None
-    counts: Annotated[Counts, Meta(description="all where it is for any queue.")]
+    counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]
     queues: list[QueueLag]
 
 

@@ -126,7 +126,7 @@ class TopicPage(msgspec.Struct, frozen=True):
     total: int
 
 
-class TopicImport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TopicImportFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of definitions as text."""
 
     content: Annotated[

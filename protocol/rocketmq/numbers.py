@@ -87,7 +87,7 @@ class ClientType(IntEnum):
     LITE_SIMPLE_CONSUMER = 6
 
 
-class Language(IntEnum):
+class ClientLanguage(IntEnum):
     """Of a client, as its settings state it."""
 
     LANGUAGE_UNSPECIFIED = 0
@@ -110,7 +110,7 @@ class FilterType(IntEnum):
     SQL = 2
 
 
-class Encoding(IntEnum):
+class BodyEncoding(IntEnum):
     """Of a body."""
 
     IDENTITY = 1

@@ -9,9 +9,9 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.delivery.values import Nack
 from engine.message import Message, StoredMessage, split_properties
-from engine.schedule.levels import Levels
+from engine.schedule.levels import DelayLevels
 from engine.store.pool import InlinePool
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 from engine.topic.names import TRACE_TOPIC
 from engine.trace.record import decode as decode_trace
 from engine.trace.rows import RowKind
@@ -52,7 +52,7 @@ class Store:
 
     def stored(self) -> list[StoredMessage]:
         """Every whole record of the log, by the codec."""
-        return list(Scan(self.broker._store._log, 0, self.broker._store.written).records())
+        return list(LogScan(self.broker._store._log, 0, self.broker._store.written).records())
 
     def close(self) -> None:
         self.broker._store.close()
@@ -144,7 +144,7 @@ def _row(each: StoredMessage) -> dict[str, Any] | None:
     level = int(named["DELAY"]) if "DELAY" in named else None
     due_ms = int(named["TIMER_OUT_MS"]) if "TIMER_OUT_MS" in named else None
     if due_ms is None and role == "delayed" and level:
-        due_ms = each.stored_ms + Levels().delay_ms(level)
+        due_ms = each.stored_ms + DelayLevels().delay_ms(level)
     source = named.get("KITE_SOURCE", "").split("@")
     group = next(
         (

@@ -18,7 +18,7 @@ from analytics.errors import Refused
 from analytics.jobs import inputs
 from analytics.manifest import load
 from analytics.results import BY_NAME, INPUTS, fingerprint, manifest, tables_of
-from analytics.roll import Ends, roll
+from analytics.roll import ConfirmedEnd, roll
 from analytics.runs import sweep_runs
 from tests.analytics.scenery import Store, live
 
@@ -32,7 +32,7 @@ def rolled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("job")
     store = Store(folder / "data")
     live(store, seed=5, hours=2, steps=30)
-    ends = Ends(store.position, store.clock.now_ms())
+    ends = ConfirmedEnd(store.position, store.clock.now_ms())
     store.close()
     roll(folder / "data", folder / "analytics", ends)
     return folder

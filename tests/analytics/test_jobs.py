@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from analytics.hist import ERROR_MAX
-from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, Frames, Params
+from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, InputFrames, Params
 from analytics.jobs.traces import build, message_ids, pieces
 from analytics.jobs.traces.tables import collect
-from analytics.manifest import Manifest
+from analytics.manifest import FrameManifest
 from analytics.partitions import Partitions
 from analytics.results import BY_NAME
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
@@ -80,9 +80,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rows, Rows]:
     return messages, trace
 
 
-def written(root: Path, messages: Rows, trace: Rows) -> Manifest:
+def written(root: Path, messages: Rows, trace: Rows) -> FrameManifest:
     """Parquet of these rows, by the roll's own writer."""
-    manifest = Manifest()
+    manifest = FrameManifest()
     partitions = Partitions(root, manifest, 0)
     for name, rows in ((MESSAGES, messages), (TRACE, trace)):
         partitions.add(name, pa.Table.from_pylist(rows, schema=arrow_schema(name)))
@@ -110,13 +110,13 @@ def params(data: tuple[Rows, Rows], hours: tuple[int, ...]) -> Params:
 Made = tuple[dict[str, Rows], dict[str, int]]
 
 
-def made(spark: "SparkSession", root: Path, manifest: Manifest, params: Params) -> Made:
+def made(spark: "SparkSession", root: Path, manifest: FrameManifest, params: Params) -> Made:
     """Every table of the job, and its counters."""
     known = [(name, manifest.partitions(name)) for name in (MESSAGES, TRACE)]
     read = pieces.pieces_of(spark, str(root), manifest, known)
     # Small as the hours are, each is made by several tasks.
     rows = dict.fromkeys(params.hours, 3 * build.GATHER_ROWS)
-    tables, counters = collect(build.build(Frames(pieces=read, rows=rows), params))
+    tables, counters = collect(build.build(InputFrames(pieces=read, rows=rows), params))
     records = pieces.pieces_of(spark, str(root), manifest, known[:1])
     message_ids.fill_in(tables["slowest"], records)
     for name, those in tables.items():
@@ -155,7 +155,7 @@ def ordered(data: tuple[Rows, Rows], tmp_path_factory: pytest.TempPathFactory) -
     return root, written(root, *data)
 
 
-Ordered = tuple[Path, Manifest]
+Ordered = tuple[Path, FrameManifest]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from analytics.jobs import lag_bands, lag_hours, lag_now, lag_series
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import InputFrames, Params
 from analytics.jobs.lag_rules import ADVICE, WORST_FIRST
 from analytics.jobs.outputs import typed
 from analytics.results import BY_NAME
@@ -123,7 +123,7 @@ def table(name: str, made: "DataFrame") -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def series(spark: "SparkSession") -> Frames:
+def series(spark: "SparkSession") -> InputFrames:
     samples = [row for name, (_, at) in SCENARIOS.items() for row in rows(name, at)]
     samples += rows("unknown", lambda n: steady(n, 100))[: SAMPLES // 8]
     samples += rows("new", lambda n: steady(n, 100))[-2:]
@@ -131,11 +131,11 @@ def series(spark: "SparkSession") -> Frames:
         hot = 1_000 if queue != 3 else 60_000
         samples += rows("hot", lambda n, hot=hot: steady(n, hot + 100 * n), queue)  # type: ignore[misc]
     slo = params(slo_s={"slow": 60.0, "steady": 90.0})
-    made = lag_series.build(Frames(lag=frame(spark, samples)), slo).persist()
-    return Frames(series=made)
+    made = lag_series.build(InputFrames(lag=frame(spark, samples)), slo).persist()
+    return InputFrames(series=made)
 
 
-def test_every_scenario_has_its_state(series: Frames) -> None:
+def test_every_scenario_has_its_state(series: InputFrames) -> None:
     found = {row["group"]: row for row in table("lag_now", lag_now.build(series, PARAMS))}
     states = {name: found[name]["state"] for name in SCENARIOS}
     assert states == {name: state for name, (state, _) in SCENARIOS.items()}
@@ -144,7 +144,7 @@ def test_every_scenario_has_its_state(series: Frames) -> None:
     assert {*states.values(), "UNKNOWN"} == set(WORST_FIRST)
 
 
-def test_the_figures_beside_a_state_are_exact(series: Frames) -> None:
+def test_the_figures_beside_a_state_are_exact(series: InputFrames) -> None:
     found = {row["group"]: row for row in table("lag_now", lag_now.build(series, PARAMS))}
     number = (lag_now.newest_ms(PARAMS) - BEGIN_MS) // (SAMPLE_S * 1000)
     late = found["behind"]
@@ -170,7 +170,7 @@ def lost_at(number: int) -> int:
     return 45_000 + number * PRODUCE - (100_000 + number * PRODUCE - 60_000)
 
 
-def test_at_risk_goes_by_the_formula(series: Frames, spark: "SparkSession") -> None:
+def test_at_risk_goes_by_the_formula(series: InputFrames, spark: "SparkSession") -> None:
     found = {row["group"]: row for row in table("lag_now", lag_now.build(series, PARAMS))}
     number = (lag_now.newest_ms(PARAMS) - BEGIN_MS) // (SAMPLE_S * 1000)
     room = 100_000 + number * PRODUCE - (3_000 + number * 100) - (12_000 + number * 800)
@@ -180,12 +180,12 @@ def test_at_risk_goes_by_the_formula(series: Frames, spark: "SparkSession") -> N
     for horizon_s, state in ((int(risk_s) + 2, "AT_RISK"), (int(risk_s) - 2, "FALLING_BEHIND")):
         given = params(horizon_s=horizon_s)
         # The evaluations before are further away from it: only the last one is asked.
-        made = lag_series.build(Frames(lag=samples), given)
+        made = lag_series.build(InputFrames(lag=samples), given)
         raw = {row["t"]: row["raw_state"] for row in made.collect()}
         assert raw[max(raw)] == state
 
 
-def test_a_group_is_as_bad_as_its_worst_queue_and_names_a_hot_one(series: Frames) -> None:
+def test_a_group_is_as_bad_as_its_worst_queue_and_names_a_hot_one(series: InputFrames) -> None:
     found = {row["group"]: row for row in table("lag_hours", lag_hours.build(series, PARAMS))}
     hot = found["hot"]
     number = (hot["at_ms"] - BEGIN_MS) // (SAMPLE_S * 1000)
@@ -221,7 +221,7 @@ def test_a_change_is_published_when_it_was_found_twice_but_loss_at_once(
         return steady(number, 900, min_offset=gone)
 
     samples = rows("blip", blip) + rows("loses", loses)
-    made = lag_series.build(Frames(lag=frame(spark, samples)), params()).collect()
+    made = lag_series.build(InputFrames(lag=frame(spark, samples)), params()).collect()
     by_time = {(row["group"], (row["t"] - BEGIN_MS) // (STEP_S * 1000)): row for row in made}
     raw = [by_time["blip", step]["raw_state"] for step in range(2, 8)]
     assert raw.count("STALLED") == 1
@@ -235,14 +235,18 @@ def test_the_state_before_stands_until_another_is_sure(spark: "SparkSession") ->
     samples = frame(spark, rows("g", lambda n: steady(n, 700)))
     before = [{"group": "g", "topic": "flights", "queue": 0, "state": "STALLED", "raw_state": "OK"}]
     previous = spark.createDataFrame(pa.Table.from_pylist(before))
-    made = lag_series.build(Frames(lag=samples, previous=previous), params()).orderBy("t").collect()
+    made = (
+        lag_series.build(InputFrames(lag=samples, previous=previous), params())
+        .orderBy("t")
+        .collect()
+    )
     states = [(row["raw_state"], row["state"]) for row in made]
     assert states[0] == ("UNKNOWN", "STALLED")
     assert states[-1] == ("STEADY", "STEADY")
     assert len(made) == 12
 
 
-def test_bands_cover_what_is_not_ok_without_a_gap(series: Frames) -> None:
+def test_bands_cover_what_is_not_ok_without_a_gap(series: InputFrames) -> None:
     assert series.series is not None
     published = {
         (row["group"], row["queue"], row["t"]): row["state"] for row in series.series.collect()
@@ -268,7 +272,7 @@ def test_an_hour_tells_which_stretches_of_it_were_evaluated(spark: "SparkSession
         if known(number)
     ]
     given = params(at_ms=BEGIN_MS + 52 * 60_000)
-    made = lag_hours.build(Frames(lag=frame(spark, samples)), given)
+    made = lag_hours.build(InputFrames(lag=frame(spark, samples)), given)
     (row,) = table("lag_hours", made)
     minutes = [
         [(moment - BEGIN_MS) / 60_000 for moment in pair] for pair in json.loads(row["evaluated"])
@@ -280,6 +284,6 @@ def test_an_hour_tells_which_stretches_of_it_were_evaluated(spark: "SparkSession
 def test_what_nobody_sampled_was_not_evaluated(spark: "SparkSession") -> None:
     # The last evaluations of a group that is gone go by samples of before: nothing tells of it.
     samples = rows("g", lambda n: steady(n, 100), count=11)  # to minute 5
-    (row,) = table("lag_hours", lag_hours.build(Frames(lag=frame(spark, samples)), params()))
+    (row,) = table("lag_hours", lag_hours.build(InputFrames(lag=frame(spark, samples)), params()))
     (pair,) = json.loads(row["evaluated"])
     assert [(moment - BEGIN_MS) / 60_000 for moment in pair] == [0, 6]

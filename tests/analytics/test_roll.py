@@ -15,12 +15,12 @@ from analytics.errors import Refused
 from analytics.frames import messages_table
 from analytics.log import LogView, walk
 from analytics.manifest import load
-from analytics.records import Records
-from analytics.roll import Busy, Ends, _lock, local_folder, roll
+from analytics.records import LogRecords
+from analytics.roll import Busy, ConfirmedEnd, _lock, local_folder, roll
 from analytics.schemas import FRAMES, LAG, MESSAGES, TRACE, arrow_schema
 from engine.broker import Broker
 from engine.message import Message
-from engine.statistics.lag_round import Column
+from engine.statistics.lag_round import LagColumn
 from tests.analytics.scenery import Store, live, messages_of, trace_of
 
 Rows = list[dict[str, Any]]
@@ -74,20 +74,20 @@ def lag_of(broker: Broker) -> Rows:
                     "group": name.group,
                     "topic": name.topic,
                     "queue": name.queue,
-                    "lag": numbers[Column.COUNT],
-                    "committed": numbers[Column.COMMITTED],
-                    "max_offset": numbers[Column.MAX_OFFSET],
-                    "active_ms": numbers[Column.ACTIVE_MS] or None,
-                    "expired": numbers[Column.EXPIRED],
-                    "resets": numbers[Column.RESETS],
-                    "oldest_ms": numbers[Column.OLDEST_MS] or None,
+                    "lag": numbers[LagColumn.COUNT],
+                    "committed": numbers[LagColumn.COMMITTED],
+                    "max_offset": numbers[LagColumn.MAX_OFFSET],
+                    "active_ms": numbers[LagColumn.ACTIVE_MS] or None,
+                    "expired": numbers[LagColumn.EXPIRED],
+                    "resets": numbers[LagColumn.RESETS],
+                    "oldest_ms": numbers[LagColumn.OLDEST_MS] or None,
                 }
             )
     return rows
 
 
-def ends(store: Store) -> Ends:
-    return Ends(store.position, store.clock.now_ms())
+def ends(store: Store) -> ConfirmedEnd:
+    return ConfirmedEnd(store.position, store.clock.now_ms())
 
 
 # -- what is there ---------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_a_piece_of_the_log_at_a_time_gives_the_same(lived: Store, tmp_path: Pat
     while position < upto.position:
         position = min(upto.position, position + chance.randrange(1, 60_000))
         small = chance.randrange(400, 20_000)
-        roll(lived.root, root, Ends(position, 0), step_bytes=small, commit_bytes=10_000)
+        roll(lived.root, root, ConfirmedEnd(position, 0), step_bytes=small, commit_bytes=10_000)
     roll(lived.root, root, upto)
     for frame in FRAMES:
         assert rows_in(root, frame) == rows_in(tmp_path / "whole", frame)
@@ -184,7 +184,7 @@ def test_late_rows_are_counted_and_make_their_hour_dirty(store: Store, tmp_path:
     (hour,) = load(tmp_path).partitions(MESSAGES)
     store.clock.set_ms(began_ms + 1)  # somebody set the calendar back
     store.broker.send([Message("flights", b"late"), Message("flights", b"late too")])
-    rolled = roll(store.root, tmp_path, Ends(store.position, began_ms + 3 * HOUR_MS))
+    rolled = roll(store.root, tmp_path, ConfirmedEnd(store.position, began_ms + 3 * HOUR_MS))
     assert hour in rolled.dirty[MESSAGES]
     partition = load(tmp_path).partitions(MESSAGES)[hour]
     assert (partition.rows, partition.late_rows) == (3, 2)
@@ -239,7 +239,7 @@ def test_nothing_is_read_from_the_confirmed_end_on(store: Store, tmp_path: Path)
     store.broker.send([Message("flights", b"second")])
     assert store.position > first.flush_position
     for upto in (first.flush_position - 1, first.flush_position):
-        roll(store.root, tmp_path, Ends(upto, store.clock.now_ms()))
+        roll(store.root, tmp_path, ConfirmedEnd(upto, store.clock.now_ms()))
         found = rows_in(tmp_path, MESSAGES)
         assert len(found) == (upto == first.flush_position)
 
@@ -252,8 +252,8 @@ def test_samples_that_are_sealed_while_they_are_read_are_taken_once(
     for _ in range(130):  # more than two sealings
         store.tick(10)
         if store.clock.now_ms() // 1000 % 7 == 0:
-            roll(store.root, tmp_path, Ends(0, store.clock.now_ms()))
-    roll(store.root, tmp_path, Ends(0, store.clock.now_ms()))
+            roll(store.root, tmp_path, ConfirmedEnd(0, store.clock.now_ms()))
+    roll(store.root, tmp_path, ConfirmedEnd(0, store.clock.now_ms()))
     kept = lag_of(store.broker)
     times = [(row["at_ms"], row["topic"], row["queue"]) for row in rows_in(tmp_path, LAG)]
     assert times == sorted((row["at_ms"], row["topic"], row["queue"]) for row in kept)
@@ -313,7 +313,7 @@ roll.roll(Path(sys.argv[2]), Path(sys.argv[3]), upto, step_bytes=60_000, commit_
 """
 
 
-def _killed_after(data: Path, root: Path, upto: Ends, calls: int) -> bool:
+def _killed_after(data: Path, root: Path, upto: ConfirmedEnd, calls: int) -> bool:
     arguments = [str(calls), str(data), str(root), str(upto.position), str(upto.at_ms)]
     done = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, timeout=60)
     assert done.returncode in (0, -signal.SIGKILL)
@@ -348,9 +348,9 @@ def test_another_store_is_refused(store: Store, tmp_path: Path) -> None:
     upto = ends(store)
     roll(store.root, tmp_path, upto)
     with pytest.raises(Refused, match="another store"):
-        roll(store.root, tmp_path, Ends(upto.position - 1, 0))
+        roll(store.root, tmp_path, ConfirmedEnd(upto.position - 1, 0))
     with pytest.raises(Refused, match="behind the log's files"):
-        roll(store.root, tmp_path, Ends(1 << 40, 0))
+        roll(store.root, tmp_path, ConfirmedEnd(1 << 40, 0))
     words = command(tmp_path / "no", 0)
     done = subprocess.run(words, capture_output=True, check=False, text=True, timeout=60)
     assert done.returncode == 2
@@ -379,7 +379,7 @@ def test_two_runs_at_once_are_one_too_many(store: Store, tmp_path: Path) -> None
     root = tmp_path / "analytics"
     root.mkdir()
     with _lock(root), pytest.raises(Busy, match="another process writes"):
-        roll(store.root, root, Ends(0, 0))
+        roll(store.root, root, ConfirmedEnd(0, 0))
     assert [path.name for path in root.iterdir()] == ["lock"]
 
 
@@ -395,6 +395,6 @@ def test_columns_of_damaged_bytes_never_leave_the_buffer(lived: Store) -> None:
         data = bytearray(stretch.data)
         for _ in range(chance.randrange(1, 4)):
             data[chance.randrange(len(data))] = chance.randrange(256)
-        records = Records(bytes(data), stretch.starts, first_position=0)
+        records = LogRecords(bytes(data), stretch.starts, first_position=0)
         assert records.damaged + len(records) == len(stretch.starts)
         assert messages_table(records).num_rows == len(records)

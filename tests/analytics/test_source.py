@@ -23,13 +23,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from analytics import register
 from analytics.errors import DataLost, Refused, ServerFailed
 from analytics.queues import QueueView
-from analytics.server import Server, mark_of
+from analytics.server import ServerClient, mark_of
 from analytics.sink import BatchSink
 from analytics.source import (
+    BatchReader,
     KiteSource,
+    OffsetSplit,
     PushingReader,
-    Range,
-    Reader,
     StreamReader,
     parse,
     shared_out,
@@ -80,7 +80,7 @@ def options(server: LiveServer, **given: str) -> CaseInsensitiveDict:
     return CaseInsensitiveDict({"topic": TOPIC, "server": server.url, **given})
 
 
-def read(reader: Reader | StreamReader, parts: Any) -> Rows:
+def read(reader: BatchReader | StreamReader, parts: Any) -> Rows:
     """What tasks would read, in this process."""
     rows: Rows = []
     for part in parts:
@@ -119,7 +119,7 @@ def test_files_and_rest_give_the_very_same_rows(server: LiveServer) -> None:
 def test_the_store_of_this_machine_is_found_and_told_from_others(
     server: LiveServer, tmp_path: Path
 ) -> None:
-    with Server(server.url) as connected:
+    with ServerClient(server.url) as connected:
         found = connected.store()
     assert found is not None
     assert mark_of(found)
@@ -192,7 +192,7 @@ def test_a_time_range_leaves_the_rest_of_the_log_unread(tmp_path: Path) -> None:
     pushed: list[Pushed] = [GreaterThanOrEqual(("stored_at",), begin + timedelta(hours=3))]
     pushed.append(LessThan(("stored_at",), begin + timedelta(hours=5)))
     list(reader.pushFilters(pushed))
-    rows = read(reader, [Range(0, 0, 12, str(store.root))])
+    rows = read(reader, [OffsetSplit(0, 0, 12, str(store.root))])
     assert [row["body"] for row in rows] == [b"3", b"4", b"5"]
     for hour in range(13):
         at_ms = int((begin + timedelta(hours=hour)).timestamp() * 1000)
@@ -210,7 +210,7 @@ def test_every_queue_of_a_lived_store_is_read_as_the_engine_reads_it(tmp_path: P
         least, end = known.bounds(topic, queue)
         wanted = known.read_entries(known.entries(topic, queue, least, end - least))
         given = CaseInsensitiveDict({"topic": topic, "path": str(store.root)})
-        rows = read(Reader(parse(given)), [Range(queue, least, end, str(store.root))])
+        rows = read(BatchReader(parse(given)), [OffsetSplit(queue, least, end, str(store.root))])
         assert [(row["offset"], row["body"], row["message_id"]) for row in rows] == [
             (each.offset, each.body, each.message_id) for each in wanted if each is not None
         ]
@@ -223,10 +223,10 @@ def test_files_that_retention_deletes_meanwhile_are_told(tmp_path: Path) -> None
         store.broker.send([Message(TOPIC, bytes(20_000), queue=0)])
     sorted((store.root / "commitlog").iterdir())[0].unlink()
     given = CaseInsensitiveDict({"topic": TOPIC, "path": str(store.root)})
-    part = [Range(0, 0, 40, str(store.root))]
+    part = [OffsetSplit(0, 0, 40, str(store.root))]
     with pytest.raises(DataLost, match="of queue 0 of 'flights', from offset 0 on, are gone"):
-        read(Reader(parse(given)), part)
-    rows = read(Reader(parse(CaseInsensitiveDict({**given, "failOnDataLoss": "false"}))), part)
+        read(BatchReader(parse(given)), part)
+    rows = read(BatchReader(parse(CaseInsensitiveDict({**given, "failOnDataLoss": "false"}))), part)
     assert 0 < len(rows) < 40
     assert rows[-1]["offset"] == 39
     store.close()
@@ -245,10 +245,10 @@ def test_what_is_wrong_is_named(server: LiveServer, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no topic is named"):
         KiteSource(CaseInsensitiveDict({})).reader(_schema())
     with pytest.raises(Refused, match="404"):
-        Reader(parse(options(server, topic="nothing"))).partitions()
+        BatchReader(parse(options(server, topic="nothing"))).partitions()
     with pytest.raises(Refused, match="names no offsets"):
         StreamReader(parse(options(server, startingOffsets="soon"))).initialOffset()
-    nobody = Server("http://127.0.0.1:9", patience_s=0.1)
+    nobody = ServerClient("http://127.0.0.1:9", patience_s=0.1)
     with nobody, pytest.raises(ServerFailed, match="does not answer"):
         nobody.ends(TOPIC)
 
@@ -357,7 +357,7 @@ def test_a_stream_that_is_started_again_reads_every_message_once(
     _send(server, "streamed", range(100, 130))
     run()
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
-    with Server(server.url) as connected:
+    with ServerClient(server.url) as connected:
         wanted = [
             (queue, offset)
             for queue, ends in connected.ends("streamed").items()

@@ -13,15 +13,15 @@ import pytest
 from analytics import job
 from analytics.errors import Refused, StoreUnreadable
 from analytics.jobs import outputs
-from analytics.jobs.definitions import HOUR_MS, Frames, Params
+from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
 from analytics.jobs.traces import blobs, build, gather, message_ids, pieces, tables
 from analytics.jobs.traces.attempts import attempted, events_of
-from analytics.jobs.traces.blobs import Names
+from analytics.jobs.traces.blobs import TextCodes
 from analytics.jobs.traces.finish import Finish
 from analytics.jobs.traces.gather import Gather
-from analytics.jobs.traces.pieces import Piece
+from analytics.jobs.traces.pieces import FilePart
 from analytics.jobs.traces.scatter import STRETCH, Scatter, whole_stretches
-from analytics.manifest import Manifest, hour_name
+from analytics.manifest import FrameManifest, hour_name
 from analytics.partitions import Partitions
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 
@@ -53,9 +53,9 @@ def record(number: int, **more: Any) -> dict[str, Any]:
     return row | {"born_ms": 1, "size_bytes": 10, "is_transaction": False} | more
 
 
-def store(root: Path, messages: Rows, trace: Rows) -> Manifest:
+def store(root: Path, messages: Rows, trace: Rows) -> FrameManifest:
     """A file of each, as the roll writes it."""
-    manifest = Manifest()
+    manifest = FrameManifest()
     partitions = Partitions(root, manifest, 0)
     for name, rows in ((MESSAGES, messages), (TRACE, trace)):
         if rows:
@@ -64,14 +64,14 @@ def store(root: Path, messages: Rows, trace: Rows) -> Manifest:
     return manifest
 
 
-def written(root: Path, messages: Rows, trace: Rows) -> list[Piece]:
+def written(root: Path, messages: Rows, trace: Rows) -> list[FilePart]:
     """The same as pieces, a file each."""
     manifest = store(root, messages, trace)
     paths = [path for name in (MESSAGES, TRACE) for path in manifest.paths(name)]
-    return [Piece(str(root / path), 0, 1, None) for path in paths]
+    return [FilePart(str(root / path), 0, 1, None) for path in paths]
 
 
-def made(given: list[Piece], tasks: int, **more: Any) -> dict[str, Rows]:
+def made(given: list[FilePart], tasks: int, **more: Any) -> dict[str, Rows]:
     """The tables of the hour by so many tasks, without Spark."""
     params = Params(hours=(HOUR,), at_ms=(HOUR + 1) * HOUR_MS, **more)
     scatter = Scatter({HOUR: (0, tasks)})
@@ -157,13 +157,13 @@ def test_many_messages_of_few_rows_are_looked_at_in_parts(
         for at, kind in enumerate(("delivered", "acked"))
         for queue in range(4)
     ]
-    events = events_of(pa.Table.from_pylist(trace, arrow_schema(TRACE)), Names())
+    events = events_of(pa.Table.from_pylist(trace, arrow_schema(TRACE)), TextCodes())
     given = written(tmp_path, [], trace)
     whole = made(given, 1)
     monkeypatch.setattr(gather, "PART_MESSAGES", STRETCH)
     assert len(list(gather._parts(events))) == 9
     pulled = [event(0, kind="pulled", message_count=2**31), *trace[:1]]
-    names = Names()
+    names = TextCodes()
     events = events_of(pa.Table.from_pylist(pulled, arrow_schema(TRACE)), names)
     assert len(list(gather._parts(attempted(events, names)))) == 2
     assert made(given, 2) == whole
@@ -295,11 +295,11 @@ def test_files_of_an_object_store_are_read_by_spark(
     manifest = store(tmp_path, [record(at) for at in range(9)], [event(at) for at in range(20)])
     wanted = [(name, list(manifest.partitions(name))) for name in (MESSAGES, TRACE)]
 
-    def read(root: str) -> list[Piece]:
+    def read(root: str) -> list[FilePart]:
         found = pieces.pieces_of(spark, root, manifest, wanted)
         if found.named:
             return [piece for task in found.named for piece in task]
-        return [Piece(**row.asDict()) for row in found.rows.collect()]
+        return [FilePart(**row.asDict()) for row in found.rows.collect()]
 
     by_path = read(f"file://{tmp_path}")
     # The only kind of URL that Spark reads here without a jar is one of this machine.
@@ -318,7 +318,7 @@ def test_a_run_says_which_file_its_workers_cannot_read(
     manifest = store(tmp_path, [], [event(0)])
     (path,) = manifest.paths(TRACE)
     (tmp_path / path).write_bytes(b"PAR1, but nothing else")
-    frames = Frames(pieces=pieces.pieces_of(spark, str(tmp_path), manifest, [(TRACE, HOURS)]))
+    frames = InputFrames(pieces=pieces.pieces_of(spark, str(tmp_path), manifest, [(TRACE, HOURS)]))
     with pytest.raises(StoreUnreadable) as raised, job._readable():
         build.build(frames, Params(hours=(HOUR,))).collect()
     assert str(raised.value).startswith(f"{tmp_path / path} cannot be read (")
@@ -363,14 +363,14 @@ def test_more_rows_than_a_run_may_have_are_refused_before_they_are_taken(
 
 
 def test_a_piece_is_its_share_of_a_files_rows(tmp_path: Path) -> None:
-    manifest = Manifest()
+    manifest = FrameManifest()
     partitions = Partitions(tmp_path, manifest, 0)
     for begin in range(0, 50, 10):  # a row group each
         rows = [event(begin + at) for at in range(10)]
         partitions.add(TRACE, pa.Table.from_pylist(rows, schema=arrow_schema(TRACE)))
     partitions.commit()
     (path,) = manifest.paths(TRACE)
-    parts = [Piece(str(tmp_path / path), part, 3, None) for part in range(3)]
+    parts = [FilePart(str(tmp_path / path), part, 3, None) for part in range(3)]
     read = [each.read(("log_position",))["log_position"].to_pylist() for each in parts]
     assert [len(each) for each in read] == [10, 20, 20]
     assert [one for each in read for one in each] == list(range(50))

@@ -15,7 +15,7 @@ from app.main import create_app
 from app.services import glances
 from app.settings import Settings
 from engine.clock import ManualClock
-from tests.app.strange_provider import CLIENT, SECRET, StrangeProvider
+from tests.app.security.oidc.strange_provider import CLIENT, SECRET, StrangeProvider
 from tests.postgres import Cluster, find_programs
 
 URL = "http://127.0.0.1:8080"

@@ -15,8 +15,8 @@ import pytest
 from app.api.catalog import OPERATIONS
 from app.ui.routes import router
 from tests.app.conftest import App
-from tests.app.rights_cases import CASES, Case, filled
-from tests.app.rights_site import cheap_hashes, client_of, guarded, guarded_again, state_of
+from tests.app.security.rights_cases import CASES, Case, filled
+from tests.app.security.rights_site import cheap_hashes, client_of, guarded, guarded_again, state_of
 from tests.rights import ADMIN, INSIDE, OPERATOR, VIEWER
 
 pytestmark = pytest.mark.anyio

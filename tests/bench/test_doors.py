@@ -7,8 +7,8 @@ from bench.doors.websocket import SocketSend, SocketTake, masked
 from bench.load import LoadError
 from bench.peers.nats import NatsSend, NatsTake
 from bench.peers.redis import RedisSend, RedisTake, command
-from protocol.batches import Ack, Deliver, Result, Send, Sent
-from protocol.frames import Credit, Error, encode
+from protocol.batches import AckFrame, DeliverFrame, ResultFrame, SendFrame, SentFrame
+from protocol.frames import CreditFrame, ErrorFrame, encode
 from protocol.stream import CLIENT_FRAMES, iter_frames
 
 
@@ -37,14 +37,14 @@ def bytewise(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
 
-SENT = encode(1, Sent(1, [0], [0], [0], [""]))
+SENT = encode(1, SentFrame(1, [0], [0], [0], [""]))
 
 
 def test_each_message_of_a_socket_send_has_an_id_of_its_own():
     door = SocketSend(1, "orders", b"body", per_request=2)
     first, second = from_client(door.requests(2))
-    assert isinstance(first, Send)
-    assert isinstance(second, Send)
+    assert isinstance(first, SendFrame)
+    assert isinstance(second, SendFrame)
     assert len({*first.message_ids(), *second.message_ids()}) == 4
 
 
@@ -57,25 +57,25 @@ def test_socket_answers_are_counted_however_they_are_cut():
 def test_an_error_frame_ends_the_run():
     door = SocketSend(1, "orders", b"body")
     with pytest.raises(LoadError, match="busy"):
-        door.answers(from_server(encode(1, Error("busy", "wait"))))
+        door.answers(from_server(encode(1, ErrorFrame("busy", "wait"))))
 
 
 def test_a_delivery_is_acknowledged_with_its_own_receipts_and_its_credit_returned():
     receipts = [("orders", 0, 7, 70), ("orders", 1, 8, 71)]
     zeros = [0, 0]
-    deliver = Deliver(
+    deliver = DeliverFrame(
         receipts, [1, 1], zeros, zeros, zeros, zeros, zeros, zeros, [b"", b""], [b"a", b"b"]
     )
     taken = SocketTake(1, "orders", "g").take(from_server(encode(1, deliver)))
     assert (taken.delivered, taken.settled) == (2, 0)
-    assert from_client(taken.reply) == [Credit(1, 2), Ack("g", receipts)]
+    assert from_client(taken.reply) == [CreditFrame(1, 2), AckFrame("g", receipts)]
 
 
 def test_a_stale_acknowledgement_ends_the_run():
     door = SocketTake(1, "orders", "g")
-    assert door.take(from_server(encode(2, Result([0, 0], [0, 0])))).settled == 2
+    assert door.take(from_server(encode(2, ResultFrame([0, 0], [0, 0])))).settled == 2
     with pytest.raises(LoadError, match="stale"):
-        door.take(from_server(encode(2, Result([0, 2], [0, 0]))))
+        door.take(from_server(encode(2, ResultFrame([0, 2], [0, 0]))))
 
 
 @pytest.mark.parametrize("size", [1, 125, 126, 65_535, 65_536])

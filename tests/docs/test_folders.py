@@ -1,6 +1,7 @@
 """The folders of the application say what they hold, and their files are found by one name."""
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from app.ui.framework import assets, templating
 from tests.docs.pages import ROOT
 
+WALK = re.compile(r"^\| (.+) \| `([a-z_/]+/)` \|$", re.MULTILINE)
 PACKAGES = sorted((ROOT / "app").rglob("__init__.py"))
 
 
@@ -39,3 +41,17 @@ def test_no_two_folders_hold_a_file_of_the_same_name(roots: list[Path]) -> None:
     )
     assert len(names) > 10
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_walk_names_twenty_folders_that_exist() -> None:
+    page = (ROOT / "docs" / "contributing.md").read_text()
+    walk = WALK.findall(page.partition("### Where would I look for")[2].partition("\n## ")[0])
+    assert len({question for question, _ in walk}) == len(walk) == 20
+    assert [folder for _, folder in walk if not list((ROOT / folder).glob("*.py"))] == []
+
+
+def test_the_tests_of_the_app_are_the_same_tree_as_the_app() -> None:
+    folders = {
+        path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests/app").rglob("*.py")
+    }
+    assert [folder for folder in sorted(folders) if not (ROOT / folder).is_dir()] == []

@@ -10,7 +10,7 @@ from engine import intake
 from engine.broker import Broker
 from engine.clock import ManualClock
 from engine.config import EngineConfig
-from engine.message import PROPERTIES_BYTES_MAX, Message, Sent
+from engine.message import PROPERTIES_BYTES_MAX, Message, PutResult
 from engine.store.files import Files
 from engine.store.pool import InlinePool
 from tests.engine.opened import let_go
@@ -82,10 +82,10 @@ def no_room_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def send(engine: Engine, broker: Broker) -> Callable[..., Sent]:
+def send(engine: Engine, broker: Broker) -> Callable[..., PutResult]:
     """Send bodies to one queue of `orders`, so that they have an order."""
 
-    def send(*bodies: str, topic: str = "orders", queue: int = 0, **fields: Any) -> Sent:
+    def send(*bodies: str, topic: str = "orders", queue: int = 0, **fields: Any) -> PutResult:
         assert engine.broker is not None
         return engine.broker.send(
             [Message(topic, body.encode(), queue=queue, **fields) for body in bodies]

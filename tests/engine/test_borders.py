@@ -11,20 +11,20 @@ import pytest
 
 from engine.broker import (
     Broker,
-    Decision,
     GroupConfig,
+    LockedQueue,
     Mode,
     Nack,
     NewReplay,
-    QueueId,
     Receipt,
     ReplayTo,
     ResetTarget,
     ResetTo,
-    Retry,
+    RetryRequest,
     Steps,
     TopicConfig,
     TopicType,
+    TransactionDecision,
 )
 from engine.errors import EngineError, Illegal
 from engine.message import Message
@@ -69,8 +69,8 @@ def progress(broker: Broker) -> Iterator[Call]:
         yield lambda n=number: broker.receive("g", {"orders": "*"}, invisible_s=n)
         yield lambda n=number: broker.send_back("g", "orders", 0, 0, delay_level=n)
         yield lambda n=number: broker.send_back("g", "orders", 0, 0, retry_max=n)
-        yield lambda n=number: broker.locks.lock("g", "c", [QueueId("orders", n)])
-        yield lambda n=number: broker.locks.unlock("g", "c", [QueueId("orders", n)])
+        yield lambda n=number: broker.locks.lock("g", "c", [LockedQueue("orders", n)])
+        yield lambda n=number: broker.locks.unlock("g", "c", [LockedQueue("orders", n)])
 
 
 def held(broker: Broker) -> Iterator[Call]:
@@ -136,8 +136,8 @@ def messages(broker: Broker) -> Iterator[Call]:
         )
         text = str(number)
         yield lambda t=text: broker.recall(t)
-        yield lambda t=text: broker.transactions.decide(t, Decision.COMMIT, group="tg")
-        yield lambda t=text: broker.transactions.decide(t, Decision.ROLLBACK, group="tg")
+        yield lambda t=text: broker.transactions.decide(t, TransactionDecision.COMMIT, group="tg")
+        yield lambda t=text: broker.transactions.decide(t, TransactionDecision.ROLLBACK, group="tg")
 
 
 @pytest.mark.parametrize("calls", [reads, progress, held, resets, settings, messages])
@@ -174,4 +174,4 @@ def test_no_number_is_more_than_refused(engine: Engine, calls: Any) -> None:
 def test_a_retry_of_a_replay_takes_no_odd_rate(broker: Broker) -> None:
     for number in BORDERS[2:]:
         with pytest.raises(EngineError):
-            broker.replays.retry("none", [], Retry(per_s=number))
+            broker.replays.retry("none", [], RetryRequest(per_s=number))

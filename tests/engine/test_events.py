@@ -2,12 +2,12 @@
 
 from engine.broker import Broker
 from engine.errors import Invalid
-from engine.events import Appended, Event, SendRefused
+from engine.events import Appended, EngineEvent, SendRefused
 from engine.message import Message
 
 
 def test_a_send_is_told_once_for_each_queue_it_went_to(broker: Broker) -> None:
-    heard: list[Event] = []
+    heard: list[EngineEvent] = []
     broker.events.subscribe(heard.append)
     sent = broker.send([Message("orders", b"12345", message_group=str(n)) for n in range(40)])
     by_queue: dict[int, list[int]] = {}
@@ -21,7 +21,7 @@ def test_a_send_is_told_once_for_each_queue_it_went_to(broker: Broker) -> None:
 
 
 def test_a_refused_send_is_told_with_its_code(broker: Broker) -> None:
-    heard: list[Event] = []
+    heard: list[EngineEvent] = []
     broker.events.subscribe(heard.append)
     try:
         broker.send([Message("orders", b"")])
@@ -33,5 +33,5 @@ def test_a_refused_send_is_told_with_its_code(broker: Broker) -> None:
     assert not appended(heard)
 
 
-def appended(events: list[Event]) -> list[Appended]:
+def appended(events: list[EngineEvent]) -> list[Appended]:
     return [event for event in events if isinstance(event, Appended)]

@@ -7,7 +7,7 @@ import pytest
 
 from engine.broker import Broker, TopicConfig, TopicType
 from engine.errors import EngineError, Forbidden, GroupNotFound, Invalid, TopicNotFound
-from engine.events import Appended, Event, SendRefused
+from engine.events import Appended, EngineEvent, SendRefused
 from engine.message import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -15,7 +15,7 @@ from engine.message import (
     RESERVED,
     Message,
     Promise,
-    Sent,
+    PutResult,
 )
 from tests.engine.conftest import Engine
 
@@ -125,7 +125,9 @@ def test_the_bodies_of_a_call_have_4_mib_at_most(engine: Engine) -> None:
     assert refused.value.field == "messages"
 
 
-def test_a_fifo_topic_asks_for_a_message_group(broker: Broker, send: Callable[..., Sent]) -> None:
+def test_a_fifo_topic_asks_for_a_message_group(
+    broker: Broker, send: Callable[..., PutResult]
+) -> None:
     broker.create_topic(TopicConfig("orders", type=TopicType.FIFO))
     with pytest.raises(Invalid) as refused:
         send("x")
@@ -194,7 +196,7 @@ def test_one_flushed_topic_makes_the_whole_call_flushed(broker: Broker) -> None:
 
 
 def test_what_was_accepted_and_refused_is_told(broker: Broker) -> None:
-    heard: list[Event] = []
+    heard: list[EngineEvent] = []
     broker.events.subscribe(heard.append)
     broker.send([Message("orders", b"123", queue=0), Message("orders", b"4", queue=0)])
     with pytest.raises(EngineError):

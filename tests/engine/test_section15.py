@@ -1,4 +1,4 @@
-"""RocketMQ's 25 subtlest behaviours (reference "rocketmq-semantics", section 15): where each is held.
+"""RocketMQ's 25 subtlest behaviours (docs/rocketmq-rules.md), and the tests that hold each.
 
 Below each item stand the tests that would catch a wrong implementation, by file under tests/ and
 name without its "test_"; a test here looks whether they exist. Where KiteMQ departs from RocketMQ
@@ -49,9 +49,9 @@ on purpose, the item says so.
     engine/delivery/test_members.py each_heartbeat_replaces_the_groups_subscription_and_a_difference_is_warned_of
     engine/delivery/test_members.py the_groups_subscription_selects_nothing
 16. A parked pull is woken by a matching tag only. It ends at its hold time, not up to 5 s later.
-    engine/delivery/test_hold.py a_parked_pull_is_woken_by_its_message_only_and_by_no_clock
-    app/test_parked_pulls.py a_parked_pull_ends_at_its_hold_time
-    app/test_parked_pulls.py a_message_with_another_tag_leaves_a_pull_parked_and_one_with_its_own_ends_it
+    engine/delivery/test_long_polling.py a_parked_pull_is_woken_by_its_message_only_and_by_no_clock
+    app/api/messages/test_parked_pulls.py a_parked_pull_ends_at_its_hold_time
+    app/api/messages/test_parked_pulls.py a_message_with_another_tag_leaves_a_pull_parked_and_one_with_its_own_ends_it
 17. An empty queue answers 19 at offset 0, and 21 at any other.
     engine/delivery/test_pull.py an_empty_queue_is_waited_at_from_its_beginning_only
 18. What comes from a delay level keeps DELAY and REAL_*, what had a time of delivery does not;

@@ -15,7 +15,7 @@ from engine.statistics.lag_files import DIGITS, SUFFIX
 from engine.statistics.lag_round import WIDTH, LagRound
 from engine.statistics.values import LagName
 from engine.store.encode import Encoder
-from engine.trace.record import Builder, Row
+from engine.trace.record import Row, TraceRecordBuilder
 from protocol import batches, calls, frames, transactions
 from protocol.remoting import batches as remoting_batches
 from protocol.remoting import frames as remoting
@@ -78,7 +78,7 @@ def of_target(name: str) -> list[bytes]:
 def _binary_frames() -> list[bytes]:
     receipt = ("orders", 1, 7, 0x18C)
     empty = [0, 0]
-    sent = batches.Send(
+    sent = batches.SendFrame(
         "orders",
         [b"one", b"two"],
         ["a", "b"],
@@ -90,7 +90,7 @@ def _binary_frames() -> list[bytes]:
         [NOW_MS, 0],
         delay_ms=[0, 5],
     )
-    delivered = batches.Deliver(
+    delivered = batches.DeliverFrame(
         [receipt, receipt],
         *[[1, 2]] * 7,
         [b"a\x011\x02", b""],
@@ -99,20 +99,20 @@ def _binary_frames() -> list[bytes]:
     found: list[frames.Frame] = [
         sent,
         delivered,
-        frames.Hello("me"),
-        frames.Subscribe("billing", {"orders": "a||b"}, 10, 60_000),
-        frames.Credit(1, 5),
-        batches.Ack("billing", [receipt]),
-        batches.Release("billing", [receipt]),
-        batches.Nack("billing", [receipt], [-1], [2], ["no"]),
-        batches.Extend("billing", [receipt], 1000),
-        batches.Sent(1, [0, 0], [1, 2], [3, 4], ["x", "y"]),
-        batches.Result(empty, empty),
-        batches.Subscribed([receipt]),
-        calls.Call("GET", "/api/v1/topics", "", b""),
-        calls.Answer(200, "application/json", b"{}"),
-        transactions.ChecksWanted("payers"),
-        transactions.Decide("T1", 1, "payers"),
+        frames.HelloFrame("me"),
+        frames.SubscribeFrame("billing", {"orders": "a||b"}, 10, 60_000),
+        frames.CreditFrame(1, 5),
+        batches.AckFrame("billing", [receipt]),
+        batches.ReleaseFrame("billing", [receipt]),
+        batches.NackFrame("billing", [receipt], [-1], [2], ["no"]),
+        batches.ExtendFrame("billing", [receipt], 1000),
+        batches.SentFrame(1, [0, 0], [1, 2], [3, 4], ["x", "y"]),
+        batches.ResultFrame(empty, empty),
+        batches.SubscribedFrame([receipt]),
+        calls.CallFrame("GET", "/api/v1/topics", "", b""),
+        calls.AnswerFrame(200, "application/json", b"{}"),
+        transactions.ChecksWantedFrame("payers"),
+        transactions.DecideFrame("T1", 1, "payers"),
     ]
     return [frames.encode(7, frame) for frame in found]
 
@@ -146,7 +146,7 @@ def _record() -> bytes:
 
 
 def _trace() -> bytes:
-    builder = Builder(10_000)
+    builder = TraceRecordBuilder(10_000)
     row = dict.fromkeys(Row._fields, 0) | {
         "group": "g", "topic": "orders", "client": "c", "detail": "", "message_id": "", "at_ms": 1
     }  # fmt: skip

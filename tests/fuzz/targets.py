@@ -37,7 +37,7 @@ from engine.statistics.lag_files import OPEN_NAME, LagFiles
 from engine.store.encode import Encoder, is_own_id, position_of_id
 from engine.store.files import write_atomic
 from engine.store.record import decode, decode_run, stored_ms_in, times_in
-from engine.store.recovery import Scan
+from engine.store.recovery import LogScan
 from engine.trace import client_traces
 from engine.trace import record as trace_record
 from protocol import batches, frames, properties, stream, text, transactions
@@ -49,7 +49,13 @@ from tests.simulation.boot import boot
 
 Target = Callable[[bytes], None]
 # Frames of the server whose values clients can choose; codes and documents are its own.
-RENDERED = (batches.Deliver, batches.Subscribed, frames.Error, frames.Welcome, transactions.Check)
+RENDERED = (
+    batches.DeliverFrame,
+    batches.SubscribedFrame,
+    frames.ErrorFrame,
+    frames.WelcomeFrame,
+    transactions.CheckFrame,
+)
 MESSAGES = (
     {},
     {"a": "1", "b": "x", "TAGS": "paid"},
@@ -69,7 +75,7 @@ def binary_frames(data: bytes) -> None:
         except ProtocolError:
             continue
         for request, frame in found:
-            if isinstance(frame, stream.Unreadable):
+            if isinstance(frame, stream.UnreadableFrame):
                 continue
             _survives(request, frame, kinds)
             if kinds is stream.CLIENT_FRAMES:
@@ -109,7 +115,7 @@ def _survives_remoting(command: remoting.Command) -> None:
 def text_frames(data: bytes) -> None:
     """The same requests as JSON; what cannot be read is an `Unreadable`, never an exception."""
     request, frame = text.parse(data.decode("utf-8", "replace"))
-    if not isinstance(frame, stream.Unreadable):
+    if not isinstance(frame, stream.UnreadableFrame):
         _survives(request & 0xFFFFFFFF, frame, stream.CLIENT_FRAMES)
         _becomes_ours(frame)
 
@@ -122,12 +128,12 @@ def _survives(request: int, frame: frames.Frame, kinds: dict[int, type[frames.Fr
         return
     ((again, same),) = stream.iter_frames(written, kinds)
     assert again == request
-    if isinstance(frame, batches.Send) and isinstance(same, batches.Send):
+    if isinstance(frame, batches.SendFrame) and isinstance(same, batches.SendFrame):
         frame, same = _with_times(frame), _with_times(same)
     assert same == frame, (frame, same)
 
 
-def _with_times(frame: batches.Send) -> batches.Send:
+def _with_times(frame: batches.SendFrame) -> batches.SendFrame:
     """A SEND may leave out columns of times in which every one is 0."""
     zeros = [0] * len(frame.bodies)
     return msgspec.structs.replace(
@@ -140,11 +146,11 @@ def _with_times(frame: batches.Send) -> batches.Send:
 def _becomes_ours(frame: frames.Frame) -> None:
     """The door's next step: values of the engine, or an EngineError that names the field."""
     try:
-        if isinstance(frame, batches.Send):
+        if isinstance(frame, batches.SendFrame):
             socket_shapes.build_messages(frame, "127.0.0.1:1", NOW_MS)
-        elif isinstance(frame, batches.Nack):
+        elif isinstance(frame, batches.NackFrame):
             socket_shapes.nacks_of(frame)
-        elif isinstance(frame, batches.Settling | batches.Extend):
+        elif isinstance(frame, batches.SettlingFrame | batches.ExtendFrame):
             socket_shapes.receipts_of(frame.receipts)
     except EngineError:
         return
@@ -251,7 +257,7 @@ def records(data: bytes) -> None:
         pass
     else:
         assert 0 < message.size_bytes <= len(data)
-    scan = Scan(_OneSegment(data), 0, len(data))
+    scan = LogScan(_OneSegment(data), 0, len(data))
     last = -1
     for message in scan.records():
         assert message.position > last
@@ -315,7 +321,7 @@ def traces(data: bytes) -> None:
             rows = trace_record.decode(body)
         except Corrupt:
             continue
-        columns = trace_record.Columns(body)
+        columns = trace_record.TraceColumns(body)
         assert len(rows) == columns.count
         trace_record.rows_about(columns, "t", 0, 0)
         trace_record.rows_of_id(columns, "0")

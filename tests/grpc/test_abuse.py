@@ -22,7 +22,7 @@ from protocol.rocketmq.messages import (
     SendMessageRequest,
     TelemetryCommand,
 )
-from protocol.rocketmq.numbers import Code, Encoding
+from protocol.rocketmq.numbers import BodyEncoding, Code
 from tests.grpc.door import LIMIT_S, Running, listening, message_of, receive_of
 from tests.grpc.test_door import PASSWORD, key_for, signed
 from tests.grpc.test_receiving import until
@@ -62,7 +62,7 @@ async def test_a_batch_is_inflated_no_further_than_a_batch_may_be(
     monkeypatch.setattr("app.grpc.sending.inflated", inflate)
     body = gzip.compress(bytes(BODY_BYTES_MAX))
     messages = [
-        message_of("orders", body, number=number, body_encoding=Encoding.GZIP)
+        message_of("orders", body, number=number, body_encoding=BodyEncoding.GZIP)
         for number in range(50)
     ]
     answer = await running.stub.ask("SendMessage", SendMessageRequest(messages=messages))

@@ -25,7 +25,7 @@ from app.main import create_app
 from app.settings import Settings
 from engine.broker import GroupConfig
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
-from protocol.rocketmq.numbers import Code, Language
+from protocol.rocketmq.numbers import ClientLanguage, Code
 from tests.grpc.door import OPTIONS, ROOT, Running, Stub, listening, receive_of
 from tests.grpc.test_door import end_of
 from tests.grpc.test_receiving import until
@@ -136,12 +136,12 @@ async def test_settings_beyond_the_room_for_them_are_answered_and_not_kept(
 ) -> None:
     monkeypatch.setattr(clients, "KNOWN_BYTES_MAX", 40)
     async with open_door() as running:
-        asked = consumer_settings("g", "orders", Language.GOLANG)
+        asked = consumer_settings("g", "orders", ClientLanguage.GOLANG)
         asked.client_properties["x"] = "y" * 100
         _, answer = await told(running.stub, asked)
         assert answer.subscription.receive_batch_size == 32
         (client,) = running.door.backend.clients.all()
-        assert client.speaks is Language.GOLANG
+        assert client.speaks is ClientLanguage.GOLANG
         assert not client.settings.client_properties
         assert "too many bytes to be kept" in client.about
 

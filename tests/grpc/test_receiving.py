@@ -18,7 +18,7 @@ from protocol.rocketmq.messages import (
     PullMessageRequest,
     Resource,
 )
-from protocol.rocketmq.numbers import ClientType, Code, DigestType, Encoding, MessageType
+from protocol.rocketmq.numbers import BodyEncoding, ClientType, Code, DigestType, MessageType
 from tests.engine.test_compression import PACKERS
 from tests.grpc.door import Running, Stub, receive_of
 
@@ -54,7 +54,7 @@ async def test_a_message_comes_as_it_was_sent_with_what_consumers_need(running: 
     assert system.message_type == MessageType.FIFO
     assert system.body_digest.type == DigestType.MD5
     assert system.body_digest.checksum == hashlib.md5(b"body").hexdigest().upper()
-    assert system.body_encoding == Encoding.IDENTITY
+    assert system.body_encoding == BodyEncoding.IDENTITY
     assert (system.delivery_attempt, system.born_timestamp.seconds) == (1, 1)
     assert system.store_timestamp.seconds == running.clock.now_ms() // 1000
     assert system.invisible_duration.seconds == 30
@@ -548,7 +548,7 @@ async def test_a_body_of_a_classic_producer_comes_decompressed_as_identity(
     running.broker.send([Message("orders", PACKERS[flag](text), sys_flag=flag)])
     (got,) = await running.stub.receive("billing", "orders")
     assert got.body == text
-    assert got.system_properties.body_encoding == Encoding.IDENTITY
+    assert got.system_properties.body_encoding == BodyEncoding.IDENTITY
     assert got.system_properties.body_digest.checksum == hashlib.md5(text).hexdigest().upper()
 
 

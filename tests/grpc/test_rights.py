@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from protocol.rocketmq.messages import NotifyClientTerminationRequest, TelemetryCommand
-from protocol.rocketmq.numbers import ClientType, Code, Language
+from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code
 from tests.grpc.door import Running, Stub
 from tests.grpc.test_door import PASSWORD, key_for, signed
 from tests.grpc.test_telemetry import consumer_settings, producer_settings, told
@@ -85,10 +85,10 @@ async def test_a_push_consumer_that_runs_keeps_its_stream(open_door: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("language", "version"), [(Language.JAVA, "5.0.4"), (Language.PYTHON, "5.1.2")]
+    ("language", "version"), [(ClientLanguage.JAVA, "5.0.4"), (ClientLanguage.PYTHON, "5.1.2")]
 )
 async def test_a_push_consumer_that_hides_the_reason_starts_and_is_refused_where_it_receives(
-    open_door: Any, language: Language, version: str
+    open_door: Any, language: ClientLanguage, version: str
 ) -> None:
     async with open_door(admin_password=PASSWORD) as running:
         stub = await taster(running)

@@ -13,7 +13,7 @@ from protocol.rocketmq.messages import (
     Resource,
     SendMessageRequest,
 )
-from protocol.rocketmq.numbers import Code, Encoding, MessageType
+from protocol.rocketmq.numbers import BodyEncoding, Code, MessageType
 from tests.grpc.door import Running, message_of
 
 pytestmark = pytest.mark.anyio
@@ -75,7 +75,7 @@ async def test_one_request_has_messages_of_one_topic(running: Running) -> None:
 @pytest.mark.parametrize("packed", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
 async def test_a_compressed_body_is_stored_as_what_it_was(running: Running, packed: Any) -> None:
     body = b"long and dull " * 5000
-    answer = await running.stub.send("orders", packed(body), body_encoding=Encoding.GZIP)
+    answer = await running.stub.send("orders", packed(body), body_encoding=BodyEncoding.GZIP)
     assert answer.status.code == Code.OK
     assert running.broker.messages_by_id(f"01{0:032X}")[0].body == body
 
@@ -86,7 +86,7 @@ async def test_a_broken_or_exploding_body_is_refused(running: Running) -> None:
         (gzip.compress(b"x" * 1000)[:-12], Code.MESSAGE_CORRUPTED),
         (gzip.compress(bytes(5 * 1024 * 1024)), Code.MESSAGE_BODY_TOO_LARGE),
     ):
-        answer = await running.stub.send("orders", body, body_encoding=Encoding.GZIP)
+        answer = await running.stub.send("orders", body, body_encoding=BodyEncoding.GZIP)
         assert answer.status.code == code
 
 
@@ -179,7 +179,7 @@ async def test_a_transaction_is_seen_once_it_is_committed(running: Running) -> N
 
 async def test_a_body_that_is_empty_once_inflated_is_refused_as_empty(running: Running) -> None:
     for body in (gzip.compress(b""), zlib.compress(b"")):
-        answer = await running.stub.send("orders", body, body_encoding=Encoding.GZIP)
+        answer = await running.stub.send("orders", body, body_encoding=BodyEncoding.GZIP)
         assert answer.status.code == Code.MESSAGE_BODY_EMPTY
 
 
@@ -189,7 +189,7 @@ async def test_an_encoding_that_is_not_served_is_refused_and_nothing_stored(
     answer = await running.stub.send("orders", b"packed", body_encoding=7)
     assert answer.status.code == Code.UNSUPPORTED
     assert not running.broker.messages_by_id(f"01{0:032X}")
-    plain = await running.stub.send("orders", b"plain", body_encoding=Encoding.IDENTITY)
+    plain = await running.stub.send("orders", b"plain", body_encoding=BodyEncoding.IDENTITY)
     assert plain.status.code == Code.OK
 
 

@@ -20,14 +20,14 @@ from protocol.rocketmq.messages import (
     Settings,
     TelemetryCommand,
 )
-from protocol.rocketmq.numbers import ClientType, Code, Language, MessageType
+from protocol.rocketmq.numbers import ClientLanguage, ClientType, Code, MessageType
 from tests.grpc.door import Running, Stub
 
 pytestmark = pytest.mark.anyio
 TRANSACTION = {"message_type": MessageType.TRANSACTION}
 
 
-def producer_settings(*topics: str, language: Language = Language.JAVA) -> Any:
+def producer_settings(*topics: str, language: ClientLanguage = ClientLanguage.JAVA) -> Any:
     told = Settings(client_type=ClientType.PRODUCER)
     told.user_agent.language = language
     told.publishing.topics.extend([Resource(name=topic) for topic in topics])
@@ -35,7 +35,9 @@ def producer_settings(*topics: str, language: Language = Language.JAVA) -> Any:
     return told
 
 
-def consumer_settings(group: str, topic: str, language: Language = Language.JAVA) -> Any:
+def consumer_settings(
+    group: str, topic: str, language: ClientLanguage = ClientLanguage.JAVA
+) -> Any:
     told = Settings(client_type=ClientType.PUSH_CONSUMER)
     told.user_agent.language, told.user_agent.version = language, "9.9"
     told.subscription.group.name = group
@@ -63,16 +65,18 @@ async def test_a_producer_is_told_what_it_may_send_and_how_to_try_again(running:
     assert not settings.metric.on
 
 
-@pytest.mark.parametrize("language", [each for each in Language if each is not Language.NODE_JS])
+@pytest.mark.parametrize(
+    "language", [each for each in ClientLanguage if each is not ClientLanguage.NODE_JS]
+)
 async def test_a_producer_is_told_the_largest_body_that_there_is(
-    running: Running, language: Language
+    running: Running, language: ClientLanguage
 ) -> None:
     _, settings = await told(running.stub, producer_settings("orders", language=language))
     assert settings.publishing.max_body_size == BODY_BYTES_MAX
 
 
 async def test_node_is_told_bodies_that_leave_room_in_its_own_channel(running: Running) -> None:
-    node = producer_settings("orders", language=Language.NODE_JS)
+    node = producer_settings("orders", language=ClientLanguage.NODE_JS)
     _, settings = await told(running.stub, node)
     assert settings.publishing.max_body_size == BODY_BYTES_MAX - 64 * 1024
 
@@ -80,17 +84,17 @@ async def test_node_is_told_bodies_that_leave_room_in_its_own_channel(running: R
 @pytest.mark.parametrize(
     ("language", "poll_s"),
     [
-        (Language.JAVA, 5),
-        (Language.GOLANG, 5),
-        (Language.RUST, 5),
-        (Language.DOT_NET, 5),
-        (Language.NODE_JS, 5),
-        (Language.PYTHON, 20),
-        (Language.CPP, 20),
+        (ClientLanguage.JAVA, 5),
+        (ClientLanguage.GOLANG, 5),
+        (ClientLanguage.RUST, 5),
+        (ClientLanguage.DOT_NET, 5),
+        (ClientLanguage.NODE_JS, 5),
+        (ClientLanguage.PYTHON, 20),
+        (ClientLanguage.CPP, 20),
     ],
 )
 async def test_who_waits_polls_out_at_its_end_is_told_short_ones(
-    running: Running, language: Language, poll_s: int
+    running: Running, language: ClientLanguage, poll_s: int
 ) -> None:
     _, settings = await told(running.stub, consumer_settings("g", "orders", language))
     assert settings.subscription.long_polling_timeout.seconds == poll_s
@@ -109,15 +113,15 @@ async def test_a_consumer_is_told_its_groups_schedule(running: Running) -> None:
 @pytest.mark.parametrize(
     ("language", "policy", "strategy"),
     [
-        (Language.JAVA, Exponential(), "exponential_backoff"),
-        (Language.JAVA, Steps((1000, 2000)), "customized_backoff"),
-        (Language.PYTHON, Exponential(), "customized_backoff"),
-        (Language.NODE_JS, Exponential(), "exponential_backoff"),
-        (Language.NODE_JS, Steps((1000, 2000)), "exponential_backoff"),
+        (ClientLanguage.JAVA, Exponential(), "exponential_backoff"),
+        (ClientLanguage.JAVA, Steps((1000, 2000)), "customized_backoff"),
+        (ClientLanguage.PYTHON, Exponential(), "customized_backoff"),
+        (ClientLanguage.NODE_JS, Exponential(), "exponential_backoff"),
+        (ClientLanguage.NODE_JS, Steps((1000, 2000)), "exponential_backoff"),
     ],
 )
 async def test_each_language_is_told_the_schedule_in_the_form_that_it_reads(
-    running: Running, language: Language, policy: Any, strategy: str
+    running: Running, language: ClientLanguage, policy: Any, strategy: str
 ) -> None:
     running.broker.create_group(GroupConfig("g", retry_max=4, retry_policy=policy))
     _, settings = await told(running.stub, consumer_settings("g", "orders", language))
@@ -256,15 +260,15 @@ async def test_who_has_no_stream_cannot_be_asked_and_who_does_not_answer_times_o
         await ask_stack(backend, client, 0.05)
 
 
-@pytest.mark.parametrize("language", [Language.JAVA, Language.NODE_JS])
+@pytest.mark.parametrize("language", [ClientLanguage.JAVA, ClientLanguage.NODE_JS])
 async def test_a_server_that_stops_tells_its_clients_to_connect_again(
-    open_door: Any, language: Language
+    open_door: Any, language: ClientLanguage
 ) -> None:
     """Node is not told: it connects again by itself, and would break by being told."""
     async with open_door() as running:
         stream, _ = await told(running.stub, consumer_settings("g", "orders", language))
         await running.port.stop()
-        if language is not Language.NODE_JS:
+        if language is not ClientLanguage.NODE_JS:
             assert (await stream.read()).WhichOneof("command") == "reconnect_endpoints_command"
         assert await stream.read() is grpc.aio.EOF
 
@@ -280,7 +284,7 @@ async def test_a_second_stream_of_a_client_takes_the_place_of_the_first(running:
 async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
     running: Running,
 ) -> None:
-    await told(running.stub, consumer_settings("g", "orders", Language.GOLANG))
+    await told(running.stub, consumer_settings("g", "orders", ClientLanguage.GOLANG))
     (member,) = running.broker.members.of("g")
     assert (member.client, member.language, member.version) == ("test@1@0@x", "GOLANG", "9.9")
     assert member.topics == {"orders": "*"}

@@ -6,8 +6,8 @@ from kitemq.address import socket_url
 from kitemq.calls import call_frame, document_of
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NotFound, ProtocolViolation, TimedOut, Unreachable
-from protocol.calls import Answer
-from protocol.frames import Unsubscribe
+from protocol.calls import AnswerFrame
+from protocol.frames import UnsubscribeFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
@@ -49,8 +49,12 @@ async def test_a_call_ends_after_its_time(server: LiveServer) -> None:
 async def test_what_is_no_document_is_an_error_of_the_sdk() -> None:
     with pytest.raises(Invalid):
         call_frame("POST", "/topics", {"name": object()})
-    for answer in (Answer(200, "text/html", b"<p>"), Answer(200, "x", b"[1]"), Unsubscribe(1)):
+    for answer in (
+        AnswerFrame(200, "text/html", b"<p>"),
+        AnswerFrame(200, "x", b"[1]"),
+        UnsubscribeFrame(1),
+    ):
         with pytest.raises(ProtocolViolation):
             document_of(answer)
     with pytest.raises(KiteError):
-        document_of(Answer(500, "", b""))
+        document_of(AnswerFrame(500, "", b""))

@@ -10,10 +10,10 @@ from app.ui.framework import list_exports
 from app.ui.groups import settings as group_settings
 from app.ui.topics import topic
 from engine.broker import (
-    Counts,
     Exponential,
     GroupConfig,
     Ladder,
+    LagBasis,
     Mode,
     StartAt,
     Steps,
@@ -83,7 +83,7 @@ def test_the_words_of_the_wire_are_the_engines():
         (groups.Mode, Mode),
         (groups.StartAt, StartAt),
         (groups.Strategy, Strategy),
-        (progress.Counts, Counts),
+        (progress.LagBasis, LagBasis),
     ):
         assert [each.value for each in wire] == [each.value for each in engine]
 

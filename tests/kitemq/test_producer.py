@@ -22,7 +22,7 @@ from kitemq import (
     Unreachable,
 )
 from kitemq.connection import Connection
-from protocol.batches import Send, Sent
+from protocol.batches import SendFrame, SentFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
@@ -111,7 +111,7 @@ async def test_messages_submitted_together_travel_together(
     ask = Connection.ask
 
     def counted(self: Connection, frame: Any, on_answer: Any) -> int:
-        if isinstance(frame, Send):
+        if isinstance(frame, SendFrame):
             frames.append(len(frame.bodies))
         return ask(self, frame, on_answer)
 
@@ -230,7 +230,7 @@ async def test_a_batch_whose_answer_was_lost_is_repeated_under_the_same_ids(
     lost: list[int] = []
 
     def losing(self: Connection, number: int, frame: Any) -> None:
-        if isinstance(frame, Sent) and not lost:
+        if isinstance(frame, SentFrame) and not lost:
             lost.append(number)
             self.abort()
             return

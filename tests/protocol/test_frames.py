@@ -7,32 +7,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.batches import (
-    Ack,
-    Deliver,
-    Extend,
-    Nack,
-    Release,
-    Result,
-    Send,
-    Sent,
-    Subscribed,
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
+    ReleaseFrame,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+    SubscribedFrame,
     message_ids,
 )
-from protocol.calls import Answer, Call
+from protocol.calls import AnswerFrame, CallFrame
 from protocol.columns import ProtocolError
 from protocol.frames import (
     COUNT_MAX,
     HEADER,
-    Credit,
-    Error,
+    CreditFrame,
+    ErrorFrame,
     Frame,
-    Hello,
-    Subscribe,
-    Unsubscribe,
-    Welcome,
+    HelloFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+    WelcomeFrame,
     encode,
 )
-from protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, Unreadable, iter_frames
+from protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, UnreadableFrame, iter_frames
 
 ALL_FRAMES = CLIENT_FRAMES | SERVER_FRAMES
 
@@ -58,9 +58,9 @@ def times(draw: st.DrawFn, count: int) -> dict[str, list[int]]:
 
 
 @st.composite
-def sends(draw: st.DrawFn) -> Send:
+def sends(draw: st.DrawFn) -> SendFrame:
     count = draw(st.integers(0, 5))
-    return Send(
+    return SendFrame(
         topic=draw(texts),
         bodies=draw(column(st.binary(max_size=20), count)),
         tags=draw(column(texts, count)),
@@ -79,19 +79,19 @@ def sends(draw: st.DrawFn) -> Send:
 
 
 @st.composite
-def delivers(draw: st.DrawFn) -> Deliver:
+def delivers(draw: st.DrawFn) -> DeliverFrame:
     held = draw(receipts)
     count = len(held)
     numbers = [draw(column(i64, count)) for _ in range(7)]
     blobs = [draw(column(st.binary(max_size=20), count)) for _ in range(2)]
-    return Deliver(held, *numbers, *blobs)
+    return DeliverFrame(held, *numbers, *blobs)
 
 
 @st.composite
-def nacks(draw: st.DrawFn) -> Nack:
+def nacks(draw: st.DrawFn) -> NackFrame:
     held = draw(receipts)
     count = len(held)
-    return Nack(
+    return NackFrame(
         draw(texts),
         held,
         draw(column(i64, count)),
@@ -101,31 +101,31 @@ def nacks(draw: st.DrawFn) -> Nack:
 
 
 @st.composite
-def sents(draw: st.DrawFn) -> Sent:
+def sents(draw: st.DrawFn) -> SentFrame:
     count = draw(st.integers(0, 5))
     numbers = [draw(column(i64, count)) for _ in range(3)]
-    return Sent(draw(st.integers(0, 2)), *numbers, draw(column(texts, count)))
+    return SentFrame(draw(st.integers(0, 2)), *numbers, draw(column(texts, count)))
 
 
 @st.composite
-def results(draw: st.DrawFn) -> Result:
+def results(draw: st.DrawFn) -> ResultFrame:
     count = draw(st.integers(0, 5))
-    return Result(draw(column(st.integers(0, 2), count)), draw(column(i64, count)))
+    return ResultFrame(draw(column(st.integers(0, 2), count)), draw(column(i64, count)))
 
 
 frames = st.one_of(
-    st.builds(Hello, texts, u16),
-    st.builds(Welcome, texts, texts, u32, u32, u32, u16, u16),
-    st.builds(Subscribe, texts, maps, u32, u32),
-    st.builds(Credit, u32, u32),
-    st.builds(Unsubscribe, u32),
-    st.builds(Error, texts, texts, texts, texts, u32),
-    st.builds(Ack, texts, receipts),
-    st.builds(Release, texts, receipts),
-    st.builds(Extend, texts, receipts, u32),
-    st.builds(Subscribed, receipts),
-    st.builds(Call, texts, texts, texts, st.binary(max_size=40)),
-    st.builds(Answer, u16, texts, st.binary(max_size=40)),
+    st.builds(HelloFrame, texts, u16),
+    st.builds(WelcomeFrame, texts, texts, u32, u32, u32, u16, u16),
+    st.builds(SubscribeFrame, texts, maps, u32, u32),
+    st.builds(CreditFrame, u32, u32),
+    st.builds(UnsubscribeFrame, u32),
+    st.builds(ErrorFrame, texts, texts, texts, texts, u32),
+    st.builds(AckFrame, texts, receipts),
+    st.builds(ReleaseFrame, texts, receipts),
+    st.builds(ExtendFrame, texts, receipts, u32),
+    st.builds(SubscribedFrame, receipts),
+    st.builds(CallFrame, texts, texts, texts, st.binary(max_size=40)),
+    st.builds(AnswerFrame, u16, texts, st.binary(max_size=40)),
     sends(),
     sents(),
     delivers(),
@@ -152,7 +152,7 @@ def test_a_garbage_payload_is_unreadable_or_a_frame(kind: int, payload: bytes) -
     data = HEADER.pack(kind, 7, len(payload)) + payload
     ((request, frame),) = iter_frames(data, ALL_FRAMES)
     assert request == 7
-    assert isinstance(frame, (Unreadable, ALL_FRAMES[kind]))
+    assert isinstance(frame, (UnreadableFrame, ALL_FRAMES[kind]))
 
 
 @settings(max_examples=400)
@@ -170,28 +170,34 @@ def test_a_frame_with_a_byte_changed_or_cut_raises_only_the_protocols_own_error(
 
 
 def test_a_frame_after_an_unreadable_one_is_still_read() -> None:
-    message = HEADER.pack(Credit.TYPE, 3, 2) + b"xx" + encode(4, Unsubscribe(9))
+    message = HEADER.pack(CreditFrame.TYPE, 3, 2) + b"xx" + encode(4, UnsubscribeFrame(9))
     (_, broken), (request, frame) = iter_frames(message, CLIENT_FRAMES)
-    assert isinstance(broken, Unreadable)
-    assert (request, frame) == (4, Unsubscribe(9))
+    assert isinstance(broken, UnreadableFrame)
+    assert (request, frame) == (4, UnsubscribeFrame(9))
 
 
 def test_a_server_frame_is_unreadable_for_a_server() -> None:
-    ((_, frame),) = iter_frames(encode(1, Result([], [])), CLIENT_FRAMES)
-    assert isinstance(frame, Unreadable)
+    ((_, frame),) = iter_frames(encode(1, ResultFrame([], [])), CLIENT_FRAMES)
+    assert isinstance(frame, UnreadableFrame)
 
 
 @pytest.mark.parametrize("count", [COUNT_MAX + 1, 2**32 - 1])
 def test_a_small_frame_cannot_claim_many_entries(count: int) -> None:
     payload = count.to_bytes(4, "big") + bytes(6)
-    data = HEADER.pack(Result.TYPE, 1, len(payload)) + payload
+    data = HEADER.pack(ResultFrame.TYPE, 1, len(payload)) + payload
     ((_, frame),) = iter_frames(data, SERVER_FRAMES)
-    assert isinstance(frame, Unreadable)
+    assert isinstance(frame, UnreadableFrame)
 
 
 @pytest.mark.parametrize(
     "frame",
-    [Credit(1, -1), Credit(1, 2**32), Hello("x" * 65536), Hello("\ud800"), Extend("g", [], 2**32)],
+    [
+        CreditFrame(1, -1),
+        CreditFrame(1, 2**32),
+        HelloFrame("x" * 65536),
+        HelloFrame("\ud800"),
+        ExtendFrame("g", [], 2**32),
+    ],
 )
 def test_values_that_do_not_fit_raise_before_anything_is_sent(frame: Frame) -> None:
     with pytest.raises(ProtocolError):
@@ -199,7 +205,7 @@ def test_values_that_do_not_fit_raise_before_anything_is_sent(frame: Frame) -> N
 
 
 def test_the_wire_form_of_a_send_is_pinned() -> None:
-    frame = Send("t", [b"ab", b"c"], ["x", "x"], ["", "k"], [""] * 2, [{}, {}], [0, 0], [0, 0],
+    frame = SendFrame("t", [b"ab", b"c"], ["x", "x"], ["", "k"], [""] * 2, [{}, {}], [0, 0], [0, 0],
                  [5, 5], promise=1, id_prefix="P", id_first=1)  # fmt: skip
     assert encode(2, frame).hex(" ", 1).replace(" ", "") == (
         "02" "00000002" "00000035"  # SEND, request 2, 53 bytes
@@ -215,24 +221,24 @@ def test_the_wire_form_of_a_send_is_pinned() -> None:
 
 def test_a_send_with_times_is_pinned_and_longer_only_by_them() -> None:
     columns = (["x"], [""], [""], [{}], [0], [0], [0])
-    plain = encode(2, Send("t", [b"a"], *columns))
-    assert encode(2, Send("t", [b"a"], *columns, delay_ms=[0], deliver_at_ms=[0])) == plain
-    timed = encode(2, Send("t", [b"a"], *columns, delay_ms=[7], deliver_at_ms=[0]))
+    plain = encode(2, SendFrame("t", [b"a"], *columns))
+    assert encode(2, SendFrame("t", [b"a"], *columns, delay_ms=[0], deliver_at_ms=[0])) == plain
+    timed = encode(2, SendFrame("t", [b"a"], *columns, delay_ms=[7], deliver_at_ms=[0]))
     size = int.from_bytes(plain[5:9], "big") + 10
     assert timed == plain[:5] + size.to_bytes(4, "big") + plain[9:] + bytes.fromhex(
         "01" "0000000000000007" "00"  # delay ms: the same 7; deliver at ms: every one is 0
     )  # fmt: skip
     ((_, back),) = iter_frames(timed, CLIENT_FRAMES)
-    assert isinstance(back, Send)
+    assert isinstance(back, SendFrame)
     assert (back.delay_ms, back.deliver_at_ms) == ([7], [0])
 
 
 def test_the_wire_forms_of_a_call_and_its_answer_are_pinned() -> None:
-    assert encode(2, Call("PUT", "/a?b", "c/d", b"xy")).hex() == (
+    assert encode(2, CallFrame("PUT", "/a?b", "c/d", b"xy")).hex() == (
         "0a" "00000002" "00000012"  # CALL, request 2, 18 bytes
         "0003505554" "00042f613f62" "0003632f64" "7879"  # method, path, content type, body
     )  # fmt: skip
-    assert encode(2, Answer(404, "c/d", b"xy")).hex() == (
+    assert encode(2, AnswerFrame(404, "c/d", b"xy")).hex() == (
         "47" "00000002" "00000009" "0194" "0003632f64" "7879"
     )  # fmt: skip
 

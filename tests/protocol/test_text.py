@@ -10,21 +10,28 @@ from protocol import text
 from protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
-    Ack,
-    Deliver,
-    Extend,
-    Nack,
+    AckFrame,
+    DeliverFrame,
+    ExtendFrame,
+    NackFrame,
     PromiseCode,
-    Release,
-    Result,
-    Send,
-    Sent,
-    Subscribed,
+    ReleaseFrame,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+    SubscribedFrame,
 )
-from protocol.calls import Answer, Call
+from protocol.calls import AnswerFrame, CallFrame
 from protocol.columns import ProtocolError
-from protocol.frames import Credit, Error, Frame, Hello, Subscribe, Unsubscribe
-from protocol.stream import Unreadable
+from protocol.frames import (
+    CreditFrame,
+    ErrorFrame,
+    Frame,
+    HelloFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+)
+from protocol.stream import UnreadableFrame
 
 RECEIPT = ("t", 1, 2, 255)
 
@@ -32,27 +39,28 @@ RECEIPT = ("t", 1, 2, 255)
 @pytest.mark.parametrize(
     ("request_text", "frame"),
     [
-        ('{"op":"hello","client":"me"}', Hello("me")),
-        ('{"op":"credit","subscription":2,"count":3}', Credit(2, 3)),
-        ('{"op":"unsubscribe","subscription":2}', Unsubscribe(2)),
-        ('{"op":"call","path":"/api/v1/topics?q=a"}', Call("GET", "/api/v1/topics?q=a")),
+        ('{"op":"hello","client":"me"}', HelloFrame("me")),
+        ('{"op":"credit","subscription":2,"count":3}', CreditFrame(2, 3)),
+        ('{"op":"unsubscribe","subscription":2}', UnsubscribeFrame(2)),
+        ('{"op":"call","path":"/api/v1/topics?q=a"}', CallFrame("GET", "/api/v1/topics?q=a")),
         ('{"op":"call","method":"POST","path":"/p","json":{"a": [1]}}',
-         Call("POST", "/p", "application/json", b'{"a": [1]}')),
+         CallFrame("POST", "/p", "application/json", b'{"a": [1]}')),
         ('{"op":"subscribe","group":"g","topics":{"t":"a"}}',
-         Subscribe("g", {"t": "a"}, 16, 60_000)),
-        ('{"op":"ack","group":"g","receipts":["t:1:2:ff"]}', Ack("g", [RECEIPT])),
-        ('{"op":"release","group":"g","receipts":["t:1:2:ff"]}', Release("g", [RECEIPT])),
+         SubscribeFrame("g", {"t": "a"}, 16, 60_000)),
+        ('{"op":"ack","group":"g","receipts":["t:1:2:ff"]}', AckFrame("g", [RECEIPT])),
+        ('{"op":"release","group":"g","receipts":["t:1:2:ff"]}', ReleaseFrame("g", [RECEIPT])),
         ('{"op":"extend","group":"g","receipts":["t:1:2:ff"],"invisible_ms":5}',
-         Extend("g", [RECEIPT], 5)),
+         ExtendFrame("g", [RECEIPT], 5)),
         ('{"op":"nack","group":"g","receipts":["t:1:2:ff"],"error":"e","delay_ms":7}',
-         Nack("g", [RECEIPT], [7], [NOT_GIVEN], ["e"])),
+         NackFrame("g", [RECEIPT], [7], [NOT_GIVEN], ["e"])),
         ('{"op":"nack","group":"g","receipts":["t:1:2:ff"],"to_dead_letters":true}',
-         Nack("g", [RECEIPT], [NOT_GIVEN], [TO_DEAD_LETTERS], [""])),
+         NackFrame("g", [RECEIPT], [NOT_GIVEN], [TO_DEAD_LETTERS], [""])),
         ('{"op":"send","topic":"t","messages":[{"body":"x","keys":["a","b"]}],"promise":"flushed"}',
-         Send("t", [b"x"], [""], ["a b"], [""], [{}], [0], [0], [0], promise=PromiseCode.FLUSHED)),
+         SendFrame("t", [b"x"], [""], ["a b"], [""], [{}], [0], [0], [0],
+                   promise=PromiseCode.FLUSHED)),
         ('{"op":"send","topic":"t","messages":[{"body":"x","delay_ms":5},{"body":"y"}]}',
-         Send("t", [b"x", b"y"], [""] * 2, [""] * 2, [""] * 2, [{}] * 2, [0] * 2, [0] * 2, [0] * 2,
-              delay_ms=[5, 0])),
+         SendFrame("t", [b"x", b"y"], [""] * 2, [""] * 2, [""] * 2, [{}] * 2, [0] * 2, [0] * 2,
+                   [0] * 2, delay_ms=[5, 0])),
     ],
 )  # fmt: skip
 def test_each_request_is_its_frame(request_text: str, frame: Frame) -> None:
@@ -62,23 +70,23 @@ def test_each_request_is_its_frame(request_text: str, frame: Frame) -> None:
 @pytest.mark.parametrize(
     ("frame", "document"),
     [
-        (Answer(200, "application/json", b'{"a":[1]}'),
+        (AnswerFrame(200, "application/json", b'{"a":[1]}'),
          {"op": "answer", "id": 3, "status": 200, "json": {"a": [1]}}),
-        (Answer(204, "", b""), {"op": "answer", "id": 3, "status": 204}),
-        (Answer(200, "text/plain", b"hi"),
+        (AnswerFrame(204, "", b""), {"op": "answer", "id": 3, "status": 204}),
+        (AnswerFrame(200, "text/plain", b"hi"),
          {"op": "answer", "id": 3, "status": 200, "content_type": "text/plain",
           "body": "hi", "encoding": "utf-8"}),
-        (Sent(1, [0], [5], [9], ["M"]),
+        (SentFrame(1, [0], [5], [9], ["M"]),
          {"op": "sent", "id": 3, "promise": "stored", "messages":
           [{"message_id": "M", "queue": 0, "offset": "5", "position": "9"}]}),
-        (Result([0, 2], [7, 0]),
+        (ResultFrame([0, 2], [7, 0]),
          {"op": "result", "id": 3, "results":
           [{"result": "done", "invisible_until_ms": 7}, {"result": "stale"}]}),
-        (Subscribed([RECEIPT]), {"op": "subscribed", "id": 3, "held": ["t:1:2:ff"]}),
-        (Error("busy", "d", "f", "r", 5),
+        (SubscribedFrame([RECEIPT]), {"op": "subscribed", "id": 3, "held": ["t:1:2:ff"]}),
+        (ErrorFrame("busy", "d", "f", "r", 5),
          {"op": "error", "id": 3, "code": "busy", "detail": "d", "field": "f", "remedy": "r",
           "retry_after_ms": 5}),
-        (Deliver([RECEIPT], [1], [6], [4], [5], [9], [0], [0], [b"TAGS\x01a\x02"], [b"\xff"]),
+        (DeliverFrame([RECEIPT], [1], [6], [4], [5], [9], [0], [0], [b"TAGS\x01a\x02"], [b"\xff"]),
          {"op": "deliver", "subscription": 3, "messages":
           [{"receipt": "t:1:2:ff", "attempt": 1, "invisible_until_ms": 6, "topic": "t", "queue": 1,
             "offset": "2", "born_ms": 4, "stored_ms": 5, "properties": {"TAGS": "a"},
@@ -91,12 +99,12 @@ def test_each_answer_is_its_document(frame: Frame, document: dict[str, object]) 
 
 def test_a_clients_frame_is_no_answer() -> None:
     with pytest.raises(ProtocolError):
-        text.render(1, Hello("me"))
+        text.render(1, HelloFrame("me"))
 
 
 @given(st.text())
 def test_any_text_is_a_request_or_unreadable(given_text: str) -> None:
-    assert isinstance(text.parse(given_text)[1], (Frame, Unreadable))
+    assert isinstance(text.parse(given_text)[1], (Frame, UnreadableFrame))
 
 
 @given(st.text(), st.integers(0), st.integers(0), st.integers(0))

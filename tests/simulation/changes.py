@@ -16,9 +16,9 @@ from typing import Any, Union
 import msgspec
 
 from engine.delivery.changes import HandedOut, QueueChange, Restored
-from engine.delivery.progress import Progress
-from engine.delivery.slot import Phase
-from engine.runs import to_runs
+from engine.delivery.message_state import MessageState
+from engine.delivery.queue_progress import QueueProgress
+from engine.run_length import to_runs
 from engine.store.journal import JournalEntry
 
 NAMES = ("orders", "steps", "g", "h", "%RETRY%g", "%DLQ%g", "%RETRY%h", "b@c1", "fa1", "red", "")
@@ -48,7 +48,9 @@ FITTING = {
 class Changes:
     """`entry(kind)` makes one; `clock_ms` is about now, `queues` is all progress that there is."""
 
-    def __init__(self, chance: random.Random, clock_ms: int, queues: Sequence[Progress]) -> None:
+    def __init__(
+        self, chance: random.Random, clock_ms: int, queues: Sequence[QueueProgress]
+    ) -> None:
         self.chance = chance
         self.clock_ms = clock_ms
         self.queues = queues
@@ -61,14 +63,14 @@ class Changes:
             made = self._fitted(made, self.chance.choice(self.queues))
         return made
 
-    def _fitted(self, made: QueueChange, progress: Progress) -> QueueChange:
+    def _fitted(self, made: QueueChange, progress: QueueProgress) -> QueueChange:
         """The same for a queue as it is, at least about."""
         place = {"group": progress.group, "topic": progress.topic, "queue": progress.queue}
         made = msgspec.structs.replace(made, **place)
         if isinstance(made, HandedOut):
             return self._handed_out(made, progress)
         if isinstance(made, Restored):
-            is_inflight = made.phase is Phase.INFLIGHT
+            is_inflight = made.phase is MessageState.INFLIGHT
             free = [at for at in range(min(progress.cursor, 50)) if at not in progress.slots]
             runs = to_runs(self._some(free))
             serial = self.clock_ms << 20 if is_inflight else 0
@@ -77,9 +79,9 @@ class Changes:
             return msgspec.structs.replace(made, runs=to_runs(self._some(sorted(progress.slots))))
         return made
 
-    def _handed_out(self, made: HandedOut, progress: Progress) -> HandedOut:
+    def _handed_out(self, made: HandedOut, progress: QueueProgress) -> HandedOut:
         cursor = progress.cursor
-        ready = [at for at, slot in progress.slots.items() if slot.phase is Phase.READY]
+        ready = [at for at, slot in progress.slots.items() if slot.phase is MessageState.READY]
         fresh = self._some(list(range(cursor, cursor + self.chance.randrange(5))))
         deferred = [at for at in self._some(fresh) if self.chance.random() < 0.5]
         taken = [at for at in fresh if at not in deferred]

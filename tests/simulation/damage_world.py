@@ -14,7 +14,7 @@ import msgspec
 from engine.broker import Broker
 from engine.clock import ManualClock
 from engine.errors import Corrupt
-from engine.events import CorruptRecord, Event
+from engine.events import CorruptRecord, EngineEvent
 from engine.inspection import inspect, repair
 from engine.message import StoredMessage
 from engine.store.pool import InlinePool
@@ -165,7 +165,7 @@ class DamageWorld:
         assert " at offset " in error.detail, f"{where}: {error.detail}"
 
     def look(self, disk: Disk, where: str) -> tuple[dict[str, Any], list[str]]:
-        heard: list[Event] = []
+        heard: list[EngineEvent] = []
         clock = ManualClock()
         clock.advance((self.now_ms - clock.now_ms()) / 1000 + 1)
         broker = Broker(self.life.config, clock=clock, pool=InlinePool(), files=disk.boot())

@@ -12,7 +12,6 @@ from zlib import crc32
 
 import msgspec
 
-from engine.assembly import Assembly
 from engine.broker import (
     Broker,
     GroupConfig,
@@ -25,15 +24,16 @@ from engine.broker import (
 )
 from engine.broker import TopicType as Type
 from engine.clock import ManualClock
+from engine.container import Container
 from engine.delivery.changes import HandedOut
 from engine.delivery.locks import QueuesLocked
+from engine.delivery.message_state import MessageState
 from engine.delivery.order import OrderLanes
-from engine.delivery.progress import Progress
-from engine.delivery.slot import Phase
+from engine.delivery.queue_progress import QueueProgress
 from engine.errors import EngineError, Illegal
 from engine.message import Message
 from engine.store.journal import FRAME, Journal, JournalEntry, Reread
-from engine.store.journal_entries import EntryReader, Frame
+from engine.store.journal_entries import EntryReader, JournalFrame
 from engine.store.pool import InlinePool
 from tests.simulation.boot import boot, settings
 from tests.simulation.changes import Changes
@@ -215,25 +215,27 @@ def check_progress(broker: Broker) -> None:
         _check_queue(progress)
 
 
-def _check_queue(progress: Progress) -> None:
+def _check_queue(progress: QueueProgress) -> None:
     slots = progress.slots
     assert all(0 <= offset < progress.cursor for offset in slots), "a slot past the cursor"
     shared: dict[int, int] = {}
     for slot in slots.values():
         shared[id(slot)] = shared.get(id(slot), 0) + 1
-        assert slot.phase in (Phase.READY, Phase.INFLIGHT, Phase.WAITING)
-        assert (slot.serial > 0) == (slot.phase is Phase.INFLIGHT)
+        assert slot.phase in (MessageState.READY, MessageState.INFLIGHT, MessageState.WAITING)
+        assert (slot.serial > 0) == (slot.phase is MessageState.INFLIGHT)
     for slot in slots.values():
         assert slot.open == shared[id(slot)], "a slot is shared by others than it says"
     waiting = [offset for bucket in progress.ready.values() for offset in bucket]
     assert len(waiting) == len(set(waiting))
-    assert all(slots[offset].phase is Phase.READY for offset in waiting), "what waits is not ready"
+    assert all(slots[offset].phase is MessageState.READY for offset in waiting), (
+        "what waits is not ready"
+    )
     if isinstance(progress.lanes, OrderLanes):
         for lane in progress.lanes._waiting.values():
             assert lane == sorted(set(lane))
             assert set(lane) <= set(slots), "a lane waits for a message that is done"
     else:
-        ready = [offset for offset, slot in slots.items() if slot.phase is Phase.READY]
+        ready = [offset for offset, slot in slots.items() if slot.phase is MessageState.READY]
         assert sorted(ready) == sorted(waiting), "a message that is ready waits nowhere"
 
 
@@ -241,11 +243,11 @@ def check_snapshot(broker: Broker, clock: ManualClock) -> None:
     """Another broker that reads the snapshot has the same state, and nothing is set aside."""
     entries = [entry for part in broker._store.journal._parts for entry in part.snapshot()]
     disk = Disk(random.Random(0))
-    other = Assembly(
+    other = Container(
         settings(), clock=clock, pool=InlinePool(), files=disk.boot(), check_running=lambda: None
     )
     journal = other.store.journal
-    frames = [Frame("snapshot", 0, journal._encode(entry)) for entry in entries]
+    frames = [JournalFrame("snapshot", 0, journal._encode(entry)) for entry in entries]
     assert journal._apply(frames) == len(frames), other.store.damages
     again = [entry for part in journal._parts for entry in part.snapshot()]
     lost = set(map(_text, entries)) ^ set(map(_text, again))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.broker import Decision, TransactionState
+from engine.broker import TransactionDecision, TransactionState
 from engine.errors import Conflict, MessageNotFound
 from engine.message import Message
 from tests.simulation.disk import ROOM_UNLIMITED
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 TOPIC = "payments"
 GROUP = "tellers"
 STATES = {
-    Decision.COMMIT: {TransactionState.COMMITTED},
-    Decision.ROLLBACK: {TransactionState.ROLLED_BACK},
-    Decision.UNKNOWN: {TransactionState.PENDING, TransactionState.GIVEN_UP},
+    TransactionDecision.COMMIT: {TransactionState.COMMITTED},
+    TransactionDecision.ROLLBACK: {TransactionState.ROLLED_BACK},
+    TransactionDecision.UNKNOWN: {TransactionState.PENDING, TransactionState.GIVEN_UP},
 }
 
 
@@ -31,9 +31,9 @@ class Payment:
     """A transaction as its producer knows it."""
 
     sent: Sent
-    decided: Decision = Decision.UNKNOWN
+    decided: TransactionDecision = TransactionDecision.UNKNOWN
     is_sure: bool = True  # False: its send was cut off, it may not be there
-    may_be: Decision = Decision.UNKNOWN  # this was cut off
+    may_be: TransactionDecision = TransactionDecision.UNKNOWN  # this was cut off
     has_lost_power: bool = False
 
 
@@ -73,21 +73,31 @@ class Payments:
         if self.payments:
             payment = self.world.chance.choice(list(self.payments.values())[-8:])
             decision = self.world.chance.choice(
-                (Decision.COMMIT, Decision.COMMIT, Decision.ROLLBACK, Decision.UNKNOWN)
+                (
+                    TransactionDecision.COMMIT,
+                    TransactionDecision.COMMIT,
+                    TransactionDecision.ROLLBACK,
+                    TransactionDecision.UNKNOWN,
+                )
             )
             self.tell(payment, decision)
 
     def answer_checks(self) -> None:
         for check in self.world.broker.transactions.checks(GROUP, 5):
             payment = self.payments[check.transaction_id]
-            is_over = payment.decided is not Decision.UNKNOWN and not payment.has_lost_power
+            is_over = (
+                payment.decided is not TransactionDecision.UNKNOWN and not payment.has_lost_power
+            )
             assert not is_over, f"{payment} was decided, and is asked about"
             assert check.message.body == payment.sent.body, check
             payment.is_sure = True
-            self.tell(payment, self.world.chance.choice(tuple(Decision)))
+            self.tell(payment, self.world.chance.choice(tuple(TransactionDecision)))
 
-    def tell(self, payment: Payment, decision: Decision) -> None:
-        if decision is not Decision.UNKNOWN and payment.decided is Decision.UNKNOWN:
+    def tell(self, payment: Payment, decision: TransactionDecision) -> None:
+        if (
+            decision is not TransactionDecision.UNKNOWN
+            and payment.decided is TransactionDecision.UNKNOWN
+        ):
             self.world.doing = lambda: self.cut_off(payment, decision)
         try:
             state = self.world.broker.transactions.decide(
@@ -103,24 +113,31 @@ class Payments:
         else:
             self.took(payment, decision, state)
 
-    def cut_off(self, payment: Payment, decision: Decision) -> None:
+    def cut_off(self, payment: Payment, decision: TransactionDecision) -> None:
         payment.may_be = decision
-        if decision is Decision.COMMIT:
+        if decision is TransactionDecision.COMMIT:
             self.world.unsure[payment.sent.message_id] = payment.sent
 
-    def refused(self, payment: Payment, decision: Decision) -> None:
+    def refused(self, payment: Payment, decision: TransactionDecision) -> None:
         """Right only where the opposite was decided, or may have been."""
-        opposites = {Decision.COMMIT: Decision.ROLLBACK, Decision.ROLLBACK: Decision.COMMIT}
+        opposites = {
+            TransactionDecision.COMMIT: TransactionDecision.ROLLBACK,
+            TransactionDecision.ROLLBACK: TransactionDecision.COMMIT,
+        }
         opposite = opposites[decision]
         fits = opposite in (payment.decided, payment.may_be) or payment.has_lost_power
         assert fits, f"{decision} of {payment} is refused"
         self.settle(payment, opposite)
 
-    def took(self, payment: Payment, decision: Decision, state: TransactionState) -> None:
+    def took(
+        self, payment: Payment, decision: TransactionDecision, state: TransactionState
+    ) -> None:
         payment.is_sure = True
-        if decision is not Decision.UNKNOWN:
+        if decision is not TransactionDecision.UNKNOWN:
             assert {state} == STATES[decision], f"{decision} of {payment} led to {state}"
-            fits = payment.decided in (Decision.UNKNOWN, decision) or payment.has_lost_power
+            fits = (
+                payment.decided in (TransactionDecision.UNKNOWN, decision) or payment.has_lost_power
+            )
             assert fits, f"{decision} of {payment} was taken"
             self.settle(payment, decision)
         else:
@@ -130,8 +147,11 @@ class Payments:
         allowed = STATES[payment.decided] | STATES[payment.may_be]
         assert state in allowed or payment.has_lost_power, f"{payment} is {state}"
 
-    def settle(self, payment: Payment, decision: Decision) -> None:
-        if decision is Decision.COMMIT and payment.sent.message_id not in self.world.sent:
+    def settle(self, payment: Payment, decision: TransactionDecision) -> None:
+        if (
+            decision is TransactionDecision.COMMIT
+            and payment.sent.message_id not in self.world.sent
+        ):
             is_certain = payment.may_be is not decision and not payment.has_lost_power
             if is_certain:
                 self.world.enter(payment.sent)
@@ -152,9 +172,9 @@ class Payments:
             assert count <= 1, f"{payment} lies {count} times in its topic"
             if payment.has_lost_power:
                 continue
-            may_be_committed = Decision.COMMIT in (payment.decided, payment.may_be)
+            may_be_committed = TransactionDecision.COMMIT in (payment.decided, payment.may_be)
             assert not count or may_be_committed, f"{payment} was delivered"
-            if payment.decided is Decision.COMMIT:
+            if payment.decided is TransactionDecision.COMMIT:
                 assert count == 1, f"{payment} was not delivered"
             if payment.is_sure:
                 known = self.world.broker.transactions.get(payment.sent.message_id, group=GROUP)

@@ -16,8 +16,8 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Corrupt, DiskFull, Invalid, NotFound
 from engine.inspection import inspect
-from engine.message import Message, Promise, Sent, StoredMessage
-from engine.store.consume_queue import Entry
+from engine.message import Message, Promise, PutResult, StoredMessage
+from engine.store.consume_queue import QueueEntry
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.pool import SeededPool
 
@@ -79,7 +79,7 @@ class Model:
         kept.is_lost = False
         return kept
 
-    def accept(self, sent: Sent) -> list[Kept]:
+    def accept(self, sent: PutResult) -> list[Kept]:
         accepted = []
         for message, offset, position in zip(
             sent.messages, sent.offsets, sent.positions, strict=True
@@ -430,7 +430,7 @@ class StoreWorld:
             elif found.body in self.model.ever:
                 line.kept[entry.offset] = self.model.back(found)
 
-    def entries(self, topic: str, queue: int, start: int) -> Iterator[Entry]:
+    def entries(self, topic: str, queue: int, start: int) -> Iterator[QueueEntry]:
         while found := self.store.entries(topic, queue, start, 100):
             yield from found
             start = found[-1].offset + 1

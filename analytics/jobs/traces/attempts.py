@@ -9,7 +9,7 @@ from analytics.jobs.definitions import ACKED, ALL, ATTEMPTED, DELIVERED, HOUR_MS
 from analytics.jobs.traces.blobs import (
     Ints,
     Mask,
-    Names,
+    TextCodes,
     are_in,
     begins,
     keys,
@@ -23,7 +23,7 @@ LATEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Events:
+class TraceEvents:
     """Trace rows as numbers: texts by their codes, what is not known as NEVER, no place as -1."""
 
     at_ms: Ints
@@ -40,15 +40,15 @@ class Events:
     detail: Ints
     sample: Ints
 
-    def take(self, rows: Ints) -> "Events":
+    def take(self, rows: Ints) -> "TraceEvents":
         """Some of them, by their indices."""
-        return Events(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return TraceEvents(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def where(self, wanted: Mask) -> "Events":
+    def where(self, wanted: Mask) -> "TraceEvents":
         """Those that are wanted."""
         return self if wanted.all() else self.take(np.flatnonzero(wanted))
 
-    def each(self) -> "Events":
+    def each(self) -> "TraceEvents":
         """A row for each message of a run, in place of one for the run."""
         if (self.count == 1).all():
             return self
@@ -59,10 +59,10 @@ class Events:
         return found
 
 
-def events_of(rows: "pa.Table", names: Names) -> Events:
+def events_of(rows: "pa.Table", names: TextCodes) -> TraceEvents:
     """What `scatter` sent; what has no share of a sample stands for itself."""
     sample = numbers(rows["sample"])
-    return Events(
+    return TraceEvents(
         at_ms=numbers(rows["at_ms"]),
         kind=names.codes(rows["kind"]),
         group=names.codes(rows["group"]),
@@ -80,7 +80,7 @@ def events_of(rows: "pa.Table", names: Names) -> Events:
 
 
 @dataclass(frozen=True)
-class Attempts:
+class DeliveryAttempts:
     """One row for each group and place; times are NEVER where there was none.
 
     `opened_ms` first delivery of attempt 1, `delivered_ms` last delivery and `client` who got it
@@ -103,15 +103,15 @@ class Attempts:
     sample: Ints
     origin: Ints
 
-    def take(self, rows: Ints) -> "Attempts":
+    def take(self, rows: Ints) -> "DeliveryAttempts":
         """Some of them, by their indices."""
-        return Attempts(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return DeliveryAttempts(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 class Origins:
     """Where retries come from, by the place of the retry."""
 
-    def __init__(self, records: "pa.Table", names: Names) -> None:
+    def __init__(self, records: "pa.Table", names: TextCodes) -> None:
         retries = records.filter(pa.array(are_in(records["role"], ("retry",))))
         retries = retries.filter(pa.array(~are_in(retries["origin_topic"], ("",))))
         self._names = names
@@ -135,13 +135,13 @@ class Origins:
         return found
 
 
-def attempted(events: Events, names: Names) -> Events:
+def attempted(events: TraceEvents, names: TextCodes) -> TraceEvents:
     """Deliveries and ends of attempts, of messages with a place."""
     kinds = [names.code(kind) for kind in ATTEMPTED]
     return events.where(np.isin(events.kind, kinds) & (events.first >= 0))
 
 
-def attempts_of(events: Events, origins: Origins, names: Names) -> Attempts:
+def attempts_of(events: TraceEvents, origins: Origins, names: TextCodes) -> DeliveryAttempts:
     """All that is known of each message that was handed out, from what two hours `attempted`."""
     rows = events.each()
     (key,) = keys((rows.group, rows.topic, rows.queue, rows.first))
@@ -165,7 +165,7 @@ def attempts_of(events: Events, origins: Origins, names: Names) -> Attempts:
     client[which[last]] = rows.client[order[last]]
     one = order[begin]
     topic, queue, offset = rows.topic[one], rows.queue[one], rows.first[one]
-    return Attempts(
+    return DeliveryAttempts(
         group=rows.group[one],
         topic=topic,
         queue=queue,

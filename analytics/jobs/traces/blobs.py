@@ -62,7 +62,7 @@ def tables(rows: Iterable["pa.RecordBatch"]) -> "dict[int, dict[str, pa.Table]]"
     }
 
 
-class Names:
+class TextCodes:
     """Numbers for texts, the same in every table of a task."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from analytics.jobs.definitions import Frames, Params
+from analytics.jobs.definitions import InputFrames, Params
 from analytics.jobs.traces import blobs
 from analytics.jobs.traces.finish import Finish
 from analytics.jobs.traces.gather import Gather
@@ -18,7 +18,7 @@ GATHER_ROWS = 1_100_000  # that an hour reads and one task puts together, in abo
 FINISHERS_MAX = 64
 
 
-def build(frames: Frames, params: Params) -> "DataFrame":
+def build(frames: InputFrames, params: Params) -> "DataFrame":
     """Rows of BLOB: each table of each wanted hour that anything was recorded for.
 
     `frames.rows` says how many rows each of them reads; missing ones are few.

@@ -17,8 +17,8 @@ from analytics.jobs.definitions import (
     TAG,
     TRACED_KINDS,
 )
-from analytics.jobs.traces.attempts import NEVER, Attempts, Events, Origins, is_in
-from analytics.jobs.traces.blobs import Ints, Names, are_in, begins, repeated, summed
+from analytics.jobs.traces.attempts import NEVER, DeliveryAttempts, Origins, TraceEvents, is_in
+from analytics.jobs.traces.blobs import Ints, TextCodes, are_in, begins, repeated, summed
 from analytics.jobs.traces.latencies import Halves
 
 HAPPENED = ("kind", "topic", "group", "is_retried", "reason")
@@ -28,7 +28,7 @@ DECIDED_BY = ("topic", "group", "outcome", "detail")
 SUM = "sum"
 
 
-def happened(events: Events, origins: Origins, names: Names, target: int) -> "pa.Table":
+def happened(events: TraceEvents, origins: Origins, names: TextCodes, target: int) -> "pa.Table":
     """Traced events of the hour by HAPPENED: messages (scaled), counted; retries by origin."""
     kinds = [names.code(kind) for kind in TRACED_KINDS]
     here = events.where(np.isin(events.kind, kinds) & is_in(events.at_ms, target))
@@ -41,7 +41,7 @@ def happened(events: Events, origins: Origins, names: Names, target: int) -> "pa
     return pa.concat_tables(found)
 
 
-def _happened(rows: Events, topic: Ints | None, names: Names) -> "pa.Table":
+def _happened(rows: TraceEvents, topic: Ints | None, names: TextCodes) -> "pa.Table":
     failures = [names.code(kind) for kind in FAILURE_KINDS]
     found = summed(
         pa.table(
@@ -114,7 +114,9 @@ def _hot(kind: str, rows: "list[pa.Table]") -> "pa.Table":
     return found.add_column(0, "kind", pa.array([kind] * found.num_rows, pa.string()))
 
 
-def slowest(attempts: Attempts, names: Names, target: int, count_max: int) -> "pa.Table":
+def slowest(
+    attempts: DeliveryAttempts, names: TextCodes, target: int, count_max: int
+) -> "pa.Table":
     """Of each topic and group those that took longest from birth to acknowledgement, ranked."""
     is_timed = is_in(attempts.acked_ms, target) & (attempts.born_ms != NEVER)
     rows = attempts.take(np.flatnonzero(is_timed))
@@ -158,7 +160,7 @@ def _ranks(ordered: Ints) -> Ints:
 
 
 def transactions(
-    events: Events, records: "pa.Table", halves: Halves, names: Names, target: int
+    events: TraceEvents, records: "pa.Table", halves: Halves, names: TextCodes, target: int
 ) -> "pa.Table":
     """Half messages of the hour, decisions and checks by DECIDED_BY: messages."""
     begun = records.filter(pa.array(are_in(records["role"], ("half",))))

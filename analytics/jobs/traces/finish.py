@@ -26,10 +26,10 @@ from analytics.jobs.definitions import (
     Params,
 )
 from analytics.jobs.traces import blobs, gather, latencies
-from analytics.jobs.traces.blobs import Names, begins, keys, summed
+from analytics.jobs.traces.blobs import TextCodes, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
-from analytics.results import TRACES_JOB, Table, tables_of
+from analytics.results import TRACES_JOB, OutputTable, tables_of
 
 Row = dict[str, Any]
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -77,7 +77,7 @@ class Finish:
             yield blobs.row(0, target, COUNTERS, 0, pa.Table.from_pylist([_counters(counted)]))
 
 
-def _typed(rows: list[Row], table: Table) -> "pa.Table":
+def _typed(rows: list[Row], table: OutputTable) -> "pa.Table":
     schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.fields])
     return pa.Table.from_pylist(rows, schema=schema)
 
@@ -227,7 +227,7 @@ def _most(
 
     Values may be as many as messages: no others become rows.
     """
-    names = Names()
+    names = TextCodes()
     (cell,) = keys([names.codes(values[name]) for name in by[:-1]])
     order = np.argsort(cell, kind="stable")
     values, cell = values.take(pa.array(order)), cell[order]

@@ -9,14 +9,14 @@ import pyarrow as pa
 from analytics.jobs.definitions import Params
 from analytics.jobs.traces import blobs, counts, latencies
 from analytics.jobs.traces.attempts import (
-    Events,
     Origins,
+    TraceEvents,
     attempted,
     attempts_of,
     events_of,
     is_in,
 )
-from analytics.jobs.traces.blobs import Names, numbers
+from analytics.jobs.traces.blobs import TextCodes, numbers
 from analytics.jobs.traces.scatter import EVENTS, RECORDS, RELEASES, empty, spread
 
 VALUES, HAPPENED, STORED, HOT = "values", "happened", "stored", "hot"
@@ -55,7 +55,7 @@ class Gather:
                 # Of the hour itself: what it reads of others is counted with them.
                 own = (is_in(numbers(each[CLOCKS[name]]), target) for each in (given, rows[name]))
                 doubled += int(np.diff([-each.sum() for each in own])[0])
-        names = Names()
+        names = TextCodes()
         events, records = events_of(rows.pop(EVENTS), names), rows[RECORDS]
         origins, halves = Origins(records, names), latencies.Halves(records, names)
         stored_ms = numbers(records["stored_ms"])
@@ -79,7 +79,7 @@ class Gather:
         yield DOUBLED, pa.table({"rows": [doubled]})
 
 
-def _parts(events: Events) -> Iterator[Events]:
+def _parts(events: TraceEvents) -> Iterator[TraceEvents]:
     """The same in parts, each with whatever happened to its messages, about PART_MESSAGES."""
     count = -(-int(events.count.sum()) // PART_MESSAGES)
     if count <= 1:

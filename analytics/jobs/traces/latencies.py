@@ -21,8 +21,17 @@ from analytics.jobs.definitions import (
     WAIT,
     Params,
 )
-from analytics.jobs.traces.attempts import NEVER, Attempts, Events, is_in
-from analytics.jobs.traces.blobs import Ints, Names, are_in, is_null, keys, matches, numbers, summed
+from analytics.jobs.traces.attempts import NEVER, DeliveryAttempts, TraceEvents, is_in
+from analytics.jobs.traces.blobs import (
+    Ints,
+    TextCodes,
+    are_in,
+    is_null,
+    keys,
+    matches,
+    numbers,
+    summed,
+)
 from analytics.jobs.traces.scatter import PLACE, SOURCE
 
 CELL = ("metric", "topic", "group", "client")
@@ -48,7 +57,7 @@ class Values:
     client: Ints | None = None
 
 
-def of_attempts(attempts: Attempts, target: int, params: Params) -> Iterator[Values]:
+def of_attempts(attempts: DeliveryAttempts, target: int, params: Params) -> Iterator[Values]:
     """What each attempt tells."""
     born, stored = attempts.born_ms, attempts.stored_ms
     acked, delivered, opened = attempts.acked_ms, attempts.delivered_ms, attempts.opened_ms
@@ -74,7 +83,7 @@ def of_attempts(attempts: Attempts, target: int, params: Params) -> Iterator[Val
         )
 
 
-def of_records(records: "pa.Table", names: Names) -> Iterator[Values]:
+def of_records(records: "pa.Table", names: TextCodes) -> Iterator[Values]:
     """How fast the hour's own records were stored, and how late timed ones were released."""
     stored, born = numbers(records["stored_ms"]), numbers(records["born_ms"], NEVER)
     due = numbers(records["due_ms"], NEVER)
@@ -89,7 +98,7 @@ def of_records(records: "pa.Table", names: Names) -> Iterator[Values]:
         yield _whole(metric, stored[rows] - since[rows], topic[rows], None, names)
 
 
-def of_releases(releases: "pa.Table", records: "pa.Table", names: Names) -> Values:
+def of_releases(releases: "pa.Table", records: "pa.Table", names: TextCodes) -> Values:
     """How late those with a delay level were released: due as the record says that they replace."""
     held = records.filter(pa.array(are_in(records["role"], ("delayed",))))
     due = numbers(held["due_ms"], NEVER)
@@ -101,7 +110,7 @@ def of_releases(releases: "pa.Table", records: "pa.Table", names: Names) -> Valu
     return _whole(LATENESS_LEVEL, waited, topic, group, names)
 
 
-def of_decisions(events: Events, halves: "Halves", names: Names, target: int) -> Values:
+def of_decisions(events: TraceEvents, halves: "Halves", names: TextCodes, target: int) -> Values:
     """How long half messages waited for their decision."""
     kinds = [names.code(kind) for kind in DECIDED]
     rows = events.where(np.isin(events.kind, kinds) & is_in(events.at_ms, target))
@@ -114,19 +123,19 @@ def of_decisions(events: Events, halves: "Halves", names: Names, target: int) ->
 class Halves:
     """The half messages at hand: `topic` is what they are bound for."""
 
-    def __init__(self, records: "pa.Table", names: Names) -> None:
+    def __init__(self, records: "pa.Table", names: TextCodes) -> None:
         halves = records.filter(pa.array(are_in(records["role"], ("half",))))
         self.stored_ms = numbers(halves["stored_ms"])
         self.topic = names.codes(halves["target_topic"])
         self._place = (numbers(halves["queue"]), numbers(halves["offset"]))
 
-    def find(self, events: Events) -> Ints:
+    def find(self, events: TraceEvents) -> Ints:
         """For each event the index of its half message, or -1."""
         wanted, known = keys((events.queue, events.first), self._place)
         return matches(wanted, known, self.stored_ms)
 
 
-def counted(values: Values, names: Names) -> "pa.Table":
+def counted(values: Values, names: TextCodes) -> "pa.Table":
     """By CELL and bucket; `client` is NULL where none is asked."""
     known = np.maximum(values.ms, 0)
     client = np.full(len(known), -1, dtype=np.int64) if values.client is None else values.client
@@ -154,12 +163,14 @@ def counted(values: Values, names: Names) -> "pa.Table":
     return pa.table({"metric": metric, **named, **counts})
 
 
-def _places(rows: "pa.Table", place: tuple[str, str, str], names: Names) -> tuple[Ints, Ints, Ints]:
+def _places(
+    rows: "pa.Table", place: tuple[str, str, str], names: TextCodes
+) -> tuple[Ints, Ints, Ints]:
     topic, queue, offset = place
     return names.codes(rows[topic]), numbers(rows[queue], -1), numbers(rows[offset], -1)
 
 
-def _whole(metric: str, ms: Ints, topic: Ints, group: Ints | None, names: Names) -> Values:
+def _whole(metric: str, ms: Ints, topic: Ints, group: Ints | None, names: TextCodes) -> Values:
     """Of records, which are never sampled."""
     if group is None:
         group = np.full(len(ms), names.code(""), dtype=np.int64)

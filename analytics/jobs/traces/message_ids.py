@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from analytics.jobs.outputs import Rows
-from analytics.jobs.traces.blobs import Ints, Names, keys, numbers
-from analytics.jobs.traces.pieces import Piece, Pieces
+from analytics.jobs.traces.blobs import Ints, TextCodes, keys, numbers
+from analytics.jobs.traces.pieces import FilePart, Pieces
 from analytics.jobs.traces.scatter import PLACE
 from analytics.manifest import HOUR_MS, hour_end_ms
 from analytics.results import LOOKBACK_HOURS
@@ -34,10 +34,10 @@ class Find:
     queues: Ints
     offsets: Ints
 
-    def run(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
+    def run(self, piece: FilePart) -> "Iterator[pa.RecordBatch]":
         """Rows of FOUND."""
         rows = piece.read(PLACE)
-        names = Names()
+        names = TextCodes()
         wanted = np.array([names.code(topic) for topic in self.topics], dtype=np.int64)
         place = (names.codes(rows["topic"]), numbers(rows["queue"]), numbers(rows["offset"]))
         here, there = keys(place, (wanted, self.queues, self.offsets))

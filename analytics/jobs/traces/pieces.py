@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from analytics.errors import StoreUnreadable
 from analytics.jobs.inputs import FILE_URL, is_local_path
-from analytics.manifest import HOUR_MS, REMEDY, Manifest, hour_end_ms
+from analytics.manifest import HOUR_MS, REMEDY, FrameManifest, hour_end_ms
 from analytics.schemas import FRAMES
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MANIFOLD = frozenset({"keys", "message_group", "message_id"})
 WHERE = re.compile(r"(\w+)/dt=([0-9-]+)/hr=([0-9]+)/[^/]+$")
 
 
-class Piece(NamedTuple):
+class FilePart(NamedTuple):
     """Part `part` of `parts` of a file, by its row groups; `content` is the file, if it is here."""
 
     path: str
@@ -72,7 +72,7 @@ class Piece(NamedTuple):
         return found[1], found[2], found[3]
 
 
-Work = Callable[[Piece], "Iterator[pa.RecordBatch]"]
+Work = Callable[[FilePart], "Iterator[pa.RecordBatch]"]
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Pieces:
     """`rows` for Spark: the number of a task in `named` each, or a whole file each."""
 
     rows: "DataFrame"
-    named: tuple[tuple[Piece, ...], ...] = ()
+    named: tuple[tuple[FilePart, ...], ...] = ()
 
     def map(self, work: Work, schema: "StructType") -> "DataFrame":
         """All that `work` makes of them, as rows of that schema."""
@@ -91,20 +91,20 @@ class Pieces:
 class _Task:
     """What Spark runs."""
 
-    named: tuple[tuple[Piece, ...], ...]
+    named: tuple[tuple[FilePart, ...], ...]
     work: Work
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         for batch in batches:
             for row in batch.to_pylist():
-                for piece in self.named[row["id"]] if self.named else (Piece(**row),):
+                for piece in self.named[row["id"]] if self.named else (FilePart(**row),):
                     yield from self.work(piece)
 
 
 def pieces_of(
     spark: "SparkSession",
     root: str,
-    manifest: Manifest,
+    manifest: FrameManifest,
     wanted: Iterable[tuple[str, Iterable[str]]],
 ) -> Pieces:
     """Every file of these hours, by frame; as many of a file's parts to a task as fit."""
@@ -119,7 +119,7 @@ def pieces_of(
         whole = spark.read.format("binaryFile").load([path for path, _ in files])
         only_part = F.lit(0).alias("part"), F.lit(1).alias("parts")
         return Pieces(whole.select("path", *only_part, "content"))
-    tasks: list[list[Piece]] = []
+    tasks: list[list[FilePart]] = []
     left = 0
     for path, rows in files:
         parts = max(1, -(-rows // TASK_ROWS))
@@ -128,6 +128,6 @@ def pieces_of(
                 tasks.append([])
                 left = TASK_ROWS
             left -= rows // parts
-            tasks[-1].append(Piece(path.removeprefix(FILE_URL), part, parts, None))
+            tasks[-1].append(FilePart(path.removeprefix(FILE_URL), part, parts, None))
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     return Pieces(numbers, tuple(map(tuple, tasks)))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from analytics.jobs.definitions import ATTEMPTED, OUTCOMES, TRACED_KINDS
 from analytics.jobs.traces import blobs
 from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers, repeated
-from analytics.jobs.traces.pieces import Piece
+from analytics.jobs.traces.pieces import FilePart
 from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 
@@ -48,15 +48,15 @@ class Scatter:
 
     tasks: dict[int, tuple[int, int]]
 
-    def run(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
+    def run(self, piece: FilePart) -> "Iterator[pa.RecordBatch]":
         """Rows of BLOB."""
         return self._events(piece) if piece.frame == TRACE else self._records(piece)
 
-    def _targets(self, piece: Piece) -> list[int]:
+    def _targets(self, piece: FilePart) -> list[int]:
         reads = range(piece.hour, piece.hour + LOOKBACK_HOURS[piece.frame] + 1)
         return [hour for hour in reads if hour in self.tasks]
 
-    def _events(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
+    def _events(self, piece: FilePart) -> "Iterator[pa.RecordBatch]":
         targets = self._targets(piece)
         if not targets:
             return
@@ -69,7 +69,7 @@ class Scatter:
             sent = rows_now if target == piece.hour else rows.filter(pa.array(is_attempt))
             yield from self._send(EVENTS, target, whole_stretches(sent), EVENT_PLACE)
 
-    def _records(self, piece: Piece) -> "Iterator[pa.RecordBatch]":
+    def _records(self, piece: FilePart) -> "Iterator[pa.RecordBatch]":
         targets = self._targets(piece)
         if not targets:
             return

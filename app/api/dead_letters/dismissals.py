@@ -11,7 +11,7 @@ from app.api.replays.shapes import OffsetText, OriginTopic, PageLimit, Reason, T
 from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs
 from app.services.dismissals import DeadChoice, Dismissals
-from engine.broker import Dismissed
+from engine.broker import DismissalSummary
 from engine.errors import Invalid
 
 TAG = "dead letters"
@@ -84,7 +84,7 @@ class DismissalList(msgspec.Struct):
     dismissed: int
 
 
-def dismissal_out(one: Dismissed) -> Dismissal:
+def dismissal_out(one: DismissalSummary) -> Dismissal:
     """A dismissal as the API shows it."""
     return Dismissal(one.id, one.note, one.by, one.at_ms, one.count)
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
 from app.security.access import Action, Kind, Needs
-from engine.broker import Member, Mode, QueueId, Strategy
+from engine.broker import LockedQueue, Member, Mode, Strategy
 
 TAG = "members"
 LOCKS_SHOWN_MAX = 1024
@@ -382,11 +382,11 @@ def _warnings(call: Call[Any, Any], group: str) -> list[GroupWarning]:
     return [GroupWarning(DIFFER, found.detail, variants)]
 
 
-def _ids(wanted: Queues) -> list[QueueId]:
-    return [QueueId(each.topic, each.queue) for each in wanted.queues]
+def _ids(wanted: Queues) -> list[LockedQueue]:
+    return [LockedQueue(each.topic, each.queue) for each in wanted.queues]
 
 
-def _queues(ids: Sequence[QueueId]) -> list[Queue]:
+def _queues(ids: Sequence[LockedQueue]) -> list[Queue]:
     return [Queue(each.topic, each.queue) for each in ids]
 
 

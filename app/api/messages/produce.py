@@ -21,7 +21,7 @@ from app.api.framework.operation import (
 from app.security.access import Action, Kind, Needs
 from app.services.sends import Part
 from engine.errors import Invalid
-from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, Sent, offset_id
+from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, PutResult, offset_id
 
 TAG = "messages"
 BATCH_MAX = 4096
@@ -208,7 +208,7 @@ async def _send(
 ) -> SendResult:
     try:
         if len(messages) > SHARED_MAX:
-            sent: Sent | Part = await call.host.send(messages, promise)
+            sent: PutResult | Part = await call.host.send(messages, promise)
         else:
             sent = await call.state.sends.stored(messages, promise)
     except Invalid as error:
@@ -218,7 +218,7 @@ async def _send(
     return result_of(sent, call.settings.store_host)
 
 
-def result_of(sent: Sent | Part, store_host: str) -> SendResult:
+def result_of(sent: PutResult | Part, store_host: str) -> SendResult:
     """The answer for what the engine stored."""
     address = _address_of(store_host)
     return SendResult(

@@ -24,7 +24,7 @@ from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
 from app.settings import Settings
 from app.version import VERSION
-from engine.broker import Broker, Counts, GroupLag, Metric, Spread
+from engine.broker import Broker, GroupLag, LagBasis, Metric, Spread
 from engine.errors import NotFound
 
 TAG = "system"
@@ -236,7 +236,7 @@ async def _add_groups(page: Page, host: EngineHost, settings: Settings) -> None:
 def _add_lag(page: Page, labels: Labels, group: str, lag: GroupLag, now_ms: int) -> None:
     page.add("rocketmq_group_retrydiff", lag.retry_waiting, (group,))
     page.add("rocketmq_group_dlqdiff", lag.dead, (group,))
-    page.add("kitemq_group_lag_is_matching", int(lag.counts is Counts.MATCHING), (group,))
+    page.add("kitemq_group_lag_is_matching", int(lag.counts is LagBasis.MATCHING), (group,))
     for topic in dict.fromkeys(queue.topic for queue in lag.queues):
         queues = [queue for queue in lag.queues if queue.topic == topic]
         count = sum(queue.count for queue in queues)

@@ -10,14 +10,14 @@ from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import (
     ROCKETMQ_LABELS,
-    BrokerFigures,
+    BrokerMetrics,
     LagHistoryPage,
-    LagKeeping,
-    Latency,
-    QueueFigures,
-    Reader,
+    LagHistoryRetention,
+    LatencySpreads,
+    QueueMetrics,
+    ReaderMetrics,
     Spread,
-    Traffic,
+    TrafficRates,
 )
 
 TAG = "statistics"
@@ -304,7 +304,7 @@ async def get_lag_history(call: Call[LagHistoryQuery, None]) -> LagHistory:
     return _history_out(group, await found)
 
 
-def _broker_out(found: BrokerFigures, keeping: LagKeeping) -> BrokerStatistics:
+def _broker_out(found: BrokerMetrics, keeping: LagHistoryRetention) -> BrokerStatistics:
     latency = found.put_latency
     return BrokerStatistics(
         found.since_ms,
@@ -330,7 +330,7 @@ def _broker_out(found: BrokerFigures, keeping: LagKeeping) -> BrokerStatistics:
     )
 
 
-def _traffic_out(found: Traffic) -> TrafficOut:
+def _traffic_out(found: TrafficRates) -> TrafficOut:
     return TrafficOut(
         Rates(*found.messages_in),
         Rates(*found.bytes_in),
@@ -339,11 +339,11 @@ def _traffic_out(found: Traffic) -> TrafficOut:
     )
 
 
-def _queue_out(found: QueueFigures) -> QueueStatistics:
+def _queue_out(found: QueueMetrics) -> QueueStatistics:
     return QueueStatistics(found.queue, _traffic_out(found.traffic))
 
 
-def _reader_out(found: Reader) -> ReaderStatistics:
+def _reader_out(found: ReaderMetrics) -> ReaderStatistics:
     return ReaderStatistics(
         found.topic,
         found.group,
@@ -361,7 +361,7 @@ def _spread_out(found: Spread) -> SpreadOut:
     )
 
 
-def _latency_out(found: Latency) -> LatencyOut:
+def _latency_out(found: LatencySpreads) -> LatencyOut:
     distribution = dict(zip(ROCKETMQ_LABELS, found.distribution, strict=True))
     return LatencyOut(_spread_out(found.recent), _spread_out(found.ever), distribution)
 

@@ -22,7 +22,7 @@ from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
 from app.services.replays import Replays
-from engine.broker import NewReplay, Retry
+from engine.broker import NewReplay, RetryRequest
 
 TAG = "replays"
 
@@ -168,7 +168,9 @@ async def retry_replay(call: Call[None, NewRetry]) -> Replay:
     job = call.host.broker.replays.get(_checked_id(call))
     if new.to is not None:
         require_replay(call.who, job.source, new.to, new.to_name)
-    how = Retry(to=new.to, to_name=new.to_name, name=new.name, per_s=new.rate, dry_run=new.dry_run)
+    how = RetryRequest(
+        to=new.to, to_name=new.to_name, name=new.name, per_s=new.rate, dry_run=new.dry_run
+    )
     return replay_out(await replays.retry(actor_of(call), job.id, how))
 
 

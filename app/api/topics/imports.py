@@ -10,7 +10,7 @@ from app.security.access import Action, Kind, Needs
 from app.services.topic_files import FileRow
 from app.services.topic_imports import ImportRow, TopicImports, counted
 from kitemq.model.conversion import convert
-from kitemq.model.topics import ImportedTopic, ImportedTopics, TopicImport
+from kitemq.model.topics import ImportedTopic, ImportedTopics, TopicImportFile
 
 
 def imports_of(call: Call[Any, Any]) -> TopicImports:
@@ -24,12 +24,12 @@ def imports_of(call: Call[Any, Any]) -> TopicImports:
     f"{API}/topics/import",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC),
-    body=TopicImport,
+    body=TopicImportFile,
     answer=ImportedTopics,
     example="curl -X POST $URL/api/v1/topics/import -H 'Content-Type: application/json' "
     """-d '{"dry_run": true, "content": "name,read_queues\\norders,8"}'""",
 )
-async def import_topics(call: Call[None, TopicImport]) -> ImportedTopics:
+async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
     """Create and change topics by a file.
 
     Each row has its outcome, and each change its entry in the audit trail. Rows that are wrong are

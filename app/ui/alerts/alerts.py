@@ -67,7 +67,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class AlertDeliveryRow:
     """A line of the table of deliveries."""
 
     id: int
@@ -91,7 +91,7 @@ class AlertsPage:
     rules: list[Rule]
     evaluated_ms: int | None
     silences: list[tuple[SilenceRow, str]]
-    deliveries: list[Delivery]
+    deliveries: list[AlertDeliveryRow]
     older: int | None
     changes: list[TransitionRow]
     webhooks: list[str]
@@ -206,8 +206,8 @@ def _rule(standing: Standing) -> Rule:
     )
 
 
-def _delivery(row: DeliveryRow) -> Delivery:
-    return Delivery(
+def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
+    return AlertDeliveryRow(
         id=row.id,
         event=row.event,
         webhook=host_of(row.url),

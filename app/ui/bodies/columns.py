@@ -15,9 +15,9 @@ import msgspec
 from app.security.message_rights import missing_right
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import NotThis
+from app.ui.bodies.preview import preview_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
-from app.ui.framework.unread import preview_of
 from engine.message import StoredMessage
 
 VIEWS = (

@@ -25,7 +25,7 @@ from app.ui.framework import pages, preferences, tables
 from app.ui.framework.console import Console, search_of
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
-from engine.broker import DeadLetter, Dismissed, DismissNote, ReplayJob
+from engine.broker import DeadLetter, DismissalSummary, DismissNote, ReplayJob
 from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
 
@@ -132,7 +132,7 @@ class DeadPage:
     cut: Cut[DeadLine]
     note: str
     jobs: list[ReplayJob]
-    dismissals: list[Dismissed]
+    dismissals: list[DismissalSummary]
     dismissals_total: int
     unread: str  # the right for want of which keys are not shown
 

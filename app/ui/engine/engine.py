@@ -15,9 +15,9 @@ from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
 from engine.broker import (
     ROCKETMQ_LABELS,
-    BrokerFigures,
+    BrokerMetrics,
     Health,
-    LagKeeping,
+    LagHistoryRetention,
     RetentionStatus,
     Spread,
     TraceStatus,
@@ -112,7 +112,7 @@ class EnginePage:
     database_failure: str
     retention: RetentionStatus
     held_bytes: int
-    figures: BrokerFigures
+    figures: BrokerMetrics
     bars: list[LatencyBar]
     bars_total: int
     bars_width: int
@@ -120,7 +120,7 @@ class EnginePage:
     spreads: list[SpreadRow]
     loop_delay_ms: float
     loop_delay_ever_ms: float
-    lag_keeping: LagKeeping
+    lag_keeping: LagHistoryRetention
     traces: TraceStatus
     settings: list[SettingRow]
     settings_total: int

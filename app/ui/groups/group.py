@@ -17,7 +17,7 @@ from app.ui.framework.tables import Cut, Query
 from app.ui.groups import lag_chart
 from app.ui.groups.head import GroupHead, head_of, topics_of_group
 from app.ui.groups.lag_chart import SHAPES, LagChart, Shape
-from engine.broker import Counts, GroupConfig, LagKeeping, QueueLag
+from engine.broker import GroupConfig, LagBasis, LagHistoryRetention, QueueLag
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class QueueRow:
     max_offset: int
     committed: int
     lag: int
-    counts: Counts
+    counts: LagBasis
     inflight: int
     oldest_ms: int | None
     done_share: float
@@ -70,13 +70,13 @@ class GroupPage:
     tab: str
     config: GroupConfig
     figures: GroupFigures
-    counts: Counts
+    counts: LagBasis
     has_begun: bool
     forecast: Forecast
     growth: int
     view: LagView
     chart: LagChart
-    keeping: LagKeeping
+    keeping: LagHistoryRetention
     choices: Sequence[str]
     topics: Sequence[TopicRow]
     cut: Cut[QueueRow]

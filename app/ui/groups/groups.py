@@ -20,7 +20,7 @@ from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.head import is_differing
-from engine.broker import Counts, GroupConfig
+from engine.broker import GroupConfig, LagBasis
 from engine.errors import NotFound
 
 SORTS = ("name", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")
@@ -42,7 +42,7 @@ class GroupRow:
     is_differing: bool
     topics: int
     lag: int | None
-    counts: Counts
+    counts: LagBasis
     history: Line
     trend: Trend
     oldest_ms: int | None

@@ -10,7 +10,7 @@ from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.groups import policy as group_policy
 from app.ui.groups.head import GroupHead, head_of
-from engine.broker import GroupFigures
+from engine.broker import GroupMetrics
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class GroupRetries:
     retry_inflight: int
     retry_kept: int | None
     dead_kept: int | None
-    figures: GroupFigures
+    figures: GroupMetrics
     since_ms: int
 
 

@@ -18,7 +18,7 @@ from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import filtered_out
 from app.ui.journeys.layout import Bar, Span, Tick
 from app.ui.messages.message import address
-from engine.broker import Branch, GroupState, Journey, Reason, Stage, StageName
+from engine.broker import Branch, CheckedReason, GroupState, Journey, Stage, StageName
 
 STAGES_MAX = 200  # in the picture and the table; the JSON has them all
 STORY_MAX = 12  # of a block's last sentences
@@ -341,7 +341,7 @@ def _message_href(stages: Sequence[Stage]) -> str:
     return next(filter(None, [*stored, *others]), "")
 
 
-def _reason(reason: Reason) -> ReasonRow:
+def _reason(reason: CheckedReason) -> ReasonRow:
     question = translated(journey_words.QUESTIONS[reason.code])
     return ReasonRow(reason.code.value, question, reason.applies, reason.detail)
 

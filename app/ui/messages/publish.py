@@ -16,7 +16,7 @@ from app.ui.messages.message import address
 from app.ui.topics.head import Head, head_of
 from engine.broker import TopicConfig
 from engine.errors import Busy, EngineError, Invalid, Refused
-from engine.message import RESERVED, Message, Stored
+from engine.message import RESERVED, AppendResult, Message
 
 FIELDS = ("body", "tag", "keys", "properties", "message_group", "delay_level", "queue", "count")
 ENGINE_NAMES = {"id": "body", "topic": "body", "message_group": "message_group"}
@@ -171,7 +171,7 @@ async def _page(
     request: Request,
     config: TopicConfig,
     form: Form,
-    stored: list[Stored],
+    stored: list[AppendResult],
     *,
     status: int = 200,
     source: Source | None = None,
@@ -209,7 +209,7 @@ def _delays() -> tuple[tuple[str, str], ...]:
     return (AT_ONCE, *said)
 
 
-def _places(stored: list[Stored]) -> str:
+def _places(stored: list[AppendResult]) -> str:
     """Where the messages lie, for the page after the redirect: "topic:queue:offset,…"."""
     places = ",".join(f"{one.topic}:{one.queue}:{one.offset}" for one in stored)
     if len(places) > LINK_CHARS_MAX:
@@ -217,10 +217,10 @@ def _places(stored: list[Stored]) -> str:
     return forms.quoted(places)
 
 
-def _sent_before(request: Request) -> list[Stored]:
+def _sent_before(request: Request) -> list[AppendResult]:
     """The messages named in the address that can still be read."""
     broker = pages.console_of(request).broker
-    stored: list[Stored] = []
+    stored: list[AppendResult] = []
     for place in request.query_params.get("sent", "")[:LINK_CHARS_MAX].split(",")[:COUNT_MAX]:
         try:
             topic, queue, offset = place.split(":")
@@ -228,6 +228,6 @@ def _sent_before(request: Request) -> list[Stored]:
         except (ValueError, EngineError):
             continue
         stored.append(
-            Stored(found.message_id, found.topic, found.queue, found.offset, found.position)
+            AppendResult(found.message_id, found.topic, found.queue, found.offset, found.position)
         )
     return stored

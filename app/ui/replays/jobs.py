@@ -17,7 +17,7 @@ from app.ui.framework.console import client_of, search_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.messages.message import address
-from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo, Retry
+from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo, RetryRequest
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
 
@@ -303,7 +303,7 @@ async def retry(request: Request) -> Response:
     job = pages.console_of(request).broker.replays.get(job_id)
     form.values["rate"] = _rate_text(job)
     to = ReplayTo.TOPIC if to_topic else None
-    how = Retry(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
+    how = RetryRequest(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:

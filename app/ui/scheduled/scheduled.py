@@ -10,11 +10,11 @@ from app.security.message_rights import visible
 from app.services.audit import actor_at
 from app.services.bodies import decompress
 from app.services.scheduled import ScheduledMessages
+from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, preferences, tables
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
-from app.ui.framework.unread import preview_of
 from app.ui.framework.zones import Zone
 from app.ui.messages.message import address
 from app.ui.scheduled import dues

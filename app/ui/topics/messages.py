@@ -10,10 +10,10 @@ from starlette.responses import Response
 from app.security.access import Principal, who_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
+from app.ui.bodies.preview import preview_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console, search_of
 from app.ui.framework.language import _
-from app.ui.framework.unread import preview_of
 from app.ui.messages import browsing
 from app.ui.messages.browsing import Found
 from app.ui.topics.head import Head, head_of

@@ -21,7 +21,7 @@ from app.ui.topics.defaults import InForce, in_force
 from app.ui.topics.head import Head, head_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.topics.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
-from engine.broker import QueueContent, TopicConfig, TopicFigures, TopicStats
+from engine.broker import QueueContent, TopicConfig, TopicMetrics, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.topics import TopicSettings
 
@@ -69,7 +69,7 @@ class TopicOverview:
     queues_total: int
     size: Size
     created_ms: int
-    figures: TopicFigures = field(repr=False)
+    figures: TopicMetrics = field(repr=False)
     since_ms: int
     moving: str
 

@@ -13,13 +13,19 @@ from app.security.message_rights import visible
 from app.services.audit import actor_at
 from app.services.bodies import decompress
 from app.services.transactions import Transactions
+from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, rights, tables
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
-from app.ui.framework.unread import preview_of
 from app.ui.messages.message import address
-from engine.broker import Callback, Decision, Transaction, TransactionPage, TransactionState
+from engine.broker import (
+    Callback,
+    Transaction,
+    TransactionDecision,
+    TransactionPage,
+    TransactionState,
+)
 from engine.errors import Conflict
 from engine.message import SOURCE
 
@@ -227,7 +233,7 @@ async def decide(request: Request) -> Response:
                 form.refuse("confirm", _("The word was not typed; nothing was decided."))
             if form.is_wrong:
                 return await _detail(request, form, 422)
-            decision = Decision(wanted)
+            decision = TransactionDecision(wanted)
             done = await service.decide_by_hand(
                 actor, found.transaction_id, decision, found.producer_group
             )

@@ -14,6 +14,7 @@ from engine.delivery.sql.tree import (
     MIRRORED,
     ORDERS,
     And,
+    Comparison,
     Constant,
     Equal,
     In,
@@ -21,9 +22,8 @@ from engine.delivery.sql.tree import (
     Node,
     Not,
     Or,
-    Order,
-    Property,
-    Search,
+    PropertyReference,
+    SubstringTest,
     Value,
     texts_of,
 )
@@ -72,13 +72,13 @@ def _test_of(node: Node) -> Test:
             return _until(True, [_test_of(term) for term in terms])
         case Equal(left, right):
             return _equal(left, right)
-        case Order(left, symbol, right):
+        case Comparison(left, symbol, right):
             return _order(left, symbol, right)
         case IsNull(operand):
             return _is_null(_operand_of(operand))
         case In(name, texts):
             return _in(name, texts)
-        case Search():
+        case SubstringTest():
             return _search(node)
         case Constant(bool() | None as value):
             return lambda _: value
@@ -87,7 +87,7 @@ def _test_of(node: Node) -> Test:
 
 def _operand_of(node: Node) -> Operand:
     match node:
-        case Property(name):
+        case PropertyReference(name):
             return lambda properties: properties.get(name)
         case Constant(value):
             return lambda _: value
@@ -139,9 +139,9 @@ def _until_of_two(decisive: bool, first: Test, second: Test) -> Test:
 
 def _equal(left: Node, right: Node) -> Test:
     match left, right:
-        case Property(name), Constant(value) if value is not None:
+        case PropertyReference(name), Constant(value) if value is not None:
             return _equal_constant(name, value, None)
-        case Constant(value), Property(name) if value is not None:
+        case Constant(value), PropertyReference(name) if value is not None:
             return _equal_constant(name, value, False)
     first, second = _operand_of(left), _operand_of(right)
     return lambda properties: equal(first(properties), second(properties))
@@ -165,13 +165,13 @@ def _equal_constant(name: str, value: str | int | float | bool, missing: bool | 
 
 
 def _order(left: Node, symbol: str, right: Node) -> Test:
-    if isinstance(left, Constant) and isinstance(right, Property):
+    if isinstance(left, Constant) and isinstance(right, PropertyReference):
         left, symbol, right = right, MIRRORED[symbol], left
     compare = ORDERS[symbol]
     match left, right:
-        case Property(name), Constant(int() | float() as value):
+        case PropertyReference(name), Constant(int() | float() as value):
             return _order_constant(name, compare, value)
-        case Property(name), Property(other):
+        case PropertyReference(name), PropertyReference(other):
             return _order_properties(name, compare, other)
         case Constant(int() | float() as one), Constant(int() | float() as two):
             answer = compare(one, two)
@@ -212,7 +212,7 @@ def _in(name: str, texts: frozenset[str]) -> Test:
     return test
 
 
-def _search(node: Search) -> Test:
+def _search(node: SubstringTest) -> Test:
     """Null neither contains a text nor does not; and the empty text is found nowhere."""
     if not node.text:
         return lambda _: False

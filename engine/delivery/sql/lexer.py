@@ -42,7 +42,7 @@ _FOREIGN = {
 }
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     KEYWORD = auto()
     NAME = auto()
     NUMBER = auto()
@@ -51,19 +51,19 @@ class Kind(Enum):
     END = auto()
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     """One word of the expression; `text` is as written, a keyword in upper case."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     position: int  # characters before it
 
     def is_word(self, *words: str) -> bool:
         """Whether this is one of these keywords or symbols."""
-        return self.kind in (Kind.KEYWORD, Kind.SYMBOL) and self.text in words
+        return self.kind in (TokenKind.KEYWORD, TokenKind.SYMBOL) and self.text in words
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str) -> list[SqlToken]:
     """The tokens of `text`, at least END; Invalid when it is too long or holds foreign signs."""
     if len(text) > CHARS_MAX:
         raise Invalid(
@@ -71,7 +71,7 @@ def tokenize(text: str) -> list[Token]:
             field="filter",
             remedy="shorten it; IN ('a', 'b') is shorter than a chain of OR",
         )
-    tokens: list[Token] = []
+    tokens: list[SqlToken] = []
     position = 0
     while position < len(text):
         found = _TOKEN.match(text, position)
@@ -80,11 +80,11 @@ def tokenize(text: str) -> list[Token]:
         if found.lastgroup != "BLANK":
             tokens.append(_token(str(found.lastgroup), found[0], position))
         position = found.end()
-    tokens.append(Token(Kind.END, "", len(text)))
+    tokens.append(SqlToken(TokenKind.END, "", len(text)))
     return tokens
 
 
-def number_value(token: Token) -> int | float:
+def number_value(token: SqlToken) -> int | float:
     """The constant that a NUMBER token writes: an integer of 64 bits, or a decimal."""
     text = token.text
     if found := _INTEGER.fullmatch(text):
@@ -101,12 +101,12 @@ def number_value(token: Token) -> int | float:
     return decimal
 
 
-def text_value(token: Token) -> str:
+def text_value(token: SqlToken) -> str:
     """The constant that a TEXT token writes."""
     return token.text[1:-1].replace("''", "'")
 
 
-def fault(token: Token, detail: str, remedy: str) -> Invalid:
+def fault(token: SqlToken, detail: str, remedy: str) -> Invalid:
     """The refusal of an expression because of what stands at `token`."""
     near = f', "{token.text[:NEAR_CHARS_MAX]}"' if token.text else ", the end"
     return Invalid(
@@ -116,13 +116,13 @@ def fault(token: Token, detail: str, remedy: str) -> Invalid:
     )
 
 
-def _token(group: str, text: str, position: int) -> Token:
+def _token(group: str, text: str, position: int) -> SqlToken:
     if group == "NAME" and text.upper() in KEYWORDS:
-        return Token(Kind.KEYWORD, text.upper(), position)
-    return Token(Kind[group], text, position)
+        return SqlToken(TokenKind.KEYWORD, text.upper(), position)
+    return SqlToken(TokenKind[group], text, position)
 
 
 def _foreign(sign: str, position: int) -> Invalid:
     detail = "this text has no end" if sign == "'" else "this sign has no meaning here"
     remedy = _FOREIGN.get(sign, "names of properties have letters a to z, digits, _ and $ only")
-    return fault(Token(Kind.SYMBOL, sign, position), detail, remedy)
+    return fault(SqlToken(TokenKind.SYMBOL, sign, position), detail, remedy)

@@ -14,10 +14,11 @@ SQL, and where comparisons follow each other, parentheses are asked for instead 
 
 from collections.abc import Callable
 
-from engine.delivery.sql.lexer import Kind, Token, fault, number_value, text_value, tokenize
+from engine.delivery.sql.lexer import SqlToken, TokenKind, fault, number_value, text_value, tokenize
 from engine.delivery.sql.tree import (
     ORDERS,
     And,
+    Comparison,
     Constant,
     Equal,
     In,
@@ -25,9 +26,8 @@ from engine.delivery.sql.tree import (
     Node,
     Not,
     Or,
-    Order,
-    Property,
-    Search,
+    PropertyReference,
+    SubstringTest,
     is_condition,
     is_number,
 )
@@ -56,19 +56,19 @@ class _Parser:
     def parse(self) -> Node:
         start = self._next
         node = self._any_of()
-        if self._next.kind is not Kind.END:
+        if self._next.kind is not TokenKind.END:
             raise fault(self._next, "AND, OR or the end should be here", _remedy_for(self._next))
         return _condition(node, start)
 
     # -- reading tokens --------------------------------------------------------------------------
 
     @property
-    def _next(self) -> Token:
+    def _next(self) -> SqlToken:
         return self._tokens[self._index]
 
-    def _take(self) -> Token:
+    def _take(self) -> SqlToken:
         token = self._next
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._index += 1
         return token
 
@@ -84,7 +84,7 @@ class _Parser:
 
     def _text(self, remedy: str) -> str:
         token = self._take()
-        if token.kind is not Kind.TEXT:
+        if token.kind is not TokenKind.TEXT:
             raise fault(token, "a text in quotes is missing here", remedy)
         return text_value(token)
 
@@ -128,13 +128,13 @@ class _Parser:
             )
         return node
 
-    def _tail(self, left: Node, start: Token) -> Node:
+    def _tail(self, left: Node, start: SqlToken) -> Node:
         token = self._take()
         if token.is_word("=", "<>"):
             node = self._equal(left, token)
             return node if token.text == "=" else Not(node)
         if token.is_word(*ORDERS):
-            return Order(_ordered(left, start), token.text, self._bound())
+            return Comparison(_ordered(left, start), token.text, self._bound())
         if token.is_word("IS"):
             is_negated = self._accept("NOT")
             self._expect("NULL", "write IS NULL or IS NOT NULL")
@@ -142,12 +142,12 @@ class _Parser:
         is_negated = token.is_word("NOT")
         return self._test(left, start, self._take() if is_negated else token, is_negated)
 
-    def _test(self, left: Node, start: Token, token: Token, is_negated: bool) -> Node:
+    def _test(self, left: Node, start: SqlToken, token: SqlToken, is_negated: bool) -> Node:
         """BETWEEN, IN and the searches, after NOT perhaps."""
         if token.is_word("BETWEEN"):
             return self._between(_ordered(left, start), is_negated)
         if token.is_word("IN"):
-            if not isinstance(left, Property):
+            if not isinstance(left, PropertyReference):
                 raise fault(start, "IN asks about a property", "write name IN ('a', 'b')")
             node = In(left.name, self._texts())
             return Not(node) if is_negated else node
@@ -155,10 +155,10 @@ class _Parser:
             if is_number(left) or is_condition(left):
                 raise fault(start, f"{token.text} looks into texts", "put a property before it")
             text = self._text(f"write name {token.text} 'x'")
-            return Search(left, token.text, text, is_negated)
+            return SubstringTest(left, token.text, text, is_negated)
         raise fault(token, "a comparison is missing after NOT", "write NOT IN, NOT BETWEEN, …")
 
-    def _equal(self, left: Node, token: Token) -> Node:
+    def _equal(self, left: Node, token: SqlToken) -> Node:
         start = self._next
         right = self._operand()
         if Constant(None) in (left, right):
@@ -178,8 +178,8 @@ class _Parser:
             ):
                 raise fault(start, f"{first} is above {last}", "write the smaller bound first")
         if is_negated:
-            return Or((Order(value, "<", low), Order(value, ">", high)))
-        return And((Order(value, ">=", low), Order(value, "<=", high)))
+            return Or((Comparison(value, "<", low), Comparison(value, ">", high)))
+        return And((Comparison(value, ">=", low), Comparison(value, "<=", high)))
 
     def _bound(self) -> Node:
         start = self._next
@@ -203,11 +203,11 @@ class _Parser:
 
     def _operand(self) -> Node:
         token = self._take()
-        if token.kind is Kind.NAME:
-            return Property(token.text)
-        if token.kind is Kind.TEXT:
+        if token.kind is TokenKind.NAME:
+            return PropertyReference(token.text)
+        if token.kind is TokenKind.TEXT:
             return Constant(text_value(token))
-        if token.kind is Kind.NUMBER:
+        if token.kind is TokenKind.NUMBER:
             return Constant(number_value(token))
         if token.is_word(*LITERALS):
             return Constant(LITERALS[token.text])
@@ -215,7 +215,7 @@ class _Parser:
             return self._nested(token)
         raise fault(token, "a property or a constant is missing here", _remedy_for(token))
 
-    def _nested(self, token: Token) -> Node:
+    def _nested(self, token: SqlToken) -> Node:
         if self._depth == DEPTH_MAX:
             raise fault(token, f"nested deeper than {DEPTH_MAX} levels", "take parentheses away")
         self._depth += 1
@@ -231,21 +231,21 @@ class _Parser:
             return Not(_condition(node, start))
         return _negative(node, start) if token.text == "-" else node
 
-    def _unclosed(self, opened: Token) -> Invalid:
+    def _unclosed(self, opened: SqlToken) -> Invalid:
         token = self._next
-        if token.kind is Kind.END:
+        if token.kind is TokenKind.END:
             return fault(opened, "this is never closed", "add a )")
         return fault(token, "AND, OR or ) should be here", _remedy_for(token))
 
 
-def _negative(node: Node, start: Token) -> Node:
+def _negative(node: Node, start: SqlToken) -> Node:
     match node:
         case Constant(value) if isinstance(value, int | float) and not isinstance(value, bool):
             return Constant(-value)
     raise fault(start, "only a number has a sign", "there is no arithmetic: write the constant")
 
 
-def _condition(node: Node, start: Token) -> Node:
+def _condition(node: Node, start: SqlToken) -> Node:
     if is_condition(node):
         return node
     raise fault(
@@ -255,9 +255,9 @@ def _condition(node: Node, start: Token) -> Node:
     )
 
 
-def _ordered(node: Node, start: Token) -> Node:
+def _ordered(node: Node, start: SqlToken) -> Node:
     """One side of an ordering, which is between numbers."""
-    if isinstance(node, Property) or is_number(node):
+    if isinstance(node, PropertyReference) or is_number(node):
         return node
     raise fault(
         start,
@@ -266,8 +266,8 @@ def _ordered(node: Node, start: Token) -> Node:
     )
 
 
-def _remedy_for(token: Token) -> str:
-    if token.kind is Kind.END:
+def _remedy_for(token: SqlToken) -> str:
+    if token.kind is TokenKind.END:
         return 'complete the expression, as in a > 5; for all messages use the filter "*"'
     if token.text.upper() in ("LIKE", "ESCAPE"):
         return "there is no LIKE: use CONTAINS, STARTSWITH or ENDSWITH"

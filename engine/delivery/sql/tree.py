@@ -12,7 +12,7 @@ import msgspec
 Value = str | int | float | bool | None
 
 
-class Property(msgspec.Struct, frozen=True):
+class PropertyReference(msgspec.Struct, frozen=True):
     """The text of a property, or null where the message has none of this name."""
 
     name: str
@@ -39,7 +39,7 @@ class Equal(msgspec.Struct, frozen=True):
     right: "Node"
 
 
-class Order(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """A comparison of numbers; each side is a property or a number."""
 
     left: "Node"
@@ -56,7 +56,7 @@ class In(msgspec.Struct, frozen=True):
     texts: frozenset[str]
 
 
-class Search(msgspec.Struct, frozen=True):
+class SubstringTest(msgspec.Struct, frozen=True):
     """CONTAINS, STARTSWITH or ENDSWITH: never unknown, and so not simply negated by NOT."""
 
     operand: "Node"
@@ -65,8 +65,8 @@ class Search(msgspec.Struct, frozen=True):
     is_negated: bool
 
 
-Condition = Not | And | Or | Equal | Order | IsNull | In | Search
-Node = Property | Constant | Condition
+Condition = Not | And | Or | Equal | Comparison | IsNull | In | SubstringTest
+Node = PropertyReference | Constant | Condition
 
 ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": lt, "<=": le}
 MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
@@ -76,7 +76,7 @@ def is_condition(node: Node) -> bool:
     """Whether it can be true: a property is a text, even where that says "true"."""
     if isinstance(node, Constant):
         return node.value is None or isinstance(node.value, bool)
-    return not isinstance(node, Property)
+    return not isinstance(node, PropertyReference)
 
 
 def is_number(node: Node) -> bool:
@@ -86,9 +86,9 @@ def is_number(node: Node) -> bool:
 def texts_of(node: Node, name: str) -> frozenset[str] | None:
     """The texts of the property `name` without which `node` cannot be true; None: any may do."""
     match node:
-        case Equal(Property(found), Constant(str(text))) if found == name:
+        case Equal(PropertyReference(found), Constant(str(text))) if found == name:
             return frozenset((text,))
-        case Equal(Constant(str(text)), Property(found)) if found == name:
+        case Equal(Constant(str(text)), PropertyReference(found)) if found == name:
             return frozenset((text,))
         case In(found, texts) if found == name:
             return texts

@@ -5,7 +5,7 @@ import pytest
 from engine.broker import GroupConfig, Mode, StartAt
 from engine.delivery.values import Nack, Receipt
 from engine.errors import GroupNotFound, Invalid, Refused
-from engine.events import Acked, Dead, Delivered
+from engine.events import Acked, DeadLettered, MessagesDelivered
 from engine.message import Message
 from engine.topic.catalog import TopicConfig, TopicType
 from tests.engine.conftest import Engine
@@ -73,7 +73,7 @@ def test_what_a_client_fails_with_is_dropped_and_nothing_is_retried(engine, brok
     assert take(broker, "a") == []
     assert bodies(take(broker, "b")) == ["1"]
     assert [each.name for each in broker.topics(system=True) if "%" in each.name] == []
-    (dead,) = [each for each in told if isinstance(each, Dead)]
+    (dead,) = [each for each in told if isinstance(each, DeadLettered)]
     assert (dead.group, dead.reason, dead.client) == ("g", "broadcast", "a")
 
 
@@ -98,7 +98,7 @@ def test_events_name_the_group_not_the_place_of_its_progress(broker, send):
     broker.events.subscribe(told.append)
     send("1")
     broker.ack("g", [each.receipt for each in take(broker, "a")])
-    assert {each.group for each in told if isinstance(each, (Delivered, Acked))} == {"g"}
+    assert {each.group for each in told if isinstance(each, (MessagesDelivered, Acked))} == {"g"}
     assert broker.groups_of("orders") == ["g"]
 
 

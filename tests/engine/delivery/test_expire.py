@@ -1,8 +1,8 @@
 import pytest
 
 from engine.delivery.deadlines import SWEEP_ITEMS_MIN, Deadlines
-from engine.delivery.progress import Batch, Progress
-from engine.delivery.slot import Phase, Slot
+from engine.delivery.message_state import InFlightState, MessageState
+from engine.delivery.queue_progress import OffsetBatch, QueueProgress
 from engine.delivery.values import Nack
 from engine.errors import DiskFull
 
@@ -92,11 +92,11 @@ def test_a_failure_reported_while_the_log_refuses_writes_changes_nothing(
 
 
 def test_done_hand_outs_are_swept_from_the_heap():
-    deadlines, progress = Deadlines(), Progress("g", "t", 0)
+    deadlines, progress = Deadlines(), QueueProgress("g", "t", 0)
     for number in range(10 * SWEEP_ITEMS_MIN):
-        slot = Slot(Phase.INFLIGHT, number + 1, 1_000_000 + number, open=1)
+        slot = InFlightState(MessageState.INFLIGHT, number + 1, 1_000_000 + number, open=1)
         progress.slots[number] = slot
-        deadlines.add(progress, Batch(slot, [number]))
+        deadlines.add(progress, OffsetBatch(slot, [number]))
         if number % 100:
             del progress.slots[number]
             slot.open = 0
@@ -106,10 +106,10 @@ def test_done_hand_outs_are_swept_from_the_heap():
 
 
 def test_a_batch_larger_than_asked_for_is_taken_in_parts():
-    deadlines, progress = Deadlines(), Progress("g", "t", 0)
-    slot = Slot(Phase.INFLIGHT, 1, 5, open=10)
+    deadlines, progress = Deadlines(), QueueProgress("g", "t", 0)
+    slot = InFlightState(MessageState.INFLIGHT, 1, 5, open=10)
     progress.slots.update(dict.fromkeys(range(10), slot))
-    deadlines.add(progress, Batch(slot, range(10)))
+    deadlines.add(progress, OffsetBatch(slot, range(10)))
     assert deadlines.take_due(4, 100) == []
     (first,) = deadlines.take_due(5, 4)
     assert list(first.batch.offsets) == [0, 1, 2, 3]

@@ -3,12 +3,12 @@
 import pytest
 
 from engine.delivery.group import GroupConfig
-from engine.delivery.locks import LOCKS_MAX, QueueId
+from engine.delivery.locks import LOCKS_MAX, LockedQueue
 from engine.errors import Busy, GroupNotFound, Invalid, QueueNotFound, TopicNotFound
 from engine.message import Message
 from engine.topic.catalog import TopicConfig, TopicType
 
-ORDERS = [QueueId("orders", number) for number in range(4)]
+ORDERS = [LockedQueue("orders", number) for number in range(4)]
 
 
 @pytest.fixture(autouse=True)
@@ -132,8 +132,8 @@ def test_the_lease_is_a_setting(engine):
 
 def test_what_cannot_be_locked_is_named_and_nothing_is_locked(broker):
     for queues, error, field in (
-        ([*ORDERS, QueueId("orders", 4)], QueueNotFound, "queues[4].queue"),
-        ([*ORDERS, QueueId("nothing", 0)], TopicNotFound, "topic"),
+        ([*ORDERS, LockedQueue("orders", 4)], QueueNotFound, "queues[4].queue"),
+        ([*ORDERS, LockedQueue("nothing", 0)], TopicNotFound, "topic"),
         ([], Invalid, "queues"),
         (ORDERS * 257, Invalid, "queues"),
     ):

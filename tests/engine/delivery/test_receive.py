@@ -2,7 +2,7 @@ import pytest
 
 from engine.delivery.group import GroupConfig, StartAt
 from engine.errors import Forbidden, Invalid, TopicNotFound
-from engine.events import Delivered
+from engine.events import MessagesDelivered
 from engine.message import Message
 from engine.topic.catalog import TopicConfig
 
@@ -121,7 +121,7 @@ def test_a_hand_out_is_told_as_one_event_for_a_queue(broker, send):
     broker.events.subscribe(heard.append)
     send("a", "b")
     broker.receive("g", {"orders": "*"}, count_max=5, client="me")
-    (delivered,) = [event for event in heard if isinstance(event, Delivered)]
+    (delivered,) = [event for event in heard if isinstance(event, MessagesDelivered)]
     assert delivered.offsets == (0, 1)
     assert (delivered.group, delivered.topic, delivered.queue) == ("g", "orders", 0)
     assert delivered.client == "me"

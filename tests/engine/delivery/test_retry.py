@@ -4,7 +4,7 @@ from engine.delivery.group import GroupConfig
 from engine.delivery.retry import attempt_of, property_text
 from engine.delivery.values import Nack
 from engine.errors import GroupNotFound, Invalid, MessageNotFound, TopicNotFound
-from engine.events import Dead, Retried
+from engine.events import DeadLettered, Retried
 from engine.message import Message
 
 
@@ -248,6 +248,6 @@ def test_failures_are_told_as_events(broker, send):
     fail(broker, take(broker)[0], delay_s=0, error="first")
     fail(broker, take(broker)[0], error="second")
     (retried,) = [event for event in heard if isinstance(event, Retried)]
-    (dead,) = [event for event in heard if isinstance(event, Dead)]
+    (dead,) = [event for event in heard if isinstance(event, DeadLettered)]
     assert (retried.topic, retried.attempt, retried.error) == ("orders", 2, "first")
     assert (dead.topic, dead.reason, dead.client) == ("%RETRY%g", "attempts_exhausted", "worker-1")

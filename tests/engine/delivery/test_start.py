@@ -1,4 +1,4 @@
-"""Where a group begins; items 8 and 24 of the reference's section 15 for RocketMQ's own rule."""
+"""Where a group begins; RocketMQ's own rule is in docs/rocketmq-rules.md."""
 
 import pytest
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from engine.broker import GroupConfig
 from engine.handover.timer_files import CHECK, UNIT, read_check
-from engine.message import Message, Sent
+from engine.message import Message, PutResult
 from engine.store.files import OsFiles
 from tests.engine.conftest import Engine
 from tests.engine.handover.theirs import (
@@ -14,7 +14,7 @@ from tests.engine.handover.theirs import (
     write_timercheck,
 )
 
-Send = Callable[..., Sent]
+Send = Callable[..., PutResult]
 HOUR_MS = 3_600_000
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from engine.inspection import inspect
-from engine.message import Sent
+from engine.message import PutResult
 from engine.store.consume_queue import ENTRY
 from engine.store.files import OsFiles
 from tests.engine.conftest import Engine
 from tests.engine.handover.theirs import read_table, touch_checkpoint, write_table
 
-Send = Callable[..., Sent]
+Send = Callable[..., PutResult]
 
 
 def lay_queue(root: Path, topic: str, queue: int = 0) -> Path:

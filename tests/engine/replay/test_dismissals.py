@@ -11,8 +11,8 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import GroupNotFound, Invalid, Refused
 from engine.message import Message, Promise
-from engine.replay import choice, dismissals
-from engine.replay.pile import DismissNote, Pile, Span
+from engine.replay import dismissals, selection_planner
+from engine.replay.dismissed_offsets import DismissedOffsets, DismissedRange, DismissNote
 from engine.store.pool import InlinePool
 from tests.simulation.disk import Disk
 
@@ -153,14 +153,16 @@ def test_restoring_that_cuts_stretches_to_pieces_has_the_same_limit(dead, monkey
 def test_a_pile_is_the_set_of_its_offsets(seed):
     """Against a plain dictionary, over many steps."""
     chance = random.Random(seed)
-    pile, model = Pile(0), {}
+    pile, model = DismissedOffsets(0), {}
     notes = [DismissNote(str(number), "", "", 0) for number in range(5)]
     for _ in range(400):
         first = chance.randrange(60)
         run = range(first, first + chance.randrange(1, 12))
         if chance.random() < 0.6:
             note = chance.choice(notes)
-            pile = pile.adding(Span(each.start, each.stop, note) for each in pile.free(run))
+            pile = pile.adding(
+                DismissedRange(each.start, each.stop, note) for each in pile.free(run)
+            )
             model = dict.fromkeys(run, note) | model
         else:
             pile = pile.without([run])
@@ -175,7 +177,7 @@ def test_a_pile_is_the_set_of_its_offsets(seed):
         told = Counter(note for n, note in model.items() if low <= n < high)
         assert pile.tally(low, high) == told
         assert [pile.note_of(n) for n in range(80)] == [model.get(n) for n in range(80)]
-        kept = Pile.unpacked(0, pile.kept_from(low).packed())
+        kept = DismissedOffsets.unpacked(0, pile.kept_from(low).packed())
         assert list(kept.within(low, 80)) == list(pile.within(low, 80))
 
 
@@ -191,7 +193,7 @@ class Watched(list):
 
 def test_to_count_takes_a_few_looks_however_many_stretches_there_are():
     note = DismissNote("1", "", "", 0)
-    pile = Pile(0, (Span(at, at + 1, note) for at in range(0, 200_000, 2)))
+    pile = DismissedOffsets(0, (DismissedRange(at, at + 1, note) for at in range(0, 200_000, 2)))
     for name in ("_firsts", "_ends", "_before"):
         setattr(pile, name, Watched(getattr(pile, name)))
     Watched.looks = 0
@@ -203,13 +205,15 @@ def test_to_count_takes_a_few_looks_however_many_stretches_there_are():
 def test_a_draft_over_what_has_changed_since_is_not_carried_out(dead):
     letters = dead.broker.dead_letters
     first, late = (letters.resting("g") for _ in range(2))
-    assert letters.commit(first.dismissing([range(3)], letters.noted("known", "eva")))
-    draft = late.dismissing([range(5)], letters.noted("too late", "eva"))
+    assert letters.commit(first.plan_dismissal([range(3)], letters.noted("known", "eva")))
+    draft = late.plan_dismissal([range(5)], letters.noted("too late", "eva"))
     assert not letters.commit(draft)
     assert marked(dead) == [0, 1, 2]
-    assert letters.commit(letters.resting("g").dismissing([range(5)], letters.noted("all", "eva")))
+    assert letters.commit(
+        letters.resting("g").plan_dismissal([range(5)], letters.noted("all", "eva"))
+    )
     assert [each.count for each in letters.resting("g").dismissals()] == [2, 3]
-    assert not letters.commit(first.restoring([range(9)]))
+    assert not letters.commit(first.plan_restoration([range(9)]))
 
 
 def test_a_sweep_reads_each_dead_letter_once_and_a_page_few_in_vain(dead, send, monkeypatch):
@@ -232,7 +236,7 @@ def test_a_sweep_reads_each_dead_letter_once_and_a_page_few_in_vain(dead, send, 
 
 
 def test_a_job_is_refused_where_dismissing_cut_it_to_pieces(dead, monkeypatch):
-    monkeypatch.setattr(choice, "STRETCHES_MAX", 3)
+    monkeypatch.setattr(selection_planner, "STRETCHES_MAX", 3)
     dismiss(dead, *(range(at, at + 1) for at in (2, 4)))
     assert dead.run(dry_run=True).selected == 8
     dismiss(dead, range(6, 7))
@@ -248,8 +252,10 @@ def test_many_dismissals_are_read_back_together(dead, monkeypatch):
         dismiss(dead, range(at, at + 1), note=f"note {at}")
     dead.broker.dead_letters.restore("g", [range(4, 5)])
     built = []
-    real = Pile.adding
-    monkeypatch.setattr(Pile, "adding", lambda pile, more: built.append(1) or real(pile, more))
+    real = DismissedOffsets.adding
+    monkeypatch.setattr(
+        DismissedOffsets, "adding", lambda pile, more: built.append(1) or real(pile, more)
+    )
     dead.engine.restart()
     assert marked(dead) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
     assert len(built) == 1

@@ -5,7 +5,7 @@ import pytest
 from engine.broker import NewReplay, ReplayTo, TopicConfig
 from engine.errors import Busy, Conflict, Invalid
 from engine.message import Message
-from engine.replay import book, choice
+from engine.replay import job_store, selection_planner
 from engine.replay.rate import Rate
 
 PER_S = 50.0
@@ -248,7 +248,7 @@ def test_large_bodies_are_taken_in_small_bites(copies):
 
 
 def test_the_oldest_jobs_that_are_over_are_forgotten(copies, monkeypatch):
-    monkeypatch.setattr(book, "JOBS_MAX", 3)
+    monkeypatch.setattr(job_store, "JOBS_MAX", 3)
     fill(copies, 2)
     first = copies.redrive(source="orders", to=ReplayTo.TOPIC, to_name="copies", per_s=0.001)
     others = [replay(copies) for _ in range(4)]
@@ -259,7 +259,7 @@ def test_the_oldest_jobs_that_are_over_are_forgotten(copies, monkeypatch):
 
 
 def test_jobs_that_take_too_much_memory_are_forgotten_early(copies, monkeypatch):
-    monkeypatch.setattr(book, "JOBS_BYTES_MAX", 1000)
+    monkeypatch.setattr(job_store, "JOBS_BYTES_MAX", 1000)
     fill(copies, 100)
     for _ in range(5):
         replay(copies, places=[(0, offset) for offset in range(0, 20, 2)])
@@ -267,7 +267,7 @@ def test_jobs_that_take_too_much_memory_are_forgotten_early(copies, monkeypatch)
 
 
 def test_too_many_jobs_under_way_are_refused(copies, monkeypatch):
-    monkeypatch.setattr(book, "UNFINISHED_MAX", 2)
+    monkeypatch.setattr(job_store, "UNFINISHED_MAX", 2)
     fill(copies, 2)
     for _ in range(2):
         copies.redrive(source="orders", to=ReplayTo.TOPIC, to_name="copies", per_s=0.001)
@@ -276,7 +276,7 @@ def test_too_many_jobs_under_way_are_refused(copies, monkeypatch):
 
 
 def test_too_many_messages_are_refused(copies, monkeypatch):
-    monkeypatch.setattr(choice, "SELECTED_MAX", 5)
+    monkeypatch.setattr(selection_planner, "SELECTED_MAX", 5)
     fill(copies, 6)
     with pytest.raises(Exception, match="6 messages are selected"):
         replay(copies)

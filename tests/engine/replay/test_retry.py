@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.broker import NewReplay, ReplayTo, Retry, TopicConfig, TopicType
+from engine.broker import NewReplay, ReplayTo, RetryRequest, TopicConfig, TopicType
 from engine.errors import Conflict, NotFound, Refused, TopicNotFound
 from engine.message import Message
 from engine.replay import outcomes, replays
@@ -15,7 +15,7 @@ def retry(desk, job, **how):
         found = desk.broker.replays.failed(job.id, start)
         runs += found.runs
         start = found.next
-    created = desk.broker.replays.retry(job.id, runs, Retry(per_s=0, **how))
+    created = desk.broker.replays.retry(job.id, runs, RetryRequest(per_s=0, **how))
     desk.engine.tick()
     return desk.broker.replays.get(created.id)
 
@@ -81,7 +81,7 @@ def test_what_failed_is_not_sent_twice_however_often_it_is_tried_again(half):
     early = retry(desk, job, dry_run=True)
     desk.broker.create_topic(TopicConfig("gone", read_queues=1, write_queues=1))
     runs = desk.broker.replays.failed(job.id).runs
-    slow = desk.broker.replays.retry(job.id, runs, Retry(per_s=0.001))
+    slow = desk.broker.replays.retry(job.id, runs, RetryRequest(per_s=0.001))
     desk.engine.tick()
     with pytest.raises(Conflict, match="trying the same again"):
         retry(desk, job)
@@ -105,7 +105,7 @@ def test_there_must_be_something_that_failed(half):
         with pytest.raises(Conflict):
             desk.broker.replays.failed(each.id)
     with pytest.raises(NotFound):
-        desk.broker.replays.retry("123", [], Retry())
+        desk.broker.replays.retry("123", [], RetryRequest())
 
 
 def test_failures_are_found_over_chunks_and_steps(desk, monkeypatch):

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from engine.replay.outcomes import CHUNK, Outcome, OutcomeLog
-from engine.replay.selection import Frozen, Run, merged, pack, runs_of
+from engine.replay.outcomes import CHUNK, OutcomeLog, ReplayOutcome
+from engine.replay.selection import FrozenSelection, OffsetRange, merged, pack, runs_of
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -13,7 +13,7 @@ def test_a_selection_is_the_places_in_order(seed):
     chance = random.Random(seed)
     places = [(chance.randrange(4), chance.randrange(60)) for _ in range(chance.randrange(1, 120))]
     plain = sorted(set(places))
-    frozen = Frozen.unpack(pack(runs_of(places)))
+    frozen = FrozenSelection.unpack(pack(runs_of(places)))
     assert frozen.count == len(plain)
     assert [frozen.place(index) for index in range(frozen.count)] == plain
     start, count = chance.randrange(frozen.count), chance.randrange(1, 50)
@@ -44,14 +44,21 @@ def test_a_selection_is_the_places_in_order(seed):
 
 
 def test_ranges_that_touch_or_overlap_become_one():
-    ranges = [Run(1, 5, 5), Run(0, 0, 3), Run(0, 3, 2), Run(0, 1, 1), Run(1, 9, 4), Run(2, 0, 0)]
-    assert merged(ranges) == [Run(0, 0, 5), Run(1, 5, 8)]
+    ranges = [
+        OffsetRange(1, 5, 5),
+        OffsetRange(0, 0, 3),
+        OffsetRange(0, 3, 2),
+        OffsetRange(0, 1, 1),
+        OffsetRange(1, 9, 4),
+        OffsetRange(2, 0, 0),
+    ]
+    assert merged(ranges) == [OffsetRange(0, 0, 5), OffsetRange(1, 5, 8)]
 
 
 @pytest.mark.parametrize("count", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 17])
 def test_outcomes_are_found_again_across_chunks(count):
     chance = random.Random(count)
-    plain = bytes(chance.choices(list(Outcome), k=count))
+    plain = bytes(chance.choices(list(ReplayOutcome), k=count))
     log = OutcomeLog()
     for start in range(0, count, 1000):
         log.add(plain[start : start + 1000])
@@ -59,8 +66,10 @@ def test_outcomes_are_found_again_across_chunks(count):
         assert each.count == count
         assert each.between(0, count + 5) == plain
         assert each.between(count // 3, count // 2) == plain[count // 3 : count // 2]
-        assert [each.totals[code] for code in Outcome] == [plain.count(code) for code in Outcome]
-        found = list(each.find(Outcome.EXPIRED, count // 4, count))
+        assert [each.totals[code] for code in ReplayOutcome] == [
+            plain.count(code) for code in ReplayOutcome
+        ]
+        found = list(each.find(ReplayOutcome.EXPIRED, count // 4, count))
         assert found == [
-            index for index in range(count // 4, count) if plain[index] == Outcome.EXPIRED
+            index for index in range(count // 4, count) if plain[index] == ReplayOutcome.EXPIRED
         ]

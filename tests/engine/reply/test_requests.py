@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from engine.broker import Broker, NewReply, ReplyResult, Request
+from engine.broker import Broker, NewReply, PendingRequest, ReplyResult
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Conflict, EngineError, Forbidden, Invalid, MessageNotFound
-from engine.events import Event, Replied, Requested, RequestExpired
+from engine.events import EngineEvent, Replied, Requested, RequestExpired
 from engine.message import Message, Promise
 from tests.engine.conftest import Engine
 from tests.simulation.pool import SeededPool
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"
 
-Ask = Callable[..., Request]
+Ask = Callable[..., PendingRequest]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def ended() -> list[str]:
 
 @pytest.fixture
 def ask(engine: Engine, broker: Broker, ended: list[str]) -> Ask:
-    def ask(body: str = "q", **given: Any) -> Request:
+    def ask(body: str = "q", **given: Any) -> PendingRequest:
         assert engine.broker is not None
         given = {"timeout_ms": 1000, "client": "me", **given}
         properties = given.pop("properties", {})
@@ -42,7 +42,7 @@ def ask(engine: Engine, broker: Broker, ended: list[str]) -> Ask:
     return ask
 
 
-def reply(engine: Engine, request: Request, body: str = "a", **given: Any) -> ReplyResult:
+def reply(engine: Engine, request: PendingRequest, body: str = "a", **given: Any) -> ReplyResult:
     assert engine.broker is not None
     new = NewReply(correlation_id=request.correlation_id, body=body.encode(), **given)
     return engine.broker.requests.reply(new).result
@@ -270,7 +270,7 @@ def test_a_wrong_reply_names_its_field_and_its_requester_waits_on(
     assert reply_of(broker, request) is ReplyResult.DELIVERED
 
 
-def reply_of(broker: Broker, request: Request) -> ReplyResult:
+def reply_of(broker: Broker, request: PendingRequest) -> ReplyResult:
     new = NewReply(correlation_id=request.correlation_id, body=b"a")
     return broker.requests.reply(new).result
 
@@ -324,7 +324,7 @@ def test_a_stopped_broker_takes_neither(engine: Engine, broker: Broker, ask: Ask
 
 
 def test_every_stage_is_told(engine: Engine, broker: Broker, ask: Ask, clock: ManualClock) -> None:
-    heard: list[Event] = []
+    heard: list[EngineEvent] = []
     broker.events.subscribe(heard.append)
     answered, late = ask(), ask()
     reply(engine, answered, born_host="10.0.0.1:5")

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from engine.broker import NewReply, ReplyResult, Request
+from engine.broker import NewReply, PendingRequest, ReplyResult
 from engine.clock import ManualClock
 from engine.errors import MessageNotFound
 from engine.message import Message, Promise
@@ -26,7 +26,7 @@ class Story:
         self.ids: list[str] = []
         self.kept: dict[str, bytes] = {}  # by correlation id, where the answer was not "already"
         self.handed: dict[str, bytes] = {}
-        self.under_way: list[Request] = []
+        self.under_way: list[PendingRequest] = []
         self.number = 0
         self.start()
 

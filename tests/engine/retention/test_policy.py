@@ -2,9 +2,9 @@
 
 import pytest
 
-from engine.retention.policy import SEGMENTS_MAX, Extent, by_age, by_room, by_size
+from engine.retention.policy import SEGMENTS_MAX, LogExtent, by_age, by_room, by_size
 
-FOUR = Extent((400, 500, 600, 700), 750, 100)
+FOUR = LogExtent((400, 500, 600, 700), 750, 100)
 
 
 def test_a_segment_is_as_old_as_the_first_record_behind_it() -> None:
@@ -35,12 +35,12 @@ def test_room_is_made_by_as_many_segments_as_it_takes(excess: float, position: i
 
 
 def test_one_look_takes_ten_segments_at_most() -> None:
-    many = Extent(tuple(range(0, 3000, 100)), 2950, 100)
+    many = LogExtent(tuple(range(0, 3000, 100)), 2950, 100)
     assert by_age(many, lambda base: 0, 1) == SEGMENTS_MAX * 100
     assert by_size(many, 1) == SEGMENTS_MAX * 100
     assert by_room(many, 1e9) == SEGMENTS_MAX * 100
 
 
 def test_a_log_of_one_segment_stays() -> None:
-    one = Extent((400,), 450, 100)
+    one = LogExtent((400,), 450, 100)
     assert [by_age(one, lambda base: 0, 99), by_size(one, 1), by_room(one, 50)] == [400] * 3

@@ -6,7 +6,7 @@ import pytest
 
 from engine.broker import AckResult, Broker, GroupConfig, Nack, PullStatus, TopicConfig, TopicType
 from engine.errors import Forbidden, Invalid, MessageNotFound, QueueNotFound, TopicNotFound
-from engine.events import Event, Expired
+from engine.events import EngineEvent, Expired
 from engine.message import Message, Promise
 from tests.engine.conftest import Engine
 from tests.engine.retention.parts import bodies, bounds, start
@@ -194,7 +194,7 @@ def test_topics_of_the_engines_own_and_unknown_ones_cannot_be_purged(broker: Bro
 
 
 def test_a_purge_is_told_once_and_a_dry_run_is_not(broker: Broker) -> None:
-    heard: list[Event] = []
+    heard: list[EngineEvent] = []
     broker.events.subscribe(heard.append)
     broker.retention.purge("orders", everything=True, dry_run=True)
     broker.retention.purge("orders", everything=True)

@@ -7,7 +7,7 @@ import pytest
 
 from engine.broker import Broker, PullAnswer, PullStatus, TopicConfig
 from engine.errors import DiskFull, Invalid
-from engine.events import Event, Expired, Overtaken
+from engine.events import EngineEvent, Expired, Overtaken
 from engine.message import Message
 from tests.engine.conftest import Engine
 from tests.engine.retention.parts import (
@@ -23,11 +23,11 @@ from tests.engine.retention.parts import (
 
 
 @pytest.fixture
-def heard() -> list[Event]:
+def heard() -> list[EngineEvent]:
     return []
 
 
-def listen(broker: Broker, heard: list[Event]) -> Broker:
+def listen(broker: Broker, heard: list[EngineEvent]) -> Broker:
     broker.events.subscribe(heard.append)
     return broker
 
@@ -36,7 +36,7 @@ def listen(broker: Broker, heard: list[Event]) -> Broker:
 
 
 def test_messages_older_than_the_setting_go_a_segment_at_a_time(
-    engine: Engine, heard: list[Event]
+    engine: Engine, heard: list[EngineEvent]
 ) -> None:
     broker = listen(start(engine, retention_h=1), heard)
     old = fill(engine, 3)
@@ -108,7 +108,9 @@ def test_an_emptied_queue_keeps_the_file_that_its_offsets_are_counted_by(engine:
 # -- by size ----------------------------------------------------------------------------------
 
 
-def test_a_log_over_its_size_loses_its_oldest_segments(engine: Engine, heard: list[Event]) -> None:
+def test_a_log_over_its_size_loses_its_oldest_segments(
+    engine: Engine, heard: list[EngineEvent]
+) -> None:
     broker = listen(start(engine, retention_bytes=2 * SEGMENT_BYTES), heard)
     fill(engine, 30, step_s=0.2)
     engine.tick(30)
@@ -118,7 +120,7 @@ def test_a_log_over_its_size_loses_its_oldest_segments(engine: Engine, heard: li
 
 
 def test_many_old_segments_go_ten_at_a_time_without_a_pause(
-    engine: Engine, heard: list[Event]
+    engine: Engine, heard: list[EngineEvent]
 ) -> None:
     broker = listen(start(engine, retention_h=1), heard)
     fill(engine, 25, step_s=0.1)
@@ -132,7 +134,7 @@ def test_many_old_segments_go_ten_at_a_time_without_a_pause(
 
 
 def test_from_85_percent_on_the_oldest_segments_go_though_they_are_young(
-    engine: Engine, heard: list[Event]
+    engine: Engine, heard: list[EngineEvent]
 ) -> None:
     disk = StatedDisk(total=100 * SEGMENT_BYTES)
     broker = listen(start(engine, files=disk), heard)
@@ -238,7 +240,7 @@ def test_a_full_disk_does_not_take_what_waits_and_health_says_so(engine: Engine)
 
 
 def test_a_topic_with_a_shorter_age_begins_later_at_once(
-    engine: Engine, heard: list[Event]
+    engine: Engine, heard: list[EngineEvent]
 ) -> None:
     broker = listen(start(engine), heard)
     broker.create_topic(TopicConfig("short", retention_ms=60_000))
@@ -318,7 +320,7 @@ def test_a_topics_age_can_be_changed_and_taken_back(engine: Engine) -> None:
 
 
 def test_a_group_that_is_overtaken_goes_on_at_the_begin_and_knows_its_loss(
-    engine: Engine, heard: list[Event]
+    engine: Engine, heard: list[EngineEvent]
 ) -> None:
     broker = listen(start(engine, retention_h=1), heard)
     broker.create_topic(TopicConfig("orders", read_queues=1, write_queues=1))
@@ -343,7 +345,7 @@ def test_a_group_that_is_overtaken_goes_on_at_the_begin_and_knows_its_loss(
 
 
 def test_a_receive_before_the_groups_turn_counts_the_loss_once(
-    engine: Engine, heard: list[Event]
+    engine: Engine, heard: list[EngineEvent]
 ) -> None:
     broker = listen(start(engine), heard)
     broker.create_topic(TopicConfig("orders", read_queues=1, write_queues=1))

@@ -9,7 +9,7 @@ import sys
 
 from bench.parts import memory_mib
 from engine.config import MIB
-from engine.schedule.timer_agenda import Agenda, Pending
+from engine.schedule.timer_agenda import Pending, TimerAgenda
 from engine.schedule.timer_progress import TimerProgress
 
 COUNT = 1_000_000
@@ -28,7 +28,7 @@ class NoJournal:
 def bytes_each(width_ms: int) -> float:
     """What a million take in this process, whose memory nothing else used and gave back before."""
     chance, before_mib = random.Random(1), memory_mib()
-    agenda, progress = Agenda(), TimerProgress(NoJournal())
+    agenda, progress = TimerAgenda(), TimerProgress(NoJournal())
     for offset in range(COUNT):
         agenda.add(Pending(chance.randrange(width_ms), offset))
     progress.finish([4 * COUNT])

@@ -5,7 +5,7 @@ import pytest
 from engine.errors import Refused
 from engine.message import Message
 from engine.schedule.delay import DelayRule
-from engine.schedule.levels import Levels
+from engine.schedule.levels import DelayLevels
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
@@ -46,11 +46,11 @@ def test_no_level_is_no_wait(broker, level):
 def test_the_senders_properties_are_not_written_into():
     properties = {"colour": "red"}
     message = Message("t", b"x", properties=properties, delay_level=1, queue=0)
-    admitted = DelayRule(Levels()).admit(message, 0)
+    admitted = DelayRule(DelayLevels()).admit(message, 0)
     assert admitted.properties["colour"] == "red"
     assert properties == {"colour": "red"}
 
 
 def test_what_is_bound_for_the_engines_own_topics_cannot_be_delayed():
     with pytest.raises(Refused):
-        DelayRule(Levels()).admit(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"x", delay_level=1), 0)
+        DelayRule(DelayLevels()).admit(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"x", delay_level=1), 0)

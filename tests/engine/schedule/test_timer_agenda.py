@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from engine.schedule.timer_agenda import BLOCK_COUNT_MAX, START, Agenda, Pending
+from engine.schedule.timer_agenda import BLOCK_COUNT_MAX, START, Pending, TimerAgenda
 
 YEAR_MS = 365 * 24 * 3600 * 1000
 
@@ -12,7 +12,7 @@ YEAR_MS = 365 * 24 * 3600 * 1000
 @pytest.mark.parametrize("seed", range(8))
 def test_it_is_a_sorted_list_whatever_is_added_and_removed(seed):
     chance = random.Random(seed)
-    agenda, model, offset = Agenda(), [], 0
+    agenda, model, offset = TimerAgenda(), [], 0
     width = chance.choice([1, 3, 10_000, YEAR_MS])
     for _ in range(30):
         for _ in range(chance.randint(0, 400)):
@@ -36,7 +36,7 @@ def test_it_is_a_sorted_list_whatever_is_added_and_removed(seed):
 
 
 def test_what_is_not_there_cannot_be_removed():
-    agenda = Agenda()
+    agenda = TimerAgenda()
     assert not agenda.remove(Pending(1, 1))
     agenda.add(Pending(5, 1))
     for absent in (Pending(5, 0), Pending(5, 2), Pending(4, 1), Pending(6, 1)):
@@ -45,7 +45,7 @@ def test_what_is_not_there_cannot_be_removed():
 
 
 def test_equal_times_stay_in_the_order_of_arrival():
-    agenda = Agenda()
+    agenda = TimerAgenda()
     expected = [Pending(7, offset) for offset in range(3 * BLOCK_COUNT_MAX)]
     for pending in expected:
         agenda.add(pending)
@@ -55,7 +55,7 @@ def test_equal_times_stay_in_the_order_of_arrival():
 
 
 def test_blocks_that_lost_most_are_joined():
-    agenda = Agenda()
+    agenda = TimerAgenda()
     for offset in range(20_000):
         agenda.add(Pending(offset, offset))
     for offset in range(20_000):
@@ -76,7 +76,7 @@ def test_a_million_pending_messages_take_less_than_fifty_bytes_each(width_ms):
 @pytest.mark.parametrize("seed", range(4))
 def test_it_counts_what_is_due_before_any_time(seed):
     chance = random.Random(seed)
-    agenda, dues = Agenda(), []
+    agenda, dues = TimerAgenda(), []
     assert agenda.counts_before([0, 5]) == [0, 0]
     for offset in range(chance.randint(1, 5 * BLOCK_COUNT_MAX)):
         due_ms = chance.randrange(900)

@@ -8,15 +8,15 @@ from engine.broker import Broker, GroupConfig, Nack
 from engine.clock import ManualClock
 from engine.errors import Invalid
 from engine.events import Acked, Appended
-from engine.message import Message, Promise, Sent
-from engine.statistics import books, counting, end_to_end, statistics
-from engine.statistics.accounts import CROWDED_IDLE_MS, SWEEP_MS, Book, Metric
-from engine.statistics.books import Books
-from engine.statistics.counting import Counting
+from engine.message import Message, Promise, PutResult
+from engine.statistics import counting, end_to_end, statistics, traffic_metrics
+from engine.statistics.counting import EventCounter
+from engine.statistics.metric_series import CROWDED_IDLE_MS, SWEEP_MS, Metric, MetricRegistry
+from engine.statistics.traffic_metrics import TrafficMetrics
 from engine.statistics.windows import DAY_MS, FINE
 from tests.engine.conftest import Engine
 
-Send = Callable[..., Sent]
+Send = Callable[..., PutResult]
 START_MS = 1_700_000_000_000
 
 
@@ -170,8 +170,8 @@ def test_times_of_sends_are_entered_often_and_a_bounded_number_at_once(
 
 
 def test_an_event_of_the_next_second_closes_the_one_before() -> None:
-    own = Books(START_MS)
-    counted = Counting(own, START_MS, lambda event: None)
+    own = TrafficMetrics(START_MS)
+    counted = EventCounter(own, START_MS, lambda event: None)
     for ms in (0, 999, 1000, 1500, 2000):
         counted.hear(Appended(START_MS + ms, "orders", 0, 0, 1, 10))
     counted.settle_all(START_MS + 2000)
@@ -184,8 +184,8 @@ def test_an_event_of_the_next_second_closes_the_one_before() -> None:
 
 def test_what_waits_is_entered_in_bounded_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counting, "ENTRIES_PER_STEP", 10)
-    own = Books(START_MS)
-    counted = Counting(own, START_MS, lambda event: None)
+    own = TrafficMetrics(START_MS)
+    counted = EventCounter(own, START_MS, lambda event: None)
     for number in range(25):
         counted.hear(Appended(START_MS, f"t{number}", 0, 0, 1, 10))
     assert counted.settle(START_MS + 1000)
@@ -210,7 +210,7 @@ def test_a_calendar_that_is_set_back_begins_the_windows_anew(
 
 
 def test_names_are_bounded_and_what_comes_beyond_is_counted_together() -> None:
-    book: Book[str] = Book(FINE, 2, START_MS)
+    book: MetricRegistry[str] = MetricRegistry(FINE, 2, START_MS)
     for name in ("a", "b", "c", "d", "a"):
         book.open(name, START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
     assert len(book) == 2
@@ -219,7 +219,7 @@ def test_names_are_bounded_and_what_comes_beyond_is_counted_together() -> None:
 
 
 def test_a_silent_name_makes_room_for_another() -> None:
-    book: Book[str] = Book(FINE, 2, START_MS)
+    book: MetricRegistry[str] = MetricRegistry(FINE, 2, START_MS)
     book.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
     later = START_MS + CROWDED_IDLE_MS + 1
     book.open("b", later).add(Metric.MESSAGES_IN, later, 1)
@@ -228,7 +228,7 @@ def test_a_silent_name_makes_room_for_another() -> None:
 
 
 def test_who_is_silent_for_a_day_is_forgotten() -> None:
-    book: Book[str] = Book(FINE, 10, START_MS)
+    book: MetricRegistry[str] = MetricRegistry(FINE, 10, START_MS)
     book.open("a", START_MS).add(Metric.MESSAGES_IN, START_MS, 1)
     book.sweep(START_MS + DAY_MS)
     assert len(book) == 1
@@ -239,7 +239,7 @@ def test_who_is_silent_for_a_day_is_forgotten() -> None:
 def test_the_bound_on_names_holds_in_a_broker(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "NAMES_MAX", 3)
+    monkeypatch.setattr(traffic_metrics, "NAMES_MAX", 3)
     broker = engine.start()
     for number in range(6):
         broker.send([Message(f"t{number}", b"x")])

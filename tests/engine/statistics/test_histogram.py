@@ -8,7 +8,7 @@ from engine.statistics.histogram import (
     BUCKETS,
     ROCKETMQ_LABELS,
     VALUE_MAX,
-    Histogram,
+    LatencyHistogram,
     Timing,
     bucket_of,
     upper_end,
@@ -27,7 +27,7 @@ def test_buckets_follow_each_other_without_a_gap() -> None:
 def test_percentiles_are_at_most_an_eighth_too_high() -> None:
     chance = random.Random(7)
     values = sorted(round(chance.lognormvariate(6, 2)) for _ in range(10_000))
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     for value in values:
         histogram.add(value)
     spread = histogram.spread()
@@ -39,13 +39,13 @@ def test_percentiles_are_at_most_an_eighth_too_high() -> None:
 
 
 def test_no_percentile_is_above_the_maximum() -> None:
-    histogram = Histogram()
+    histogram = LatencyHistogram()
     histogram.add(1001)
     assert histogram.spread().p999 == 1001
 
 
 def test_an_empty_histogram_tells_nothing() -> None:
-    assert Histogram().spread().count == 0
+    assert LatencyHistogram().spread().count == 0
 
 
 def test_a_window_is_the_running_minute_and_the_one_before() -> None:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from engine.broker import Broker, Counts, QueueLag
-from engine.delivery import wanted
+from engine.broker import Broker, LagBasis, QueueLag
+from engine.delivery import subscription_filters
 from engine.message import Message
 from tests.engine.conftest import Engine
 
@@ -30,21 +30,21 @@ def test_a_tag_filter_counts_what_it_lets_through(broker: Broker) -> None:
     fill(broker, *"abababab")
     take(broker, "a")
     lag = queue_lag(broker)
-    assert (lag.count, lag.counts) == (3, Counts.MATCHING)
-    assert broker.lag("billing").counts is Counts.MATCHING
+    assert (lag.count, lag.counts) == (3, LagBasis.MATCHING)
+    assert broker.lag("billing").counts is LagBasis.MATCHING
 
 
 def test_a_group_without_a_filter_counts_everything_and_that_matches(broker: Broker) -> None:
     fill(broker, *"abab")
     take(broker, "*")
-    assert (queue_lag(broker).count, queue_lag(broker).counts) == (3, Counts.MATCHING)
+    assert (queue_lag(broker).count, queue_lag(broker).counts) == (3, LagBasis.MATCHING)
 
 
 def test_an_sql_filter_counts_everything_and_says_so(broker: Broker) -> None:
     fill(broker, *"abab")
     take(broker, "SQL92: TAGS = 'a'")
-    assert (queue_lag(broker).count, queue_lag(broker).counts) == (2, Counts.ALL)
-    assert broker.lag("billing").counts is Counts.ALL
+    assert (queue_lag(broker).count, queue_lag(broker).counts) == (2, LagBasis.ALL)
+    assert broker.lag("billing").counts is LagBasis.ALL
 
 
 def test_after_a_restart_the_filter_is_unknown_until_the_group_asks_again(engine: Engine) -> None:
@@ -52,20 +52,20 @@ def test_after_a_restart_the_filter_is_unknown_until_the_group_asks_again(engine
     fill(broker, *"abababab")
     take(broker, "a")
     broker = engine.restart()
-    assert queue_lag(broker).counts is Counts.ALL
+    assert queue_lag(broker).counts is LagBasis.ALL
     take(broker, "a")
-    assert queue_lag(broker).counts is Counts.MATCHING
+    assert queue_lag(broker).counts is LagBasis.MATCHING
 
 
 def test_more_open_messages_than_are_examined_count_all(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wanted, "ENTRIES_MAX", 9)
+    monkeypatch.setattr(subscription_filters, "ENTRIES_MAX", 9)
     fill(broker, *"ab" * 6)
     take(broker, "a")
-    assert (queue_lag(broker).count, queue_lag(broker).counts) == (10, Counts.ALL)
+    assert (queue_lag(broker).count, queue_lag(broker).counts) == (10, LagBasis.ALL)
     take(broker, "a")
-    assert (queue_lag(broker).count, queue_lag(broker).counts) == (4, Counts.MATCHING)
+    assert (queue_lag(broker).count, queue_lag(broker).counts) == (4, LagBasis.MATCHING)
 
 
 def test_the_latest_filter_of_a_group_counts(broker: Broker) -> None:
@@ -89,7 +89,7 @@ def test_a_pulling_group_counts_by_the_filter_it_pulls_with(broker: Broker) -> N
     fill(broker, *"abab")
     broker.pull("orders", 0, 0, filter="b", group="billing")
     broker.commit_offset("billing", "orders", 0, 1)
-    assert (queue_lag(broker).count, queue_lag(broker).counts) == (2, Counts.MATCHING)
+    assert (queue_lag(broker).count, queue_lag(broker).counts) == (2, LagBasis.MATCHING)
 
 
 def test_a_count_that_is_carried_on_is_the_one_made_anew(broker: Broker) -> None:

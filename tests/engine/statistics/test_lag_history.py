@@ -16,9 +16,9 @@ from engine.errors import Corrupt, Invalid
 from engine.message import Message
 from engine.statistics import lag_block, lag_files
 from engine.statistics.lag_block import Block
-from engine.statistics.lag_history import LagHistory
+from engine.statistics.lag_history import LagHistoryStore
 from engine.statistics.lag_points import Points, query
-from engine.statistics.lag_round import WIDTH, Column, LagRound
+from engine.statistics.lag_round import WIDTH, LagColumn, LagRound
 from engine.statistics.values import LagName
 from engine.statistics.windows import DAY_MS, MINUTE_MS
 from engine.store.files import OsFiles
@@ -41,20 +41,20 @@ def round_of(at_ms: int, *counts: int, names: tuple[LagName, ...] = NAMES) -> La
     return LagRound(at_ms, names, values)
 
 
-def history(files: OsFiles | FakeFiles, directory: Path, **bounds: int) -> LagHistory:
+def history(files: OsFiles | FakeFiles, directory: Path, **bounds: int) -> LagHistoryStore:
     bounds = {"days": 30, "bytes_max": 1 << 28, **bounds}
-    made = LagHistory(files, directory, InlinePool(), **bounds)
+    made = LagHistoryStore(files, directory, InlinePool(), **bounds)
     made.load()
     return made
 
 
-def read(kept: LagHistory, from_ms: int, to_ms: int, points_max: int = 2000) -> LagHistoryPage:
+def read(kept: LagHistoryStore, from_ms: int, to_ms: int, points_max: int = 2000) -> LagHistoryPage:
     found: list[LagHistoryPage] = []
     kept.read(query("billing", None, None, from_ms, to_ms, points_max, STEP_MS), found.append)
     return found[0]
 
 
-def times(kept: LagHistory) -> list[int]:
+def times(kept: LagHistoryStore) -> list[int]:
     """When there are samples; a time is named twice if its sample is there twice."""
     page = read(kept, START_MS - 1000 * STEP_MS, START_MS + 900 * STEP_MS)
     assert page.step_ms == STEP_MS
@@ -102,7 +102,7 @@ def test_a_block_can_be_read_with_nothing_but_struct_json_and_zlib() -> None:
         at += part
     assert json.loads(parts[0]) == [["billing", "orders", 0], ["billing", "orders", 1]]
     assert struct.unpack("<2q", parts[1]) == (START_MS, STEP_MS)
-    assert struct.unpack("<4q", parts[2 + Column.COUNT]) == (5, 1, 7, 0)
+    assert struct.unpack("<4q", parts[2 + LagColumn.COUNT]) == (5, 1, 7, 0)
 
 
 def as_before(data: bytes) -> bytes:
@@ -318,7 +318,7 @@ def test_a_sample_tells_who_acts_what_expired_and_which_reset_was_the_last(
         one = broker.statistics.sampler.recent()
         assert one is not None
         row = one.row(one.names.index(LagName("billing", "orders", 0)))
-        return row[Column.ACTIVE_MS], row[Column.EXPIRED], row[Column.RESETS]
+        return row[LagColumn.ACTIVE_MS], row[LagColumn.EXPIRED], row[LagColumn.RESETS]
 
     (got,) = broker.receive("billing", {"orders": "*"})
     received_ms = clock.now_ms()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import Invalid
-from engine.statistics.lag_history import LagHistory
+from engine.statistics.lag_history import LagHistoryStore
 from engine.statistics.lag_peaks import peak_query
 from engine.statistics.lag_points import query
 from engine.statistics.windows import MINUTE_MS
@@ -17,7 +17,7 @@ HALF_MS = 30 * MINUTE_MS
 
 
 def peaks(
-    kept: LagHistory, groups: Sequence[str], from_ms: int, to_ms: int
+    kept: LagHistoryStore, groups: Sequence[str], from_ms: int, to_ms: int
 ) -> Mapping[str, Sequence[int | None]]:
     found: list[Mapping[str, Sequence[int | None]]] = []
     kept.read_peaks(peak_query(groups, from_ms, to_ms, HALF_MS), found.append)

@@ -11,14 +11,14 @@ from engine.statistics.windows import (
     SECOND_MS,
     TEN_SECONDS_MS,
     Levels,
-    Series,
+    WindowedCounter,
 )
 
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
 
 
-def steady(levels: Levels, per_second: int, seconds: int) -> Series:
-    series = Series(levels, START_MS, START_MS)
+def steady(levels: Levels, per_second: int, seconds: int) -> WindowedCounter:
+    series = WindowedCounter(levels, START_MS, START_MS)
     for second in range(seconds):
         series.add(START_MS + second * 1000, per_second)
     return series
@@ -34,7 +34,7 @@ def test_a_steady_stream_has_its_rate_in_every_window(levels: Levels) -> None:
 
 @pytest.mark.parametrize("levels", [FINE, COARSE])
 def test_what_is_older_than_a_window_is_not_in_it(levels: Levels) -> None:
-    series = Series(levels, START_MS, START_MS)
+    series = WindowedCounter(levels, START_MS, START_MS)
     series.add(START_MS, 600)
     after = START_MS + 70 * SECOND_MS
     assert series.rate(after, MINUTE_MS, TEN_SECONDS_MS) == 0
@@ -45,7 +45,7 @@ def test_what_is_older_than_a_window_is_not_in_it(levels: Levels) -> None:
 
 
 def test_a_young_series_is_divided_by_its_own_age() -> None:
-    series = Series(FINE, START_MS, START_MS)
+    series = WindowedCounter(FINE, START_MS, START_MS)
     series.add(START_MS + 1_000, 30)
     rates = series.rates(START_MS + 3_000)
     assert rates.minute == rates.day == 10
@@ -59,7 +59,7 @@ def test_a_long_silence_empties_every_bucket() -> None:
 
 
 def test_a_history_leaves_out_the_bucket_that_is_filling() -> None:
-    series = Series(FINE, START_MS, START_MS)
+    series = WindowedCounter(FINE, START_MS, START_MS)
     series.add(START_MS, 3)
     series.add(START_MS + 10_000, 4)
     assert series.history(START_MS + 19_999, TEN_SECONDS_MS, 2) == [0, 3]
@@ -75,7 +75,7 @@ def test_reading_changes_nothing() -> None:
 
 
 def test_a_time_before_the_newest_counts_into_that() -> None:
-    series = Series(FINE, START_MS, START_MS)
+    series = WindowedCounter(FINE, START_MS, START_MS)
     series.add(START_MS + 30_000, 1)
     series.add(START_MS, 2)
     assert series.total == 3

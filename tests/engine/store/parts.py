@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from engine.clock import ManualClock
 from engine.config import EngineConfig
-from engine.events import Event, Events
-from engine.message import Message, Sent, StoredMessage
+from engine.events import EngineEvent, EventBus
+from engine.message import Message, PutResult, StoredMessage
 from engine.store.files import Files, OsFiles
 from engine.store.pool import InlinePool, Pool
 from engine.store.store import Store
@@ -41,8 +41,8 @@ class Bench:
         self.root = root
         self.files: Files = files or OsFiles()
         self.clock = ManualClock()
-        self.events = Events()
-        self.heard: list[Event] = []
+        self.events = EventBus()
+        self.heard: list[EngineEvent] = []
         self.events.subscribe(self.heard.append)
         self.replayed: list[StoredMessage] = []
         self.settings: dict[str, Any] = {}
@@ -95,7 +95,7 @@ class Bench:
     def checkpoint(self) -> None:
         self.store.begin_checkpoint(lambda: None)
 
-    def put(self, *bodies: bytes, topic: str = "t", queue: int = 0, **fields: Any) -> Sent:
+    def put(self, *bodies: bytes, topic: str = "t", queue: int = 0, **fields: Any) -> PutResult:
         return self.store.append([Message(topic, body, queue=queue, **fields) for body in bodies])
 
     def bodies(self, topic: str = "t", queue: int = 0) -> list[bytes | None]:

@@ -97,7 +97,7 @@ def test_what_another_broker_appended_is_not_called_damaged(
     bench.store.stop()
     mark = (bench.root / "checkpoint").read_bytes()
     with without_crcs(monkeypatch) as theirs:
-        theirs.setattr("engine.store.opening.Opening._settle_crcs", lambda self: None)
+        theirs.setattr("engine.store.opening.StoreOpening._settle_crcs", lambda self: None)
         bench.open()
         bench.put(b"theirs")
         bench.close()

@@ -7,14 +7,14 @@ import pytest
 
 from engine.errors import Corrupt, MessageNotFound
 from engine.intake import Intake
-from engine.message import Message, Promise, Sent
+from engine.message import Message, Promise, PutResult
 from engine.topic.catalog import Catalog
 from engine.topic.route import Router
 from tests.engine.store.parts import Bench, HeldPool
 from tests.simulation.disk import Disk
 
 
-def flushed(bench: Bench, body: bytes, **properties: str) -> Sent:
+def flushed(bench: Bench, body: bytes, **properties: str) -> PutResult:
     message = Message("t", body, queue=0, message_id="ID1", properties=properties)
     waits = properties.get("WAIT") != "false"
     return bench.store.append([message], promise=Promise.FLUSHED, waits=waits)

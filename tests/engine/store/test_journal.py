@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import DiskFull
 from engine.store.files import Files, OsFiles, make_lasting_directory
-from engine.store.journal import Journal, JournalEntry, Place
+from engine.store.journal import Journal, JournalEntry, JournalPlace
 from engine.store.pool import InlinePool, Pool
 from tests.engine.store.parts import HeldPool
 from tests.simulation.disk import Crash, Disk
@@ -37,8 +37,8 @@ class Part:
         pool: Pool | None = None,
         *,
         trusted: int | None = None,
-        synced: Place | None = None,
-        stopped: Place | None = None,
+        synced: JournalPlace | None = None,
+        stopped: JournalPlace | None = None,
     ) -> None:
         self.values: dict[str, int] = {}
         self.applied = 0

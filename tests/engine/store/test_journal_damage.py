@@ -7,7 +7,7 @@ import pytest
 from engine.errors import Corrupt
 from engine.store.damage import Damage
 from engine.store.files import OsFiles, make_lasting_directory
-from engine.store.journal import Place
+from engine.store.journal import JournalPlace
 from engine.store.journal_files import file_path
 from engine.store.journal_frames import frame, join_frames, read_frames
 from tests.engine.store.parts import HeldPool
@@ -58,7 +58,7 @@ def test_a_bit_flipped_in_the_middle_costs_one_change_and_is_told(
     for at in range(ends[1], ends[2]):
         for bit in (0, 5, 7):
             before = flip(journal(root), at, bit)
-            part = Part(OsFiles(), root, stopped=Place(0, ends[-1]) if is_clean else None)
+            part = Part(OsFiles(), root, stopped=JournalPlace(0, ends[-1]) if is_clean else None)
             assert part.values == {"n0": 0, "n1": 1, "n3": 3, "n4": 4}, (at, bit)
             (damage,) = damages(part)
             assert (damage.start, damage.end) == (ends[1], ends[2])
@@ -93,7 +93,7 @@ def test_the_last_change_after_an_unclean_stop_is_cut_off_kept_and_told(root: Pa
 def test_after_a_clean_stop_not_even_the_last_change_can_be_torn(root: Path) -> None:
     ends = filled(root, 3)
     flip(journal(root), ends[1] + 9)
-    part = Part(OsFiles(), root, stopped=Place(0, ends[-1]))
+    part = Part(OsFiles(), root, stopped=JournalPlace(0, ends[-1]))
     assert part.journal.is_damaged
     assert len(damages(part)) == 1
 
@@ -101,7 +101,7 @@ def test_after_a_clean_stop_not_even_the_last_change_can_be_torn(root: Path) -> 
 def test_a_journal_that_lost_its_end_after_a_clean_stop_is_told(root: Path) -> None:
     ends = filled(root, 3)
     journal(root).write_bytes(journal(root).read_bytes()[: ends[1]])
-    part = Part(OsFiles(), root, stopped=Place(0, ends[-1]))
+    part = Part(OsFiles(), root, stopped=JournalPlace(0, ends[-1]))
     assert part.journal.is_damaged
     assert (damages(part)[0].start, damages(part)[0].end) == (ends[1], ends[2])
 
@@ -109,7 +109,7 @@ def test_a_journal_that_lost_its_end_after_a_clean_stop_is_told(root: Path) -> N
 def test_what_a_checkpoint_saw_on_the_disk_is_damaged_and_not_torn(root: Path) -> None:
     ends = filled(root, 3)
     flip(journal(root), ends[1] + 9)
-    assert Part(OsFiles(), root, synced=Place(0, ends[-1])).journal.is_damaged
+    assert Part(OsFiles(), root, synced=JournalPlace(0, ends[-1])).journal.is_damaged
 
 
 def test_a_copy_is_kept_once_however_often_one_starts(root: Path) -> None:

@@ -13,10 +13,10 @@ from zlib import crc32
 import msgspec
 import pytest
 
-from engine.assembly import Assembly
 from engine.broker import Broker, TopicConfig
-from engine.delivery.changes import HandedOut, PutBack, Settled
-from engine.delivery.slot import Move
+from engine.container import Container
+from engine.delivery.changes import DeliverySettled, HandedOut, PutBack
+from engine.delivery.message_state import Transition
 from engine.errors import Illegal
 from engine.inspection import inspect
 from engine.journal_legality import inapplicable
@@ -24,7 +24,7 @@ from engine.message import Message
 from engine.store import journal
 from engine.store.files import File, OsFiles
 from engine.store.journal import FRAME
-from engine.store.journal_entries import Frame
+from engine.store.journal_entries import JournalFrame
 from tests.engine.conftest import Engine
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -187,9 +187,9 @@ def test_an_illegal_change_leaves_no_byte_and_changes_nothing(engine: Engine) ->
     ledger = broker._desk.ledger
     place = ("g", "orders", 0)
     for change in (
-        Settled(*place, [0, 1], Move.ACK),
-        Settled(*place, [0, 1], Move.RETRY, 1, 0, 5),
-        Settled(*place, [0, 1], Move.EXTEND),
+        DeliverySettled(*place, [0, 1], Transition.ACK),
+        DeliverySettled(*place, [0, 1], Transition.RETRY, 1, 0, 5),
+        DeliverySettled(*place, [0, 1], Transition.EXTEND),
         PutBack(*place, [0, 1]),
         PutBack(*place, [0]),
         HandedOut(*place, 1, [0, 1], 0, 0, "", [], [], []),
@@ -206,7 +206,7 @@ def test_an_illegal_change_leaves_no_byte_and_changes_nothing(engine: Engine) ->
 
 
 def test_every_part_of_the_journal_checks_its_changes(broker: Broker) -> None:
-    parts: Assembly = broker._parts
+    parts: Container = broker._parts
     for part in parts.store.journal._parts:
         assert set(part.checks) == set(part.entry_types)
         assert journal._is_legal not in part.checks.values(), part.entry_types
@@ -245,7 +245,7 @@ def test_what_no_start_can_apply_is_told_without_one(engine: Engine, name: str) 
     while at < len(before):
         size, _ = FRAME.unpack_from(before, at)
         payload = before[at + FRAME.size : at + FRAME.size + size]
-        frames.append(Frame(JOURNAL, at, payload))
+        frames.append(JournalFrame(JOURNAL, at, payload))
         at += FRAME.size + size
     refused = inapplicable(files, engine.root, frames)
     assert refused

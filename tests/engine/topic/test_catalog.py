@@ -7,7 +7,7 @@ import pytest
 
 from engine.broker import Broker, TopicConfig, TopicType
 from engine.errors import Busy, Conflict, Forbidden, Invalid, QueueNotFound, TopicNotFound
-from engine.message import Message, Promise, Sent
+from engine.message import Message, Promise, PutResult
 from tests.engine.conftest import Engine
 
 
@@ -63,7 +63,9 @@ def test_the_systems_own_names_cannot_be_created(broker: Broker, name: str) -> N
         broker.create_topic(TopicConfig(name))
 
 
-def test_a_topic_is_made_at_its_first_message(broker: Broker, send: Callable[..., Sent]) -> None:
+def test_a_topic_is_made_at_its_first_message(
+    broker: Broker, send: Callable[..., PutResult]
+) -> None:
     send("x")
     assert broker.topic("orders").is_automatic
     assert broker.topic("orders").write_queues == 4
@@ -101,7 +103,7 @@ def test_a_change_changes_what_is_given_and_nothing_else(broker: Broker) -> None
 
 
 def test_permissions_close_a_topic_for_writing_or_reading(
-    broker: Broker, send: Callable[..., Sent]
+    broker: Broker, send: Callable[..., PutResult]
 ) -> None:
     send("x")
     broker.change_topic("orders", permission=4)
@@ -135,7 +137,7 @@ def test_topics_are_as_they_were_after_a_restart(engine: Engine, ending: str) ->
 
 
 def test_a_deleted_topic_is_gone_with_its_messages(
-    broker: Broker, send: Callable[..., Sent]
+    broker: Broker, send: Callable[..., PutResult]
 ) -> None:
     send("x")
     broker.delete_topic("orders")
@@ -196,7 +198,7 @@ def test_a_system_topic_cannot_be_deleted(broker: Broker) -> None:
 
 
 def test_a_queue_beyond_the_topics_own_is_not_found(
-    broker: Broker, send: Callable[..., Sent]
+    broker: Broker, send: Callable[..., PutResult]
 ) -> None:
     send("x")
     with pytest.raises((QueueNotFound, Invalid)):

@@ -6,7 +6,7 @@ import pytest
 
 from engine.broker import Broker, TopicConfig
 from engine.errors import Invalid
-from engine.message import Message, Sent
+from engine.message import Message, PutResult
 from engine.topic.route import Router
 
 
@@ -69,12 +69,12 @@ def test_a_batch_stays_together_and_the_next_goes_on(broker: Broker) -> None:
     assert [set(each) for each in queues] == [{0}, {1}, {2}, {3}]
 
 
-def test_a_named_queue_is_taken_as_it_is(send: Callable[..., Sent]) -> None:
+def test_a_named_queue_is_taken_as_it_is(send: Callable[..., PutResult]) -> None:
     assert [send("x", queue=3).messages[0].queue for _ in range(2)] == [3, 3]
 
 
 def test_a_queue_that_the_topic_does_not_have_is_refused(
-    broker: Broker, send: Callable[..., Sent]
+    broker: Broker, send: Callable[..., PutResult]
 ) -> None:
     broker.create_topic(TopicConfig("orders", read_queues=2, write_queues=2))
     with pytest.raises(Invalid) as refused:

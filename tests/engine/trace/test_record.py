@@ -13,8 +13,8 @@ from engine.trace.record import (
     HEAD,
     KEYS_BYTES_MAX,
     NAMED_MAX,
-    Builder,
-    Columns,
+    TraceColumns,
+    TraceRecordBuilder,
     block_key,
     decode,
     message_key,
@@ -31,7 +31,7 @@ def row(first=0, count=1, *, topic="t", queue=0, kind=RowKind.ACKED, at_ms=NOW_M
 
 
 def record_of(rows, bytes_max=1 << 17):
-    builder = Builder(bytes_max)
+    builder = TraceRecordBuilder(bytes_max)
     assert all(builder.add(each) for each in rows)
     return builder.message()
 
@@ -96,7 +96,7 @@ def test_few_messages_of_a_block_are_named_and_many_are_one_key():
 
 def test_rows_about_one_message_are_told_from_those_about_its_neighbours():
     rows = [row(0, 10), row(5), row(5, queue=1), row(5, topic="u"), row(6), row(-1, message_id="X")]
-    columns = Columns(record_of(rows).body)
+    columns = TraceColumns(record_of(rows).body)
     assert rows_about(columns, "t", 0, 5) == [rows[0], rows[1]]
     assert rows_about(columns, "nowhere", 0, 5) == []
     assert rows_of_id(columns, "X") == [rows[5]]
@@ -105,7 +105,7 @@ def test_rows_about_one_message_are_told_from_those_about_its_neighbours():
 
 @pytest.mark.parametrize("topic", ["t", "%RETRY%" + "g" * 120])
 def test_a_record_stays_within_its_bounds(topic):
-    builder, taken = Builder(8 * 1024), 0
+    builder, taken = TraceRecordBuilder(8 * 1024), 0
     while builder.add(row(taken * 5000, topic=topic, detail=str(taken), client="c" * 200)):
         taken += 1
     message = builder.message()
@@ -115,14 +115,14 @@ def test_a_record_stays_within_its_bounds(topic):
 
 
 def test_keys_alone_fill_a_record_too():
-    builder, taken = Builder(1 << 20), 0
+    builder, taken = TraceRecordBuilder(1 << 20), 0
     while builder.add(row(taken * 5000, topic="t" * 120)):
         taken += 1
     assert sum(len(key) + 1 for key in builder.message().keys) <= KEYS_BYTES_MAX + 200
 
 
 def test_a_row_before_the_first_begins_another_record():
-    builder = Builder(1 << 17)
+    builder = TraceRecordBuilder(1 << 17)
     assert builder.add(row(1))
     assert not builder.add(row(2, at_ms=NOW_MS - 1))
 

@@ -9,7 +9,7 @@ from engine.broker import Broker, Nack, TopicConfig
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import DiskFull, Invalid
-from engine.events import Acked, Delivered
+from engine.events import Acked, MessagesDelivered
 from engine.message import Message
 from engine.store.pool import InlinePool
 from engine.topic.names import TRACE_TOPIC
@@ -179,7 +179,7 @@ def test_much_at_once_is_written_in_bounded_ticks_without_waiting(engine, monkey
 
 
 def test_an_event_without_its_columns_is_recorded_all_the_same(engine, broker):
-    broker.events.emit(Delivered(engine.clock.now_ms(), "g", "orders", 0, (7, 5, 6), "c"))
+    broker.events.emit(MessagesDelivered(engine.clock.now_ms(), "g", "orders", 0, (7, 5, 6), "c"))
     engine.tick(0.2)
     rows = [(row.first, row.message_count, row.attempt) for row in rows_of(broker)]
     assert rows == [(7, 1, 1), (5, 2, 1)]

@@ -3,11 +3,11 @@ import sys
 
 import pytest
 
-from engine.broker import Decision, TransactionState
+from engine.broker import TransactionDecision, TransactionState
 from engine.errors import DiskFull
 from engine.events import Checked, CheckGivenUp
 from engine.message import Message
-from engine.txn.board import Board
+from engine.txn.pending_transactions import PendingTransactions
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -78,11 +78,11 @@ def test_decided_transactions_are_not_checked(engine, txn, half, asked):
 def test_unknown_as_an_answer_is_asked_again(engine, txn, half, asked, bodies):
     half("a")
     engine.tick(6)
-    txn.decide(asked[0].transaction_id, Decision.UNKNOWN)
+    txn.decide(asked[0].transaction_id, TransactionDecision.UNKNOWN)
     engine.tick(29)
     assert len(asked) == 1
     engine.tick(1)
-    txn.decide(asked[1].transaction_id, Decision.COMMIT)
+    txn.decide(asked[1].transaction_id, TransactionDecision.COMMIT)
     assert bodies() == ["a"]
 
 
@@ -293,7 +293,7 @@ def test_an_undecided_transaction_costs_about_thirty_bytes(engine, broker, txn):
     count = 20_000
     for _ in range(count // 1000):
         broker.send([Message("t", b"x" * 50, transaction_group="g")] * 1000)
-    board: Board = txn._board
+    board: PendingTransactions = txn._board
     agenda, checks = board._agenda, board._checks
     columns = [*agenda._dues, *agenda._offsets, checks._dues, checks._counts, checks._waits]
     size_bytes = sum(map(sys.getsizeof, columns)) + len(board._stretches[0].marks)

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from engine.broker import Decider, Decision, TransactionState
+from engine.broker import Decider, TransactionDecision, TransactionState
 from engine.clock import ManualClock
 from engine.errors import Busy
 from engine.message import Message, Promise
@@ -64,7 +64,9 @@ class Story:
         messages = []
         for _ in range(self.chance.randint(1, 3)):
             body, self.number = str(self.number), self.number + 1
-            self.says[body] = self.chance.choice([Decision.COMMIT, Decision.ROLLBACK])
+            self.says[body] = self.chance.choice(
+                [TransactionDecision.COMMIT, TransactionDecision.ROLLBACK]
+            )
             message_id = self.chance.choice(["", f"ID{body}"])
             messages.append(
                 Message("t", body.encode(), transaction_group="g", message_id=message_id)
@@ -88,8 +90,10 @@ class Story:
             self.say(body, name, Decider.PRODUCER)
 
     def say(self, body, name, by):
-        decision = self.chance.choice([self.says[body], self.says[body], Decision.UNKNOWN])
-        if decision is Decision.UNKNOWN:
+        decision = self.chance.choice(
+            [self.says[body], self.says[body], TransactionDecision.UNKNOWN]
+        )
+        if decision is TransactionDecision.UNKNOWN:
             with suppress(Busy):
                 self.broker.transactions.decide(name, decision)
             return
@@ -98,7 +102,7 @@ class Story:
         except Busy:
             assert self.is_pool_slow, "only a move that waits for its flush is a reason"
             return
-        is_commit = decision is Decision.COMMIT
+        is_commit = decision is TransactionDecision.COMMIT
         expected = TransactionState.COMMITTED if is_commit else TransactionState.ROLLED_BACK
         assert done.state is expected
         self.decided[body] = decision
@@ -152,7 +156,7 @@ class Story:
             found = self.delivered()
             for body, decision in self.decided.items():
                 is_found = body in found
-                assert is_found == (decision is Decision.COMMIT), f"{body} was forgotten"
+                assert is_found == (decision is TransactionDecision.COMMIT), f"{body} was forgotten"
         for _ in range(3 * CHECK_MAX + 3):
             self.clock.advance(31)
             for _ in range(20):
@@ -172,7 +176,9 @@ class Story:
                 self.pool.drain()
         found = self.delivered()
         assert max(found.values(), default=1) == 1, "delivered twice"
-        rolled_back = {body for body, said in self.says.items() if said is Decision.ROLLBACK}
+        rolled_back = {
+            body for body, said in self.says.items() if said is TransactionDecision.ROLLBACK
+        }
         assert not rolled_back & found.keys(), "delivered though it was rolled back"
         assert self.ids.keys() - rolled_back <= found.keys(), "lost"
         assert (transactions.count, transactions.given_up().count) == (0, 0)
@@ -242,9 +248,9 @@ def cut_off(verb, crash_in, keep):
     sent = story.broker.send(messages)
     names = [message.message_id for message in sent.messages]
     story.ids = dict(zip("01", names, strict=True))
-    story.says = {"0": Decision.COMMIT, "1": Decision.COMMIT}
+    story.says = {"0": TransactionDecision.COMMIT, "1": TransactionDecision.COMMIT}
     if verb == "rollback":
-        story.says["0"] = Decision.ROLLBACK
+        story.says["0"] = TransactionDecision.ROLLBACK
     for _ in range(CHECK_MAX if verb == "give up" else 7 if verb == "resume" else 0):
         story.clock.advance(31)
         story.settle()
@@ -253,7 +259,7 @@ def cut_off(verb, crash_in, keep):
     is_dead = True
     try:
         if verb == "half":
-            story.says["2"] = Decision.COMMIT
+            story.says["2"] = TransactionDecision.COMMIT
             story.broker.send([Message("t", b"2", transaction_group="g")])
         elif verb in ("check", "give up"):
             story.clock.advance(31)

@@ -1,6 +1,6 @@
 import pytest
 
-from engine.broker import Decider, Decision, TransactionState
+from engine.broker import Decider, TransactionDecision, TransactionState
 from engine.errors import (
     Conflict,
     DiskFull,
@@ -9,10 +9,10 @@ from engine.errors import (
     Stopping,
     TopicNotFound,
 )
-from engine.events import CheckGivenUp, CheckResumed, Committed, RolledBack
+from engine.events import CheckGivenUp, CheckResumed, TransactionCommitted, TransactionRolledBack
 from engine.message import Message, Promise
 from engine.topic.catalog import TopicConfig, TopicType
-from engine.txn.board import Board
+from engine.txn.pending_transactions import PendingTransactions
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -134,9 +134,9 @@ def test_the_opposite_decision_is_refused_and_says_what_was_decided(
 
 def test_unknown_changes_nothing_and_says_how_it_stands(txn, half, bodies):
     name = half("a")
-    assert txn.decide(name, Decision.UNKNOWN).state is PENDING
+    assert txn.decide(name, TransactionDecision.UNKNOWN).state is PENDING
     txn.commit(name)
-    assert txn.decide(name, Decision.UNKNOWN).state is COMMITTED
+    assert txn.decide(name, TransactionDecision.UNKNOWN).state is COMMITTED
     assert bodies() == ["a"]
 
 
@@ -152,7 +152,7 @@ def test_an_unknown_id_and_another_groups_are_not_found(txn, half):
     name = half("a")
     for arguments in ({"transaction_id": "NOBODYS"}, {"transaction_id": name, "group": "h"}):
         with pytest.raises(MessageNotFound) as missing:
-            txn.decide(decision=Decision.COMMIT, **arguments)
+            txn.decide(decision=TransactionDecision.COMMIT, **arguments)
         assert missing.value.code == "transaction_not_found"
     assert txn.commit(name, group="g").state is COMMITTED
 
@@ -241,8 +241,10 @@ def test_what_was_given_up_is_listed_and_can_still_be_decided(engine, txn, half,
     assert bodies() == ["b"]
     assert [item.transaction_id for item in txn.given_up().items] == ids[2:]
     assert [event.checks for event in heard if isinstance(event, CheckGivenUp)] == [15] * 3
-    assert [event.by for event in heard if isinstance(event, Committed)] == ["operator"]
-    assert [event.message_id for event in heard if isinstance(event, RolledBack)] == ids[:1]
+    assert [event.by for event in heard if isinstance(event, TransactionCommitted)] == ["operator"]
+    assert [event.message_id for event in heard if isinstance(event, TransactionRolledBack)] == ids[
+        :1
+    ]
 
 
 def test_checks_that_were_given_up_can_be_resumed(engine, txn, half, bodies, heard):
@@ -282,7 +284,7 @@ def test_a_full_disk_refuses_a_decision_and_leaves_it_open(broker, txn, half, bo
 
     with monkeypatch.context() as full:
         full.setattr(broker._store._log, "append", refuse)
-        for decision in (Decision.COMMIT, Decision.ROLLBACK):
+        for decision in (TransactionDecision.COMMIT, TransactionDecision.ROLLBACK):
             with pytest.raises(DiskFull):
                 txn.decide(name, decision)
     assert txn.get(name).state is PENDING
@@ -298,7 +300,7 @@ def test_a_crash_between_the_decision_and_its_note_changes_nothing(
     txn.resume(ids[3])
     more = half("e", "f")
     engine.tick(100)
-    monkeypatch.setattr(Board, "finish", lambda *_, **__: None)
+    monkeypatch.setattr(PendingTransactions, "finish", lambda *_, **__: None)
     txn.commit(ids[0])
     txn.rollback(ids[1])
     txn.resume(ids[2])

@@ -1,0 +1,14 @@
+"""The line that stands for a message's body in a list."""
+
+from app.security.message_rights import missing_right
+from app.ui.bodies import bodies
+from app.ui.framework.language import _
+from engine.message import StoredMessage
+
+
+def preview_of(message: StoredMessage) -> str:
+    """The body as one line; of a concealed message, why there is none."""
+    missing = missing_right(message)
+    if missing:
+        return _("(not shown: needs the right %(right)s)", right=missing)
+    return bodies.preview(message.plain.body)

@@ -1,0 +1,272 @@
+"""Long polling: receives and pulls that wait for messages, and the choice of which ones wake.
+
+A waiting receive competes with the others of its group: as many wake as messages became available,
+oldest first. A waiting pull reads for itself: every pull that a new message may match wakes. Each
+wakes once, and no wake is lost: a woken receive that is cancelled passes it on. The endpoint
+decides how long to wait; nothing here looks at a clock.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Protocol
+
+from engine.delivery.filter import Filter, parse_filter
+from engine.delivery.receive_targets import ReceiveTarget, topics_of
+from engine.errors import Busy
+from engine.store.store import Store
+
+Wake = Callable[[], None]
+RETRY_AFTER_S = 1.0
+
+
+class MessageAvailability(Protocol):
+    """Asked whether there is anything to look at; `receive.py` answers."""
+
+    def has_work(self, source: ReceiveTarget) -> bool: ...
+
+
+class LongPoll(Protocol):
+    """A place in the queue of those who wait."""
+
+    @property
+    def is_woken(self) -> bool: ...
+
+    def cancel(self) -> None:
+        """Give the place up; may be called twice, and after the wake."""
+
+
+class WaitingReceive:
+    """One waiting receive; woken at most once."""
+
+    __slots__ = ("_hold", "_wake", "group", "is_over", "is_woken", "sources", "topics")
+
+    def __init__(
+        self, hold: "LongPolling", group: str, sources: Sequence[ReceiveTarget], wake: Wake
+    ) -> None:
+        self._hold = hold
+        self._wake = wake
+        self.group = group
+        self.sources = sources
+        self.topics = topics_of(sources)
+        self.is_woken = False
+        self.is_over = False
+
+    def fire(self) -> None:
+        self.is_woken = True
+        self._wake()
+
+    def cancel(self) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._hold.leave_receive(self)
+
+
+class WaitingPull:
+    """One waiting pull; woken at most once."""
+
+    __slots__ = ("_hold", "_wake", "filter", "is_woken", "key", "offset")
+
+    def __init__(
+        self, hold: "LongPolling", key: tuple[str, int], offset: int, match: Filter, wake: Wake
+    ) -> None:
+        self._hold = hold
+        self._wake = wake
+        self.key = key
+        self.offset = offset
+        self.filter = match
+        self.is_woken = False
+
+    def fire(self) -> None:
+        self.is_woken = True
+        self._wake()
+
+    def cancel(self) -> None:
+        self._hold.leave_pull(self)
+
+
+Waiting = dict[WaitingReceive, None]  # in the order they came
+
+
+class LongPolling:
+    """At most `total_max` wait at once, `per_key_max` of one group or on one queue."""
+
+    def __init__(
+        self, store: Store, work: MessageAvailability, *, total_max: int, per_key_max: int
+    ) -> None:
+        self._store = store
+        self._work = work
+        self._total_max = total_max
+        self._per_key_max = per_key_max
+        self._receives: dict[str, dict[str, dict[Filter, Waiting]]] = {}  # topic, group, filter
+        self._group_counts: dict[str, int] = {}
+        self._paused: dict[str, Waiting] = {}  # by group: who waits for the end of its pause
+        self._pulls: dict[tuple[str, int], dict[WaitingPull, None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    # -- receives --------------------------------------------------------------------------------
+
+    def park_receive(
+        self, group: str, sources: Sequence[ReceiveTarget], wake: Wake
+    ) -> WaitingReceive:
+        """Wait until there may be something in `sources`; raises Busy when too many wait.
+
+        Where there is something at once, `wake` is called before this returns. Without `sources`
+        the group is paused: `wake` comes when it is changed.
+        """
+        parked = WaitingReceive(self, group, sources, wake)
+        if any(map(self._work.has_work, sources)):
+            parked.fire()
+            return parked
+        self._check_room(self._group_counts.get(group, 0), f"of group {group!r}")
+        for topic, match in parked.topics.items():
+            by_filter = self._receives.setdefault(topic, {}).setdefault(group, {})
+            by_filter.setdefault(match, {})[parked] = None
+        if not parked.topics:
+            self._paused.setdefault(group, {})[parked] = None
+        self._group_counts[group] = self._group_counts.get(group, 0) + 1
+        self._count += 1
+        return parked
+
+    def leave_receive(self, parked: WaitingReceive) -> None:
+        """Take one out; if it was woken while there is still work, wake the next in its place."""
+        if not parked.is_woken:
+            self._unlist(parked)
+        elif any(map(self._work.has_work, parked.sources)):
+            for topic in parked.topics:
+                if self.ready(parked.group, topic, 1):
+                    return
+
+    def ready(self, group: str, topic: str, count: int) -> int:
+        """`count` messages of a topic became available to a group; returns how many it woke."""
+        by_filter = self._receives.get(topic, {}).get(group)
+        if not by_filter:
+            return 0
+        chosen = [parked for waiting in by_filter.values() for parked in waiting][:count]
+        for parked in chosen:
+            self._wake(parked)
+        return len(chosen)
+
+    # -- pulls -----------------------------------------------------------------------------------
+
+    def park_pull(
+        self, topic: str, queue: int, offset: int, expression: str, wake: Wake
+    ) -> WaitingPull:
+        """Wait for a message at or past `offset` that may match; raises Busy, Invalid.
+
+        Where there are messages at once, `wake` is called before this returns.
+        """
+        key = (topic, queue)
+        parked = WaitingPull(self, key, offset, parse_filter(expression), wake)
+        if self._store.bounds(topic, queue)[1] > offset:
+            parked.fire()
+            return parked
+        self._check_room(len(self._pulls.get(key, ())), f"on queue {queue} of {topic!r}")
+        self._pulls.setdefault(key, {})[parked] = None
+        self._count += 1
+        return parked
+
+    def leave_pull(self, parked: WaitingPull) -> None:
+        """Take one out, if it is still there."""
+        waiting = self._pulls.get(parked.key)
+        if waiting is not None and parked in waiting:
+            del waiting[parked]
+            self._count -= 1
+            if not waiting:
+                del self._pulls[parked.key]
+
+    # -- arrivals --------------------------------------------------------------------------------
+
+    def arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
+        """Messages became readable: wake whom they concern. For the store's `on_visible`."""
+        by_group = self._receives.get(topic)
+        if by_group:
+            for by_filter in list(by_group.values()):
+                _wake_matching(self._wake, by_filter, tag_codes)
+        pulls = self._pulls.get((topic, queue))
+        if pulls:
+            for parked in list(pulls):
+                since = max(0, parked.offset - first_offset)
+                if any(map(parked.filter.may_match, tag_codes[since:])):
+                    self.leave_pull(parked)
+                    parked.fire()
+
+    def topic_gone(self, topic: str) -> None:
+        """Wake everybody who waits on a topic that was deleted: asking again tells them."""
+        for group in list(self._receives.get(topic, ())):
+            self.ready(group, topic, self._total_max)
+        for key in [key for key in self._pulls if key[0] == topic]:
+            for parked in list(self._pulls[key]):
+                self.leave_pull(parked)
+                parked.fire()
+
+    def queue_reset(self, topic: str, queue: int) -> None:
+        """Wake every pull on a queue in which a group was moved: one of them may be of it."""
+        for parked in list(self._pulls.get((topic, queue), ())):
+            self.leave_pull(parked)
+            parked.fire()
+
+    def groups_changed(self, names: Iterable[str]) -> None:
+        """Wake everybody of groups that were changed or deleted, for the same reason."""
+        changed = {name for name in names if name in self._group_counts}
+        if not changed:
+            return
+        for topic, groups in list(self._receives.items()):
+            for name in changed & groups.keys():
+                self.ready(name, topic, self._total_max)
+        for name in changed:
+            for parked in list(self._paused.get(name, ())):
+                self._wake(parked)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _check_room(self, count: int, where: str) -> None:
+        if count < self._per_key_max and self._count < self._total_max:
+            return
+        raise Busy(
+            f"{count} requests wait already {where}, {self._count} in all",
+            retry_after_s=RETRY_AFTER_S,
+            remedy="ask again later, or wait with fewer clients",
+        )
+
+    def _wake(self, parked: WaitingReceive) -> None:
+        if not parked.is_woken and not parked.is_over:
+            self._unlist(parked)
+            parked.fire()
+
+    def _unlist(self, parked: WaitingReceive) -> None:
+        paused = self._paused.get(parked.group)
+        if paused is not None and parked in paused:
+            del paused[parked]
+            if not paused:
+                del self._paused[parked.group]
+        for topic, match in parked.topics.items():
+            by_group = self._receives[topic]
+            by_filter = by_group[parked.group]
+            del by_filter[match][parked]
+            if not by_filter[match]:
+                del by_filter[match]
+            if not by_filter:
+                del by_group[parked.group]
+            if not by_group:
+                del self._receives[topic]
+        self._count -= 1
+        left = self._group_counts[parked.group] - 1
+        if left:
+            self._group_counts[parked.group] = left
+        else:
+            del self._group_counts[parked.group]
+
+
+def _wake_matching(
+    wake: Callable[[WaitingReceive], None],
+    by_filter: dict[Filter, Waiting],
+    tag_codes: list[int],
+) -> None:
+    """Wake as many as there are messages for, per filter."""
+    for match, waiting in list(by_filter.items()):
+        count = len(tag_codes) if match.is_all else sum(map(match.may_match, tag_codes))
+        for parked in list(islice(waiting, count)):
+            wake(parked)

@@ -1,0 +1,240 @@
+"""Builds the parts of delivery and connects them; `engine.broker` passes its calls on to them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.clock import Clock
+from engine.config import EngineConfig
+from engine.delivery.broadcast import Broadcasts
+from engine.delivery.changes import (
+    CursorAdvanced,
+    DeliverySettled,
+    GroupCleared,
+    OrderEnded,
+    TopicCleared,
+)
+from engine.delivery.deadlines import Deadlines
+from engine.delivery.expire import Expirer
+from engine.delivery.failure import FailureHandler
+from engine.delivery.group import GroupCatalog, GroupConfig
+from engine.delivery.inflight import Inflight
+from engine.delivery.locks import QueueLocks
+from engine.delivery.long_polling import LongPoll, LongPolling, Wake
+from engine.delivery.members import Members
+from engine.delivery.message_state import Transition
+from engine.delivery.min_offset_corrector import MinOffsetCorrector
+from engine.delivery.offsets import ConsumerOffsets
+from engine.delivery.progress_store import ProgressStore
+from engine.delivery.pull import Pull
+from engine.delivery.queue_progress import QueueProgress, owner_of
+from engine.delivery.receive import Receiver
+from engine.delivery.receive_targets import ReceiveTargets, readable_topic
+from engine.delivery.resets import OffsetResets
+from engine.delivery.retry import RetryLevels
+from engine.delivery.start import Starts
+from engine.errors import Paused
+from engine.events import EventBus
+from engine.intake import Intake
+from engine.message import StoredMessage
+from engine.run_length import to_runs
+from engine.service import Service
+from engine.store.journal import JournalEntry
+from engine.store.store import Store
+from engine.topic.catalog import Catalog
+from engine.topic.names import retry_topic
+
+
+class DeliverySubsystem:
+    """Build it before the journal is loaded, `start` it after recovery.
+
+    Its parts are public: `groups`, `receives`, `inflight`, `failures`, `pulls`, `offsets`,
+    `resets`, `hold`, `members`, `broadcasts`.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        store: Store,
+        intake: Intake,
+        catalog: Catalog,
+        groups: GroupCatalog,
+        locks: QueueLocks,
+        levels: RetryLevels,
+        clock: Clock,
+        events: EventBus,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._clock = clock
+        self._deadlines = Deadlines()
+        self.groups = groups
+        self.ledger = ProgressStore(store.journal, self._deadlines, window=config.inflight_max)
+        self.broadcasts = Broadcasts(
+            self.ledger,
+            groups,
+            clock,
+            clients_max=config.broadcast_clients_max,
+            timeout_s=config.broadcast_client_timeout_s,
+        )
+        starts = Starts(store, recent_bytes=config.recent_bytes)
+        self.sources = ReceiveTargets(groups, catalog, self.ledger, store, self.broadcasts, starts)
+        self.overtaker = MinOffsetCorrector(store, self.ledger, clock, events)
+        self.receives = Receiver(
+            store, catalog, self.ledger, self.sources, self.overtaker, clock, events
+        )
+        self.inflight = Inflight(self.ledger, groups, self.broadcasts, clock, events)
+        self.failures = FailureHandler(
+            store, intake, catalog, self.ledger, self.inflight, groups, levels, clock, events
+        )
+        wanted = self.sources.wanted
+        self.pulls = Pull(store, catalog, groups, self.ledger, clock, events, wanted)
+        self.offsets = ConsumerOffsets(
+            store, catalog, groups, self.ledger, clock, self.broadcasts, starts, wanted
+        )
+        self.hold = LongPolling(
+            store,
+            self.receives,
+            total_max=config.parked_max,
+            per_key_max=config.parked_per_key_max,
+        )
+        self.members = Members(
+            groups,
+            catalog,
+            clock,
+            events,
+            timeout_s=config.member_timeout_s,
+            members_max=config.members_max,
+        )
+        self.locks = locks
+        self.resets = OffsetResets(
+            store,
+            catalog,
+            groups,
+            self.ledger,
+            self.offsets,
+            starts,
+            clock,
+            events,
+            self.hold.queue_reset,
+        )
+        self._expirer = Expirer(self._deadlines, self.ledger, self.failures, clock)
+
+    def services(self) -> list[Service]:
+        """What has to be ticked."""
+        return [self._expirer, self.overtaker, self.members, self.broadcasts, self.locks]
+
+    def replayed(self, message: StoredMessage) -> None:
+        """During recovery, for every record that has a source."""
+        self.failures.replayed(message)
+
+    def start(self) -> None:
+        """After recovery: forget progress of what is gone, and listen from now on."""
+        self.ledger.start(self._clock.now_ms())
+        groups, topics = self.ledger.names()
+        for group in sorted(groups):
+            if self.groups.find(owner_of(group)) is None:
+                self.ledger.write(GroupCleared(group))
+        # A retry topic comes into being with its first message.
+        own = {retry_topic(group) for group in groups}
+        for topic in sorted(topics - own):
+            if self._catalog.find(topic) is None:
+                self.ledger.write(TopicCleared(topic))
+        for group in sorted(groups):
+            for progress in self.ledger.of_group(group):
+                self._draw_back(progress)
+        self.broadcasts.start(self.ledger.names()[0])
+        self.broadcasts.is_connected = self.members.is_connected
+        self.broadcasts.on_forgotten = lambda name: self.hold.groups_changed([name])
+        self.members.on_sign = self.broadcasts.seen
+        self.members.on_goodbye = self.locks.unlock_all
+        self.ledger.on_ready = self._ready
+        self._deadlines.on_first = self._expirer.wake
+        self._store.on_visible.append(self.hold.arrived)
+
+    def park_receive(
+        self, group: str, topics: Mapping[str, str], wake: Wake, client: str = ""
+    ) -> LongPoll:
+        """Wait until a receive of these may find something; see `LongPolling.park_receive`.
+
+        In a group that is paused this means its end: no error, though a receive raises Paused.
+        """
+        try:
+            sources = self.sources.of(group, topics, client)
+        except Paused:
+            return self.hold.park_receive(group, (), wake)
+        return self.hold.park_receive(sources[0].progress.group, sources, wake)
+
+    def park_pull(
+        self, topic: str, queue: int, offset: int, expression: str, wake: Wake
+    ) -> LongPoll:
+        """Wait for a message at or past `offset` that may match; see `LongPolling.park_pull`."""
+        readable_topic(self._catalog, topic)
+        return self.hold.park_pull(topic, queue, offset, expression, wake)
+
+    def change_group(self, name: str, /, **changes: Any) -> GroupConfig:
+        """Change a group's settings; raises GroupNotFound, Invalid."""
+        was_ordered = self.groups.get(name).ordered
+        changed = self.groups.change(name, **changes)
+        names = self.broadcasts.names(name)
+        if was_ordered and not changed.ordered:
+            for each in names:
+                self.ledger.write(OrderEnded(each), is_owed=True)  # the group is changed already
+        self.hold.groups_changed(names)
+        return changed
+
+    def pause(self, name: str, topic: str = "") -> GroupConfig:
+        """Hand out nothing more to a group, or nothing of one topic; in flight stays in flight."""
+        if not topic:
+            return self.change_group(name, consume_enabled=False)
+        self._catalog.get(topic)
+        paused = {*self.groups.get(name).paused_topics, topic}
+        return self.change_group(name, paused_topics=tuple(sorted(paused)))
+
+    def resume(self, name: str, topic: str = "") -> GroupConfig:
+        """End a pause of the group, or of one topic; all who wait are woken."""
+        if not topic:
+            return self.change_group(name, consume_enabled=True)
+        left = set(self.groups.get(name).paused_topics) - {topic}
+        return self.change_group(name, paused_topics=tuple(sorted(left)))
+
+    def delete_group(self, name: str) -> None:
+        """Delete a group and its progress; its retry and dead-letter topics are the caller's."""
+        self.groups.get(name)
+        names = self.broadcasts.names(name)
+        for each in names:
+            self.ledger.write(GroupCleared(each))
+        self.locks.forget(name)
+        self.groups.delete(name)
+        self.receives.forget(name)
+        self.sources.wanted.forget_group(name)
+        self.members.forget(name)
+        self.broadcasts.forget(name)
+        self.hold.groups_changed(names)
+
+    def farewell(self, topic: str) -> Sequence[JournalEntry]:
+        """What is to be journalled along with a topic's deletion, before `forget_topic`."""
+        return [TopicCleared(topic)]
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: forget every group's progress in it and wake who waits on it."""
+        self.ledger.apply(TopicCleared(topic))
+        self.sources.wanted.forget_topic(topic)
+        self.hold.topic_gone(topic)
+
+    def groups_of(self, topic: str) -> Sequence[str]:
+        """The groups that have consumed from a topic, by name."""
+        return self.ledger.groups_of(topic)
+
+    def _ready(self, group: str, topic: str, count: int) -> None:
+        self.hold.ready(group, topic, count)
+
+    def _draw_back(self, progress: QueueProgress) -> None:
+        """A power loss may have cut the log shorter than progress: what comes anew must count."""
+        end = self._store.bounds(progress.topic, progress.queue)[1]
+        place = (progress.group, progress.topic, progress.queue)
+        lost = sorted(offset for offset in progress.slots if offset >= end)
+        if lost:
+            self.ledger.write(DeliverySettled(*place, to_runs(lost), Transition.DROP))
+        if progress.cursor > end:
+            self.ledger.write(CursorAdvanced(*place, end))

@@ -1,0 +1,91 @@
+"""Immutable snapshot of the dismissed dead letters of a group, for work off the event loop.
+
+Nothing is read from the store, so tens of thousands of ranges can be looked through on another
+thread.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import msgspec
+
+from engine.replay.dismissals import DismissalPlan, plan_dismissal, plan_restoration
+from engine.replay.dismissed_offsets import DismissedOffsets, DismissNote
+
+
+class DismissalSummary(msgspec.Struct, frozen=True):
+    """What was dismissed together, as far as it still is and is kept: `count` dead letters."""
+
+    id: str
+    note: str
+    by: str
+    at_ms: int
+    count: int
+
+
+class DismissalSnapshot:
+    """Of the dead letters from offset `first` to `end` - 1, which are what the group has."""
+
+    def __init__(self, topic: str, pile: DismissedOffsets, first: int, end: int) -> None:
+        self.first = first
+        self.end = end
+        self._topic = topic
+        self._pile = pile
+
+    @property
+    def count(self) -> int:
+        """How many rest."""
+        return self._pile.count(self.first, self.end)
+
+    def counted(self, runs: Iterable[range]) -> tuple[int, int]:
+        """How many dead letters lie in these runs, in any order, and how many of them rest."""
+        kept = self._kept(runs)
+        return sum(map(len, kept)), sum(self._pile.count(run.start, run.stop) for run in kept)
+
+    def has(self, offset: int) -> bool:
+        """Whether this one rests."""
+        return self._pile.note_of(offset) is not None
+
+    def dismissals(self) -> list[DismissalSummary]:
+        """What was dismissed together, the newest first."""
+        counts = self._pile.tally(self.first, self.end)
+        newest = sorted(counts.items(), key=lambda pair: pair[0].id, reverse=True)
+        return [summary_of(note, count) for note, count in newest]
+
+    def of(self, dismissal_id: str) -> tuple[DismissNote | None, list[range]]:
+        """What still rests of one dismissal, and its note; None where nothing does."""
+        note: DismissNote | None = None
+        runs: list[range] = []
+        for span in self._pile.within(self.first, self.end):
+            if span.note.id == dismissal_id:
+                note = span.note
+                runs.append(range(span.first, span.end))
+        return note, runs
+
+    def plan_dismissal(self, runs: Iterable[range], note: DismissNote) -> DismissalPlan:
+        """A draft that lets rest what of these runs, in any order, does not yet."""
+        return self._trimmed(plan_dismissal(self._topic, self._pile, self._kept(runs), note))
+
+    def plan_restoration(self, runs: Iterable[range]) -> DismissalPlan:
+        """A draft that has looked at again what of these runs, in any order, rests."""
+        return self._trimmed(plan_restoration(self._topic, self._pile, self._kept(runs)))
+
+    def _trimmed(self, draft: DismissalPlan) -> DismissalPlan:
+        """Without what retention took the dead letters of."""
+        return replace(draft, after=draft.after.kept_from(self.first))
+
+    def _kept(self, runs: Iterable[range]) -> list[range]:
+        """The runs cut to what is kept, ascending and none over another."""
+        kept: list[range] = []
+        done = self.first
+        for run in sorted(runs, key=lambda run: run.start):
+            first, end = max(run.start, done), min(run.stop, self.end)
+            if first < end:
+                kept.append(range(first, end))
+                done = end
+        return kept
+
+
+def summary_of(note: DismissNote, count: int) -> DismissalSummary:
+    """How many one note stands for."""
+    return DismissalSummary(note.id, note.note, note.by, note.at_ms, count)

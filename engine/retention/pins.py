@@ -1,0 +1,37 @@
+"""Components that pin old records against retention, such as timers and half messages."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+
+class RetentionPin(NamedTuple):
+    """One who has messages waiting; `name` says whose they are, for people.
+
+    `oldest_position` is where the oldest of them lies, None when none waits. `move_before`, where
+    it can, writes what lies before a position again at the log's end, in ticks of its own.
+    """
+
+    name: str
+    oldest_position: Callable[[], int | None]
+    move_before: Callable[[int], None] | None = None
+
+
+class ActivePin(msgspec.Struct, frozen=True):
+    """What keeps old segments from going: its oldest record lies at `position`."""
+
+    name: str
+    position: int
+
+
+def active_pins(keepers: list[RetentionPin], target: int) -> list[ActivePin]:
+    """Those with something before `target`, which are asked to move it where they can."""
+    found = []
+    for keeper in keepers:
+        position = keeper.oldest_position()
+        if position is not None and position < target:
+            found.append(ActivePin(keeper.name, position))
+            if keeper.move_before is not None:
+                keeper.move_before(target)
+    return found

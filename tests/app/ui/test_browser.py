@@ -1,0 +1,337 @@
+"""The console in a real Chromium."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Request, expect
+
+from tests.app.ui.accessibility import serious_faults
+from tests.app.ui.addresses import PAGES
+from tests.app.ui.conftest import OpenPage, Site
+from tests.app.ui.scenery import HTMX_BODY, SCRIPT_BODY, Scenery
+
+pytestmark = pytest.mark.browser
+
+# A test of every page is cut into parts, so that none comes near the limit on a slow machine.
+PARTS = 4
+in_parts = pytest.mark.parametrize("pages", [PAGES[part::PARTS] for part in range(PARTS)])
+WATCH_POLICY = """
+window.violations = [];
+document.addEventListener("securitypolicyviolation",
+  (event) => window.violations.push(event.violatedDirective + " " + event.blockedURI));
+"""
+NARROW = 390
+
+
+def live_requests(page: Page) -> list[Request]:
+    """Fills up with the requests that a page's own refreshing makes."""
+    requests: list[Request] = []
+    page.on("request", lambda r: requests.append(r) if "hx-request" in r.headers else None)
+    return requests
+
+
+def wait_for(page: Page, requests: list[Request], count: int) -> None:
+    """Wait, up to 30 s, until so many requests were made."""
+    for _ in range(600):
+        if len(requests) >= count:
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{len(requests)} requests were made, {count} were awaited")
+
+
+@in_parts
+def test_no_page_breaks_the_content_policy_or_asks_another_host(
+    open_page: OpenPage, site: Site, pages: tuple[str, ...]
+) -> None:
+    page = open_page("/")
+    page.add_init_script(WATCH_POLICY)
+    hosts: set[str] = set()
+    page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    for path in pages:
+        page.goto(path)
+        assert page.evaluate("window.violations") == [], path
+    assert hosts == {site.base.removeprefix("http://")}
+
+
+@pytest.mark.parametrize("path", ["/create/topic", "/topics/orders/produce"])
+def test_a_form_says_that_the_server_did_not_answer_and_keeps_what_was_typed(
+    open_page: OpenPage, path: str
+) -> None:
+    page = open_page(path)
+    is_topic = path == "/create/topic"
+    form = page.locator("#topic-form" if is_topic else "#topic-produce")
+    field = form.locator("[name=name]" if is_topic else "[name=body]")
+    field.fill("typed-while-offline")
+    button = form.get_by_role("button", name="Create" if is_topic else "Send")
+    page.route("**/*", lambda route: route.abort())
+    button.click()
+    note = form.get_by_role("alert")
+    expect(note).to_contain_text("did not answer")
+    expect(field).to_have_value("typed-while-offline")
+    expect(button).to_be_enabled()
+    page.unroute("**/*")
+    button.click()
+    expect(note).to_have_count(0)
+    expect(page.locator("main")).to_contain_text("typed-while-offline" if is_topic else "stored")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@in_parts
+def test_no_page_has_a_serious_accessibility_fault(
+    open_page: OpenPage, theme: str, pages: tuple[str, ...]
+) -> None:
+    page = open_page("/", theme=theme)
+    faults: dict[str, Any] = {}
+    for path in pages:
+        page.goto(path)
+        if found := serious_faults(page):
+            faults[path] = found
+    assert not faults, json.dumps(faults, indent=1)
+
+
+def test_dialogs_have_no_serious_accessibility_fault(open_page: OpenPage) -> None:
+    page = open_page("/topics/shipments")
+    page.get_by_role("link", name="Delete").click()
+    expect(page.locator("#dialog")).to_be_visible()
+    assert serious_faults(page, "#dialog") == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_first_paint_has_the_chosen_colours(open_page: OpenPage, theme: str) -> None:
+    other = "dark" if theme == "light" else "light"
+    page = open_page("/topics", theme=other, javascript=False)
+    page.locator("#preference-theme").select_option(theme)
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(page.locator("html")).to_have_attribute("data-theme", theme)
+    background = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
+    assert background == ("rgb(13, 19, 27)" if theme == "dark" else "rgb(244, 246, 249)")
+
+
+@in_parts
+def test_every_page_is_usable_at_the_width_of_a_telephone(
+    open_page: OpenPage, pages: tuple[str, ...]
+) -> None:
+    page = open_page("/", width=NARROW)
+    for path in pages:
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= NARROW, path
+
+
+def test_without_script_lists_filter_sort_and_lead_on(open_page: OpenPage) -> None:
+    page = open_page("/topics", javascript=False)
+    page.get_by_label("Filter by name").fill("orders")
+    page.get_by_role("button", name="Filter", exact=True).click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator("#topic-list").get_by_role("link", name="Messages", exact=True).click()
+    expect(page).to_have_url(re.compile(r"q=orders.*sort=-messages|sort=-messages.*q=orders"))
+    page.locator("tbody").get_by_role("link", name="orders", exact=True).click()
+    page.get_by_role("navigation", name="Topic").get_by_role("link", name="Messages").click()
+    page.locator("tbody tr").first.get_by_role("link").first.click()
+    expect(page.get_by_role("heading", name="Body")).to_be_visible()
+
+
+def test_without_script_a_topic_is_made_filled_and_deleted(open_page: OpenPage) -> None:
+    page = open_page("/topics", javascript=False)
+    page.get_by_role("link", name="Create topic").click()
+    page.get_by_label("Name", exact=True).fill("by hand")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.locator(".field-error")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("by hand")
+    page.get_by_label("Name", exact=True).fill("by-hand")
+    page.get_by_role("button", name="Create topic").click()
+    expect(page.get_by_text("Created.")).to_be_visible()
+    page.locator(".tabs").get_by_role("link", name="Produce").click()
+    page.get_by_label("Body").fill("no script")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("1 message stored.")).to_be_visible()
+    page.get_by_role("link", name="Delete").click()
+    page.get_by_label("Type the name").fill("by-hand")
+    page.get_by_role("button", name="Delete topic").click()
+    expect(page.get_by_text("Deleted.")).to_be_visible()
+
+
+def test_bodies_are_shown_as_text_and_never_run(open_page: OpenPage, scenery: Scenery) -> None:
+    (script, swap) = scenery.send("orders", [{"body": SCRIPT_BODY}, {"body": HTMX_BODY}])
+    page = open_page("/topics/orders/messages")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: pytest.fail(f"a body ran: {dialog.message}"))
+    expect(page.get_by_text(HTMX_BODY).first).to_be_visible()
+    for sent, body in ((script, SCRIPT_BODY), (swap, HTMX_BODY)):
+        page.goto(f"/messages/orders/{sent['queue']}/{sent['offset']}")
+        expect(page.locator("#message-body pre")).to_have_text(body)
+        page.get_by_role("link", name="Hex").click()
+        expect(page.locator("#message-body table.hex")).to_be_visible()
+    assert not [url for url in asked if url.endswith("/evil")]
+
+
+def test_filtering_happens_while_typing_and_keeps_the_focus(open_page: OpenPage) -> None:
+    page = open_page("/topics")
+    box = page.get_by_label("Filter by name")
+    box.press_sequentially("ship", delay=30)
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"/topics\?q=ship$"))
+    expect(box).to_be_focused()
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_a_refresh_keeps_focus_and_open_details(open_page: OpenPage, scenery: Scenery) -> None:
+    page = open_page("/", refresh_s=2)
+    page.get_by_text("Show data").click()
+    link = page.get_by_role("link", name="All topics")
+    link.focus()
+    requests = live_requests(page)
+    scenery.send("stock-levels", [{"body": "fresh"}])
+    wait_for(page, requests, 2)
+    page.wait_for_load_state("networkidle")
+    expect(link).to_be_focused()
+    expect(page.locator("#overview details.twin")).to_have_attribute("open", "")
+    expect(page.locator("#traffic-chart canvas")).to_have_count(1)
+
+
+def test_a_refresh_shows_what_is_new(open_page: OpenPage, scenery: Scenery) -> None:
+    page = open_page("/topics/stock-levels", refresh_s=2)
+    cell = page.locator("#queue-2 td").first
+    before = int(cell.inner_text())
+    scenery.send("stock-levels", [{"body": "new", "queue": 2}])
+    expect(cell).to_have_text(str(before + 1))
+
+
+def test_nothing_is_polled_when_refresh_is_off_or_the_tab_hidden(open_page: OpenPage) -> None:
+    page = open_page("/groups", refresh_s=0)
+    requests = live_requests(page)
+    page.wait_for_timeout(2500)
+    assert requests == []
+    page.keyboard.press("r")
+    wait_for(page, requests, 1)
+    page.locator("#preference-refresh").select_option("2")
+    expect(page.locator("#group-list")).to_have_attribute("hx-trigger", re.compile("every 2s"))
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    requests.clear()
+    page.wait_for_timeout(2500)
+    assert requests == []
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    wait_for(page, requests, 1)
+
+
+def test_a_server_that_is_gone_is_said_and_the_figures_stay(open_page: OpenPage) -> None:
+    page = open_page("/groups")
+    page.route("**/groups*", lambda route: route.abort())
+    page.keyboard.press("r")
+    expect(page.get_by_text("The server does not answer.")).to_be_visible()
+    expect(page.locator("#group-billing")).to_be_visible()
+    page.unroute("**/groups*")
+    page.keyboard.press("r")
+    expect(page.get_by_text("The server does not answer.")).to_be_hidden()
+
+
+def test_a_topic_is_made_in_a_dialog_with_errors_in_place(open_page: OpenPage) -> None:
+    page = open_page("/topics")
+    opener = page.get_by_role("link", name="Create topic")
+    opener.click()
+    dialog = page.locator("#dialog")
+    expect(dialog.get_by_label("Name", exact=True)).to_be_focused()
+    dialog.get_by_label("Name", exact=True).fill("not valid")
+    dialog.get_by_role("button", name="Create topic").click()
+    expect(dialog.locator(".field-error")).to_be_visible()
+    expect(dialog.get_by_label("Name", exact=True)).to_have_value("not valid")
+    expect(page).to_have_url(re.compile(r"/topics$"))
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(opener).to_be_focused()
+    opener.click()
+    dialog.get_by_label("Name", exact=True).fill("from-dialog")
+    dialog.get_by_role("button", name="Create topic").click()
+    expect(page).to_have_url(re.compile(r"/topics/from-dialog\?done=created$"))
+
+
+def test_the_delete_button_wakes_up_at_the_exact_name(
+    open_page: OpenPage, scenery: Scenery
+) -> None:
+    scenery.post("/topics", {"name": "doomed"})
+    page = open_page("/topics/doomed")
+    opener = page.get_by_role("link", name="Delete")
+    opener.click()
+    dialog = page.locator("#dialog")
+    button = dialog.get_by_role("button", name="Delete topic")
+    expect(button).to_be_disabled()
+    dialog.get_by_label("Type the name").fill("doome")
+    expect(button).to_be_disabled()
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+    opener.click()
+    dialog.get_by_label("Type the name").fill("doomed")
+    expect(button).to_be_enabled()
+    button.click()
+    expect(page).to_have_url(re.compile(r"/topics\?done=deleted$"))
+
+
+def test_messages_are_sent_in_place_and_the_form_is_kept(open_page: OpenPage) -> None:
+    page = open_page("/topics/stock-levels/produce")
+    page.get_by_label("Body").fill("again and again")
+    page.get_by_label("Copies").fill("500")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator(".field-error")).to_have_text(re.compile("Copies must be"))
+    page.get_by_label("Copies").fill("2")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("2 messages stored.")).to_be_visible()
+    expect(page.get_by_label("Body")).to_have_value("again and again")
+    page.locator(".sent a").first.click()
+    expect(page.locator("#message-body pre")).to_have_text("again and again")
+
+
+def test_keys_search_go_and_help(open_page: OpenPage) -> None:
+    page = open_page("/")
+    page.keyboard.press("/")
+    expect(page.locator("#search")).to_be_focused()
+    page.keyboard.type("gt?")
+    expect(page.locator("#search")).to_have_value("gt?")
+    page.locator("#search").fill("payments")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/topics/payments$"))
+    page.wait_for_load_state()  # a key that is pressed before the scripts run is lost
+    page.keyboard.press("g")
+    page.keyboard.press("g")
+    expect(page).to_have_url(re.compile(r"/groups$"))
+    page.wait_for_load_state()
+    page.keyboard.press("?")
+    expect(page.locator("#help")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page).to_have_url(re.compile(r"/topics$"))
+
+
+def test_the_first_tab_stop_skips_to_the_content(open_page: OpenPage) -> None:
+    page = open_page("/topics")
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+
+
+def test_ages_keep_counting_between_refreshes(open_page: OpenPage, scenery: Scenery) -> None:
+    scenery.send("stock-levels", [{"body": "tick", "queue": 1}])
+    page = open_page("/topics/stock-levels")
+    age = page.locator("#queue-1 time").last
+    expect(age).to_have_text(re.compile(r"^\d+ s ago$"))  # which it says for two minutes
+    before = age.inner_text()
+    expect(age).not_to_have_text(before)
+    expect(age).to_have_text(re.compile(r"^\d+ s ago$"))
+    assert int(before.split()[0]) < int(age.inner_text().split()[0])
+
+
+@pytest.mark.parametrize("path", ["/settings", "/reports/consumers", "/topics/orders/config"])
+def test_where_one_is_shows_in_every_row_of_links_of_a_narrow_window(
+    open_page: OpenPage, path: str
+) -> None:
+    page = open_page(path, width=NARROW)
+    links = page.locator(".side [aria-current], .tabs [aria-current]")
+    expect(links).to_have_count(1 if path == "/settings" else 2)
+    for link in links.all():
+        expect(link).to_be_in_viewport(ratio=0.9)  # its lower border lies on that of the row
