@@ -415,27 +415,12 @@ class Broker:
         """Raise Invalid or Forbidden for what no topic of the users' can be; changes nothing."""
         self._catalog.check(config)
 
-    def change_topic(
-        self,
-        name: str,
-        *,
-        read_queues: int | None = None,
-        write_queues: int | None = None,
-        permission: int | None = None,
-        promise: Promise | msgspec.UnsetType | None = msgspec.UNSET,
-        retention_ms: int | msgspec.UnsetType | None = msgspec.UNSET,
-        trace_sample: float | msgspec.UnsetType | None = msgspec.UNSET,
-    ) -> TopicConfig:
-        """Change what is given; None means the broker's default for the last three."""
-        return self._catalog.change(
-            name,
-            read_queues=read_queues,
-            write_queues=write_queues,
-            permission=permission,
-            promise=promise,
-            retention_ms=retention_ms,
-            trace_sample=trace_sample,
-        )
+    def change_topic(self, name: str, /, **changes: Any) -> TopicConfig:
+        """Change settings of a topic; None is the broker's default where TopicConfig allows it.
+
+        Raises TopicNotFound, Invalid, and Forbidden for the engine's own topics.
+        """
+        return self._catalog.change(name, **changes)
 
     def delete_topic(self, name: str) -> None:
         """Take a topic away with its queues and all groups' progress in it."""

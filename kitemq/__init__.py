@@ -31,7 +31,8 @@ from kitemq.errors import (
     TimedOut,
     Unreachable,
 )
-from kitemq.message import AckResult, Message, Promise, Received, SendResult
+from kitemq.message import AckResult, Message, Received, SendResult
+from kitemq.model.topics import Promise
 from kitemq.producer import Producer
 from kitemq.replies import ReplyResult
 from kitemq.requests import Reply

@@ -12,7 +12,8 @@ from kitemq.connection import Connection
 from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.lane import Lane, LaneRules, entry_bytes
 from kitemq.link import CONNECT_TIMEOUT_S, Link
-from kitemq.message import Entry, Message, Promise, SendResult, entry_of
+from kitemq.message import Entry, Message, SendResult, entry_of
+from kitemq.model.topics import Promise
 from kitemq.requests import Reply, ask, check_timeout
 
 KIB = 1024

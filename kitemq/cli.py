@@ -178,7 +178,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     everywhere = argparse.ArgumentParser(prog="kitemq", add_help=False, allow_abbrev=False)
     _add_common(everywhere)
     common, words = everywhere.parse_known_args(arguments)
-    parser = _parser()
+    parser = command_line()
     options, rest = parser.parse_known_args(words, namespace=common)
     if rest and options.run is not serve:  # the server knows its settings, and tells what is wrong
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -186,7 +186,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """Every command with its options."""
     parser = argparse.ArgumentParser(
         prog="kitemq",
         description="KiteMQ: the server, and what one does with it.",

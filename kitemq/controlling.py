@@ -1,13 +1,9 @@
 """The running server over REST: a part of `kitemq.Client`."""
 
-from typing import Any
-
-import httpx
-
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 
-class Controlling:
+class Controlling(RestConnection):
     """What a client can ask of the server itself, and its switches."""
 
     def self_checks(self) -> list[Json]:
@@ -34,9 +30,3 @@ class Controlling:
     def access_check(self, **query: str) -> Json:
         """What a user, a token or a role could do, and why; `query` as docs/rest.md has it."""
         return self._call("GET", "/access/check", params=query)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError
-
-    def _answer(self, method: str, path: str, **given: Any) -> httpx.Response:
-        raise NotImplementedError

@@ -23,7 +23,8 @@ from kitemq.errors import (
     TimedOut,
     Unreachable,
 )
-from kitemq.message import PROMISE_CODES, PROMISES, Entry, Promise, SendResult
+from kitemq.message import PROMISE_CODES, PROMISES, Entry, SendResult
+from kitemq.model.topics import Promise
 from protocol.batches import PromiseCode, SendFrame, SentFrame, message_ids
 from protocol.frames import Frame
 

@@ -8,21 +8,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.model.groups import Group
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 
 
-class Membership:
+class Membership(RestConnection):
     """What a client can do with a group beside its settings."""
 
-    def pause(self, group: str, *, topic: str = "") -> Json:
+    def pause(self, group: str, *, topic: str = "") -> Group:
         """Hand out nothing more to a group, or nothing of one topic; the group as it is then."""
-        return self._call("POST", _path(group, "pause"), params={"topic": topic})
+        return self._typed(Group, "POST", _path(group, "pause"), params={"topic": topic})
 
-    def resume(self, group: str, *, topic: str = "") -> Json:
+    def resume(self, group: str, *, topic: str = "") -> Group:
         """End a pause of the group, or of one topic."""
-        return self._call("POST", _path(group, "resume"), params={"topic": topic})
+        return self._typed(Group, "POST", _path(group, "resume"), params={"topic": topic})
 
     def heartbeat(
         self,
@@ -90,9 +91,6 @@ class Membership:
 
     def _members(self, group: str, **params: Any) -> Json:
         return self._call("GET", _path(group, "members"), params=params)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError
 
 
 def _path(group: str, rest: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kitemq.errors import Invalid
+from kitemq.model.topics import Promise
 from protocol.batches import DeliverFrame, PromiseCode, Receipt
 from protocol.properties import (
     CORRELATION_ID,
@@ -24,13 +25,6 @@ from protocol.properties import (
 if TYPE_CHECKING:
     from kitemq.consumer_core import ConsumerCore
     from kitemq.replies import OnReplied
-
-
-class Promise(StrEnum):
-    """What "accepted" means: it survives a killed server, or power loss too."""
-
-    STORED = "stored"
-    FLUSHED = "flushed"
 
 
 PROMISE_CODES = {

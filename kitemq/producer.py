@@ -11,7 +11,8 @@ from kitemq.async_producer import AsyncProducer
 from kitemq.background import Background
 from kitemq.errors import KiteError, Stopped
 from kitemq.lane import entry_bytes
-from kitemq.message import Entry, Message, Promise, SendResult, entry_of
+from kitemq.message import Entry, Message, SendResult, entry_of
+from kitemq.model.topics import Promise
 from kitemq.requests import Reply
 
 Row = tuple[str, Entry, int, Promise | str | None, "Future[SendResult]"]

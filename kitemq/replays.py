@@ -3,16 +3,15 @@
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection, segment
 
 PAGE = 200
 POLL_S = 0.2
 OVER = frozenset({"finished", "stopped"})
 
 
-class Replaying:
+class Replaying(RestConnection):
     """What a client can do with dead letters, and with messages that are to be sent again."""
 
     # -- dead letters ---------------------------------------------------------------------------
@@ -33,7 +32,7 @@ class Replaying:
         are dismissed, or only the others, where `dismissed` says so. At most `limit` of them; 0
         means all.
         """
-        path = f"/groups/{_part(group)}/dead-letters"
+        path = f"/groups/{segment(group)}/dead-letters"
         params: Json = {"reason": reason, "topic": topic, "filter": filter}
         if dismissed is not None:
             params["dismissed"] = "true" if dismissed else "false"
@@ -41,11 +40,11 @@ class Replaying:
 
     def dead_letter(self, group: str, offset: int) -> Json:
         """One dead letter; NotFound."""
-        return self._call("GET", f"/groups/{_part(group)}/dead-letters/{offset}")
+        return self._call("GET", f"/groups/{segment(group)}/dead-letters/{offset}")
 
     def count_dead_letters(self, group: str, *, newest: int = 1000) -> Json:
         """How many of a group's newest dead letters (10,000) have which reason, topic, client."""
-        path = f"/groups/{_part(group)}/dead-letters/counts"
+        path = f"/groups/{segment(group)}/dead-letters/counts"
         return self._call("GET", path, params={"newest": newest})
 
     def redrive(self, group: str, offsets: Sequence[int] = (), **choice: Any) -> Json:
@@ -55,7 +54,7 @@ class Replaying:
         topic, fresh_only, with_dismissed, rate, dry_run. Answers the replay job.
         """
         document = {"offsets": [str(offset) for offset in offsets], **choice}
-        return self._call("POST", f"/groups/{_part(group)}/dead-letters/redrive", json=document)
+        return self._call("POST", f"/groups/{segment(group)}/dead-letters/redrive", json=document)
 
     def dismiss_dead_letters(
         self, group: str, offsets: Sequence[int] = (), *, note: str, **choice: Any
@@ -65,7 +64,7 @@ class Replaying:
         `choice`: from_ms, to_ms, filter, reason, topic, expected, dry_run.
         """
         document = {"offsets": [str(offset) for offset in offsets], "note": note, **choice}
-        return self._call("POST", f"/groups/{_part(group)}/dead-letters/dismiss", json=document)
+        return self._call("POST", f"/groups/{segment(group)}/dead-letters/dismiss", json=document)
 
     def restore_dead_letters(
         self, group: str, offsets: Sequence[int] = (), *, dismissal: str = "", all: bool = False
@@ -76,11 +75,11 @@ class Replaying:
             "dismissal": dismissal,
             "all": all,
         }
-        return self._call("POST", f"/groups/{_part(group)}/dead-letters/restore", json=document)
+        return self._call("POST", f"/groups/{segment(group)}/dead-letters/restore", json=document)
 
     def dismissals(self, group: str, *, limit: int = 50) -> Json:
         """What was dismissed together, with its note, the newest first; at most 200."""
-        path = f"/groups/{_part(group)}/dead-letters/dismissals"
+        path = f"/groups/{segment(group)}/dead-letters/dismissals"
         return self._call("GET", path, params={"limit": limit})
 
     # -- jobs -----------------------------------------------------------------------------------
@@ -100,7 +99,7 @@ class Replaying:
 
     def replay(self, job_id: str) -> Json:
         """One job as it stands; NotFound."""
-        return self._call("GET", f"/replays/{_part(job_id)}")
+        return self._call("GET", f"/replays/{segment(job_id)}")
 
     def begin_replay(self, job_id: str) -> Json:
         """Do a dry run in earnest; Refused for a job that is none."""
@@ -112,7 +111,7 @@ class Replaying:
         `choice`: to and to_name (else as before), name, rate, dry_run. Refused where nothing
         failed.
         """
-        return self._call("POST", f"/replays/{_part(job_id)}/retry", json=choice)
+        return self._call("POST", f"/replays/{segment(job_id)}/retry", json=choice)
 
     def pause_replay(self, job_id: str) -> Json:
         """Let a job rest; Refused unless it runs."""
@@ -128,11 +127,11 @@ class Replaying:
 
     def change_replay(self, job_id: str, *, rate: float) -> Json:
         """Messages a second from now on; 0 for as fast as it goes."""
-        return self._call("PATCH", f"/replays/{_part(job_id)}", json={"rate": rate})
+        return self._call("PATCH", f"/replays/{segment(job_id)}", json={"rate": rate})
 
     def replay_outcomes(self, job_id: str, *, outcome: str = "", limit: int = 0) -> Iterator[Json]:
         """What became of each message of a job, or of those with one outcome, page by page."""
-        path = f"/replays/{_part(job_id)}/outcomes"
+        path = f"/replays/{segment(job_id)}/outcomes"
         return self._paged(path, {"outcome": outcome}, "cursor", limit)
 
     def await_replay(self, job_id: str, *, timeout_s: float = 60.0) -> Json:
@@ -147,7 +146,7 @@ class Replaying:
     # -- helpers --------------------------------------------------------------------------------
 
     def _order(self, job_id: str, verb: str) -> Json:
-        return self._call("POST", f"/replays/{_part(job_id)}/{verb}")
+        return self._call("POST", f"/replays/{segment(job_id)}/{verb}")
 
     def _paged(self, path: str, params: Json, place: str, limit: int) -> Iterator[Json]:
         cursor: str | None = ""
@@ -158,10 +157,3 @@ class Replaying:
             yield from page["items"]
             left -= len(page["items"])
             cursor = page["next_cursor"] if not limit or left > 0 else None
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError
-
-
-def _part(name: str) -> str:
-    return quote(name, safe="")

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 POLL_S = 0.5
 
 
-class Reporting:
+class Reporting(RestConnection):
     """What a client can do with reports."""
 
     def reports(self) -> Json:
@@ -63,6 +63,3 @@ class Reporting:
             if run["state"] != "running" or time.monotonic() >= deadline_s:
                 return run
             time.sleep(POLL_S)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -11,8 +10,7 @@ import msgspec
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
 from kitemq.message import Message, checked_bytes, checked_properties
-
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 TIMEOUT_S = 10.0
 TIMEOUT_MAX_S = 30.0
@@ -37,7 +35,7 @@ class Reply(msgspec.Struct, frozen=True):
         return self.body.decode()
 
 
-class Requesting:
+class Requesting(RestConnection):
     """What a client can ask over a topic, and answer, without a connection."""
 
     def request(
@@ -84,9 +82,6 @@ class Requesting:
         path = f"/replies/{quote(correlation_id, safe='')}"
         found = self._call("GET", path, params={"encoding": "base64"})
         return reply_of(correlation_id, found["reply"], late=found["late"])
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError
 
 
 async def ask(

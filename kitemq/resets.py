@@ -1,15 +1,14 @@
 """Moving a consumer group to another place, over REST: a part of `kitemq.Client`."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 PAGE = 100
 
 
-class Resetting:
+class Resetting(RestConnection):
     """Look at a reset, carry it out, list what was done, and take it back.
 
     `to` is earliest, latest, time (with `time_ms`), offset (with `offset`), shift (with `by`, back
@@ -79,9 +78,6 @@ class Resetting:
         document = {"precondition": precondition, "force": force}
         path = f"{_resets(group)}/{quote(reset_id, safe='')}/undo"
         return self._call("POST", path, json=document)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError
 
 
 def _resets(group: str) -> str:

@@ -1,13 +1,12 @@
 """What is kept for how long, over REST: a part of `kitemq.Client`."""
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 
-class Keeping:
+class Keeping(RestConnection):
     """What a client can ask of retention, and purging a topic."""
 
     def retention(self) -> Json:
@@ -37,6 +36,3 @@ class Keeping:
         if everything:
             document["all"] = True
         return self._call("POST", f"/topics/{quote(topic, safe='')}/purge", json=document)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 
 
-class Scheduling:
+class Scheduling(RestConnection):
     """What a client can do with messages that were sent with `delay_ms` or `deliver_at_ms`."""
 
     def scheduled(self, *, topic: str = "", from_ms: int = 0, limit: int = 0) -> Iterator[Json]:
@@ -50,6 +50,3 @@ class Scheduling:
     def _scheduled(self, message_id: str, verb: str, **given: Any) -> str:
         path = f"/scheduled/{quote(message_id, safe='')}/{verb}"
         return str(self._call("POST", path, **given)["result"])
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError

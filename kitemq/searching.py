@@ -1,16 +1,15 @@
 """Finding messages, over REST: a part of `kitemq.Client`."""
 
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 PAGE = 200
 WAIT_S = 10.0  # the longest that the server looks before it answers
 
 
-class Searching:
+class Searching(RestConnection):
     """Looks through a topic, or for one text in everything."""
 
     def search(
@@ -75,6 +74,3 @@ class Searching:
     def find_anything(self, text: str) -> Json:
         """Messages with this id or key in any topic, and topics and groups of such names."""
         return self._call("GET", "/search", params={"q": text}, wait_s=WAIT_S)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError

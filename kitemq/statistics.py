@@ -1,14 +1,13 @@
 """Rates, totals and lag over time, over REST: a part of `kitemq.Client`."""
 
-from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 HOUR_MS = 3_600_000
 
 
-class Counting:
+class Counting(RestConnection):
     """What a client can ask of the server's statistics."""
 
     def statistics(self) -> Json:
@@ -41,6 +40,3 @@ class Counting:
         if queue is not None:
             params["queue"] = queue
         return self._call("GET", f"/groups/{quote(group, safe='')}/lag/history", params=params)
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError

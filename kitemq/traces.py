@@ -1,12 +1,11 @@
 """Journeys of messages over REST: a part of `kitemq.Client`."""
 
-from typing import Any
 from urllib.parse import quote
 
-Json = dict[str, Any]
+from kitemq.rest import Json, RestConnection
 
 
-class Tracing:
+class Tracing(RestConnection):
     """What a client can ask of traces."""
 
     def journey(self, message_id: str) -> Json:
@@ -20,6 +19,3 @@ class Tracing:
     def traces_status(self) -> Json:
         """How many events were recorded, left out by a sample, and dropped."""
         return self._call("GET", "/traces/status")
-
-    def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
-        raise NotImplementedError

@@ -22,7 +22,8 @@ from kitemq.calls import Json
 from kitemq.connection import Connection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
-from kitemq.message import Promise, entry_of
+from kitemq.message import entry_of
+from kitemq.model.topics import Promise
 from protocol.properties import KEYS, RESERVED, TAGS, split_properties
 from protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
 from protocol.transactions import CheckFrame as CheckFrame

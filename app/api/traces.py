@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import Milliseconds
 from app.security.access import READ_SERVER
 from app.services.journeys import Journeys
 from engine import broker as engine
+from kitemq.model.values import Milliseconds
 
 TAG = "traces"
 

@@ -7,10 +7,11 @@ from msgspec import Meta
 
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import Milliseconds, actor_of
+from app.api.topics.topics import actor_of
 from app.security.access import OWN
 from app.services.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView, Views
 from engine.errors import Invalid
+from kitemq.model.values import Milliseconds
 
 TAG = "views"
 ID_CHARS_MAX = 18

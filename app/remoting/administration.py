@@ -13,12 +13,12 @@ from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingClient
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
 from app.security.access import Action, Kind
-from app.services.groups import GroupChanges
 from app.services.resets import ResetOrder
-from app.services.topics import TopicChanges
 from app.version import VERSION
 from engine.broker import GroupConfig, QueueLag, ResetTarget, ResetTo, TopicConfig
 from engine.errors import EngineError, GroupNotFound, TopicNotFound
+from kitemq.model.groups import GroupSettings
+from kitemq.model.topics import TopicSettings
 from protocol.remoting.codes import VERSION as PROTOCOL_VERSION
 from protocol.remoting.codes import RequestCode, ResponseCode
 
@@ -88,7 +88,7 @@ async def _update_topic(
     except TopicNotFound:
         await topics.create(call.actor, config)
         return OK
-    changes = TopicChanges(
+    changes = TopicSettings(
         read_queues=config.read_queues,
         write_queues=config.write_queues,
         permission=config.permission,
@@ -153,7 +153,7 @@ async def _update_group(
     backend: "RemotingBackend", call: RemotingCall, told: _Group
 ) -> ErrorResponse:
     groups, name = backend.state.groups, told.groupName
-    changes = GroupChanges(
+    changes = GroupSettings(
         retry_max=told.retryMaxTimes,
         consume_enabled=told.consumeEnable,
         ordered=told.consumeMessageOrderly,

@@ -1,27 +1,12 @@
 """Creating, changing and deleting consumer groups, all audited; `resets.py` moves them."""
 
-import msgspec
-
 from app.host import EngineHost
 from app.services.audit import Actor, Audit
-from engine.broker import GroupConfig, Mode, RetryPolicy, StartAt, Strategy
+from engine.broker import GroupConfig
+from kitemq.model.conversion import changes
+from kitemq.model.groups import GroupSettings
 
 KIND = "group"
-
-
-class GroupChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What may be changed of a group; what is left out stays."""
-
-    retry_max: int | msgspec.UnsetType = msgspec.UNSET
-    start: StartAt | msgspec.UnsetType = msgspec.UNSET
-    consume_enabled: bool | msgspec.UnsetType = msgspec.UNSET
-    dead_letters: bool | msgspec.UnsetType = msgspec.UNSET
-    mode: Mode | msgspec.UnsetType = msgspec.UNSET
-    start_at_ms: int | msgspec.UnsetType = msgspec.UNSET
-    retry_policy: RetryPolicy | msgspec.UnsetType = msgspec.UNSET
-    strategy: Strategy | msgspec.UnsetType = msgspec.UNSET
-    rooms: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    ordered: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Groups:
@@ -37,16 +22,13 @@ class Groups:
             change.after = created = self._host.broker.create_group(config)
         return created
 
-    async def change(self, actor: Actor, name: str, changes: GroupChanges) -> GroupConfig:
+    async def change(self, actor: Actor, name: str, settings: GroupSettings) -> GroupConfig:
         """Change what is given; GroupNotFound where there is no such group."""
         before = self._host.broker.group(name)
-        given = {
-            field: value
-            for field in changes.__struct_fields__
-            if (value := getattr(changes, field)) is not msgspec.UNSET
-        }
         async with self._audit.change(actor, "group.change", KIND, name, before=before) as change:
-            change.after = changed = self._host.broker.change_group(name, **given)
+            change.after = changed = self._host.broker.change_group(
+                name, **changes(before, settings)
+            )
         return changed
 
     async def pause(self, actor: Actor, name: str, topic: str = "") -> GroupConfig:

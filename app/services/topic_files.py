@@ -10,17 +10,14 @@ import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
-from engine.broker import TopicType
 from engine.errors import Invalid
-from engine.message import Promise
+from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX, NULLABLE, TopicDefinition
 
 ROWS_MAX = 10_000
-CHARS_MAX = 4 * 2**20
 FORMATS = ("csv", "json")
 # What lists say of a topic beside its definition.
 FIGURES = frozenset(
@@ -29,31 +26,8 @@ FIGURES = frozenset(
 )
 # What lists call the engine's own; their names say so too, and are refused for it.
 SYSTEM_TYPES = frozenset({"RETRY", "DLQ", "SYSTEM"})
-NULLABLE = frozenset({"promise", "retention_ms", "trace_sample"})
 NO_JSON = (msgspec.DecodeError, RecursionError)
 GUARDED = ("'=", "'+", "'-", "'@", "'\t", "'\r")
-
-Queues = Annotated[int, Meta(ge=1, le=1024)]
-
-
-class Definition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A topic as a row of a file has it; what is left out stays, or is the default of a new one.
-
-    `seen` is what a dry run saw of the topic: a row with it changes nothing else.
-    """
-
-    name: str
-    type: TopicType | UnsetType = UNSET
-    read_queues: Queues | UnsetType = UNSET
-    write_queues: Queues | UnsetType = UNSET
-    permission: Literal[0, 2, 4, 6] | UnsetType = UNSET
-    promise: Promise | UnsetType | None = UNSET
-    retention_ms: int | UnsetType | None = UNSET
-    trace_sample: float | UnsetType | None = UNSET
-    seen: str = ""
-
-
-COLUMNS = tuple(name for name in Definition.__struct_fields__ if name != "seen")
 
 
 @dataclass(frozen=True)
@@ -62,15 +36,15 @@ class FileRow:
 
     number: int
     name: str
-    definition: Definition | None
+    definition: TopicDefinition | None
     fault: Invalid | None = None
 
 
 def read(content: str, format: str = "") -> list[FileRow]:
     """The rows of a file; Invalid where the file as a whole cannot be read, or is too large."""
-    if len(content) > CHARS_MAX:
+    if len(content) > IMPORT_CHARS_MAX:
         raise Invalid(
-            f"the file has {len(content):,} characters; at most {CHARS_MAX:,} are read",
+            f"the file has {len(content):,} characters; at most {IMPORT_CHARS_MAX:,} are read",
             field="content",
             remedy="divide it",
         )
@@ -82,7 +56,7 @@ def read(content: str, format: str = "") -> list[FileRow]:
     return rows
 
 
-def line(definition: Definition) -> str:
+def line(definition: TopicDefinition) -> str:
     """A definition as a line of JSON, which `read` takes."""
     return msgspec.json.encode(definition).decode()
 
@@ -106,7 +80,7 @@ def _row(number: int, values: Mapping[str, Any]) -> FileRow:
     given = {key: value for key, value in given.items() if value is not None or key in NULLABLE}
     name = str(given.get("name", ""))
     try:
-        return FileRow(number, name, msgspec.convert(given, Definition, strict=False))
+        return FileRow(number, name, msgspec.convert(given, TopicDefinition, strict=False))
     except msgspec.ValidationError as error:
         return FileRow(number, name, None, _fault(error))
 
@@ -116,7 +90,7 @@ def _fault(error: msgspec.ValidationError) -> Invalid:
     detail, __, place = str(error).partition(" - at `$.")
     named = detail.rpartition("field `")[2].rstrip("`") if "field `" in detail else ""
     if "unknown field" in detail:
-        known = ", ".join(COLUMNS)
+        known = ", ".join(DEFINITION_COLUMNS)
         return Invalid(f"there is no column {named!r}", field=named, remedy=f"known are {known}")
     field = named or place.rstrip("`")
     return Invalid(detail, field=field, remedy="add it" if named else "mend the value")
@@ -131,7 +105,7 @@ def _lines(text: str) -> Iterator[Mapping[str, Any]]:
             raise Invalid(
                 "the first line names no column “topic” or “name”",
                 field="content",
-                remedy=f"begin with a line of column names: {','.join(COLUMNS)}",
+                remedy=f"begin with a line of column names: {','.join(DEFINITION_COLUMNS)}",
             )
         for cells in reader:
             if len(cells) > len(head):

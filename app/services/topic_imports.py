@@ -1,8 +1,8 @@
 """Topics by a file: looked at row by row, then created and changed, each with its audit entry.
 
 A dry run says what would become of each row and what was seen of its topic; rows that carry this
-(`Definition.seen`) do just what was shown, or nothing. What is there already as the file wants it
-is left alone, so a file can be applied again.
+(`TopicDefinition.seen`) do just what was shown, or nothing. What is there already as the file
+wants it is left alone, so a file can be applied again.
 """
 
 import asyncio
@@ -17,10 +17,12 @@ from app.host import EngineHost
 from app.pause import Pause
 from app.services import topic_files
 from app.services.audit import Actor
-from app.services.topic_files import Definition, FileRow
-from app.services.topics import TopicChanges, Topics, changed_meanwhile, config_tag, described
+from app.services.topic_files import FileRow
+from app.services.topics import Topics, changed_meanwhile, config_tag, described
 from engine.broker import TopicConfig
 from engine.errors import Conflict, EngineError, Invalid, TopicNotFound
+from kitemq.model.conversion import convert, given
+from kitemq.model.topics import TopicDefinition, TopicSettings
 
 BUDGET_S = 20.0
 NEW = "new"  # what was seen of a topic that there was not
@@ -53,7 +55,7 @@ class ImportRow:
     field: str = ""
     detail: str = ""
     remedy: str = ""
-    definition: Definition | None = None
+    definition: TopicDefinition | None = None
 
 
 class TopicImports:
@@ -126,7 +128,7 @@ class TopicImports:
         except EngineError as error:
             return _told(planned, "refused", error)
 
-    def _planned(self, row: ImportRow, wanted: Definition) -> ImportRow:
+    def _planned(self, row: ImportRow, wanted: TopicDefinition) -> ImportRow:
         try:
             known: TopicConfig | None = self._host.broker.topic(wanted.name)
         except TopicNotFound:
@@ -153,19 +155,19 @@ class TopicImports:
         kept = msgspec.structs.replace(wanted, seen=tag) if changes else None
         return replace(row, outcome=outcome, changes=changes, definition=kept)
 
-    def _config(self, wanted: Definition, known: TopicConfig | None) -> TopicConfig:
+    def _config(self, wanted: TopicDefinition, known: TopicConfig | None) -> TopicConfig:
         """The topic as the row wants it."""
         base = known or TopicConfig(
             wanted.name, read_queues=self._default_queues, write_queues=self._default_queues
         )
-        return msgspec.structs.replace(base, **_given(wanted))
+        return convert(base, TopicConfig, **given(wanted))
 
-    async def _act(self, actor: Actor, row: ImportRow, wanted: Definition) -> ImportRow:
+    async def _act(self, actor: Actor, row: ImportRow, wanted: TopicDefinition) -> ImportRow:
         if row.outcome == "create":
             await self._topics.create(actor, self._config(wanted, None))
             return replace(row, outcome="created", definition=None)
-        changes = {name: value for name, value in _given(wanted).items() if name != "type"}
-        await self._topics.change(actor, wanted.name, TopicChanges(**changes), seen=wanted.seen)
+        settings = convert(wanted, TopicSettings)
+        await self._topics.change(actor, wanted.name, settings, seen=wanted.seen)
         return replace(row, outcome="changed", definition=None)
 
 
@@ -175,12 +177,6 @@ def counted(rows: Iterable[ImportRow]) -> dict[str, int]:
     for row in rows:
         found[row.outcome] += 1
     return {outcome: count for outcome, count in found.items() if count}
-
-
-def _given(wanted: Definition) -> dict[str, Any]:
-    """The settings that a row names."""
-    names = (name for name in topic_files.COLUMNS if name != "name")
-    return {name: value for name in names if (value := getattr(wanted, name)) is not msgspec.UNSET}
 
 
 def _told(row: ImportRow, outcome: str, error: EngineError) -> ImportRow:

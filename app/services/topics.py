@@ -12,20 +12,10 @@ from app.host import EngineHost
 from app.services.audit import Actor, Audit
 from engine.broker import Broker, TopicConfig
 from engine.errors import Conflict
-from engine.message import Promise
+from kitemq.model.conversion import changes
+from kitemq.model.topics import DEFINITION_COLUMNS, TopicSettings
 
 KIND = "topic"
-
-
-class TopicChanges(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What may be changed of a topic; what is left out stays; null: the broker's default."""
-
-    read_queues: int | msgspec.UnsetType = msgspec.UNSET
-    write_queues: int | msgspec.UnsetType = msgspec.UNSET
-    permission: int | msgspec.UnsetType = msgspec.UNSET
-    promise: Promise | msgspec.UnsetType | None = msgspec.UNSET
-    retention_ms: int | msgspec.UnsetType | None = msgspec.UNSET
-    trace_sample: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Topics:
@@ -43,7 +33,7 @@ class Topics:
         return created
 
     async def change(
-        self, actor: Actor, name: str, changes: TopicChanges, *, seen: str = ""
+        self, actor: Actor, name: str, settings: TopicSettings, *, seen: str = ""
     ) -> TopicConfig:
         """Change what is given; TopicNotFound where there is no such topic.
 
@@ -51,15 +41,10 @@ class Topics:
         """
         broker = self._host.broker
         before = described(broker.topic(name))
-        given = {
-            field: value
-            for field in changes.__struct_fields__
-            if (value := getattr(changes, field)) is not msgspec.UNSET
-        }
         async with self._audit.change(actor, "topic.change", KIND, name, before=before) as change:
             if seen and seen != config_tag(broker.topic(name)):
                 raise changed_meanwhile(name)
-            changed = broker.change_topic(name, **given)
+            changed = broker.change_topic(name, **changes(broker.topic(name), settings))
             change.after = described(changed)
         return changed
 
@@ -104,13 +89,4 @@ def _tag(told: object) -> str:
 
 def described(config: TopicConfig) -> dict[str, object]:
     """A topic's configuration with its names, as the trail keeps it."""
-    return {
-        "name": config.name,
-        "type": config.type,
-        "read_queues": config.read_queues,
-        "write_queues": config.write_queues,
-        "permission": config.permission,
-        "promise": config.promise,
-        "retention_ms": config.retention_ms,
-        "trace_sample": config.trace_sample,
-    }
+    return {name: getattr(config, name) for name in DEFINITION_COLUMNS}

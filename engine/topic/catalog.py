@@ -6,7 +6,7 @@ Apache RocketMQ.
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -80,6 +80,12 @@ class TopicConfig(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_system(self) -> bool:
         return is_system_topic(self.name)
+
+
+# What is not for users to change: the engine sets it once, or knows it.
+CHANGEABLE = frozenset(TopicConfig.__struct_fields__) - {
+    "name", "type", "created_ms", "since_position", "is_automatic",
+}  # fmt: skip
 
 
 class TopicSet(JournalEntry, frozen=True, tag="topic-set", array_like=True):
@@ -181,28 +187,17 @@ class Catalog:
             )
         return self._add(config)
 
-    def change(
-        self,
-        name: str,
-        *,
-        read_queues: int | None = None,
-        write_queues: int | None = None,
-        permission: int | None = None,
-        promise: Promise | msgspec.UnsetType | None = msgspec.UNSET,
-        trace_sample: float | msgspec.UnsetType | None = msgspec.UNSET,
-        retention_ms: int | msgspec.UnsetType | None = msgspec.UNSET,
-    ) -> TopicConfig:
-        """Change what is given. Shrink write queues first, drain, then read queues."""
+    def change(self, name: str, /, **changes: Any) -> TopicConfig:
+        """Replace settings of a topic. Shrink write queues first, drain, then read queues.
+
+        Raises TopicNotFound, Forbidden for the engine's own, and Invalid for a setting that is
+        unknown or has a wrong value.
+        """
         config = self.get(name)
-        changed = msgspec.structs.replace(
-            config,
-            read_queues=config.read_queues if read_queues is None else read_queues,
-            write_queues=config.write_queues if write_queues is None else write_queues,
-            permission=config.permission if permission is None else permission,
-            promise=config.promise if promise is msgspec.UNSET else promise,
-            trace_sample=config.trace_sample if trace_sample is msgspec.UNSET else trace_sample,
-            retention_ms=config.retention_ms if retention_ms is msgspec.UNSET else retention_ms,
-        )
+        unknown = sorted(changes.keys() - CHANGEABLE)
+        if unknown:
+            raise Invalid(f"a topic has no changeable {unknown[0]!r}", field=unknown[0])
+        changed = msgspec.structs.replace(config, **changes)
         if changed == config:
             return config
         if is_system_topic(name) and not is_group_topic(name):

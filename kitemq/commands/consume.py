@@ -7,9 +7,10 @@ import signal
 from datetime import UTC, datetime
 
 from kitemq.async_consumer import AsyncConsumer
-from kitemq.commands.output import Exit, Output, Row, note
+from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import TimedOut
 from kitemq.message import Received
+from kitemq.rest import Json
 
 BODY_SHOWN_MAX = 200
 
@@ -52,7 +53,7 @@ async def _consume(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def row_of(message: Received) -> Row:
+def row_of(message: Received) -> Json:
     """A message as one JSON line."""
     body, encoding = shown_body(message.body)
     return {
@@ -77,7 +78,7 @@ def text_of(message: Received) -> str:
     return human_line(row_of(message))
 
 
-def human_line(row: Row) -> str:
+def human_line(row: Json) -> str:
     """Time, place, tag, keys and the beginning of the body."""
     stored = datetime.fromtimestamp(row["stored_ms"] / 1000, UTC)
     again = f" attempt {row['attempt']}" if row["attempt"] > 1 else ""

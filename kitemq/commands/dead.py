@@ -3,9 +3,10 @@
 import argparse
 from datetime import UTC, datetime
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.replay import add_pace, add_target, finished, pace_of
+from kitemq.rest import Json
 
 COLUMNS = (
     "offset", "reason", "error", "topic", "failures", "client", "redriven", "dismissed",

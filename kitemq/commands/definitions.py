@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from msgspec import to_builtins
+from msgspec.structs import replace
+
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
+from kitemq.model.topics import DEFINITION_COLUMNS, ImportedTopic
 
-COLUMNS = (
-    "name", "type", "read_queues", "write_queues", "permission", "promise", "retention_ms",
-    "trace_sample",
-)  # fmt: skip
 ROW_COLUMNS = ("number", "topic", "outcome", "changed", "field", "detail", "remedy")
 RISKY = ("=", "+", "-", "@", "\t", "\r")
 FILE_BYTES_MAX = 16 * 2**20
@@ -30,7 +30,10 @@ def export_topics(options: argparse.Namespace, output: Output) -> int:
     is_csv = options.format == "csv" or (not options.format and options.file.endswith(".csv"))
     write = _write_csv if is_csv else _write_lines
     with Client(options.server) as client:
-        topics = ({name: each[name] for name in COLUMNS} for each in client.topics(q=options.q))
+        topics = (
+            {name: getattr(each, name) for name in DEFINITION_COLUMNS}
+            for each in client.topics(q=options.q)
+        )
         if options.file == "-":
             count = write(sys.stdout, topics)
         else:
@@ -43,28 +46,28 @@ def export_topics(options: argparse.Namespace, output: Output) -> int:
 def import_topics(options: argparse.Namespace, output: Output) -> int:
     content = _content(options.file)
     with Client(options.server) as client:
-        rows = client.import_topics(content, format=options.format, dry_run=True)["rows"]
-        doing = [row for row in rows if row["outcome"] in DOING]
+        rows = client.import_topics(content, format=options.format, dry_run=True).rows
+        doing = [row for row in rows if row.outcome in DOING]
         if doing and not options.dry_run:
             confirmed(f"create or change {len(doing)} topics", options)
             plan = json.dumps([_planned(row) for row in doing])
-            done = iter(client.import_topics(plan, format="json")["rows"])
+            done = iter(client.import_topics(plan, format="json").rows)
             rows = [
-                {**next(done), "number": row["number"]} if row["outcome"] in DOING else row
+                replace(next(done), number=row.number) if row.outcome in DOING else row
                 for row in rows
             ]
     output.rows(map(_shown, rows), ROW_COLUMNS)
-    counts = Counter(row["outcome"] for row in rows)
+    counts = Counter(row.outcome for row in rows)
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
     note(f"{told}{'; nothing was changed' if options.dry_run else ''}")
     left = sum(counts[outcome] for outcome in LEFT)
     return (Exit.REFUSED if left == len(rows) else Exit.PARTIAL) if left else Exit.OK
 
 
-def _planned(row: dict[str, Any]) -> dict[str, Any]:
+def _planned(row: ImportedTopic) -> dict[str, Any]:
     """What a dry run showed of a row, to be done just so: a topic that changed since is left."""
-    changes = {each["field"]: each["after"] for each in row["changes"]}
-    return {"name": row["topic"], "seen": row["seen"], **changes}
+    changes = {each.field: each.after for each in row.changes}
+    return {"name": row.topic, "seen": row.seen, **changes}
 
 
 def _content(name: str) -> str:
@@ -78,14 +81,14 @@ def _content(name: str) -> str:
     raise Invalid(f"{name} is too large", field="file", remedy="divide it")
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shown(row: ImportedTopic) -> dict[str, Any]:
     """The row with its changes in one cell."""
     changes = [
-        f"{each['field']} {_text(each['before'])} -> {_text(each['after'])}"
-        for each in row["changes"]
-        if each["before"] != ""
+        f"{each.field} {_text(each.before)} -> {_text(each.after)}"
+        for each in row.changes
+        if each.before != ""
     ]
-    return {**row, "changed": "; ".join(changes)}
+    return {**to_builtins(row), "changed": "; ".join(changes)}
 
 
 def _text(value: Any) -> str:
@@ -103,10 +106,10 @@ def _write_lines(file: TextIO, topics: Iterator[dict[str, Any]]) -> int:
 def _write_csv(file: TextIO, topics: Iterator[dict[str, Any]]) -> int:
     """A cell that a spreadsheet would run gets an apostrophe, which an import takes off."""
     writer = csv.writer(file)
-    writer.writerow(COLUMNS)
+    writer.writerow(DEFINITION_COLUMNS)
     count = 0
     for topic in topics:
-        cells = ("" if topic[name] is None else str(topic[name]) for name in COLUMNS)
+        cells = ("" if topic[name] is None else str(topic[name]) for name in DEFINITION_COLUMNS)
         writer.writerow([f"'{cell}" if cell.startswith(RISKY) else cell for cell in cells])
         count += 1
     return count

@@ -2,18 +2,22 @@
 
 import argparse
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands import reset
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output, note
+from kitemq.commands.settings import add_options, settings_of
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
+from kitemq.model.groups import GroupSettings, NewGroup
+from kitemq.rest import Json
 
 COLUMNS = (
     "name", "mode", "ordered", "retry_max", "start", "consume_enabled", "dead_letters", "members",
 )  # fmt: skip
 MEMBER_COLUMNS = ("client", "address", "language", "version", "is_pulling", "is_connected")
 LOCK_COLUMNS = ("topic", "queue", "client", "until_ms")
+TYPED_OTHERWISE = ("start_at_ms", "retry_policy", "consume_enabled", "rooms")
 EXPONENTIAL = ("initial_ms", "max_ms", "multiplier")
 LAG_COLUMNS = (
     "topic",
@@ -41,13 +45,13 @@ def show_group(options: argparse.Namespace, output: Output) -> int:
 
 def create_group(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.create_group(options.name, **_settings(options)))
+        output.row(client.create_group(options.name, **_settings(options, NewGroup)))
     return Exit.OK
 
 
 def change_group(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.change_group(options.name, **_settings(options)))
+        output.row(client.change_group(options.name, **_settings(options, GroupSettings)))
     return Exit.OK
 
 
@@ -83,7 +87,7 @@ def show_lag(options: argparse.Namespace, output: Output) -> int:
         lag = client.lag(options.name)
     output.row(lag)
     if not output.is_json:
-        output.rows(lag["queues"], LAG_COLUMNS)
+        output.rows(lag.queues, LAG_COLUMNS)
     return Exit.OK
 
 
@@ -95,16 +99,14 @@ def delete_group(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _settings(options: argparse.Namespace) -> Json:
-    given: Json = {"retry_max": options.retry_max, "start": options.start, "mode": options.mode}
-    given |= {"strategy": options.strategy, "rooms": options.room, "ordered": options.ordered}
+def _settings(options: argparse.Namespace, kind: type[GroupSettings]) -> Json:
     if options.start_at is not None:
-        given |= {"start": "time", "start_at_ms": time_ms(options.start_at, "--start-at")}
+        options.start, options.start_at_ms = "time", time_ms(options.start_at, "--start-at")
     if options.retry is not None:
-        given["retry_policy"] = _policy(options.retry)
+        options.retry_policy = _policy(options.retry)
     if options.paused is not None:
-        given["consume_enabled"] = not options.paused
-    return {name: value for name, value in given.items() if value is not None}
+        options.consume_enabled = not options.paused
+    return settings_of(options, kind)
 
 
 def _policy(text: str) -> Json:
@@ -159,27 +161,20 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     ):
         setting = words.add_parser(word, help=text)
         setting.add_argument("name")
-        setting.add_argument("--retry-max", type=int, default=None, help="retries after the first")
-        setting.add_argument("--start", default=None, help="earliest, latest or rocketmq")
+        # Four are typed otherwise than they are stored.
         setting.add_argument("--start-at", default=None, metavar="WHEN", help="start at this time")
-        setting.add_argument("--mode", default=None, help="clustering or broadcast")
-        setting.add_argument(
-            "--ordered", action=argparse.BooleanOptionalAction, default=None,
-            help="one message of a message group after the other, in FIFO topics",
-        )  # fmt: skip
         setting.add_argument(
             "--retry", default=None, metavar="POLICY",
             help="ladder, exponential:5s,2h,2 or steps:1s,30s,10m",
         )  # fmt: skip
         setting.add_argument(
-            "--strategy", default=None, help="average, circle, consistent_hash or machine_room"
-        )
-        setting.add_argument(
-            "--room", action="append", default=None, help="for machine_room; several may be given"
-        )
-        setting.add_argument(
             "--paused", action=argparse.BooleanOptionalAction, default=None, help="hand out nothing"
         )
+        setting.add_argument(
+            "--room", action="append", default=None, dest="rooms",
+            help="for machine_room; several may be given",
+        )  # fmt: skip
+        add_options(setting, GroupSettings, but=TYPED_OTHERWISE)
         setting.set_defaults(run=run)
 
     for word, text, run in (

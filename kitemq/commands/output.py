@@ -7,11 +7,14 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from kitemq.errors import KiteError, Rejected, Unreachable
+from kitemq.model.conversion import encoded
 
-Row = dict[str, Any]
+Row = dict[str, Any] | msgspec.Struct
 
 
 class Exit(IntEnum):
@@ -44,7 +47,7 @@ class Output:
             for row in rows:
                 self.row(row)
             return
-        shown = [[_cell(row.get(column)) for column in columns] for row in rows]
+        shown = [[_cell(row.get(column)) for column in columns] for row in map(_document, rows)]
         lines = [[column.upper().replace("_", " ") for column in columns], *shown]
         widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
         for line in lines:
@@ -56,16 +59,17 @@ class Output:
     def row(self, row: Row) -> None:
         """One result."""
         if self.is_json:
-            _write(json.dumps(row, ensure_ascii=False, separators=(",", ":")))
+            _write(_json(row))
             return
-        width = max((len(name) for name in row), default=0)
-        for name, value in row.items():
+        document = _document(row)
+        width = max((len(name) for name in document), default=0)
+        for name, value in document.items():
             if not isinstance(value, list):
                 _write(f"{name.replace('_', ' ').ljust(width)}  {_cell(value)}")
 
     def line(self, text: str, row: Row) -> None:
         """One result of many: `text` on a terminal, `row` as JSON elsewhere."""
-        _write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) if self.is_json else text)
+        _write(_json(row) if self.is_json else text)
 
 
 def note(text: str) -> None:
@@ -85,6 +89,14 @@ def complain(error: KiteError) -> None:
 def _write(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
+
+
+def _document(row: Row) -> dict[str, Any]:
+    return cast(dict[str, Any], msgspec.to_builtins(row, enc_hook=encoded))
+
+
+def _json(row: Row) -> str:
+    return json.dumps(_document(row), ensure_ascii=False, separators=(",", ":"))
 
 
 def _cell(value: Any) -> str:

@@ -2,10 +2,11 @@
 
 import argparse
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
+from kitemq.rest import Json
 
 COLUMNS = ("id", "state", "source", "to", "selected", "examined", "outcomes", "name")
 OUTCOME_COLUMNS = ("queue", "offset", "outcome", "message_id", "to_topic")

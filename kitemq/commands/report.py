@@ -3,8 +3,9 @@
 import argparse
 from datetime import UTC, datetime
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.output import Exit, Output, note
+from kitemq.rest import Json
 
 JOBS = ("traces", "lag")
 COLUMNS = (

@@ -3,11 +3,12 @@
 import argparse
 from typing import Any
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
+from kitemq.rest import Json
 
 PLACES = ("earliest", "latest", "time", "offset", "shift", "group")
 COLUMNS = ("topic", "queue", "current", "target", "again", "skipped", "inflight", "note")

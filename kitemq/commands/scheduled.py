@@ -3,11 +3,12 @@
 import argparse
 from datetime import UTC, datetime
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
+from kitemq.rest import Json
 
 COLUMNS = ("due", "topic", "queue", "message_id", "tag", "size_bytes")
 LIMIT_DEFAULT = 100

@@ -3,11 +3,12 @@
 import argparse
 from datetime import UTC, datetime
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.consume import FILTER_HELP
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
+from kitemq.rest import Json
 
 COLUMNS = ("stored", "topic", "queue", "offset", "message_id", "tag", "keys", "body")
 BODY_CHARS_MAX = 60

@@ -3,8 +3,9 @@
 import argparse
 import datetime
 
-from kitemq.client import Client, Json
+from kitemq.client import Client
 from kitemq.commands.output import Exit, Output
+from kitemq.rest import Json
 
 RATE_COLUMNS = ("what", "total", "second", "minute", "ten_minutes", "day")
 TIME_COLUMNS = ("what", "count", "mean", "p50", "p95", "p99", "p999", "max")

@@ -12,10 +12,10 @@ import httpx
 from kitemq.address import server_url, tls_context, token_headers
 from kitemq.background import together
 from kitemq.backoff import Backoff
-from kitemq.client import API, TIMEOUT_S, Json, answer_of
 from kitemq.commands.consume import FILTER_HELP, human_line
 from kitemq.commands.output import Exit, Output
 from kitemq.errors import Busy, Unreachable
+from kitemq.rest import API, TIMEOUT_S, Json, answer_of
 
 WAIT_MS = 20_000
 LIMIT = 160

@@ -1,12 +1,14 @@
 """`kitemq topics`: list, show, create, change, delete, export, import."""
 
 import argparse
+from typing import Any
 
 from kitemq.client import Client
 from kitemq.commands import definitions, purge
 from kitemq.commands.asking import confirmed
 from kitemq.commands.output import Exit, Output
-from kitemq.commands.times import milliseconds
+from kitemq.commands.settings import add_options, settings_of
+from kitemq.model.topics import NewTopic, TopicSettings
 
 COLUMNS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
 QUEUE_COLUMNS = ("queue", "min_offset", "max_offset", "last_stored_ms")
@@ -24,19 +26,19 @@ def show_topic(options: argparse.Namespace, output: Output) -> int:
         topic = client.topic(options.name)
     output.row(topic)
     if not output.is_json:
-        output.rows(topic["queues"], QUEUE_COLUMNS)
+        output.rows(topic.queues, QUEUE_COLUMNS)
     return Exit.OK
 
 
 def create_topic(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.create_topic(options.name, **_settings(options, with_type=True)))
+        output.row(client.create_topic(options.name, **_settings(options, NewTopic)))
     return Exit.OK
 
 
 def change_topic(options: argparse.Namespace, output: Output) -> int:
     with Client(options.server) as client:
-        output.row(client.change_topic(options.name, **_settings(options, with_type=False)))
+        output.row(client.change_topic(options.name, **_settings(options, TopicSettings)))
     return Exit.OK
 
 
@@ -48,17 +50,11 @@ def delete_topic(options: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-def _settings(options: argparse.Namespace, *, with_type: bool) -> dict[str, object]:
-    names = ("read_queues", "write_queues", "permission", "promise")
-    given: dict[str, object] = {name: getattr(options, name) for name in names}
-    if options.retention is not None:
-        given["retention_ms"] = milliseconds(options.retention, "--retention")
-    if options.queues is not None:
-        given["read_queues"] = given["read_queues"] or options.queues
-        given["write_queues"] = given["write_queues"] or options.queues
-    if with_type:
-        given["type"] = options.type
-    return {name: value for name, value in given.items() if value is not None}
+def _settings(options: argparse.Namespace, kind: type[TopicSettings]) -> dict[str, Any]:
+    for name in ("read_queues", "write_queues"):
+        if getattr(options, name) is None:
+            setattr(options, name, options.queues)
+    return settings_of(options, kind)
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -76,22 +72,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     showing.add_argument("name")
     showing.set_defaults(run=show_topic)
 
-    for word, text, run in (
-        ("create", "create a topic", create_topic),
-        ("change", "change what is given", change_topic),
+    for word, text, run, kind in (
+        ("create", "create a topic", create_topic, NewTopic),
+        ("change", "change what is given", change_topic, TopicSettings),
     ):
         setting = words.add_parser(word, help=text)
         setting.add_argument("name")
-        if word == "create":
-            setting.add_argument("--type", default=None, help="NORMAL, FIFO, DELAY, TRANSACTION")
-        setting.add_argument("--queues", type=int, default=None, help="read and write queues")
-        setting.add_argument("--read-queues", type=int, default=None)
-        setting.add_argument("--write-queues", type=int, default=None)
-        setting.add_argument("--permission", type=int, default=None, help="4 read, 2 write, 6 both")
-        setting.add_argument("--promise", default=None, help="stored or flushed")
-        setting.add_argument(
-            "--retention", default=None, metavar="TIME", help="keep messages so long, as in 12h"
-        )
+        setting.add_argument("--queues", default=None, metavar="VALUE", help="read and write")
+        add_options(setting, kind, but=("name",))
         setting.set_defaults(run=run)
 
     definitions.add_words(words)

@@ -75,16 +75,16 @@ def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
     assert again.returncode == 0, again.stderr
     assert "900 of 1,000 flights are published already" in again.stderr
     with Client(server.url) as client:
-        assert client.topic("flights")["messages"] == 1000
+        assert client.topic("flights").messages == 1000
         audit = client.lag("flights-audit")
-        assert client.lag("flights-board")["count"] == 0
+        assert client.lag("flights-board").count == 0
         dead = client.pull("%DLQ%flights-audit", 0, 0, limit=160)["messages"]
-    assert audit["dead"] == len(dead) == 4  # the cancelled flights of the first 1,000
+    assert audit.dead == len(dead) == 4  # the cancelled flights of the first 1,000
     assert {message["origin_topic"] for message in dead} == {"flights"}
     with Client(server.url) as client:
-        assert client.lag("flights-report")["count"] > 900  # it took one, and then no more
+        assert client.lag("flights-report").count > 900  # it took one, and then no more
         ticketing = client.lag("ticketing")
-        assert (ticketing["dead"], ticketing["dismissed"]) == (15, 2)
+        assert (ticketing.dead, ticketing.dismissed) == (15, 2)
         errors = {each["error"] for each in client.dead_letters("ticketing")}
         assert len(errors) == 3
         totals = {job["name"]: job["totals"] for job in client.replays()}
@@ -105,8 +105,8 @@ def test_the_demonstration_goes_on_slowly_and_ends_with_its_server(tmp_path: Pat
         try:
             until(lambda: "Look around" in log.read_text(), limit_s=120)
             with Client(f"http://{listen}") as client:
-                until(lambda: client.topic("flights")["messages"] >= 60, limit_s=60)
-                until(lambda: client.lag("flights-board")["count"] == 0, limit_s=60)
+                until(lambda: client.topic("flights").messages >= 60, limit_s=60)
+                until(lambda: client.lag("flights-board").count == 0, limit_s=60)
             children = Path(f"/proc/{demo.pid}/task/{demo.pid}/children").read_text().split()
             assert len(children) == 1
             os.kill(int(children[0]), signal.SIGKILL)

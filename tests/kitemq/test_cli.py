@@ -55,7 +55,7 @@ def test_lines_of_standard_input_become_messages_and_come_out_again(server: Live
     assert sorted(row["body"] for row in documents(got.stdout)) == ["one", "three", "two"]
     assert "3 received" in got.stderr
     with Client(server.url) as client:
-        assert client.lag("g")["count"] == 0
+        assert client.lag("g").count == 0
 
 
 def test_one_body_says_where_it_stands(
@@ -218,7 +218,7 @@ def test_no_ack_puts_messages_back(server: LiveServer, capsys: pytest.CaptureFix
     assert (code, len(documents(out))) == (OK, 1)
     with Client(server.url) as client:
         lag = client.lag("g")
-    assert (lag["count"], lag["inflight"]) == (1, 0)
+    assert (lag.count, lag.inflight) == (1, 0)
 
 
 def test_consume_ends_when_nothing_comes(
@@ -259,7 +259,7 @@ def test_a_signal_ends_consume_cleanly_and_puts_back_what_it_held(
     assert process.wait(30) in (OK, 130)
     process.stdout.close()
     with Client(server.url) as client:
-        assert client.lag("g")["inflight"] == 0
+        assert client.lag("g").inflight == 0
 
 
 def test_a_reader_that_has_enough_is_no_error(server: LiveServer) -> None:

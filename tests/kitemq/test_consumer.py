@@ -17,6 +17,7 @@ from kitemq import (
     TimedOut,
     link,
 )
+from kitemq.model.progress import Lag
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +28,7 @@ def send(server: LiveServer, count: int, topic: str = "t", **fields: Any) -> Non
         client.send(topic, [{"body": f"{number}", **fields} for number in range(count)])
 
 
-def lag(server: LiveServer, group: str = "g") -> dict[str, Any]:
+def lag(server: LiveServer, group: str = "g") -> Lag:
     with Client(server.url) as client:
         return client.lag(group)
 
@@ -55,7 +56,7 @@ async def test_what_is_acknowledged_does_not_come_again(server: LiveServer) -> N
         assert sorted(bodies) == ["0", "1", "2"]
         with pytest.raises(TimedOut):
             await consumer.receive(0.05)
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 async def test_a_failed_message_comes_again_with_its_attempt_counted(server: LiveServer) -> None:
@@ -77,7 +78,7 @@ async def test_a_rejected_message_goes_to_the_dead_letters(server: LiveServer) -
         message = await consumer.receive(10)
         assert message is not None
         assert await settled(message, "reject", error="never") is AckResult.DONE
-    assert lag(server)["dead"] == 1
+    assert lag(server).dead == 1
 
 
 async def test_a_handler_that_raises_fails_its_message_with_the_error(
@@ -95,7 +96,7 @@ async def test_a_handler_that_raises_fails_its_message_with_the_error(
                 raise ValueError("odd one")
 
         running = asyncio.create_task(consumer.run(handle, concurrency=2))
-        await until(lambda: lag(server)["dead"] == 1)
+        await until(lambda: lag(server).dead == 1)
         await consumer.stop()
         await running
     assert sorted(seen) == ["0", "1"]
@@ -112,7 +113,7 @@ async def test_a_long_handler_keeps_its_message(server: LiveServer) -> None:
         assert message is not None
         await asyncio.sleep(1.6)  # one and a half invisible times
         assert await settled(message) is AckResult.DONE
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 async def test_extension_ends_with_its_limit(server: LiveServer) -> None:
@@ -139,7 +140,7 @@ async def test_a_clean_stop_puts_back_what_nobody_began(server: LiveServer) -> N
         for each in rest:
             assert each is not None
             each.ack()
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 async def test_stop_lets_a_handler_finish(server: LiveServer) -> None:
@@ -159,7 +160,7 @@ async def test_stop_lets_a_handler_finish(server: LiveServer) -> None:
     assert not stopping.done()
     may_end.set()
     await asyncio.gather(stopping, running)
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 async def test_stop_puts_back_what_a_handler_could_not_finish_in_time(
@@ -171,7 +172,7 @@ async def test_stop_puts_back_what_a_handler_could_not_finish_in_time(
     held = await consumer.receive(10)
     assert held is not None
     await consumer.stop(timeout_s=0.05)
-    assert (lag(server)["inflight"], lag(server)["count"]) == (0, 1)
+    assert (lag(server).inflight, lag(server).count) == (0, 1)
 
 
 async def test_a_message_stays_ours_over_a_restart_of_the_server(server: LiveServer) -> None:
@@ -186,7 +187,7 @@ async def test_a_message_stays_ours_over_a_restart_of_the_server(server: LiveSer
         assert following is not None
         assert (following.attempt, following.text) != (2, held.text)
         following.ack()
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 async def test_an_ack_without_connection_is_delivered_by_the_next(server: LiveServer) -> None:
@@ -268,14 +269,14 @@ async def test_no_more_than_prefetch_is_handed_out(server: LiveServer) -> None:
     async with AsyncConsumer("g", "t", server.url, prefetch=7) as consumer:
         message = await consumer.receive(10)
         assert message is not None
-        await until(lambda: lag(server)["inflight"] == 7)
+        await until(lambda: lag(server).inflight == 7)
         for _ in range(49):
             message.ack()
             message = await consumer.receive(10)
             assert message is not None
-            assert lag(server)["inflight"] <= 7
+            assert lag(server).inflight <= 7
         message.ack()
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 async def test_only_matching_tags_arrive(server: LiveServer) -> None:
@@ -329,7 +330,7 @@ def test_threads_share_the_work_of_a_synchronous_consumer(server: LiveServer) ->
         consumer.stop()
         worker.join(10)
     assert sorted(seen, key=int) == [str(number) for number in range(40)]
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 def test_a_synchronous_consumer_can_be_iterated(server: LiveServer) -> None:
@@ -341,7 +342,7 @@ def test_a_synchronous_consumer_can_be_iterated(server: LiveServer) -> None:
             message.ack()
             if len(seen) == 5:
                 break
-    assert lag(server)["count"] == 0
+    assert lag(server).count == 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kitemq import Client
 from kitemq.cli import main
@@ -27,7 +28,7 @@ def run(server: LiveServer, capsys: pytest.CaptureFixture[str]):  # type: ignore
     yield run
     with Client(server.url) as client:
         for topic in list(client.topics(q="def")):
-            client.delete_topic(topic["name"])
+            client.delete_topic(topic.name)
 
 
 @pytest.mark.parametrize("name", ["topics.csv", "topics.json"])
@@ -36,19 +37,19 @@ def test_topics_go_into_a_file_and_come_back(run, server: LiveServer, tmp_path: 
     code, _, err = run("export", file, "--q", "def")
     assert (code, "2 topics" in err) == (OK, True)
     with Client(server.url) as client:
-        before = [topic | {"created_ms": 0} for topic in client.topics(q="def")]
+        before = [replace(topic, created_ms=0) for topic in client.topics(q="def")]
         client.delete_topic("def-orders")
         client.change_topic("-def", permission=4)
         code, out, err = run("import", file, "--dry-run")
         assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["change", "create"]
         assert (code, "nothing was changed" in err) == (OK, True)
-        assert client.topic("-def")["permission"] == 4
+        assert client.topic("-def").permission == 4
         code, _, err = run("import", file)
         assert (code, "create or change 2 topics" in err) == (REFUSED, True)
         code, out, _ = run("import", file, "--yes")
         assert [json.loads(line)["outcome"] for line in out.splitlines()] == ["changed", "created"]
         assert code == OK
-        assert [topic | {"created_ms": 0} for topic in client.topics(q="def")] == before
+        assert [replace(topic, created_ms=0) for topic in client.topics(q="def")] == before
 
 
 def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore[no-untyped-def]
@@ -71,7 +72,7 @@ def test_a_topic_that_changed_while_one_was_asked_is_left_alone(  # type: ignore
         ]  # fmt: skip
         assert (rows["def-other"]["outcome"], rows["def-bad"]["outcome"]) == ("created", "refused")
         assert (code, "2 refused, 1 created" in err) == (PARTIAL, True)
-        assert client.topic("def-orders")["permission"] == 6
+        assert client.topic("def-orders").permission == 6
 
 
 def test_what_is_refused_makes_it_partly_done_or_refused(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

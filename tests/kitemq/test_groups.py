@@ -111,8 +111,8 @@ def test_a_broadcast_client_commits_and_reads_its_own_offsets(server: LiveServer
         client.send("orders", [{"body": "a"}])
         client.create_group("g", mode="broadcast")
         client.commit_offset("g", "orders", 0, 1, client="w1")
-        assert client.offsets("g", "orders", client="w1")["queues"][0]["offset"] == "1"
-        assert client.offsets("g", "orders", client="w2")["queues"][0]["offset"] is None
+        assert client.offsets("g", "orders", client="w1").queues[0].offset == "1"
+        assert client.offsets("g", "orders", client="w2").queues[0].offset is None
         with pytest.raises(Invalid):
             client.commit_offset("g", "orders", 0, 1)
 

@@ -31,11 +31,11 @@ pytestmark = pytest.mark.anyio
 def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
     """Everything in a topic, queue by queue."""
     with Client(server.url) as client:
-        queues = client.topic(topic)["queues"]
+        queues = client.topic(topic).queues
         return [
             message
             for queue in queues
-            for message in client.pull(topic, queue["queue"], 0, limit=160)["messages"]
+            for message in client.pull(topic, queue.queue, 0, limit=160)["messages"]
         ]
 
 

@@ -31,7 +31,7 @@ def test_a_topic_is_purged_up_to_an_offset_only_when_confirmed(run, server: Live
     code, out, _ = run("topics", "purge", "orders", "--before-offset", "0=3", "--yes")
     assert (code, json.loads(out)["count"]) == (OK, 3)
     with Client(server.url) as client:
-        assert client.topic("orders")["queues"][0]["min_offset"] == "3"
+        assert client.topic("orders").queues[0].min_offset == "3"
 
 
 def test_a_dry_run_asks_nothing_and_takes_nothing(run) -> None:  # type: ignore[no-untyped-def]

@@ -59,7 +59,7 @@ def test_a_request_gets_the_reply_of_a_consumer(server: LiveServer) -> None:
         assert producer.request("prices", "milk").text == "MILK"
     with Client(server.url) as client:
         assert client.find_reply(reply.correlation_id).body == b"TEA \xff"
-        assert client.lag("shop")["count"] == 0
+        assert client.lag("shop").count == 0
 
 
 async def test_many_requests_at_once_get_each_their_own(server: LiveServer) -> None:

@@ -7,13 +7,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.access.users import READ_OWN, TAG, Patterns, accounts_of, by_of, patterns_of, people_of
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import Milliseconds
 from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, Role, lacks, require
 from app.security.access_keys import AccessKeys
 from app.security.drafts import NewToken, checked_name
 from app.security.people import People
 from engine.errors import Invalid
+from kitemq.model.values import Milliseconds
 
 ID_CHARS_MAX = 18
 

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import Milliseconds
 from app.db.rows import Source, UserRow
 from app.security.access import (
     ADMINISTER_PEOPLE,
@@ -26,6 +25,7 @@ from app.security.passwords import check_password
 from app.security.people import People
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
+from kitemq.model.values import Milliseconds
 
 TAG = "access"
 READ_OWN = Needs(Action.READ, Kind.OWN)

@@ -5,9 +5,10 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, Milliseconds
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
 from app.services.alerts.machine import State
 from app.services.alerts.rules import Kind, Severity
+from kitemq.model.values import Milliseconds
 
 RuleKind = Annotated[
     Kind,

@@ -11,6 +11,7 @@ from app.api.framework.operation import Operation
 from app.errors import Problem
 from app.security.access import PUBLIC
 from app.version import VERSION
+from kitemq.model.conversion import schema_of
 
 REF = "#/components/schemas/{name}"
 PLACE = re.compile(r"\{(\w+)\}")
@@ -56,7 +57,9 @@ def describe(operations: Sequence[Operation]) -> Json:
     for item in operations:
         kinds += [kind for kind in (item.query, item.answer) if kind is not None]
         kinds += _bodies(item)
-    schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
+    schemas, components = msgspec.json.schema_components(
+        kinds, schema_hook=schema_of, ref_template=REF
+    )
     known = {_key(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Json] = {}
     for item in operations:

@@ -23,6 +23,7 @@ from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
+from kitemq.model.conversion import encoded
 from protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
@@ -31,7 +32,7 @@ JSON = b"application/json"
 Q = TypeVar("Q")
 B = TypeVar("B")
 
-encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder(enc_hook=encoded).encode
 
 DETAIL_CHARS_MAX = 1000
 _PLACE = re.compile(r"^(?P<detail>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)

@@ -4,74 +4,17 @@ from heapq import nsmallest
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
-from app.services.groups import GroupChanges, Groups
-from engine.broker import GroupConfig, Ladder, Mode, RetryPolicy, StartAt, Strategy
+from app.services.groups import Groups
+from engine.broker import GroupConfig
+from kitemq.model.conversion import convert, given
+from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
 
 TAG = "groups"
-
-Retries = Annotated[int, Meta(ge=0, le=10_000, description="Retries after the first delivery.")]
-Start = Annotated[
-    StartAt,
-    Meta(
-        description="Where it begins in a topic new to it: earliest, latest, time (start_at_ms), "
-        "or rocketmq: all of a young topic, else what is new, as official clients expect."
-    ),
-]
-StartTime = Annotated[int, Meta(ge=0, description="For start time; ms since 1970 UTC, else 0.")]
-Shared = Annotated[
-    Mode, Meta(description="clustering: clients share the messages; broadcast: each gets all.")
-]
-Policy = Annotated[
-    RetryPolicy,
-    Meta(
-        description="How long a failed message waits: the ladder of delay levels, exponential, "
-        "or steps, a list of waits."
-    ),
-]
-Sharing = Annotated[Strategy, Meta(description="How queues are shared out to pulling consumers.")]
-Rooms = Annotated[
-    tuple[str, ...],
-    Meta(max_length=64, description='For machine_room: rooms of brokers named "room@broker".'),
-]
-Ordered = Annotated[
-    bool,
-    Meta(
-        description="Messages of one message group of a FIFO topic come one after the other; "
-        "without it, and in other topics, side by side."
-    ),
-]
-
-
-class Group(msgspec.Struct):
-    """A consumer group's settings."""
-
-    name: str
-    retry_max: int
-    start: StartAt
-    consume_enabled: bool
-    dead_letters: bool
-    mode: Mode
-    start_at_ms: int
-    retry_policy: RetryPolicy
-    strategy: Strategy
-    rooms: tuple[str, ...]
-    paused: Annotated[bool, Meta(description="The whole group is; see pause and resume.")]
-    paused_topics: tuple[str, ...]
-    members: Annotated[int, Meta(description="Consumers that are alive.")]
-    ordered: Ordered
-
-
-class GroupPage(msgspec.Struct):
-    """A page of groups by name; `total` counts all that match."""
-
-    items: list[Group]
-    next_cursor: str | None
-    total: int
 
 
 class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,39 +25,6 @@ class GroupListQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor = ""
 
 
-class NewGroup(msgspec.Struct, forbid_unknown_fields=True):
-    """A group to be created."""
-
-    name: Annotated[str, Meta(description="Letters, digits, `_`, `-`, `|`; at most 120.")]
-    retry_max: Retries | UnsetType = UNSET
-    start: Start = StartAt.EARLIEST
-    consume_enabled: bool = True
-    dead_letters: Annotated[
-        bool, Meta(description="False: what used up its attempts is dropped.")
-    ] = True
-    mode: Shared = Mode.CLUSTERING
-    start_at_ms: StartTime = 0
-    retry_policy: Policy = Ladder()
-    strategy: Sharing = Strategy.AVERAGE
-    rooms: Rooms = ()
-    ordered: Ordered = False
-
-
-class GroupPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What changes; what is left out stays."""
-
-    retry_max: Retries | UnsetType = UNSET
-    start: Start | UnsetType = UNSET
-    consume_enabled: bool | UnsetType = UNSET
-    dead_letters: bool | UnsetType = UNSET
-    mode: Shared | UnsetType = UNSET
-    start_at_ms: StartTime | UnsetType = UNSET
-    retry_policy: Policy | UnsetType = UNSET
-    strategy: Sharing | UnsetType = UNSET
-    rooms: Rooms | UnsetType = UNSET
-    ordered: Ordered | UnsetType = UNSET
-
-
 class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Of what."""
 
@@ -123,22 +33,8 @@ class PauseQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 def group_out(call: Call[Any, Any], config: GroupConfig) -> Group:
     """A group as the API shows it."""
-    return Group(
-        config.name,
-        config.retry_max,
-        config.start,
-        config.consume_enabled,
-        config.dead_letters,
-        config.mode,
-        config.start_at_ms,
-        config.retry_policy,
-        config.strategy,
-        config.rooms,
-        not config.consume_enabled,
-        config.paused_topics,
-        call.host.broker.members.count(config.name),
-        config.ordered,
-    )
+    members = call.host.broker.members.count(config.name)
+    return convert(config, Group, paused=not config.consume_enabled, members=members)
 
 
 @operation(
@@ -187,19 +83,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     """
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
-    config = GroupConfig(
-        new.name,
-        retry_max=call.settings.retry_max if new.retry_max is UNSET else new.retry_max,
-        start=new.start,
-        consume_enabled=new.consume_enabled,
-        dead_letters=new.dead_letters,
-        mode=new.mode,
-        start_at_ms=new.start_at_ms,
-        retry_policy=new.retry_policy,
-        strategy=new.strategy,
-        rooms=new.rooms,
-        ordered=new.ordered,
-    )
+    config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **given(new)})
     groups: Groups = call.state.groups
     return group_out(call, await groups.create(actor_of(call), config))
 
@@ -223,19 +107,16 @@ async def get_group(call: Call[None, None]) -> Group:
     f"{API}/groups/{{group}}",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
-    body=GroupPatch,
+    body=GroupSettings,
     answer=Group,
     errors=(404,),
     example="curl -X PATCH $URL/api/v1/groups/billing -H 'Content-Type: application/json' "
     """-d '{"consume_enabled": false}'""",
 )
-async def change_group(call: Call[None, GroupPatch]) -> Group:
+async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
-    patch = call.body
-    given = {name: getattr(patch, name) for name in patch.__struct_fields__}
-    changes = GroupChanges(**given)
     groups: Groups = call.state.groups
-    return group_out(call, await groups.change(actor_of(call), call.path("group"), changes))
+    return group_out(call, await groups.change(actor_of(call), call.path("group"), call.body))
 
 
 @operation(

@@ -1,90 +1,22 @@
 """How far a group is: its lag, and the offsets that pulling consumers commit."""
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.groups.groups import TAG
 from app.security.access import Action, Kind, Needs
-from engine.broker import Broker, LagBasis
+from engine.broker import Broker
 from engine.errors import Conflict, Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.progress import ClientName, Lag, NewOffset, Offsets, QueueOffset
 
 OFFSET_MAX = 2**63 - 1
-
-ClientName = Annotated[
-    str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
-]
-
-
-class QueueLag(msgspec.Struct):
-    """Progress of a group in one queue. Everything before `committed` is done."""
-
-    topic: str
-    queue: int
-    min_offset: str
-    max_offset: str
-    committed: str
-    count: Annotated[int, Meta(description="Messages not done, those in flight included.")]
-    inflight: int
-    oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
-    counts: Annotated[
-        LagBasis,
-        Meta(
-            description="matching: `count` leaves out what the group's tag filter does; all: it "
-            "counts everything, as the filter is not known (nobody received since the start), is "
-            "SQL92, or over 10,000 messages are open."
-        ),
-    ]
-    expired: Annotated[
-        int, Meta(description="Messages that went by retention or a purge before it was done.")
-    ]
-
-
-class Lag(msgspec.Struct):
-    """What a group has still to do."""
-
-    group: str
-    count: int
-    inflight: int
-    retry_waiting: int
-    dead: int
-    dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
-    oldest_age_ms: int | None
-    counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]
-    queues: list[QueueLag]
 
 
 class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Of which topic."""
 
     topic: str
-    client: ClientName = ""
-
-
-class QueueOffset(msgspec.Struct):
-    """A committed offset: the next message to read. Null where none was committed."""
-
-    queue: int
-    offset: str | None
-    start: Annotated[str | None, Meta(description="Where to begin if nothing is committed.")]
-
-
-class Offsets(msgspec.Struct):
-    """A group's committed offsets in one topic."""
-
-    group: str
-    topic: str
-    queues: list[QueueOffset]
-
-
-class NewOffset(msgspec.Struct, forbid_unknown_fields=True):
-    """The offset to commit: the next message to read, backwards too."""
-
-    topic: str
-    queue: Annotated[int, Meta(ge=0, le=65535)]
-    offset: Annotated[str | int, Meta(description="As a text, or a number.")]
     client: ClientName = ""
 
 
@@ -101,31 +33,7 @@ async def get_lag(call: Call[None, None]) -> Lag:
     """See what a group has still to do, queue by queue."""
     name = call.path("group")
     lag = call.host.broker.lag(name)
-    return Lag(
-        name,
-        lag.count,
-        lag.inflight,
-        lag.retry_waiting,
-        lag.dead,
-        lag.dismissed,
-        lag.oldest_age_ms,
-        lag.counts,
-        [
-            QueueLag(
-                item.topic,
-                item.queue,
-                str(item.min_offset),
-                str(item.max_offset),
-                str(item.committed),
-                item.count,
-                item.inflight,
-                item.oldest_ms,
-                item.counts,
-                item.expired,
-            )
-            for item in lag.queues
-        ],
-    )
+    return convert(lag, Lag, group=name)
 
 
 @operation(
@@ -183,7 +91,7 @@ async def commit_offset(call: Call[None, NewOffset]) -> None:
 def _queue_offset(broker: Broker, group: str, topic: str, queue: int, client: str) -> QueueOffset:
     offset = broker.committed_offset(group, topic, queue, client)
     start = broker.start_offset(group, topic, queue) if offset is None else None
-    return QueueOffset(queue, _text(offset), _text(start))
+    return convert(None, QueueOffset, queue=queue, offset=offset, start=start)
 
 
 def _offset_of(value: str | int) -> int:
@@ -193,10 +101,6 @@ def _offset_of(value: str | int) -> int:
     raise Invalid(
         f"{text[:40]!r} is no offset", field="offset", remedy="send a whole number from 0"
     )
-
-
-def _text(offset: int | None) -> str | None:
-    return None if offset is None else str(offset)
 
 
 OPERATIONS = (get_lag, get_offsets, commit_offset)

@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import Milliseconds
 from app.security.access import READ_SERVER
 from app.services.replay_copies import ReplayCopies, parse_cursor
 from engine.errors import Invalid
+from kitemq.model.values import Milliseconds
 
 TAG = "replays"
 TIME_MAX = 2**63 - 1

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, Milliseconds
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
 from app.db.report_rows import RunState, Trigger
 from app.services.reports.results import Basis
+from kitemq.model.values import Milliseconds
 
 Hour = Annotated[str, Meta(description="A UTC hour, as 2026-11-21T03; empty for no end.")]
 JobName = Annotated[str, Meta(description="traces or lag.")]

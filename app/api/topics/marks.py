@@ -7,10 +7,11 @@ from msgspec import Meta
 
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import TAG, Milliseconds, actor_of
+from app.api.topics.topics import TAG, actor_of
 from app.security.access import OWN, Action, Kind, Needs
 from app.services.marks import NOTE_CHARS_MAX, TopicMarks
 from engine.errors import Invalid
+from kitemq.model.values import Milliseconds
 
 VERSION_CHARS_MAX = 18
 

@@ -6,11 +6,12 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.topics.topics import Milliseconds, actor_of
+from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent, Purges
 from engine.broker import Purge
 from engine.errors import Invalid
+from kitemq.model.values import Milliseconds
 
 TAG = "retention"
 NUMBER_MAX = 2**63 - 1

@@ -4,76 +4,22 @@ from heapq import nsmallest
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.audit import Actor, actor_at
-from app.services.topics import TopicChanges, Topics
-from engine.broker import TopicConfig, TopicType
-from engine.message import Promise
+from app.services.topics import Topics
+from engine.broker import TopicConfig
+from kitemq.model.conversion import convert, given
+from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
 
 TAG = "topics"
 PAGE_DEFAULT = 50
 PAGE_MAX = 200
 
-Queues = Annotated[int, Meta(ge=1, le=1024)]
-Permission = Annotated[int, Meta(description="6 read and write, 4 read, 2 write, 0 neither")]
-RetentionMs = Annotated[
-    int,
-    Meta(
-        description="How long its messages are kept, in ms; 0 for good, null as long as the "
-        "broker's. Longer than the broker's keeps everybody's log files for as long."
-    ),
-]
-TraceSample = Annotated[
-    float,
-    Meta(ge=0, le=1, description="Share of its messages whose hand-outs are traced, 0 to 1."),
-]
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX, description="Items of one page.")]
 Cursor = Annotated[str, Meta(description="`next_cursor` of the page before.")]
-Milliseconds = Annotated[int, Meta(description="Milliseconds since 1970-01-01 UTC.")]
-
-
-class Topic(msgspec.Struct):
-    """A topic's configuration. What is null is the broker's default."""
-
-    name: str
-    type: TopicType
-    read_queues: int
-    write_queues: int
-    permission: Permission
-    promise: Promise | None
-    system: bool
-    created_ms: Milliseconds
-    retention_ms: Annotated[int | None, Meta(description="0: its messages are kept for good.")]
-    trace_sample: Annotated[
-        float | None, Meta(description="Share of its messages whose hand-outs are traced.")
-    ]
-
-
-class QueueStats(msgspec.Struct):
-    """One queue: the offsets it keeps, and when its last message was stored."""
-
-    queue: int
-    min_offset: str
-    max_offset: Annotated[str, Meta(description="The offset that the next message gets.")]
-    last_stored_ms: Milliseconds | None
-
-
-class TopicDetail(Topic):
-    """A topic with its queues."""
-
-    messages: int
-    queues: list[QueueStats]
-
-
-class TopicPage(msgspec.Struct):
-    """A page of topics by name; `total` counts all that match."""
-
-    items: list[Topic]
-    next_cursor: str | None
-    total: int
 
 
 class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,44 +32,9 @@ class TopicQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor = ""
 
 
-class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """A topic to be created."""
-
-    name: Annotated[str, Meta(description="Letters, digits, `_`, `-`, `%`, `|`; at most 127.")]
-    type: TopicType = TopicType.NORMAL
-    read_queues: Queues | UnsetType = UNSET
-    write_queues: Queues | UnsetType = UNSET
-    permission: Permission = 6
-    promise: Promise | None = None
-    retention_ms: RetentionMs | None = None
-    trace_sample: TraceSample | None = None
-
-
-class TopicPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What changes; what is left out stays. Shrink write queues first, drain, then read queues."""
-
-    read_queues: Queues | UnsetType = UNSET
-    write_queues: Queues | UnsetType = UNSET
-    permission: Permission | UnsetType = UNSET
-    promise: Promise | UnsetType | None = UNSET
-    retention_ms: RetentionMs | UnsetType | None = UNSET
-    trace_sample: TraceSample | UnsetType | None = UNSET
-
-
 def topic_out(config: TopicConfig) -> Topic:
     """A topic as the API shows it."""
-    return Topic(
-        config.name,
-        config.type,
-        config.read_queues,
-        config.write_queues,
-        config.permission,
-        config.promise,
-        config.is_system,
-        config.created_ms,
-        config.retention_ms,
-        config.trace_sample,
-    )
+    return convert(config, Topic, system=config.is_system)
 
 
 def actor_of(call: Call[Any, Any]) -> Actor:
@@ -150,7 +61,7 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     found = [
         config
         for config in call.host.broker.topics(system=query.system)
-        if wanted in config.name.lower() and query.type in (None, config.type)
+        if wanted in config.name.lower() and (query.type is None or query.type == config.type.value)
     ]
     rest = (config for config in found if config.name > query.cursor)
     page = nsmallest(query.limit + 1, rest, key=lambda config: config.name)
@@ -180,18 +91,10 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     Without queue numbers it gets the setting `default_queues`. A name that is taken is a 409.
     """
     new = call.body
-    queues = call.settings.default_queues
     call.require(Action.ADMINISTER, Kind.TOPIC, new.name)
-    config = TopicConfig(
-        new.name,
-        type=new.type,
-        read_queues=queues if new.read_queues is UNSET else new.read_queues,
-        write_queues=queues if new.write_queues is UNSET else new.write_queues,
-        permission=new.permission,
-        promise=new.promise,
-        retention_ms=new.retention_ms,
-        trace_sample=new.trace_sample,
-    )
+    queues = call.settings.default_queues
+    defaults = {"read_queues": queues, "write_queues": queues}
+    config = convert(new, TopicConfig, **{**defaults, **given(new)})
     topics: Topics = call.state.topics
     return topic_out(await topics.create(actor_of(call), config))
 
@@ -210,13 +113,12 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     name = call.path("topic")
     config = call.host.broker.topic(name)
     stats = call.host.broker.topic_stats(name)
-    return TopicDetail(
-        **msgspec.structs.asdict(topic_out(config)),
+    return convert(
+        config,
+        TopicDetail,
+        system=config.is_system,
         messages=stats.messages,
-        queues=[
-            QueueStats(item.queue, str(item.min_offset), str(item.max_offset), item.last_stored_ms)
-            for item in stats.queues
-        ],
+        queues=stats.queues,
     )
 
 
@@ -225,28 +127,19 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     f"{API}/topics/{{topic}}",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=TopicPatch,
+    body=TopicSettings,
     answer=Topic,
     errors=(404, 409),
     example="curl -X PATCH $URL/api/v1/topics/orders -H 'Content-Type: application/json' "
     """-d '{"permission": 4}'""",
 )
-async def change_topic(call: Call[None, TopicPatch]) -> Topic:
+async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     """Change a topic.
 
     Only what is given changes; a topic keeps its type for life.
     """
-    patch = call.body
-    changes = TopicChanges(
-        patch.read_queues,
-        patch.write_queues,
-        patch.permission,
-        patch.promise,
-        patch.retention_ms,
-        patch.trace_sample,
-    )
     topics: Topics = call.state.topics
-    return topic_out(await topics.change(actor_of(call), call.path("topic"), changes))
+    return topic_out(await topics.change(actor_of(call), call.path("topic"), call.body))
 
 
 @operation(

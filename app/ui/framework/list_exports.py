@@ -21,6 +21,7 @@ from app.ui.framework import cells, formats
 from app.ui.framework.console import Console
 from app.ui.framework.xlsx import Workbook
 from engine.broker import GroupConfig, TopicConfig
+from kitemq.model.topics import SETTINGS
 
 ROWS_MAX = 100_000
 MEDIA_TYPES = {
@@ -29,9 +30,8 @@ MEDIA_TYPES = {
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 TOPIC_COLUMNS = (
-    "topic", "type", "permission", "read_queues", "write_queues", "promise", "retention_ms",
-    "trace_sample", "messages", "in_per_s", "groups", "worst_lag", "last_message", "unknown",
-    "read_at",
+    "topic", "type", *SETTINGS,
+    "messages", "in_per_s", "groups", "worst_lag", "last_message", "unknown", "read_at",
 )  # fmt: skip
 GROUP_COLUMNS = (
     "group", "paused", "ordered", "unread", "oldest_unread", "in_flight", "retrying",
@@ -133,16 +133,8 @@ def _sheet_cell(cell: Cell) -> str | int:
 
 def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
     figures = snapshot.topics.get(topic.name)
-    known = (
-        topic.name,
-        kind_of(topic),
-        topic.permission,
-        topic.read_queues,
-        topic.write_queues,
-        topic.promise.value if topic.promise else None,
-        topic.retention_ms,
-        None if topic.trace_sample is None else repr(topic.trace_sample),
-    )
+    settings = (_setting(getattr(topic, name)) for name in SETTINGS)
+    known = (topic.name, kind_of(topic), *settings)
     read_at = _time(snapshot.taken_ms)
     if figures is None:
         return (*known, None, None, None, None, None, NOT_READ, read_at)
@@ -157,6 +149,10 @@ def _topic(topic: TopicConfig, snapshot: Snapshot) -> Row:
         NO_READER if lag is None else "",
         read_at,
     )
+
+
+def _setting(value: object) -> Cell:
+    return value if value is None or isinstance(value, int) else str(value)
 
 
 def _group(group: GroupConfig, snapshot: Snapshot) -> Row:

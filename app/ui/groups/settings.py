@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import convert, to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.audit import actor_at
-from app.services.groups import GroupChanges
 from app.ui.framework import forms, pages, preferences
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
@@ -17,8 +17,9 @@ from app.ui.framework.zones import Zone
 from app.ui.groups import policy as group_policy
 from app.ui.groups.confirm import Confirmation, ask
 from app.ui.groups.head import GroupHead, groups_of, head_of, topics_of_group
-from engine.broker import GroupConfig, Mode, StartAt, Strategy
+from engine.broker import GroupConfig
 from engine.errors import Forbidden, Invalid
+from kitemq.model.groups import GroupSettings, Mode, RetryPolicy, StartAt, Strategy
 
 FIELDS = (
     *("retry_max", "start", "start_at", "mode", "strategy", "rooms", "dead_letters", "ordered"),
@@ -38,7 +39,7 @@ class PauseRow:
 
 
 @dataclass(frozen=True)
-class GroupSettings:
+class GroupConfigPage:
     """The context of `group_config.html`."""
 
     head: GroupHead
@@ -101,19 +102,19 @@ async def change(request: Request) -> Response:
     return forms.go(request, f"{head.path}/config?done=changed")
 
 
-def _changes(form: Form, zone_name: str, shown: Zone) -> GroupChanges:
+def _changes(form: Form, zone_name: str, shown: Zone) -> GroupSettings:
     start = StartAt(form.choice("start", _("Begins at"), tuple(StartAt)))
     start_at_ms = 0
     if start is StartAt.TIME:
         start_at_ms = form.moment("start_at", zone_name, shown) or 1
     rooms = tuple(room.strip() for room in form.values["rooms"].split(",") if room.strip())
-    return GroupChanges(
+    return GroupSettings(
         retry_max=form.number("retry_max", _("Retries"), 0, RETRY_MAX_LIMIT),
         start=start,
         start_at_ms=start_at_ms,
         dead_letters=form.choice("dead_letters", _("Dead letters"), ("keep", "drop")) == "keep",
         mode=Mode(form.choice("mode", _("Mode"), tuple(Mode))),
-        retry_policy=group_policy.read(form),
+        retry_policy=convert(to_builtins(group_policy.read(form)), RetryPolicy),
         strategy=Strategy(form.choice("strategy", _("Strategy"), tuple(Strategy))),
         rooms=rooms,
         ordered=form.choice("ordered", _("Order"), ("no", "yes")) == "yes",
@@ -128,7 +129,7 @@ async def _config_page(
     unread: dict[str, int] = {}
     for queue in lag.queues:
         unread[queue.topic] = unread.get(queue.topic, 0) + queue.count
-    context = GroupSettings(
+    context = GroupConfigPage(
         head=head_of(console, config, lag),
         tab="config",
         form=form,

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
-from app.services.topics import TopicChanges, config_tag, content_tag
+from app.services.topics import config_tag, content_tag
 from app.ui.framework import bulk, forms, pages
 from app.ui.framework.console import Console, client_of, topics_of
 from app.ui.framework.forms import Form
@@ -22,6 +22,7 @@ from app.ui.framework.language import _, translated
 from app.ui.topics import starred, topics
 from app.ui.topics.topics import PERMISSIONS
 from engine.broker import TopicConfig
+from kitemq.model.topics import TopicSettings
 
 ACTIONS = ("delete", "permission")
 FIELDS = ("action", "scope", "q", "type", "permission", "confirm")
@@ -201,7 +202,7 @@ async def _change(asked: Asked, actor: Actor, name: str, seen: str) -> TopicBulk
         return TopicBulkRow(name, "done")
     became = permission_change(config.permission, asked.permission)
     await change.change(
-        actor, name, TopicChanges(permission=asked.permission), seen=seen or NOT_SEEN
+        actor, name, TopicSettings(permission=asked.permission), seen=seen or NOT_SEEN
     )
     return TopicBulkRow(name, "done", became)
 

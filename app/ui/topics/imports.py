@@ -19,6 +19,7 @@ from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Invalid
+from kitemq.model.topics import DEFINITION_COLUMNS, IMPORT_CHARS_MAX
 
 STEPS = ("look", "apply")
 
@@ -37,9 +38,9 @@ class TopicImport:
     total: int
     plan: str
     rows_max: int = topic_files.ROWS_MAX
-    chars_max: int = topic_files.CHARS_MAX
+    chars_max: int = IMPORT_CHARS_MAX
     shown_max: int = bulk.SHOWN_MAX
-    columns: Sequence[str] = topic_files.COLUMNS
+    columns: Sequence[str] = DEFINITION_COLUMNS
 
 
 async def show(request: Request) -> Response:

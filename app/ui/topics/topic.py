@@ -11,7 +11,6 @@ from app.monitoring import sparkline
 from app.monitoring.sparkline import Line
 from app.pause import Pause
 from app.services.audit import actor_at
-from app.services.topics import TopicChanges
 from app.ui.framework import forms, pages
 from app.ui.framework.console import Console, client_of, topics_of
 from app.ui.framework.forms import Form
@@ -24,6 +23,7 @@ from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
 from app.ui.topics.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
 from engine.broker import QueueContent, TopicConfig, TopicMetrics, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
+from kitemq.model.topics import TopicSettings
 
 AGE_MAX_MS = 2_000
 CONFIG_FIELDS = (
@@ -98,7 +98,7 @@ class TopicReaders:
 
 
 @dataclass(frozen=True)
-class TopicSettings:
+class TopicConfigPage:
     """The context of `topic_config.html`."""
 
     head: Head
@@ -242,7 +242,7 @@ async def change(request: Request) -> Response:
     console = pages.console_of(request)
     config = console.broker.topic(request.path_params["topic"])
     form = forms.fill(await forms.read(request), CONFIG_FIELDS)
-    changes = TopicChanges(
+    changes = TopicSettings(
         read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
         write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
         permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
@@ -264,7 +264,7 @@ async def _config_page(
     request: Request, config: TopicConfig, form: Form, status: int = 200
 ) -> Response:
     console = pages.console_of(request)
-    context = TopicSettings(
+    context = TopicConfigPage(
         head=await head_of(request, config),
         tab="config",
         form=form,

@@ -25,9 +25,10 @@ from app.ui.framework.tables import Cut, Query
 from app.ui.framework.templating import segment
 from app.ui.topics import starred
 from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_of
-from engine.broker import TopicConfig, TopicType
+from engine.broker import TopicConfig
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
-from engine.message import Promise
+from kitemq.model.conversion import convert
+from kitemq.model.topics import NewTopic, Promise, TopicType
 
 SORTS = ("star", "name", "messages", "rate", "bytes", "lag", "last")
 BY_NAME = ("star", "name")  # what needs no figures; the first is the list's own order
@@ -277,7 +278,7 @@ def read_config(form: Form) -> TopicConfig:
     name = form.values["name"].strip()
     if not name:
         form.refuse("name", _("A topic needs a name."))
-    return TopicConfig(
+    new = NewTopic(
         name=name,
         type=TopicType(form.choice("type", _("Type"), USER_KINDS)),
         read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
@@ -285,6 +286,7 @@ def read_config(form: Form) -> TopicConfig:
         permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
         promise=read_promise(form),
     )
+    return convert(new, TopicConfig)
 
 
 def read_promise(form: Form) -> Promise | None:

@@ -12,6 +12,7 @@ from app.security.access import WHO, Grant, Principal, Role
 from app.services import topic_files, topic_imports
 from app.services.topic_files import read
 from engine.errors import Invalid
+from kitemq.model.topics import IMPORT_CHARS_MAX
 from tests.app.conftest import App
 
 pytestmark = pytest.mark.anyio
@@ -181,7 +182,7 @@ async def test_what_is_no_file_of_topics_is_refused_as_a_whole(
         assert said in problem["detail"], content[:20]
         assert problem["errors"][0]["field"] == "content"
     with pytest.raises(Invalid, match="characters"):
-        read("x" * (topic_files.CHARS_MAX + 1))
+        read("x" * (IMPORT_CHARS_MAX + 1))
 
 
 async def test_rows_that_the_time_does_not_reach_are_told_and_done_by_the_next_import(

@@ -1,0 +1,10 @@
+"""The things that the REST API, the SDK and the command line exchange, one struct each.
+
+A struct validates requests, makes the OpenAPI description, is what `kitemq.Client` returns and what
+the command line prints. The server imports this package too; it imports nothing else of ours.
+`conversion.convert` turns the engine's values into these structs, and requests into the engine's.
+
+Written out by hand where speed matters, and not in this package: messages on their way in
+(`app/api/produce.py`, `kitemq/message.py`), hand-outs and receipts (`app/api/receive.py`), pulled
+messages (`app/api/messages.py`) and the frames of the WebSocket (`protocol/`).
+"""

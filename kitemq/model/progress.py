@@ -1,0 +1,83 @@
+"""How far a group is: its lag, and the offsets that pulling consumers commit."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kitemq.model.values import Int64
+
+ClientName = Annotated[
+    str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
+]
+
+
+class LagBasis(StrEnum):
+    """What a lag counts."""
+
+    MATCHING = "matching"
+    ALL = "all"
+
+
+class QueueLag(msgspec.Struct, frozen=True):
+    """Progress of a group in one queue. Everything before `committed` is done."""
+
+    topic: str
+    queue: int
+    min_offset: Int64
+    max_offset: Int64
+    committed: Int64
+    count: Annotated[int, Meta(description="Messages not done, those in flight included.")]
+    inflight: int
+    oldest_ms: Annotated[int | None, Meta(description="When its oldest open message was stored.")]
+    counts: Annotated[
+        LagBasis,
+        Meta(
+            description="matching: `count` leaves out what the group's tag filter does; all: it "
+            "counts everything, as the filter is not known (nobody received since the start), is "
+            "SQL92, or over 10,000 messages are open."
+        ),
+    ]
+    expired: Annotated[
+        int, Meta(description="Messages that went by retention or a purge before it was done.")
+    ]
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """What a group has still to do."""
+
+    group: str
+    count: int
+    inflight: int
+    retry_waiting: int
+    dead: int
+    dismissed: Annotated[int, Meta(description="Of the dead ones, those that people let rest.")]
+    oldest_age_ms: int | None
+    counts: Annotated[LagBasis, Meta(description="all where it is for any queue.")]
+    queues: list[QueueLag]
+
+
+class QueueOffset(msgspec.Struct, frozen=True):
+    """A committed offset: the next message to read. Null where none was committed."""
+
+    queue: int
+    offset: Int64 | None
+    start: Annotated[Int64 | None, Meta(description="Where to begin if nothing is committed.")]
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """A group's committed offsets in one topic."""
+
+    group: str
+    topic: str
+    queues: list[QueueOffset]
+
+
+class NewOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The offset to commit: the next message to read, backwards too."""
+
+    topic: str
+    queue: Annotated[int, Meta(ge=0, le=65535)]
+    offset: Annotated[str | int, Meta(description="As a text, or a number.")]
+    client: ClientName = ""
