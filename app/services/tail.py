@@ -190,7 +190,7 @@ class Tail:
         return queues[self._first :] + queues[: self._first]
 
     def _read(self, queue: Queue, count_max: int, until_s: float) -> _Read:
-        """Read one queue, at least one pull of it."""
+        """Read one queue, at least one pull of it from an offset that it has."""
         offset = self._offsets[queue]
         read = _Read(begin=offset, following=offset)
         room = READ_BYTES_MAX // len(self._offsets) + 1
@@ -200,23 +200,27 @@ class Tail:
                 *queue, read.following, count_max=want, bytes_max=room, filter=self._filter
             )
             read.end = result.max_offset
-            self._take(read, result)
+            if not self._take(read, result):
+                continue  # once: the next pull begins at an offset that the queue has
             room -= sum(message.size_bytes for message in result.messages)
             read.is_more = read.following < read.end
             is_full = len(read.messages) >= count_max or room <= 0
             if not read.is_more or is_full or time.perf_counter() >= until_s:
                 return read
 
-    def _take(self, read: _Read, result: PullResult) -> None:
+    def _take(self, read: _Read, result: PullResult) -> bool:
+        """Note what a pull brought; False if it only told where the queue begins now."""
         if result.status is PullStatus.OFFSET_TOO_SMALL:
             read.gone += result.next_offset - read.following
             read.following = result.next_offset
-        elif result.status is PullStatus.OFFSET_OVERFLOW_BADLY or not result.max_offset:
+            return False
+        if result.status is PullStatus.OFFSET_OVERFLOW_BADLY or not result.max_offset:
             # The topic was deleted and made anew: it begins at its beginning.
             read.begin = read.following = result.min_offset
-        else:
-            read.messages += result.messages
-            read.following = result.next_offset
+            return not result.max_offset
+        read.messages += result.messages
+        read.following = result.next_offset
+        return True
 
     def _in_order(self, reads: dict[Queue, _Read]) -> list[StoredMessage]:
         """What was read, by position; what lies behind something unread waits for the next time."""

@@ -120,7 +120,7 @@ async def test_queues_that_are_added_are_followed_from_their_beginning(running: 
     mark = following.mark
     broker.change_topic("growing", read_queues=3, write_queues=3)
     sent = await send(running, "growing", 9)
-    assert sorted(bodies(*drain(following))) == sorted(sent)
+    assert bodies(*drain(following)) == sent
     assert sorted(bodies(*drain(follow(running, "growing", mark=mark)))) == sorted(sent)
 
 
@@ -130,6 +130,17 @@ async def test_a_topic_that_was_made_anew_is_followed_from_its_beginning(running
     running.app.state.host.broker.delete_topic("orders")
     with pytest.raises(TopicNotFound):
         following.read()
+    sent = await send(running, "orders", 2)
+    assert bodies(*drain(following)) == sent
+
+
+async def test_a_reader_without_time_still_reads_a_topic_that_was_made_anew(
+    running: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "READ_S", 0.0)
+    await send(running, "orders", 9)
+    following = follow(running, "orders")
+    running.app.state.host.broker.delete_topic("orders")
     sent = await send(running, "orders", 2)
     assert bodies(*drain(following)) == sent
 
