@@ -96,6 +96,7 @@ class Tail:
                 remedy=f"name 1 to {TOPICS_MAX} of them",
             )
         known = _parse_mark(mark, self._topics)
+        self._since = {topic: broker.topic(topic).since_position for topic in self._topics}
         self._offsets: dict[Queue, int] = {}
         for topic in self._topics:
             for stats in broker.topic_stats(topic).queues[: broker.topic(topic).read_queues]:
@@ -174,14 +175,18 @@ class Tail:
         )
 
     def _find_queues(self) -> None:
-        """Topics may get more queues while they are followed, or fewer."""
+        """Topics may get more queues while they are followed, or fewer, or be made anew."""
         for topic in self._topics:
-            count = self._broker.topic(topic).read_queues
-            for queue in range(count):
+            config = self._broker.topic(topic)
+            known = [queue for name, queue in self._offsets if name == topic]
+            is_another = config.since_position != self._since[topic]
+            self._since[topic] = config.since_position
+            for queue in known:
+                if is_another or queue >= config.read_queues:
+                    del self._offsets[(topic, queue)]
+            for queue in range(config.read_queues):
                 if len(self._offsets) < QUEUES_MAX:
                     self._offsets.setdefault((topic, queue), 0)
-            for queue in [q for name, q in self._offsets if name == topic and q >= count]:
-                del self._offsets[(topic, queue)]
 
     def _turned(self) -> list[Queue]:
         """All queues, each time beginning with another one: no busy queue starves the others."""

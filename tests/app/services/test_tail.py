@@ -1,5 +1,8 @@
 """Following topics: nothing missed, nothing twice, in order, and told what was passed over."""
 
+import itertools
+from types import SimpleNamespace
+
 import pytest
 
 from app.services import tail
@@ -134,14 +137,15 @@ async def test_a_topic_that_was_made_anew_is_followed_from_its_beginning(running
     assert bodies(*drain(following)) == sent
 
 
-async def test_a_reader_without_time_still_reads_a_topic_that_was_made_anew(
+async def test_a_topic_that_was_made_anew_keeps_its_order_where_time_runs_out(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tail, "READ_S", 0.0)
+    clock = itertools.count(0, tail.READ_S / 3)  # over when some of the queues were read
+    monkeypatch.setattr(tail, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     await send(running, "orders", 9)
     following = follow(running, "orders")
     running.app.state.host.broker.delete_topic("orders")
-    sent = await send(running, "orders", 2)
+    sent = await send(running, "orders", 8)
     assert bodies(*drain(following)) == sent
 
 
