@@ -119,8 +119,13 @@ class IndexFile:
                     return f"item {cut} does not fit those behind it"
             elif _is_end(hash_, position, last, log_end):
                 cut = number
+            elif number == 1 and position != self.first_position:
+                return f"its items begin at {position}, its head says {self.first_position}"
             else:
                 last = position
+        hash_, position = self._item_on_file(self.next_item)
+        if not cut and not _is_end(hash_, position, last, log_end):
+            return f"its head says {self.next_item - 1} items, but the next one is there"
         return ""
 
     def _hidden_fault(self, log_end: int) -> str:
@@ -217,6 +222,10 @@ class IndexFile:
             self.set_mark(None)  # items that it covers may be others from here on
         self.next_item = self._buffer_first = count + 1
         self.last_position = last
+        if not count:
+            self.first_position = -1
+        # What is forgotten is not to be taken for items that a damaged head hides.
+        self.file.truncate(self._items_at + self.next_item * ITEM.size)
         self.open_for_writing(trust_slots=False)
 
     def write(self, *, with_slots: bool = False) -> None:
@@ -281,6 +290,11 @@ class IndexFile:
             if older >= number:
                 return
             number = older
+
+    def _item_on_file(self, number: int) -> tuple[int, int]:
+        """Hash and position of an item, zeros where none was ever written."""
+        data = self._read(ITEM.size, self._items_at + number * ITEM.size)
+        return ITEM.unpack(data)[:2] if len(data) == ITEM.size else (0, 0)
 
     def _items_on_file(self) -> Iterator[tuple[int, int]]:
         """Hash and position of every item, oldest first; only before anything is added."""

@@ -46,9 +46,9 @@ def close(broker: Broker) -> None:
     broker.statistics.close()
 
 
-def flip(root: Path, name: str, at: int) -> None:
+def flip(root: Path, name: str, at: int, bits: int = 1) -> None:
     data = bytearray((root / name).read_bytes())
-    data[at] ^= 1
+    data[at] ^= bits
     (root / name).write_bytes(data)
 
 
@@ -317,6 +317,20 @@ def test_an_item_of_an_earlier_version_that_hides_others_after_a_kill_is_named(
     with tarfile.open(FIXTURES / "earlier-killed.tar.gz") as archive:
         archive.extractall(root, filter="data")
     flip(root, INDEX, ITEM_5_AT + 4)
+    broker = start(root)
+    assert [damage.file for damage in broker.health().damages] == ["index"]
+    assert all(looked_up(broker).values())
+    close(broker)
+
+
+@pytest.mark.parametrize(("at", "bits"), [(16, 1), (23, 1), (36, 1), (38, 1), (39, 96)])
+def test_a_head_of_an_earlier_version_that_does_not_fit_its_items_after_a_kill_is_named(
+    tmp_path: Path, at: int, bits: int
+) -> None:
+    root = tmp_path / "data"
+    with tarfile.open(FIXTURES / "earlier-killed.tar.gz") as archive:
+        archive.extractall(root, filter="data")
+    flip(root, INDEX, at, bits)
     broker = start(root)
     assert [damage.file for damage in broker.health().damages] == ["index"]
     assert all(looked_up(broker).values())
