@@ -29,6 +29,7 @@ from engine.store.index_mark import (
     crc_of_range,
     items_at,
     mark_fault,
+    marked_items,
     whole_crc,
 )
 from engine.store.sealed_files import SealedFiles
@@ -218,15 +219,17 @@ class IndexFile:
             if _is_end(hash_, position, last, log_end):
                 break
             count, last = count + 1, position
-        if count + 1 < self.next_item:
-            self.set_mark(None)  # items that it covers may be others from here on
         self.next_item = self._buffer_first = count + 1
         self.last_position = last
         if not count:
             self.first_position = -1
         # What is forgotten is not to be taken for items that a damaged head hides.
         self.file.truncate(self._items_at + self.next_item * ITEM.size)
+        self.file.pwrite(self._header(), 0)
         self.open_for_writing(trust_slots=False)
+        if count < marked_items(self.file, self._slot_count):
+            # Items that it covers may be others from here on; those that are left are on the disk.
+            self.set_mark(self.mark())
 
     def write(self, *, with_slots: bool = False) -> None:
         """Hand what is buffered to the page cache, the header last."""

@@ -70,6 +70,12 @@ def crc_of_range(file: File, begin: int, end: int, crc: int = 0) -> int:
     return crc
 
 
+def marked_items(file: File, slot_count: int) -> int:
+    """How many items the mark of a file covers, which was found right; 0 where there is none."""
+    data = file.pread(ITEM.size, items_at(slot_count))
+    return int(MARK.unpack_from(data)[1]) if data.strip(b"\0") else 0
+
+
 def mark_fault(file: File, slot_count: int, *, is_sealed: bool) -> str:
     """What of a file is not as its mark says; empty where all is, and where there is no mark.
 

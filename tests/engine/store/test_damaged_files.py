@@ -15,6 +15,7 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt
 from engine.inspection import inspect, repair
+from engine.message import Message
 from engine.store.files import OsFiles
 from engine.store.pool import InlinePool
 
@@ -298,6 +299,20 @@ def test_a_key_index_that_lost_its_mark_is_made_anew(root: Path, ending: str) ->
     assert "lost its mark" in damage.detail
     assert looked_up(broker) == whole
     close(broker)
+
+
+def test_a_kill_right_after_the_start_that_follows_a_kill_is_no_damage(root: Path) -> None:
+    killed(root)
+    broker = start(root)
+    broker.send([Message("orders", b"behind the checkpoint", keys=("late",), queue=0)])
+    broker._store._index.write()  # to the page cache, which a kill leaves
+    close(broker)
+    for _ in range(2):  # the first start cuts the key index back to the checkpoint
+        broker = start(root)
+        assert broker.health().damages == []
+        assert len(broker._store.positions_of_key("orders", "late")) == 1
+        close(broker)
+    assert faults(root) == []
 
 
 def test_a_kill_while_the_key_index_is_made_anew_loses_nothing(root: Path) -> None:
