@@ -205,7 +205,7 @@ class Connection:
         except EngineError as error:
             answer = error_frame(error)
         except Exception:
-            log.exception("a %s frame failed", type(frame).__name__)
+            log.exception("a %s failed", type(frame).__name__)
             answer = frames.ErrorFrame("internal_error", "the server failed; its log says why")
         if answer is not None:
             self._answer(request, answer, is_text)

@@ -308,7 +308,7 @@ def deadly(work):
 os.fsync = deadly(os.fsync)
 Path.replace, Path.unlink = deadly(Path.replace), deadly(Path.unlink)
 partitions.pq.ParquetWriter.write_table = deadly(partitions.pq.ParquetWriter.write_table)
-upto = roll.Ends(int(sys.argv[4]), int(sys.argv[5]))
+upto = roll.ConfirmedEnd(int(sys.argv[4]), int(sys.argv[5]))
 roll.roll(Path(sys.argv[2]), Path(sys.argv[3]), upto, step_bytes=60_000, commit_bytes=200_000)
 """
 

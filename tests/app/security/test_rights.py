@@ -58,7 +58,7 @@ def test_every_operation_stands_in_the_table_with_the_right_of_its_gate() -> Non
 
 def test_every_frame_of_a_client_stands_in_the_table() -> None:
     def name(kind: type) -> str:
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper()
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__.removesuffix("Frame")).upper()
 
     assert set(matrix.rights_by_door(matrix.FRAMES)) == {name(kind) for kind in HANDLERS}
 
