@@ -124,7 +124,10 @@ class JournalWorld:
             self.receipts.append((group, delivery.receipt))
 
     def turn_order(self) -> None:
-        group = self.chance.choice(self.broker.groups())
+        groups = self.broker.groups()
+        if not groups:
+            return  # a change of the journal has deleted them all
+        group = self.chance.choice(groups)
         self.broker.change_group(group.name, ordered=not group.ordered)
 
     def settle(self) -> None:
