@@ -15,6 +15,7 @@ The slots of the file being written live in memory; items are appended.
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from zlib import crc32
@@ -223,13 +224,15 @@ class IndexFile:
         self.last_position = last
         if not count:
             self.first_position = -1
-        # What is forgotten is not to be taken for items that a damaged head hides.
-        self.file.truncate(self._items_at + self.next_item * ITEM.size)
-        self.file.pwrite(self._header(), 0)
         self.open_for_writing(trust_slots=False)
-        if count < marked_items(self.file, self._slot_count):
-            # Items that it covers may be others from here on; those that are left are on the disk.
-            self.set_mark(self.mark())
+        with suppress(OSError):  # a full disk, on which what is forgotten stays behind the end
+            if count < marked_items(self.file, self._slot_count):
+                # Items that it covers may be others from here on; those left are on the disk.
+                self.set_mark(self.mark())
+            self.file.pwrite(self._header(), 0)
+            # What is forgotten is not to be taken for items that a damaged head hides.
+            self.file.truncate(self._items_at + self.next_item * ITEM.size)
+            self.file.truncate(self.size_bytes)
 
     def write(self, *, with_slots: bool = False) -> None:
         """Hand what is buffered to the page cache, the header last."""
