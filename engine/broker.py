@@ -97,7 +97,7 @@ from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
 from engine.store.pool import Pool
 from engine.topic.catalog import TopicConfig, TopicType
-from engine.topic.names import GROUP_QUEUE, retry_topic
+from engine.topic.names import DEAD_LETTER_PREFIX, GROUP_QUEUE, RETRY_PREFIX, retry_topic
 from engine.trace.journey import (
     Branch,
     CheckedReason,
@@ -122,8 +122,10 @@ from engine.txn.transactions import (
 
 __all__ = [
     "ANYWHERE",
+    "DEAD_LETTER_PREFIX",
     "FOREVER_MS",
     "GROUP_QUEUE",
+    "RETRY_PREFIX",
     "ROCKETMQ_LABELS",
     "AckResult",
     "ActivePin",

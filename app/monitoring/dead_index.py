@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from app.pause import Pause
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
-from engine.broker import GROUP_QUEUE, Broker
+from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, Broker
 from engine.errors import MessageNotFound, NotFound
 from engine.message import FAILED_CLIENT, FAILED_REASON, REDRIVEN_JOB, StoredMessage
 

@@ -17,7 +17,7 @@ from app.security.access import Principal
 from app.security.client_names import ClientNames, holder_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
-from engine.broker import GroupConfig, Mode, TransactionCheck
+from engine.broker import RETRY_PREFIX, GroupConfig, Mode, TransactionCheck
 from engine.errors import EngineError
 from engine.events import EngineEvent, MemberJoined, MemberLeft
 from engine.message import offset_id
@@ -181,7 +181,7 @@ class RemotingClients:
         topics = {
             each.topic: each.filter
             for each in consumer.topics.values()
-            if not each.topic.startswith("%RETRY%")
+            if not each.topic.startswith(RETRY_PREFIX)
         }
         self._host.broker.members.heartbeat(
             group,

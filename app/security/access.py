@@ -14,6 +14,7 @@ from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from engine.errors import Forbidden, Invalid
 
 Right = tuple["Action", "Kind", str]  # as `require` takes it
@@ -23,7 +24,7 @@ EVERYTHING = "*"  # as a name: whatever there is
 PATTERN = re.compile(r"(\*|[a-z_]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})\Z")
 PATTERNS_MAX = 100
 # Topics that belong to a group: whoever has the group has them.
-OF_GROUP = ("%RETRY%", "%DLQ%")
+OF_GROUP = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 class Action(StrEnum):

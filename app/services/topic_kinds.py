@@ -1,9 +1,7 @@
 """What sort of topic a name is, in the words that the lists are filtered by. Pure."""
 
-from engine.broker import TopicConfig
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, TopicConfig
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_LETTER_PREFIX = "%DLQ%"
 USER_KINDS = ("NORMAL", "FIFO", "DELAY", "TRANSACTION")
 SYSTEM_KINDS = ("RETRY", "DLQ", "SYSTEM")
 KINDS = USER_KINDS + SYSTEM_KINDS

@@ -125,7 +125,7 @@ class IndexFile:
                 return f"its items begin at {position}, its head says {self.first_position}"
             else:
                 last = position
-        hash_, position = self._item_on_file(self.next_item)
+        hash_, position, *_ = self._item_on_file(self.next_item)
         if not cut and not _is_end(hash_, position, last, log_end):
             return f"its head says {self.next_item - 1} items, but the next one is there"
         return ""
@@ -297,10 +297,10 @@ class IndexFile:
                 return
             number = older
 
-    def _item_on_file(self, number: int) -> tuple[int, int]:
-        """Hash and position of an item, zeros where none was ever written."""
+    def _item_on_file(self, number: int) -> tuple[int, int, int, int]:
+        """The fields of an item, zeros where none was ever written."""
         data = self._read(ITEM.size, self._items_at + number * ITEM.size)
-        return ITEM.unpack(data)[:2] if len(data) == ITEM.size else (0, 0)
+        return ITEM.unpack(data) if len(data) == ITEM.size else (0, 0, 0, 0)
 
     def _items_on_file(self) -> Iterator[tuple[int, int]]:
         """Hash and position of every item, oldest first; only before anything is added."""
@@ -311,8 +311,7 @@ class IndexFile:
     def _item(self, number: int) -> tuple[int, int, int, int]:
         if number >= self._buffer_first:
             return ITEM.unpack_from(self._buffer, (number - self._buffer_first) * ITEM.size)
-        data = self._read(ITEM.size, self._items_at + number * ITEM.size)
-        return ITEM.unpack(data) if len(data) == ITEM.size else (0, 0, 0, 0)
+        return self._item_on_file(number)
 
     def _read(self, size_bytes: int, position: int) -> bytes:
         try:

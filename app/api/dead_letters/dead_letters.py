@@ -26,12 +26,17 @@ from app.security.access import Action, Kind, Needs, Principal, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
 from app.services.replays import Counts, Replays
-from engine.broker import GROUP_QUEUE, DeadLetter, DismissNote, NewReplay, ReplayTo
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    GROUP_QUEUE,
+    DeadLetter,
+    DismissNote,
+    NewReplay,
+    ReplayTo,
+)
 from engine.errors import NotFound, TopicNotFound
 
 TAG = "dead letters"
-DEAD_LETTER_PREFIX = "%DLQ%"
-PREFIX = "%DLQ%"
 NEWEST_MAX = 10_000
 
 
@@ -240,12 +245,12 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
     """
     group, new = call.path("group"), call.body
     replays: Replays = call.state.replays
-    require_replay(call.who, PREFIX + group, new.to, new.to_name)
+    require_replay(call.who, DEAD_LETTER_PREFIX + group, new.to, new.to_name)
     try:
         job = await replays.create(
             actor_of(call),
             NewReplay(
-                source=PREFIX + group,
+                source=DEAD_LETTER_PREFIX + group,
                 to=new.to,
                 to_name=new.to_name,
                 name=new.name,
@@ -265,7 +270,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
             ),
         )
     except TopicNotFound as error:
-        if new.to_name and PREFIX not in error.detail:
+        if new.to_name and DEAD_LETTER_PREFIX not in error.detail:
             raise
         raise NotFound(
             f"the group {group!r} has no dead letters",

@@ -10,7 +10,6 @@ from app.monitoring import dead_index
 from app.security.access import who_of
 from app.security.message_rights import missing_right, require_message, visible
 from app.services.bodies import decompress
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
 from app.ui.dead_letters.dead_letters import has_group, has_topic
@@ -20,7 +19,7 @@ from app.ui.framework.console import Console
 from app.ui.framework.language import N_, _, translated
 from app.ui.messages.message import Property
 from app.ui.replays.jobs import Job, job_of
-from engine.broker import DeadLetter, DismissNote
+from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissNote
 from engine.errors import EngineError, NotFound
 from engine.message import RESERVED, StoredMessage
 

@@ -18,14 +18,13 @@ from app.pause import Pause
 from app.security.access import Principal, who_of
 from app.security.message_rights import lacks_messages, visible
 from app.services.search import Search
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.filters import Criteria, Facet, Selection
 from app.ui.framework import pages, preferences, tables
 from app.ui.framework.console import Console, search_of
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
-from engine.broker import DeadLetter, DismissalSummary, DismissNote, ReplayJob
+from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissalSummary, DismissNote, ReplayJob
 from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
 

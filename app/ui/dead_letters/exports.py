@@ -20,7 +20,6 @@ from app.monitoring import dead_index
 from app.pause import Pause
 from app.security.access import who_of
 from app.security.message_rights import require_messages
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import criteria_of, has_topic, view_of
 from app.ui.dead_letters.filters import Criteria
@@ -28,7 +27,7 @@ from app.ui.framework import formats, pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.xlsx import CELL_CHARS_MAX, Workbook
-from engine.broker import DeadLetter
+from engine.broker import DEAD_LETTER_PREFIX, DeadLetter
 from engine.errors import GroupNotFound, Invalid, MessageNotFound
 
 STEP = 50

@@ -8,7 +8,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.monitoring.dead_index import COUNTED_MAX
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
 from app.ui.dead_letters.filters import NONE, OFFSETS_MAX, Criteria
@@ -18,7 +17,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.templating import segment
 from app.ui.replays import jobs
-from engine.broker import GROUP_QUEUE, NewReplay, ReplayTo
+from engine.broker import DEAD_LETTER_PREFIX, GROUP_QUEUE, NewReplay, ReplayTo
 from engine.errors import EngineError, Forbidden, Invalid, NotFound, TopicNotFound
 
 BUDGET_S = 0.4

@@ -14,7 +14,6 @@ from starlette.responses import Response
 from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.resets import ResetOrder
-from app.services.topic_kinds import RETRY_PREFIX
 from app.ui.framework import bulk, forms, pages, preferences
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
@@ -22,7 +21,7 @@ from app.ui.framework.language import _
 from app.ui.framework.zones import Zone
 from app.ui.groups import groups
 from app.ui.groups.head import groups_of, resets_of
-from engine.broker import GroupConfig, GroupLag, ResetTarget, ResetTo
+from engine.broker import RETRY_PREFIX, GroupConfig, GroupLag, ResetTarget, ResetTo
 
 ACTIONS = ("pause", "resume", "reset")
 FIELDS = ("action", "scope", "q", "at", "zone")

@@ -14,13 +14,12 @@ from app.monitoring.sampler import GroupFigures, Snapshot, group_figures
 from app.monitoring.sparkline import Line
 from app.monitoring.trends import UNREAD, Trend
 from app.pause import Pause
-from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from app.ui.framework import list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.head import is_differing
-from engine.broker import GroupConfig, LagBasis
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, LagBasis
 from engine.errors import NotFound
 
 SORTS = ("name", "lag", "oldest", "clears", "inflight", "retry", "dead", "rate")

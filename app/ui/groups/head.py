@@ -7,9 +7,8 @@ from starlette.requests import Request
 
 from app.services.groups import Groups
 from app.services.resets import Resets
-from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from app.ui.framework.console import Console
-from engine.broker import GroupConfig, GroupLag
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag
 from engine.errors import NotFound
 
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from app.services.journeys import Journeys
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import translated
 from app.ui.framework.templating import segment
 from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import filtered_out
-from engine.broker import Branch, GroupState, Journey, Stage, StageName
+from engine.broker import DEAD_LETTER_PREFIX, Branch, GroupState, Journey, Stage, StageName
 from engine.errors import EngineError
 from engine.message import StoredMessage
 

@@ -7,7 +7,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.journeys import Journeys
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.framework import pages
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.framework.routing import has_page
@@ -18,7 +17,15 @@ from app.ui.journeys import words as journey_words
 from app.ui.journeys.filtered import filtered_out
 from app.ui.journeys.layout import Bar, Span, Tick
 from app.ui.messages.message import address
-from engine.broker import Branch, CheckedReason, GroupState, Journey, Stage, StageName
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    Branch,
+    CheckedReason,
+    GroupState,
+    Journey,
+    Stage,
+    StageName,
+)
 
 STAGES_MAX = 200  # in the picture and the table; the JSON has them all
 STORY_MAX = 12  # of a block's last sentences

@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from app.security.access import who_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
-from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX, group_of
+from app.services.topic_kinds import group_of
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
 from app.ui.framework import pages
@@ -22,7 +22,7 @@ from app.ui.framework.templating import segment
 from app.ui.journeys import became
 from app.ui.journeys.became import Verdict
 from app.ui.topics.messages import MessageRow, row_of
-from engine.broker import QueueStats
+from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, QueueStats
 from engine.errors import EngineError, MessageNotFound, NotFound
 from engine.host import pack_host
 from engine.message import (

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.services.replay_copies import ReplayCopies, parse_cursor
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui.framework import pages
 from app.ui.framework.language import _
 from app.ui.replays import jobs
 from app.ui.replays.jobs import STATES, TEXT_MAX, Total
+from engine.broker import DEAD_LETTER_PREFIX
 from engine.errors import NotFound
 
 if TYPE_CHECKING:

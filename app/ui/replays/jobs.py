@@ -11,13 +11,20 @@ from app.security.access import who_of
 from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
 from app.services.replays import Replays
-from app.services.topic_kinds import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.console import client_of, search_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.messages.message import address
-from engine.broker import OutcomeRow, ReplayJob, ReplayState, ReplayTo, RetryRequest
+from engine.broker import (
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    OutcomeRow,
+    ReplayJob,
+    ReplayState,
+    ReplayTo,
+    RetryRequest,
+)
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
 

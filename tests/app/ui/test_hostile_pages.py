@@ -13,8 +13,8 @@ import httpx
 import pytest
 from starlette.routing import Route
 
-from app.services.topic_kinds import DEAD_LETTER_PREFIX
 from app.ui import routes
+from engine.broker import DEAD_LETTER_PREFIX
 from tests.app.ui.bodies.containers import container
 from tests.live import LiveServer
 
