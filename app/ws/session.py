@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from app.container import services_of
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.services.sends import Part
@@ -74,7 +75,7 @@ class Session(Connection):
             if self._is_closing:
                 return
             if part is not None:
-                figures = self._scope["app"].state.client_figures
+                figures = services_of(self._scope).client_figures
                 figures.sent(self.client, len(messages), self._host.clock.now_ms())
                 with_ids = is_text or not frame.id_prefix
                 self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
@@ -123,7 +124,7 @@ class Session(Connection):
         self.check_push(frame.group, frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
         broker, client = self._host.broker, self.client
-        names: ClientNames = self._scope["app"].state.client_names
+        names: ClientNames = services_of(self._scope).client_names
         names.claim(frame.group, client, self.holder)
         broker.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Asked for before the first hand-out, so that all of it is from an earlier connection.

@@ -21,7 +21,7 @@ LIMIT_S = 30
 
 
 def host_of(app: App) -> EngineHost:
-    host: EngineHost = app.app.state.host
+    host: EngineHost = app.app.services.host
     host.broker.create_topic(TopicConfig("orders"))
     return host
 

@@ -210,7 +210,7 @@ async def _send(
         if len(messages) > SHARED_MAX:
             sent: PutResult | Part = await call.host.send(messages, promise)
         else:
-            sent = await call.state.sends.stored(messages, promise)
+            sent = await call.services.sends.stored(messages, promise)
     except Invalid as error:
         field = error.field.replace(".message_id", ".id")
         error.field = field.removeprefix("messages[0].") if is_alone else field

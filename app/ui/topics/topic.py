@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Line
 from app.pause import Pause
 from app.services.audit import actor_at
 from app.ui.framework import forms, pages
-from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
@@ -253,7 +254,9 @@ async def change(request: Request) -> Response:
     if form.is_wrong:
         return await _config_page(request, config, form, 422)
     try:
-        await topics_of(request).change(actor_at(client_of(request)), config.name, changes)
+        await services_of(request.scope).topics.change(
+            actor_at(client_of(request)), config.name, changes
+        )
     except (Invalid, Forbidden) as error:
         form.blame(error, {"retention_ms": "retention"})
         return await _config_page(request, config, form, 422)
@@ -293,7 +296,7 @@ async def delete(request: Request) -> Response:
     if form.values["confirm"].strip() != config.name:
         form.refuse("confirm", _("That is not the topic's name; nothing was deleted."))
         return await _delete_page(request, config, form, 422)
-    await topics_of(request).delete(actor_at(client_of(request)), config.name)
+    await services_of(request.scope).topics.delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/topics?done=deleted")
 
 

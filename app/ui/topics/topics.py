@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, topic_figures
 from app.monitoring.sparkline import Line
@@ -18,7 +19,7 @@ from app.services.audit import actor_at
 from app.services.marks import Marks
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables
-from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.tables import Cut, Query
@@ -264,7 +265,7 @@ async def create(request: Request) -> Response:
     if form.is_wrong:
         return await _form_page(request, form, 422)
     rights.require(request, Action.ADMINISTER, Kind.TOPIC, config.name)
-    topics = topics_of(request)
+    topics = services_of(request.scope).topics
     try:
         created = await topics.create(actor_at(client_of(request)), config)
     except (Invalid, Conflict, Forbidden) as error:

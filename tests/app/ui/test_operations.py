@@ -263,7 +263,7 @@ def test_the_engine_tells_what_the_api_tells(browser: httpx.Client) -> None:
 def test_warnings_and_failures_stand_first(
     browser: httpx.Client, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retention = site.app.state.host.broker.retention
+    retention = site.app.services.host.broker.retention
     monkeypatch.setattr(type(retention), "warning", lambda _: "<b>too full</b>")
     page = browser.get("/engine").text
     assert "&lt;b&gt;too full" in page

@@ -416,7 +416,7 @@ def test_an_unexpected_error_is_a_page_with_an_id_that_the_log_knows(
     def broken(_: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(site.app.state.host.broker, "topic", broken)
+    monkeypatch.setattr(site.app.services.host.broker, "topic", broken)
     answer = browser.get("/topics/orders")
     assert answer.status_code == 500
     found = re.search(r"Error id <code>(\w{8})</code>", answer.text)

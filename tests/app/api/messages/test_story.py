@@ -163,7 +163,7 @@ async def test_stopping_ends_long_polls_at_once(running: App) -> None:
     await running.post("/topics", {"name": "orders"}, 201)
     polling = asyncio.create_task(running.receive("billing", "orders", wait_ms=30_000))
     await running.until_parked()
-    running.app.state.host.drain()
+    running.app.services.host.drain()
     assert await asyncio.wait_for(polling, 5) == []
 
 
