@@ -14,7 +14,12 @@ import pytest
 from tests.fixtures.stored_data import ask, opened
 
 FIXTURE = Path(__file__).parents[1] / "fixtures" / "data-2026-11-23"
-RENAMED: dict[str, str] = {}  # a field of REST then: its name today
+RENAMED = {  # a field of REST then: its name today
+    "promise": "durability",
+    "again": "redelivered",
+    "times": "redrive_count",
+    "returned_from": "redriven_from",
+}
 
 pytestmark = pytest.mark.anyio
 
