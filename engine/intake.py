@@ -125,8 +125,8 @@ class Intake:
         for name in topics:
             if self._catalog.find(name) is None:  # not before every message was found good
                 self._catalog.ensure(name)
-        kept = self._durability_of(durability, topics)
-        sent = self._store.append(messages, durability=kept, waits=waits)
+        level = self._durability_of(durability, topics)
+        sent = self._store.append(messages, durability=level, waits=waits)
         if self._events.is_heard:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))
@@ -170,10 +170,10 @@ class Intake:
         return message
 
     def _durability_of(
-        self, asked: Durability | None, topics: dict[str, TopicConfig]
+        self, requested: Durability | None, topics: dict[str, TopicConfig]
     ) -> Durability:
         """The strongest of what was asked for, the topics' and the broker's."""
-        if asked is Durability.FLUSHED:
+        if requested is Durability.FLUSHED:
             return Durability.FLUSHED
         defaults = (topic.durability or self._durability for topic in topics.values())
         return Durability.FLUSHED if Durability.FLUSHED in defaults else Durability.STORED
@@ -220,8 +220,8 @@ class Intake:
 def _refused(messages: Sequence[Message], error: EngineError, now_ms: int) -> SendRefused:
     topic = messages[0].topic if messages else ""
     client = messages[0].born_host if messages else ""
-    named = (message.message_id for message in messages[:REFUSED_IDS_MAX])
-    return SendRefused(now_ms, topic, error.code, tuple(filter(None, named)), client)
+    ids = (message.message_id for message in messages[:REFUSED_IDS_MAX])
+    return SendRefused(now_ms, topic, error.code, tuple(filter(None, ids)), client)
 
 
 def is_plain(message: Message) -> bool:

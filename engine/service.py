@@ -54,8 +54,8 @@ class Service:
             self.failure = f"{type(error).__name__}: {error}"
             # A disk that refuses is told in a sentence: where it happened says nothing more.
             is_known = isinstance(error, (OSError, Busy))
-            told = "service %s failed, next try in %.1f s: %s"
-            log.error(told, self.name, wait_s, error, exc_info=not is_known)
+            text = "service %s failed, next try in %.1f s: %s"
+            log.error(text, self.name, wait_s, error, exc_info=not is_known)
         else:
             self._failures = 0
             self.failure = ""
@@ -84,7 +84,7 @@ class RoundService(Service, Generic[T]):
         """What a round that begins now has to look over."""
         raise NotImplementedError
 
-    def look_over(self, chosen: list[T]) -> None:
+    def look_over(self, items: list[T]) -> None:
         """Do what is to be done with these."""
         raise NotImplementedError
 
@@ -103,9 +103,9 @@ class RoundService(Service, Generic[T]):
                 return self._round_s - now_s
             self._is_asked, self._round_s = False, now_s + self.INTERVAL_S
             self._left = iter(self.all())
-        chosen = list(islice(self._left, self.AT_ONCE))
-        self.look_over(chosen)
-        if len(chosen) < self.AT_ONCE:
+        items = list(islice(self._left, self.AT_ONCE))
+        self.look_over(items)
+        if len(items) < self.AT_ONCE:
             self._left = None
         return 0.0
 

@@ -267,8 +267,8 @@ def _fields(request: int, frame: Frame) -> dict[str, Any]:
         case ResultFrame():
             return {"op": "result", "id": request, "results": _results(frame)}
         case SubscribedFrame():
-            held = [receipt_text(receipt) for receipt in frame.held]
-            return {"op": "subscribed", "id": request, "held": held}
+            receipts = [receipt_text(receipt) for receipt in frame.held]
+            return {"op": "subscribed", "id": request, "held": receipts}
         case AnswerFrame():
             return {"op": "answer", "id": request, "status": frame.status, **_answered(frame)}
         case CheckFrame():
@@ -344,10 +344,10 @@ def _results(frame: ResultFrame) -> list[dict[str, Any]]:
 
 
 def _messages(frame: DeliverFrame) -> list[dict[str, Any]]:
-    shown = []
+    texts = []
     for index, receipt in enumerate(frame.receipts):
         body, encoding = _text_body(frame.bodies[index])
-        shown.append(
+        texts.append(
             {
                 "receipt": receipt_text(receipt),
                 "attempt": frame.attempts[index],
@@ -363,14 +363,14 @@ def _messages(frame: DeliverFrame) -> list[dict[str, Any]]:
                 **({"is_compressed": True} if frame.sys_flags[index] & COMPRESSED_FLAG else {}),
             }
         )
-    return shown
+    return texts
 
 
 def _check(frame: CheckFrame) -> dict[str, Any]:
     body, encoding = _text_body(frame.body)
-    shown = msgspec.structs.asdict(frame)
+    fields = msgspec.structs.asdict(frame)
     properties = split_properties(frame.properties)
-    return {**shown, "properties": properties, "body": body, "encoding": encoding}
+    return {**fields, "properties": properties, "body": body, "encoding": encoding}
 
 
 def _answered(frame: AnswerFrame) -> dict[str, Any]:

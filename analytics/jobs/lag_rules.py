@@ -136,5 +136,5 @@ def _choose(
     condition: "Column", name: str, columns: tuple[str, ...], code: "Column", params: "Column"
 ) -> "tuple[Column, Column]":
     holds = F.coalesce(condition, F.lit(False))
-    given = F.to_json(F.struct(*columns))
-    return F.when(holds, name).otherwise(code), F.when(holds, given).otherwise(params)
+    values = F.to_json(F.struct(*columns))
+    return F.when(holds, name).otherwise(code), F.when(holds, values).otherwise(params)

@@ -120,10 +120,10 @@ class Inflight:
             places.setdefault(name, []).append(place)
         results = [STALE] * len(receipts)
         current: list[tuple[QueueProgress, list[int]]] = []
-        for name, chosen in places.items():
-            found, queues = self._check(name, [receipts[place] for place in chosen])
+        for name, indexes in places.items():
+            deliveries, queues = self._check(name, [receipts[place] for place in indexes])
             current += queues
-            for place, result in zip(chosen, found, strict=True):
+            for place, result in zip(indexes, deliveries, strict=True):
                 results[place] = result
         return results, current
 

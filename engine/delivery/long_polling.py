@@ -149,10 +149,10 @@ class LongPolling:
         by_filter = self._receives.get(topic, {}).get(group)
         if not by_filter:
             return 0
-        chosen = [parked for waiting in by_filter.values() for parked in waiting][:count]
-        for parked in chosen:
+        polls = [parked for waiting in by_filter.values() for parked in waiting][:count]
+        for parked in polls:
             self._wake(parked)
-        return len(chosen)
+        return len(polls)
 
     # -- pulls -----------------------------------------------------------------------------------
 

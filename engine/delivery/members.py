@@ -270,10 +270,12 @@ class Members(Service):
             for name, entry in sorted(self._entries.get(group, {}).items())
             if self._is_pulling(entry) and (not entry.stated or topic in entry.stated)
         ]
-        chosen = strategy or config.strategy
-        shared = self._share(config, chosen, topic, queues, pulling, client, broker_name)
+        strategy_used = strategy or config.strategy
+        shared = self._share(config, strategy_used, topic, queues, pulling, client, broker_name)
         is_member = client in pulling
-        return Assignment(group, topic, client, chosen, config.mode, is_member, shared, pulling)
+        return Assignment(
+            group, topic, client, strategy_used, config.mode, is_member, shared, pulling
+        )
 
     def forget(self, group: str) -> None:
         """A group was deleted."""

@@ -35,8 +35,8 @@ class MinOffsetCorrector(RoundService[QueueProgress]):
     def all(self) -> list[QueueProgress]:
         return self._progress_store.every()
 
-    def look_over(self, chosen: list[QueueProgress]) -> None:
-        for progress in chosen:
+    def look_over(self, queues: list[QueueProgress]) -> None:
+        for progress in queues:
             self.look(progress)
 
     def look(self, progress: QueueProgress) -> None:

@@ -300,9 +300,9 @@ class ProgressStore:
         for moved in change.reset.queues:
             key = (moved.topic, moved.queue)
             if moved.after is None:
-                gone = queues.pop(key, None)
-                if gone is not None:
-                    gone.restart(gone.cursor)
+                removed = queues.pop(key, None)
+                if removed is not None:
+                    removed.restart(removed.cursor)
                 continue
             progress = queues.get(key)
             if progress is None:

@@ -145,14 +145,14 @@ class Receiver:
         progress = source.progress
         offsets = progress.ready_offsets(source.buckets, call.want)
         entries = find_entries(self._store, progress.topic, progress.queue, offsets)
-        taken = self._fit(entries, call)
-        read = self._store.read_entries(taken, (progress.topic, progress.queue))
+        batch = self._fit(entries, call)
+        read = self._store.read_entries(batch, (progress.topic, progress.queue))
         picked.messages = [each for each in read if each is not None]
         picked.again = len(picked.messages)
         if picked.again < len(offsets):
-            found = {message.offset for message in picked.messages}
-            left_for_later = {entry.offset for entry in entries[len(taken) :]}
-            picked.gone = [each for each in offsets if each not in found | left_for_later]
+            offsets_read = {message.offset for message in picked.messages}
+            left_for_later = {entry.offset for entry in entries[len(batch) :]}
+            picked.gone = [each for each in offsets if each not in offsets_read | left_for_later]
 
     def _pick_fresh(
         self, source: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
@@ -191,19 +191,19 @@ class Receiver:
     ) -> None:
         """Choose among entries that do not depend on each other."""
         match = source.filter
-        chosen = entries
+        matching = entries
         if not match.is_all:
-            chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
+            matching = [entry for entry in entries if match.may_match(entry.tag_code)]
         # What was read in vain shows how many have to be read for one that matches.
-        taken = self._fit(chosen[: want + picked.misses], call)
+        batch = self._fit(matching[: want + picked.misses], call)
         place = (source.progress.topic, source.progress.queue)
-        read = self._store.read_entries(taken, place)
+        read = self._store.read_entries(batch, place)
         messages = [each for each in read if each is not None]
         if not match.is_all:
             messages = [each for each in messages if match.matches(each)]
-        is_whole = len(taken) == len(chosen)
-        after = entries[-1].offset + 1 if is_whole else chosen[len(taken)].offset
-        picked.misses += len(taken) - len(messages)
+        is_whole = len(batch) == len(matching)
+        after = entries[-1].offset + 1 if is_whole else matching[len(batch)].offset
+        picked.misses += len(batch) - len(messages)
         if len(messages) > want:
             after = messages[want].offset
         picked.messages += messages[:want]
@@ -219,12 +219,14 @@ class Receiver:
     ) -> None:
         """Choose among entries whose lanes decide; what has to wait is set aside."""
         match = source.filter
-        chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
-        taken = self._fit(chosen, call)
-        after = entries[-1].offset + 1 if len(taken) == len(chosen) else chosen[len(taken)].offset
+        matching = [entry for entry in entries if match.may_match(entry.tag_code)]
+        batch = self._fit(matching, call)
+        after = (
+            entries[-1].offset + 1 if len(batch) == len(matching) else matching[len(batch)].offset
+        )
         place = self._place_retry if source.progress.is_retry else self._place_in_order
-        read = self._store.read_entries(taken, (source.progress.topic, source.progress.queue))
-        for entry, message in zip(taken, read, strict=True):
+        read = self._store.read_entries(batch, (source.progress.topic, source.progress.queue))
+        for entry, message in zip(batch, read, strict=True):
             if len(picked.messages) >= call.want:
                 after = entry.offset
                 break
@@ -260,11 +262,11 @@ class Receiver:
 
     def _fit(self, entries: Sequence[QueueEntry], call: ReceiveCall) -> Sequence[QueueEntry]:
         """As many as the call may still read; its very first message always."""
-        taken = fit(entries, call.size_bytes, is_first=call.size_bytes == BYTES_MAX)
-        call.size_bytes -= sum([entry.size_bytes for entry in taken])
-        if len(taken) < len(entries):
+        batch = fit(entries, call.size_bytes, is_first=call.size_bytes == BYTES_MAX)
+        call.size_bytes -= sum([entry.size_bytes for entry in batch])
+        if len(batch) < len(entries):
             call.size_bytes = 0
-        return taken
+        return batch
 
     # -- handing out -----------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class ReceiveTargets:
             retries = retry_topic(group)
         else:
             name = self._broadcasts.name_of(config, client)
-        found: list[ReceiveTarget] = []
+        targets: list[ReceiveTarget] = []
         for topic, expression in topics.items():
             if topic == retries:
                 raise _retries_come_along(topic)
@@ -87,16 +87,16 @@ class ReceiveTargets:
                 progress = self._progress_store.find(name, topic, queue) or self._begin(
                     config, name, topic, queue
                 )
-                found.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
-        if not found:
+                targets.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
+        if not targets:
             raise paused_error(config, ", ".join(topics))
         if retries:
             progress = self._progress_store.find(group, retries, GROUP_QUEUE) or self._begin(
                 config, group, retries, GROUP_QUEUE
             )
             open_topics = [topic for topic in topics if topic not in paused] if paused else topics
-            found.append(ReceiveTarget(progress, ALL, False, (OPEN_LANE, *open_topics)))
-        return found
+            targets.append(ReceiveTarget(progress, ALL, False, (OPEN_LANE, *open_topics)))
+        return targets
 
     def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> QueueProgress:
         """A queue that is added to a topic under consumption is consumed from its beginning."""

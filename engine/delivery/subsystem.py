@@ -99,10 +99,10 @@ class DeliverySubsystem:
             clock,
             events,
         )
-        wanted = self.sources.filters
-        self.pulls = Pull(store, catalog, groups, self.progress_store, clock, events, wanted)
+        filters = self.sources.filters
+        self.pulls = Pull(store, catalog, groups, self.progress_store, clock, events, filters)
         self.offsets = ConsumerOffsets(
-            store, catalog, groups, self.progress_store, clock, self.broadcasts, starts, wanted
+            store, catalog, groups, self.progress_store, clock, self.broadcasts, starts, filters
         )
         self.long_polling = LongPolling(
             store,

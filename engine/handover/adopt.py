@@ -124,12 +124,12 @@ class Adoption:
 
     def _left_timer(self, stored: StoredMessage) -> int | None:
         """Where the record ends that this waiting one became, 0 for none; None while it waits."""
-        found, check = self._found, self._check
+        findings, check = self._found, self._check
         place = timed_message(stored, stored.properties.get(REAL_TOPIC, ""))
-        end = found.timers.get(place)
+        end = findings.timers.get(place)
         if end is not None and stored.position < end:
             return end
-        if found.is_recalled(place.topic, place.message_id) or DELETED in stored.properties:
+        if findings.is_recalled(place.topic, place.message_id) or DELETED in stored.properties:
             return 0
         # Those that RocketMQ's wheel could not reach were moved, and are known by that alone.
         second_ms = due_ms_of(stored, stored.stored_ms) // SECOND_MS * SECOND_MS
@@ -140,13 +140,15 @@ class Adoption:
         """After the board's start: half messages that RocketMQ has decided, or moved on."""
         if not self._store.is_foreign:
             return
-        found = self._found
+        findings = self._found
         start, decided = 0, []
-        while halves := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
-            start = halves[-1] + 1
-            for entry in pending_transactions.entries(HALVES, halves):
-                is_decided = entry.offset < found.halves_before or entry.offset in found.halves
-                if is_decided or entry.position in found.prepared:
+        while half_offsets := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
+            start = half_offsets[-1] + 1
+            for entry in pending_transactions.entries(HALVES, half_offsets):
+                is_decided = (
+                    entry.offset < findings.halves_before or entry.offset in findings.halves
+                )
+                if is_decided or entry.position in findings.prepared:
                     decided.append(entry.offset)
         if decided:
             pending_transactions.finish(halves=decided)
@@ -274,5 +276,5 @@ def _create(delivery: DeliverySubsystem, config: GroupConfig) -> bool:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMED_MAX])
-    return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"
+    text = ", ".join(names[:NAMED_MAX])
+    return text if len(names) <= NAMED_MAX else f"{text} and {len(names) - NAMED_MAX} more"

@@ -220,7 +220,7 @@ class Exporter(Service):
 
     def _offsets(self) -> dict[str, object]:
         before = self._before[OFFSETS].section("offsetTable")
-        found: dict[str, object] = {
+        tables: dict[str, object] = {
             place: queues
             for place, queues in before.items()
             if is_own_group(place.partition("@")[2])
@@ -232,8 +232,8 @@ class Exporter(Service):
             for each in self._delivery.progress_store.of_group(group.name):
                 queues = places.setdefault(f"{each.topic}@{group.name}", {})
                 queues[str(each.queue)] = each.floor
-            found |= places
-        return {"offsetTable": {**found, **self._half_offsets()}}
+            tables |= places
+        return {"offsetTable": {**tables, **self._half_offsets()}}
 
     def _half_offsets(self) -> dict[str, object]:
         """Where RocketMQ's check of transactions goes on: at the oldest that is undecided."""

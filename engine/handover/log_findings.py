@@ -111,9 +111,9 @@ class LogFindings:
         if len(self.timers) < NOTES_MAX:
             self.timers[place] = message.position + message.size_bytes
 
-    def _keep(self, kept: set[Any], value: object) -> None:
-        if len(kept) < NOTES_MAX:
-            kept.add(value)
+    def _keep(self, values: set[Any], value: object) -> None:
+        if len(values) < NOTES_MAX:
+            values.add(value)
 
 
 def timed_message(message: StoredMessage, topic: str) -> TimedMessage:

@@ -235,10 +235,10 @@ class JobStore:
 
         `end_of` gives where a queue of a job's source ends now, None where the topic is gone.
         """
-        for job_id, found in self._found.items():
+        for job_id, copies in self._found.items():
             job = self._jobs.get(job_id)
             if job is not None:
-                self._note(job, found)
+                self._note(job, copies)
         self._found = {}
         for job in self._jobs.values():
             for queue in job.selection.queues:
@@ -246,11 +246,11 @@ class JobStore:
                 if end is not None and end < job.cuts.get(queue, job.selection.end_of(queue)):
                     self._write(ReplayCut(job.plan.id, queue, end))
 
-    def _note(self, job: StoredJob, found: Sequence[RecoveredCopy]) -> None:
-        indexes = [job.selection.index_of(each.queue, each.offset) for each in found]
+    def _note(self, job: StoredJob, copies: Sequence[RecoveredCopy]) -> None:
+        indexes = [job.selection.index_of(each.queue, each.offset) for each in copies]
         new = sorted({each for each in indexes if each is not None and each >= job.cursor})
         if new:
-            end = max(each.end for each in found)
+            end = max(each.end for each in copies)
             runs = pack(runs_of((0, index) for index in new))
             self._write(ReplayFound(job.plan.id, runs, end), is_owed=True)
 
@@ -363,12 +363,12 @@ def _kept(job: StoredJob) -> ReplayKept:
     )
 
 
-def _restored(kept: ReplayKept) -> StoredJob:
-    job = StoredJob(kept.plan, per_s=kept.per_s, dry_run=kept.dry_run, decided=kept.decided)
-    job.outcomes = OutcomeLog(kept.chunks, kept.tail)
-    job.ahead = set(kept.ahead)
-    job.cuts = dict(kept.cuts)
-    job.record_end = kept.record_end
-    job.ended_ms = kept.ended_ms
-    job.last_error = kept.last_error
+def _restored(entry: ReplayKept) -> StoredJob:
+    job = StoredJob(entry.plan, per_s=entry.per_s, dry_run=entry.dry_run, decided=entry.decided)
+    job.outcomes = OutcomeLog(entry.chunks, entry.tail)
+    job.ahead = set(entry.ahead)
+    job.cuts = dict(entry.cuts)
+    job.record_end = entry.record_end
+    job.ended_ms = entry.ended_ms
+    job.last_error = entry.last_error
     return job

@@ -115,8 +115,8 @@ def _runs(packed: bytes) -> list[OffsetRange]:
     numbers = array("q")
     numbers.frombytes(packed)
     check_all("runs", numbers)
-    found = unpack(packed)
-    if any(run.length < 1 for run in found):
+    offsets = unpack(packed)
+    if any(run.length < 1 for run in offsets):
         raise Illegal("a run of messages is empty")
-    check_number("runs", sum(run.first + run.length for run in found))
-    return found
+    check_number("runs", sum(run.first + run.length for run in offsets))
+    return offsets

@@ -42,15 +42,15 @@ class Ages:
         """
         if self._left is None:
             self._left, self._found = iter(self._places()), TopicAges()
-        chosen = list(islice(self._left, QUEUES_AT_ONCE))
-        gone: dict[str, int] = {}
-        for topic, queue in chosen:
+        queues = list(islice(self._left, QUEUES_AT_ONCE))
+        begins: dict[str, int] = {}
+        for topic, queue in queues:
             count = self._look(topic, queue)
             if count:
-                gone[topic] = gone.get(topic, 0) + count
-        if len(chosen) < QUEUES_AT_ONCE:
+                begins[topic] = begins.get(topic, 0) + count
+        if len(queues) < QUEUES_AT_ONCE:
             self._left, self.held = None, self._found
-        return gone
+        return begins
 
     @property
     def is_over(self) -> bool:
@@ -75,7 +75,9 @@ class Ages:
             begin = self._store.offset_at_time(topic, queue, before_ms)
         if begin > first:
             self._trims.trim(topic, {queue: begin}, is_lasting=False)
-        kept = self._store.entries(topic, queue, begin, 1) if begin < end else []
-        if kept:
-            self._found[topic] = min(kept[0].position, self._found.get(topic, kept[0].position))
+        entries = self._store.entries(topic, queue, begin, 1) if begin < end else []
+        if entries:
+            self._found[topic] = min(
+                entries[0].position, self._found.get(topic, entries[0].position)
+            )
         return begin - first

@@ -27,11 +27,11 @@ class ActivePin(msgspec.Struct, frozen=True):
 
 def active_pins(keepers: list[RetentionPin], target: int) -> list[ActivePin]:
     """Those with something before `target`, which are asked to move it where they can."""
-    found = []
+    pins = []
     for keeper in keepers:
         position = keeper.oldest_position()
         if position is not None and position < target:
-            found.append(ActivePin(keeper.name, position))
+            pins.append(ActivePin(keeper.name, position))
             if keeper.move_before is not None:
                 keeper.move_before(target)
-    return found
+    return pins

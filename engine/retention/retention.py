@@ -192,11 +192,11 @@ class RetentionService(Service):
         return max(0.0, self._due_s - now_s)
 
     def _let_topics_age(self) -> None:
-        gone = self._ages.step()
-        if gone:
+        begins = self._ages.step()
+        if begins:
             self.on_moved()
         if self._events.is_heard:
-            for topic, count in gone.items():
+            for topic, count in begins.items():
                 self._events.emit(Expired(self._clock.now_ms(), Cause.TOPIC_AGE, topic, count, 0))
 
     def _let_segments_go(self) -> None:
@@ -220,13 +220,13 @@ class RetentionService(Service):
         extent = LogExtent(store.segments(), store.written, config.segment_bytes)
         if len(extent.bases) < 2:
             return store.oldest, Cause.AGE
-        found = [(self._by_age(extent), Cause.AGE)]
+        targets = [(self._by_age(extent), Cause.AGE)]
         if config.retention_bytes:
-            found.append((by_size(extent, config.retention_bytes), Cause.SIZE))
+            targets.append((by_size(extent, config.retention_bytes), Cause.SIZE))
         if self._is_pressed:
             excess = (store.disk_percent - config.disk_force_percent) / PERCENT_MAX
-            found.append((by_room(extent, excess * store.disk_bytes), Cause.DISK))
-        return max(found, key=lambda each: each[0])
+            targets.append((by_room(extent, excess * store.disk_bytes), Cause.DISK))
+        return max(targets, key=lambda each: each[0])
 
     def _by_age(self, extent: LogExtent) -> int:
         if not self._age_ms:

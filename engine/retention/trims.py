@@ -62,9 +62,11 @@ class Trims:
 
     def begins_of(self, topic: str) -> Mapping[int, int]:
         """What was kept of a topic's queues: number to first offset."""
-        kept = self._kept.get(topic)
-        is_current = kept is not None and kept.since == self._catalog.get(topic).since_position
-        return kept.begins if kept is not None and is_current else {}
+        trimmed = self._kept.get(topic)
+        is_current = (
+            trimmed is not None and trimmed.since == self._catalog.get(topic).since_position
+        )
+        return trimmed.begins if trimmed is not None and is_current else {}
 
     def _keep(self, trim: Trimmed, *, is_lasting: bool = False) -> None:
         self._store.journal.append(trim, is_lasting=is_lasting)

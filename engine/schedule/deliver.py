@@ -103,8 +103,8 @@ class LevelDeliverer(Service):
             if offset > end:
                 self._ends.pop(queue, None)
                 self._pass(queue, end)
-        for queue, found in sorted(self._found.items()):
-            self._pass_found(queue, found)
+        for queue, releases in sorted(self._found.items()):
+            self._pass_found(queue, releases)
         self._store.on_visible.append(self._arrived)
 
     def adopt(self, passed: Mapping[int, int], left: Callable[[StoredMessage], int]) -> int:
@@ -116,17 +116,17 @@ class LevelDeliverer(Service):
         count = 0
         for queue in range(self._levels.count):
             offset, end = self._span(queue)
-            reached, record_end = min(max(offset, passed.get(queue + 1, 0)), end), 0
-            at = reached
+            floor, record_end = min(max(offset, passed.get(queue + 1, 0)), end), 0
+            at = floor
             while entries := self._store.entries(SCHEDULE_TOPIC, queue, at, BATCH_MESSAGES_MAX):
                 at = entries[-1].offset + 1
                 for stored in self._store.read_entries(entries, (SCHEDULE_TOPIC, queue)):
-                    became = 0 if stored is None else left(stored)
-                    if stored is not None and became:
-                        reached, record_end = stored.offset + 1, became
-            if reached > offset:
-                self._pass(queue, reached, record_end)
-                count += reached - offset
+                    record_position = 0 if stored is None else left(stored)
+                    if stored is not None and record_position:
+                        floor, record_end = stored.offset + 1, record_position
+            if floor > offset:
+                self._pass(queue, floor, record_end)
+                count += floor - offset
         return count
 
     def replayed(self, message: StoredMessage) -> None:
@@ -138,25 +138,25 @@ class LevelDeliverer(Service):
         record_end = message.position + message.size_bytes
         self._found.setdefault(queue, {})[offset] = record_end
 
-    def _pass_found(self, queue: int, found: dict[int, int]) -> None:
+    def _pass_found(self, queue: int, releases: dict[int, int]) -> None:
         """Pass what recovery found released, up to the first that a power loss took back."""
         offset, end = self._span(queue)
         record_end = 0
         # What a power loss left of a release whose own message it took proves nothing about the
         # one that got its offset later: that one lies behind it.
-        stop = min(end, max(found, default=0) + 1)
+        stop = min(end, max(releases, default=0) + 1)
         waiting = self._store.entries(SCHEDULE_TOPIC, queue, offset, stop - offset)
-        lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in found}
-        found = {at: found[at] for at, position in lies_at.items() if position < found[at]}
+        lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in releases}
+        releases = {at: releases[at] for at, position in lies_at.items() if position < releases[at]}
         while offset < end:
-            if offset in found:
-                record_end = max(record_end, found.pop(offset))
-            elif not found or offset > max(found) or self._waits(queue, offset):
+            if offset in releases:
+                record_end = max(record_end, releases.pop(offset))
+            elif not releases or offset > max(releases) or self._waits(queue, offset):
                 break
             offset += 1
         if offset > self._offsets.get(queue, 0):
             self._pass(queue, offset, record_end)
-        self._found[queue] = found
+        self._found[queue] = releases
 
     def _waits(self, queue: int, offset: int) -> bool:
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
@@ -243,24 +243,24 @@ class LevelDeliverer(Service):
     def _release(self, queue: int, offset: int, count_max: int) -> int:
         """Put what is due from `offset` on where it belongs; returns the offset after it."""
         now_ms = self._clock.now_ms()
-        chosen = self._chosen(queue, offset, count_max, now_ms)
+        entries = self._chosen(queue, offset, count_max, now_ms)
         due: list[tuple[Message, QueueEntry]] = []
         released, place = self._found.get(queue, {}), (SCHEDULE_TOPIC, queue)
-        read = self._store.read_entries(chosen, place)
-        if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(chosen)) != chosen:
+        read = self._store.read_entries(entries, place)
+        if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(entries)) != entries:
             # Reading mended damaged entries: when they are due is asked anew.
             self._heads.pop(queue, None)
             if self._head_wait_s(queue, offset) > 0:
                 return offset
-            chosen = self._chosen(queue, offset, len(chosen), now_ms)
-            read = self._store.read_entries(chosen, place)
-        for entry, stored in zip(chosen, read, strict=True):
+            entries = self._chosen(queue, offset, len(entries), now_ms)
+            read = self._store.read_entries(entries, place)
+        for entry, stored in zip(entries, read, strict=True):
             is_released = entry.offset in released
             if not is_released and stored is not None and self._is_wanted(stored):
                 due.append((self._real(stored), entry))
         if due:
             self._put(queue, due)
-        passed = chosen[-1].offset + 1
+        passed = entries[-1].offset + 1
         self._pass(queue, passed, self._store.written if due else 0)
         if self._events.is_heard:
             for message, entry in due:

@@ -249,18 +249,18 @@ class MessageScan:
         """Go on over entries, in order, and gather those whose record has to be read."""
         by_tag, may_match = self._has_tags and not self._match.is_all, self._match.may_match
         records_max = self._records_max()
-        chosen: list[Candidate] = []
+        candidates: list[Candidate] = []
         lanes, looked, size_bytes = self._lanes, 0, 0
         entry = None
-        while lanes and looked < STEP_ENTRIES_MAX and len(chosen) < records_max:
+        while lanes and looked < STEP_ENTRIES_MAX and len(candidates) < records_max:
             _, queue, lane = lanes[0]
             entry = lane.head()
             assert entry is not None, "a lane without a head is not in the heap"
             if entry.has_record and (not by_tag or may_match(entry.tag_code)):
                 size_bytes += entry.size_bytes
-                if size_bytes > STEP_BYTES_MAX and chosen:
+                if size_bytes > STEP_BYTES_MAX and candidates:
                     break
-                chosen.append(Candidate(entry, queue, self.scanned + looked))
+                candidates.append(Candidate(entry, queue, self.scanned + looked))
             looked += 1
             self._last = entry
             following = lane.advance()
@@ -271,7 +271,7 @@ class MessageScan:
         self.scanned += looked
         if self._last is not None:
             self._position = self._last.position + 1
-        return chosen
+        return candidates
 
     def _records_max(self) -> int:
         """No more than are wanted where every record will do."""

@@ -122,8 +122,8 @@ class _Stretch:
 class Points:
     """Collects samples, in any order, for the points of one query."""
 
-    def __init__(self, asked: LagQuery) -> None:
-        self._asked = asked
+    def __init__(self, query: LagQuery) -> None:
+        self._asked = query
         self._stretches: dict[int, _Stretch] = {}
 
     def add_block(self, block: Block) -> None:
@@ -158,18 +158,18 @@ class Points:
 
     def points(self) -> list[LagPoint]:
         """A point for every step, those without a sample too."""
-        asked = self._asked
-        first = asked.from_ms // asked.step_ms * asked.step_ms
-        found = []
-        for at_ms in range(first, asked.to_ms, asked.step_ms):
+        query = self._asked
+        first = query.from_ms // query.step_ms * query.step_ms
+        points = []
+        for at_ms in range(first, query.to_ms, query.step_ms):
             stretch = self._stretches.get(at_ms)
-            found.append(LagPoint(at_ms, 0) if stretch is None else stretch.point(at_ms))
-        return found
+            points.append(LagPoint(at_ms, 0) if stretch is None else stretch.point(at_ms))
+        return points
 
     def _add(self, at_ms: int, numbers: Sequence[int]) -> None:
-        asked = self._asked
-        if asked.from_ms <= at_ms < asked.to_ms:
-            begin_ms = at_ms // asked.step_ms * asked.step_ms
+        query = self._asked
+        if query.from_ms <= at_ms < query.to_ms:
+            begin_ms = at_ms // query.step_ms * query.step_ms
             stretch = self._stretches.get(begin_ms)
             if stretch is None:
                 stretch = self._stretches[begin_ms] = _Stretch()

@@ -117,8 +117,8 @@ class TrafficMetrics:
 
 def _take(entries: dict[K, V], count_max: int, at_ms: int, put: Callable[[int, K, V], None]) -> int:
     """Move up to `count_max` entries on to `put`; how many."""
-    taken = 0
-    while entries and taken < count_max:
+    count = 0
+    while entries and count < count_max:
         put(at_ms, *entries.popitem())
-        taken += 1
-    return taken
+        count += 1
+    return count

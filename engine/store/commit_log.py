@@ -198,14 +198,14 @@ class CommitLog:
 
         `settle` has to be called when it is synced. Safe on another thread until then.
         """
-        taken: list[Syncable] = [
+        files: list[Syncable] = [
             segment.file or ByPath(self._files, segment.path) for segment in self._unsynced.values()
         ]
         if self._has_new_names:
-            taken.append(DirectoryNames(self._files, self._directory))
+            files.append(DirectoryNames(self._files, self._directory))
         self._unsynced = {}
         self._has_new_names = False
-        return taken
+        return files
 
     def mark_unsynced(self, position: int) -> None:
         """Everything from `position` on has to be covered by the next sync."""

@@ -102,7 +102,7 @@ class Encoder:
         parts: list[bytes] = []
         offsets: list[int] = []
         positions: list[int] = []
-        named: list[Message] = []
+        unnamed: list[Message] = []
         keyed: list[Keys] = []
         runs: dict[tuple[str, int], QueueRun] = {}
         pack_own, join, id_prefix, start_of_run = OWN.pack, b"".join, self._id_prefix, 0
@@ -141,7 +141,7 @@ class Encoder:
                 # This is quicker than a format.
                 message_id = id_prefix + position.to_bytes(8, "big").hex().upper()
                 message.message_id = message_id
-                named.append(message)
+                unnamed.append(message)
                 if message.keys:
                     keyed.append((topic, "", message.keys, position))
             else:
@@ -169,7 +169,9 @@ class Encoder:
             offsets.append(offset)
             positions.append(position)
             position += size
-        return EncodedBatch(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
+        return EncodedBatch(
+            b"".join(parts), list(runs.values()), offsets, positions, unnamed, keyed
+        )
 
     def _begun(self, runs: dict[tuple[str, int], QueueRun], topic: str, queue: int) -> QueueRun:
         """A new run of messages to that queue."""

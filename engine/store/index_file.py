@@ -280,10 +280,10 @@ class IndexFile:
         else:
             raw = self._read(SLOT_BYTES, HEADER.size + slot * SLOT_BYTES)
             number = int.from_bytes(raw, "big", signed=True)
-        seen = 0
+        examined = 0
         while 0 < number < self.next_item and not self.is_gone:
-            seen += 1
-            if seen % PAUSE_ITEMS == 0:
+            examined += 1
+            if examined % PAUSE_ITEMS == 0:
                 yield None
                 if self.is_gone:
                     return

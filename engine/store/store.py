@@ -177,8 +177,8 @@ class Store(StoreOpening):
         self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed))
         if is_held and not waits:
             self._flusher.request(end, _ignore)
-        kept = durability if waits else Durability.STORED
-        return PutResult(messages, batch.offsets, batch.positions, kept, end, runs)
+        level = durability if waits else Durability.STORED
+        return PutResult(messages, batch.offsets, batch.positions, level, end, runs)
 
     def check_room(self) -> None:
         """Raise DiskFull where producers are refused so that the engine's own work has room."""

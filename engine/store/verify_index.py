@@ -92,9 +92,9 @@ class IndexCheck:
                 return
             for hash_, position, _, older in ITEM.iter_unpack(data[: len(data) // 20 * 20]):
                 slot = hash_ % self._slots
-                found = self._fault(slot, position, older, last, latest)
-                if found:
-                    self._tell(f"{self._where} item {number}", found)
+                detail = self._fault(slot, position, older, last, latest)
+                if detail:
+                    self._tell(f"{self._where} item {number}", detail)
                     return
                 latest[slot], last = number, position
                 number += 1

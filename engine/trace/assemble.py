@@ -47,26 +47,26 @@ class JourneyContext(NamedTuple):
 class JourneyAssembler:
     """Makes the stages of one journey, in the order in which they began."""
 
-    def __init__(self, found: JourneyEvidence, around: JourneyContext) -> None:
-        self._found = found
+    def __init__(self, evidence: JourneyEvidence, around: JourneyContext) -> None:
+        self._found = evidence
         self._around = around
         # Where a message left a place, the record that it went on as.
         self._next: dict[Place, StoredMessage] = {
-            place: record for record in found.records for place in places_left(record)
+            place: record for record in evidence.records for place in places_left(record)
         }
 
     def stages(self) -> list[Stage]:
         """Everything, by time; what happened in the same millisecond in the order of the log."""
-        found = self._found
-        stages = [_refused(row) for row in found.unplaced if row.kind == RowKind.REFUSED]
-        for index, (record, rows) in enumerate(zip(found.records, found.rows, strict=True)):
+        evidence = self._found
+        stages = [_refused(row) for row in evidence.unplaced if row.kind == RowKind.REFUSED]
+        for index, (record, rows) in enumerate(zip(evidence.records, evidence.rows, strict=True)):
             if record.topic == OP_TOPIC:
                 continue
             if index == 0:
                 stages.append(_produced(record))
             stages += self._of_record(record, rows)
-        stages += _asked(found.correlated, self._around.now_ms)
-        stages += _told(found.told)
+        stages += _asked(evidence.correlated, self._around.now_ms)
+        stages += _told(evidence.told)
         return sorted(stages, key=lambda stage: stage.at_ms)
 
     def _of_record(self, record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
@@ -312,13 +312,13 @@ CLIENT_STAGES = {
 }
 
 
-def _told(told: Sequence[ClientReport]) -> Iterator[Stage]:
+def _told(reports: Sequence[ClientReport]) -> Iterator[Stage]:
     """A stage for each context; what a consumer told before and after is one."""
     afters = {
-        each.trace.request_id: each for each in told if each.trace.kind is ContextKind.SUB_AFTER
+        each.trace.request_id: each for each in reports if each.trace.kind is ContextKind.SUB_AFTER
     }
-    begun = {each.trace.request_id for each in told if each.trace.kind is ContextKind.SUB_BEFORE}
-    for each in told:
+    begun = {each.trace.request_id for each in reports if each.trace.kind is ContextKind.SUB_BEFORE}
+    for each in reports:
         trace = each.trace
         if trace.kind is ContextKind.SUB_BEFORE:
             yield _consumed(trace, afters.get(trace.request_id), each.at_ms)

@@ -97,10 +97,10 @@ class PendingTransactions:
             dues.append(self._checks.settle(entry.offset, entry.tag_code, soon_ms, latest_ms))
             offsets.append(entry.offset)
         self._agenda.load(dues, offsets)
-        gone = [each.offset for each in self._kept(GIVEN_UP) if not each.has_record]
-        gone = [offset for offset in gone if not self.is_finished(GIVEN_UP, offset)]
-        if lost or gone:  # a power loss took them
-            self.finish(halves=lost, given_up=gone)
+        missing = [each.offset for each in self._kept(GIVEN_UP) if not each.has_record]
+        missing = [offset for offset in missing if not self.is_finished(GIVEN_UP, offset)]
+        if lost or missing:  # a power loss took them
+            self.finish(halves=lost, given_up=missing)
         self._store.on_visible.append(self._arrived)
 
     def replayed(self, message: StoredMessage) -> None:
@@ -136,11 +136,11 @@ class PendingTransactions:
 
     def entries(self, kind: int, offsets: Sequence[int]) -> list[QueueEntry]:
         """Entries of these offsets, ascending, without those that retention took."""
-        found: list[QueueEntry] = []
+        queue_entries: list[QueueEntry] = []
         for run in iter_runs(to_runs(sorted(set(offsets)))):
             entries = self._store.entries(TOPICS[kind], QUEUE, run.start, len(run))
-            found += [entry for entry in entries if entry.offset in run]
-        return found
+            queue_entries += [entry for entry in entries if entry.offset in run]
+        return queue_entries
 
     def checks(self, offset: int) -> int:
         """How many checks a half message had."""
