@@ -119,7 +119,7 @@ def messages_table(records: LogRecords) -> "pa.Table":
     stored_ms, flags = records.stored_ms(), records.flags()
     target = pc.if_else(pc.or_(is_delayed, is_half), texts[REAL_TOPIC], "")
     level = _numbers(texts[DELAY])
-    sources = _sources(texts[SOURCE])
+    sources = _source_positions(texts[SOURCE])
     is_committed = (records.prepared() > 0) | (flags & TRANSACTION_BITS == COMMITTED_FLAG)
     columns: dict[str, Any] = {
         "log_position": records.position(),
@@ -328,7 +328,7 @@ def _due_ms(
     return pc.coalesce(_numbers(stated), pc.if_else(has_level, by_level, None))
 
 
-def _sources(texts: "pa.StringArray") -> "tuple[pa.Array, pa.Array, pa.Array]":
+def _source_positions(texts: "pa.StringArray") -> "tuple[pa.Array, pa.Array, pa.Array]":
     """Topic, queue and offset of "group@topic@queue@offset", which may go on behind."""
     topics, queues, offsets = [], [], []
     for text in texts.to_pylist():

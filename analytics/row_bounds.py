@@ -50,7 +50,7 @@ class RowBounds:
         return self.queues is None or queue in self.queues
 
 
-def wanted_of(options: Mapping[str, str]) -> RowBounds:
+def bounds_of(options: Mapping[str, str]) -> RowBounds:
     """What the options say; Refused names the one that is wrong."""
     queues = options.get("queues") or ""
     numbers = [part.strip() for part in queues.split(",")] if queues else []

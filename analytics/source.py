@@ -124,7 +124,7 @@ class _Reading:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.wanted = options.wanted  # what may be read; the options' own is all that goes on
+        self.bounds = options.bounds  # what may be read; the options' own is all that goes on
 
     def folder(self, server: ServerClient) -> str:
         """Where tasks look for the store's files; empty reads over REST."""
@@ -146,9 +146,9 @@ class _Reading:
             return
         from analytics.source_rows import batch_of, matching
 
-        names = list(dict.fromkeys((*self.options.columns, *self.options.wanted.columns)))
+        names = list(dict.fromkeys((*self.options.columns, *self.options.bounds.columns)))
         for columns in self._columns(part, names):
-            batch = matching(batch_of(names, columns), self.options.wanted)
+            batch = matching(batch_of(names, columns), self.options.bounds)
             if batch.num_rows:
                 yield batch.select(list(self.options.columns))
 
@@ -167,7 +167,7 @@ class _Reading:
         from engine.topic.names import is_system_topic
 
         view = QueueView(folder, self.options.topic, part.queue)
-        start, end, bounds = part.start, part.end, self.wanted
+        start, end, bounds = part.start, part.end, self.bounds
         if bounds.from_ms is not None:
             start = view.first_since(bounds.from_ms - CLOCK_SLACK_MS, start, end)
         if bounds.to_ms is not None:
@@ -213,7 +213,7 @@ class BatchReader(_Reading, DataSourceReader):
     """A batch: everything that is readable when it begins."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        bounds = self.wanted
+        bounds = self.bounds
         parts: list[InputPartition] = []
         with self.options.connect() as server:
             ends = server.ends(self.options.topic)
@@ -234,7 +234,7 @@ class PushingReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Take what narrows the reading; all go back, so Spark looks at each row itself."""
         for each in filters:
-            self.wanted = narrowed(self.wanted, each)
+            self.bounds = narrowed(self.bounds, each)
             yield each
 
 
@@ -252,7 +252,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             return {str(queue): each.least for queue, each in ends.items()}
         if starting == "latest":
             return {str(queue): each.end for queue, each in ends.items()}
-        offsets = _named_offsets(starting)
+        offsets = _parse_offsets(starting)
         return {str(queue): offsets.get(queue, each.least) for queue, each in ends.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -277,11 +277,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             ends = server.ends(self.options.topic)
             folder = self.folder(server)
         for queue, past in end.items():
-            if not self.wanted.has_queue(int(queue)):
+            if not self.bounds.has_queue(int(queue)):
                 continue
             begin = start.get(queue, 0)
             known = ends.get(int(queue), QueueBounds(0, 0))
-            self._check_kept(int(queue), begin, past, known)
+            self._check_available(int(queue), begin, past, known)
             stop = min(past, known.end)
             parts += self.split(int(queue), max(begin, min(known.least, stop)), stop, folder)
         return parts
@@ -293,13 +293,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         with self.options.connect() as server:
             return server.ends(self.options.topic)
 
-    def _check_kept(self, queue: int, start: int, stop: int, known: QueueBounds) -> None:
+    def _check_available(self, queue: int, start: int, stop: int, known: QueueBounds) -> None:
         """What a checkpoint names must still be there; a deleted topic begins anew, shorter."""
         missing = max(0, min(known.least, stop) - start) + max(0, stop - max(known.end, start))
         self._tell_loss(missing, OffsetSplit(queue, start, stop, ""))
 
 
-def _named_offsets(text: str) -> dict[int, int]:
+def _parse_offsets(text: str) -> dict[int, int]:
     try:
         offsets = {int(queue): int(offset) for queue, offset in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):

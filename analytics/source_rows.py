@@ -43,7 +43,7 @@ ARROW = {
 OWN_COLUMN = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 
-def chosen(text: str) -> list[str]:
+def column_names(text: str) -> list[str]:
     """The columns that the option `columns` names, all if it is empty; Refused for an unknown."""
     if not text.strip():
         return list(TYPES)
@@ -118,10 +118,10 @@ READERS: "dict[str, Callable[[LogRecords], pa.Array]]" = {
 
 def from_answer(messages: Sequence[dict[str, Any]], names: Sequence[str]) -> "dict[str, pa.Array]":
     """The same of messages as REST tells them."""
-    return {name: _told(messages, name) for name in names}
+    return {name: _column(messages, name) for name in names}
 
 
-def _told(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
+def _column(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
     if name in ("stored_at", "born_at"):
         field = name.replace("_at", "_ms")
         return _times(np.array([each[field] for each in messages], dtype=np.int64))

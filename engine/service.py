@@ -77,7 +77,7 @@ class RoundService(Service, Generic[T]):
         super().__init__()
         self._clock = clock
         self._left: Iterator[T] | None = None
-        self._is_asked = False
+        self._has_request = False
         self._round_s = 0.0
 
     def all(self) -> Iterable[T]:
@@ -90,18 +90,18 @@ class RoundService(Service, Generic[T]):
 
     def ask(self) -> None:
         """There is a reason to look over everything, as soon as it is time."""
-        self._is_asked = True
+        self._has_request = True
         self.wake()
 
     def tick(self) -> float:
         """Take one bounded step; 0 while the round is not over, else seconds until the next."""
         now_s = self._clock.monotonic_s()
         if self._left is None:
-            if not self._is_asked:
+            if not self._has_request:
                 return IDLE_WAIT_MAX_S
             if now_s < self._round_s:
                 return self._round_s - now_s
-            self._is_asked, self._round_s = False, now_s + self.INTERVAL_S
+            self._has_request, self._round_s = False, now_s + self.INTERVAL_S
             self._left = iter(self.all())
         items = list(islice(self._left, self.AT_ONCE))
         self.look_over(items)

@@ -113,8 +113,8 @@ class _SendOp(_Op, tag="send", kw_only=True):
             [message.born_ms for message in messages],
             durability=_durability(self.durability),
             queue=self.queue,
-            delay_ms=_given([message.delay_ms for message in messages]),
-            deliver_at_ms=_given([message.deliver_at_ms for message in messages]),
+            delay_ms=_offsets_of([message.delay_ms for message in messages]),
+            deliver_at_ms=_offsets_of([message.deliver_at_ms for message in messages]),
         )
 
 
@@ -261,7 +261,7 @@ def render(request: int, frame: Frame) -> str:
 def _fields(request: int, frame: Frame) -> dict[str, Any]:
     match frame:
         case SentFrame():
-            return {"op": "sent", "id": request, **_sent(frame)}
+            return {"op": "sent", "id": request, **_sent_fields(frame)}
         case DeliverFrame():
             return {"op": "deliver", "subscription": request, "messages": _messages(frame)}
         case ResultFrame():
@@ -301,7 +301,7 @@ def receipt_text(receipt: Receipt) -> str:
     return f"{topic}:{queue}:{offset}:{serial:x}"
 
 
-def _given(numbers: list[int]) -> list[int]:
+def _offsets_of(numbers: list[int]) -> list[int]:
     """A column that may be missing: empty where every one is 0."""
     return numbers if any(numbers) else []
 
@@ -324,7 +324,7 @@ def _body(message: TextMessage) -> bytes:
         raise ProtocolError("a body is no base64") from None
 
 
-def _sent(frame: SentFrame) -> dict[str, Any]:
+def _sent_fields(frame: SentFrame) -> dict[str, Any]:
     rows = zip(frame.queues, frame.offsets, frame.positions, frame.ids, strict=True)
     return {
         "durability": DurabilityCode(frame.durability).name.lower(),

@@ -53,7 +53,7 @@ def hours_read(frame: str, hours: Iterable[str]) -> set[str]:
     return {each for hour in hours for each in hours_before(hour, LOOKBACK_HOURS[frame])}
 
 
-def told(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
+def input_hours(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
     """What a run of these hours reads, by frame."""
     hour_names = list(hours)
     inputs = {}

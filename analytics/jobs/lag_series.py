@@ -41,7 +41,7 @@ def build(frames: InputFrames, params: Params) -> "DataFrame":
     to `known_end_ms` samples bear the state out; NULL where the step from `t` on has none.
     """
     samples = _steps(frames, params)
-    windows = _windows(samples, params).join(_known(samples, params), [*SERIES, "t"], "left")
+    windows = _windows(samples, params).join(_sampled(samples, params), [*SERIES, "t"], "left")
     figures = _figures(windows, params)
     series = Window.partitionBy(*SERIES).orderBy("t")
     series_rows = figures.withColumn("grew_before", F.lag("is_growing").over(series)).withColumn(
@@ -111,7 +111,7 @@ def _windows(samples: "DataFrame", params: Params) -> "DataFrame":
     )
 
 
-def _known(samples: "DataFrame", params: Params) -> "DataFrame":
+def _sampled(samples: "DataFrame", params: Params) -> "DataFrame":
     """Of each step, the time around its samples: nothing is known of the rest of it.
 
     A sample speaks for the time to its neighbours: twice their distance, so that one may be late.

@@ -50,7 +50,7 @@ class RunWork(msgspec.Struct):
 def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str, Any]:
     """What of `result.json` only the work itself knows. Raises Refused, and Spark's own errors."""
     known = inputs.load_manifest(spark, work.root)
-    input_hours = inputs.told(known, work.job, work.hours)
+    input_hours = inputs.input_hours(known, work.job, work.hours)
     perform = _traces if work.job == TRACES_JOB else _lag
     rows, counters = perform(spark, work, known, input_hours, progress)
     counters |= {"late": sum(each.late_rows for each in input_hours.values())}
@@ -63,7 +63,7 @@ def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str
         "input_at_ms": known.at_ms,
         "lag_ms": known.lag_ms,
         "counters": counters,
-        "tables": {name: _told(BY_NAME[name], those) for name, those in rows.items()},
+        "tables": {name: _result_fields(BY_NAME[name], those) for name, those in rows.items()},
     }
 
 
@@ -130,7 +130,7 @@ def _lag(
     return rows, {"duplicates": doubled}
 
 
-def _told(table: OutputTable, rows: Rows) -> dict[str, object]:
+def _result_fields(table: OutputTable, rows: Rows) -> dict[str, object]:
     return {"rows": len(rows), "file": f"{table.name}.ndjson", **manifest(table)}
 
 

@@ -312,7 +312,7 @@ class FailureHandler:
         self._progress_store.write(settled, is_owed=record_end > 0)
 
     def _tell(self, group: str, topic: str, queue: int, plans: Sequence[FailurePlan]) -> None:
-        if not self._events.is_heard:
+        if not self._events.has_subscribers:
             return
         now_ms = self._clock.now_ms()
         for plan in plans:

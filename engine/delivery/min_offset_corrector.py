@@ -49,6 +49,6 @@ class MinOffsetCorrector(RoundService[QueueProgress]):
         if not count:
             return
         self._progress_store.write(CutOff(*place, first, count))
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             now_ms = self._clock.now_ms()
             self._events.emit(Overtaken(now_ms, progress.owner, *place[1:], count))

@@ -34,7 +34,7 @@ class ConsumerOffsets:
         starts: Starts,
         filters: SubscriptionFilters,
     ) -> None:
-        self._wanted = filters
+        self._filters = filters
         self._broadcasts = broadcasts
         self._starts = starts
         self._store = store
@@ -161,7 +161,7 @@ class ConsumerOffsets:
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
         outstanding = sum(offset >= first for offset in progress.slots)
-        coming, counts = self._wanted.count(progress, max(progress.cursor, first), end)
+        coming, counts = self._filters.count(progress, max(progress.cursor, first), end)
         count = coming + outstanding
         oldest_ms = None
         if count:

@@ -92,7 +92,7 @@ class Pull:
         events: EventBus,
         filters: SubscriptionFilters,
     ) -> None:
-        self._wanted = filters
+        self._filters = filters
         self._store = store
         self._catalog = catalog
         self._groups = groups
@@ -123,7 +123,7 @@ class Pull:
         self._check(topic, queue, offset, count_max, bytes_max)
         if group:
             consuming_group(self._groups, group, topic)
-            self._wanted.note(group, topic, match)
+            self._filters.note(group, topic, match)
         first, end = self._store.bounds(topic, queue)
         goes_on = self._reset_place(group, topic, queue) if group else None
         if goes_on is not None:
@@ -134,7 +134,7 @@ class Pull:
             status, messages, next_offset = self._read(
                 topic, queue, offset, end, count_max, min(bytes_max, BYTES_MAX), match
             )
-            if group and next_offset > offset and self._events.is_heard:
+            if group and next_offset > offset and self._events.has_subscribers:
                 now_ms, size_bytes = self._clock.now_ms(), sum(each.size_bytes for each in messages)
                 place = (group, topic, queue, offset, next_offset)
                 self._events.emit(MessagesPulled(now_ms, *place, len(messages), size_bytes))

@@ -76,7 +76,7 @@ class ReceiveTargets:
         targets: list[ReceiveTarget] = []
         for topic, expression in topics.items():
             if topic == retries:
-                raise _retries_come_along(topic)
+                raise _retry_topic_alone(topic)
             settings = readable_topic(self._catalog, topic)
             match = parse_filter(expression)
             is_ordered = config.ordered and settings.type is TopicType.FIFO
@@ -134,7 +134,7 @@ def paused_error(config: GroupConfig, topics: str) -> Paused:
     )
 
 
-def _retries_come_along(topic: str) -> Invalid:
+def _retry_topic_alone(topic: str) -> Invalid:
     return Invalid(
         f"{topic!r} is received from along with the topics of its messages",
         field="topics",
@@ -152,6 +152,6 @@ def readable_topic(catalog: Catalog, name: str) -> TopicConfig:
     return topic
 
 
-def topics_of(sources: Sequence[ReceiveTarget]) -> dict[str, Filter]:
+def topics_of(targets: Sequence[ReceiveTarget]) -> dict[str, Filter]:
     """The topics that sources take from, with their filters."""
-    return {source.progress.topic: source.filter for source in sources}
+    return {target.progress.topic: target.filter for target in targets}

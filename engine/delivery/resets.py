@@ -141,7 +141,7 @@ class OffsetResets:
             expected=expected,
         )
 
-    def plan_given(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
+    def plan_offsets(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
         """A reset of each queue to an offset of its own; None leaves a queue where it is.
 
         At most 1,024 queues at once. Raises as `plan` does.
@@ -244,7 +244,7 @@ class OffsetResets:
         self._progress_store.write(GroupReset(group, reset))
         for each in moved:
             self._wake_pulls(each.topic, each.queue)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             topics = tuple({each.topic: None for each in moved})
             self._events.emit(
                 OffsetsReset(now_ms, group, topics, len(moved), number, plan.to, plan.undoes)

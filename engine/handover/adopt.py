@@ -54,13 +54,13 @@ class Adoption:
         self._root = root
         self._store = store
         self._catalog = catalog
-        self._found = LogFindings()
+        self._findings = LogFindings()
         self._check = TimerCheck()
         self._offsets = self._delays = RocketmqTable()
 
     def note(self, message: StoredMessage) -> None:
         """A record that another broker wrote."""
-        self._found.note(message)
+        self._findings.note(message)
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -71,8 +71,8 @@ class Adoption:
         """
         self._check = read_check(self._files, self._root)
         self._offsets, self._delays = self._read(OFFSETS), self._read(DELAYS)
-        self._found.read_ms = 0 if self._check.is_ours else self._check.read_ms
-        self._found.halves_before = self._half_offset()
+        self._findings.read_ms = 0 if self._check.is_ours else self._check.read_ms
+        self._findings.half_floor = self._half_offset()
         if self._store.journal.is_damaged:
             return
         table = self._read(TOPICS)
@@ -111,12 +111,12 @@ class Adoption:
         count += timers.adopt(self._left_timer)
         if count:
             self._store.note(f"{count} delayed messages had been delivered there")
-        if self._found.is_full:
+        if self._findings.is_full:
             self._store.note("too many were delivered to remember all: some may come again")
 
     def _left_level(self, stored: StoredMessage) -> int:
         """Where the record ends that this waiting one became, if it was the last of its level."""
-        last = self._found.levels.get(stored.queue + 1)
+        last = self._findings.levels.get(stored.queue + 1)
         if last is None or stored.position >= last.position:
             return 0
         place = (stored.properties.get(REAL_TOPIC, ""), stored.message_id, stored.attempt)
@@ -124,7 +124,7 @@ class Adoption:
 
     def _left_timer(self, stored: StoredMessage) -> int | None:
         """Where the record ends that this waiting one became, 0 for none; None while it waits."""
-        findings, check = self._found, self._check
+        findings, check = self._findings, self._check
         place = timed_message(stored, stored.properties.get(REAL_TOPIC, ""))
         end = findings.timers.get(place)
         if end is not None and stored.position < end:
@@ -140,14 +140,12 @@ class Adoption:
         """After the board's start: half messages that RocketMQ has decided, or moved on."""
         if not self._store.is_foreign:
             return
-        findings = self._found
+        findings = self._findings
         start, decided = 0, []
         while half_offsets := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
             start = half_offsets[-1] + 1
             for entry in pending_transactions.entries(HALVES, half_offsets):
-                is_decided = (
-                    entry.offset < findings.halves_before or entry.offset in findings.halves
-                )
+                is_decided = entry.offset < findings.half_floor or entry.offset in findings.halves
                 if is_decided or entry.position in findings.prepared:
                     decided.append(entry.offset)
         if decided:

@@ -45,7 +45,7 @@ class LogFindings:
 
     def __init__(self) -> None:
         self.read_ms = 0  # timers that were due earlier are known to be delivered
-        self.halves_before = 0  # half messages before this offset are known to be decided
+        self.half_floor = 0  # half messages before this offset are known to be decided
         self.levels: dict[int, DelayedMessage] = {}
         self.timers: dict[TimedMessage, int] = {}  # to where their delivered record ends
         self.recalled: set[str] = set()  # "topic+id"
@@ -74,7 +74,7 @@ class LogFindings:
 
     def _note_op(self, message: StoredMessage) -> None:
         for text in message.body.split(b","):
-            if text.isdigit() and len(text) < 19 and int(text) >= self.halves_before:
+            if text.isdigit() and len(text) < 19 and int(text) >= self.half_floor:
                 self._keep(self.halves, int(text))
 
     def _note_moved(self, message: StoredMessage) -> None:

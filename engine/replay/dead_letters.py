@@ -145,7 +145,7 @@ class DeadLetters:
                 continue
             if dismissed is not None and dismissed is (dismissed_offsets.note_of(at) is None):
                 continue
-            items.append(self._shown(stored))
+            items.append(self._as_dead_letter(stored))
             if len(items) == count_max:
                 break
         return DeadLetterPage(
@@ -184,7 +184,7 @@ class DeadLetters:
         if first <= offset < end:
             for stored, at in self._newest_first(name, offset, offset + 1):
                 if stored is not None and at == offset:
-                    return self._marked(name, [self._shown(stored)])[0]
+                    return self._marked(name, [self._as_dead_letter(stored)])[0]
         raise MessageNotFound(
             f"the group {group!r} has no dead letter at offset {offset}",
             field="offset",
@@ -355,7 +355,7 @@ class DeadLetters:
                 return
             end = low
 
-    def _shown(self, stored: StoredMessage) -> DeadLetter:
+    def _as_dead_letter(self, stored: StoredMessage) -> DeadLetter:
         properties = stored.properties
         return DeadLetter(
             stored,

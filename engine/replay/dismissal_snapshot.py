@@ -39,7 +39,7 @@ class DismissalSnapshot:
         """How many dead letters are dismissed."""
         return self._dismissed_offsets.count(self.first, self.end)
 
-    def counted(self, runs: Iterable[range]) -> tuple[int, int]:
+    def counts(self, runs: Iterable[range]) -> tuple[int, int]:
         """How many dead letters lie in these runs, in any order, and how many are dismissed."""
         ranges = self._kept(runs)
         return sum(map(len, ranges)), sum(
@@ -80,7 +80,7 @@ class DismissalSnapshot:
 
     def _trimmed(self, plan: DismissalPlan) -> DismissalPlan:
         """Without what retention took the dead letters of."""
-        return replace(plan, after=plan.after.kept_from(self.first))
+        return replace(plan, after=plan.after.from_offset(self.first))
 
     def _kept(self, runs: Iterable[range]) -> list[range]:
         """The runs cut to what is kept, ascending and none over another."""

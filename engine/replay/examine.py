@@ -67,7 +67,7 @@ class Examiner:
 
     def examine(self, job: StoredJob, *, count_max: int, sends_max: int) -> list[CopyDecision]:
         """Decisions about the messages from the cursor on, of which `sends_max` may be sent."""
-        selected = self.chosen(job, job.cursor, count_max)
+        selected = self.select(job, job.cursor, count_max)
         match = parse_filter(job.plan.filter)
         candidates = [
             (each.entry, each.queue)
@@ -79,7 +79,7 @@ class Examiner:
         ]
         read = self.read(job.plan.source, candidates)
         left = frozenset(entry for entry, _ in candidates[len(read) :])
-        sent_before = self._sent_before(job, len(selected)) if job.plan.fresh_only else set()
+        sent_before = self._copied_before(job, len(selected)) if job.plan.fresh_only else set()
         decisions: list[CopyDecision] = []
         sends = 0
         for each in selected:
@@ -95,7 +95,7 @@ class Examiner:
             decisions.append(decision)
         return decisions
 
-    def chosen(self, job: StoredJob, index: int, count_max: int) -> list[SelectedMessage]:
+    def select(self, job: StoredJob, index: int, count_max: int) -> list[SelectedMessage]:
         """The messages of a job from an index on, with their entries."""
         plan = job.plan
         topic = self._catalog.find(plan.source)
@@ -159,7 +159,7 @@ class Examiner:
                 *place, ReplayOutcome.EXPIRED if is_gone else ReplayOutcome.UNREADABLE
             )
         try:
-            if not _is_wanted(job, stored):
+            if not _matches_plan(job, stored):
                 raise NotReplayable(ReplayOutcome.FILTERED)
             if each.nth in sent_before:
                 raise NotReplayable(ReplayOutcome.SENT_BEFORE)
@@ -208,7 +208,7 @@ class Examiner:
         if not copy.message_group and not stored.topic.startswith(DEAD_LETTER_PREFIX):
             copy.queue = stored.queue % topic.write_queues  # one queue's order stays one's
 
-    def _sent_before(self, job: StoredJob, count: int) -> set[int]:
+    def _copied_before(self, job: StoredJob, count: int) -> set[int]:
         """Which of the messages from the cursor on another job has sent."""
         indexes: set[int] = set()
         for first, queue, offsets in job.selection.stretches(job.cursor, count):
@@ -219,7 +219,7 @@ class Examiner:
         return indexes
 
 
-def _is_wanted(job: StoredJob, stored: StoredMessage) -> bool:
+def _matches_plan(job: StoredJob, stored: StoredMessage) -> bool:
     plan = job.plan
     if plan.reason and stored.properties.get(FAILED_REASON, "") != plan.reason:
         return False

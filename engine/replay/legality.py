@@ -69,7 +69,7 @@ def check_progress(job: StoredJob, outcomes: bytes) -> None:
     check_number("outcomes", len(outcomes), job.selection.count - job.cursor)
 
 
-def check_found(job: StoredJob, packed: bytes) -> None:
+def check_recovered_runs(job: StoredJob, packed: bytes) -> None:
     """These runs of (0, index, count) name messages of the job, each once."""
     end = 0
     for run in _runs(packed):
@@ -89,7 +89,7 @@ def check_log(selected: FrozenSelection, chunks: Sequence[bytes], tail: bytes) -
     check_number("outcomes", len(chunks) * CHUNK + len(tail), selected.count)
 
 
-def check_kept(
+def check_job_rest(
     selected: FrozenSelection,
     ahead: Sequence[int],
     cuts: dict[int, int],

@@ -222,7 +222,7 @@ class ReplayJobs:
         start = max(0, after + 1)
         stop = min(job.selection.count, start + (SEARCHED_MAX if outcome else count_max))
         indexes = _indexes(job, outcome, start, stop, count_max)
-        selected = [each for index in indexes for each in self._examiner.chosen(job, index, 1)]
+        selected = [each for index in indexes for each in self._examiner.select(job, index, 1)]
         candidates = [
             (each.entry, each.queue) for each in selected if each.entry and each.entry.has_record
         ]

@@ -84,7 +84,7 @@ class SelectionPlanner:
         Raises Invalid for too much, QueueNotFound, Refused for more than 10,000 stretches between
         dismissed ones.
         """
-        runs = self._chosen(new, source)
+        runs = self._ranges_of(new, source)
         if count_of(runs) > SELECTED_MAX:
             raise Invalid(
                 f"{count_of(runs)} messages are selected, {SELECTED_MAX} is the most",
@@ -93,7 +93,7 @@ class SelectionPlanner:
             )
         return runs
 
-    def _chosen(self, new: NewReplay, source: TopicConfig) -> list[OffsetRange]:
+    def _ranges_of(self, new: NewReplay, source: TopicConfig) -> list[OffsetRange]:
         if new.places:
             for queue, offset in new.places:
                 self._check_place(source, queue, offset)

@@ -190,11 +190,11 @@ class RequestReply(Service):
             topic=topic,
             client=own[REPLY_TO_CLIENT],
             timeout_ms=timeout_ms,
-            begun_s=self._clock.monotonic_s(),
+            started_s=self._clock.monotonic_s(),
             on_end=on_end,
         )
         self._wait_for(request)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             fields = (topic, message_id, correlation_id, own[REPLY_TO_CLIENT], timeout_ms)
             self._events.emit(Requested(self._clock.now_ms(), *fields))
         return request
@@ -208,7 +208,7 @@ class RequestReply(Service):
         now_s = self._clock.monotonic_s()
         for request in self._waiting.take_due(now_s, DUE_COUNT_MAX):
             self._expired += 1
-            if self._events.is_heard:
+            if self._events.has_subscribers:
                 fields = (request.topic, request.message_id, request.correlation_id, request.client)
                 self._events.emit(RequestExpired(self._clock.now_ms(), *fields))
             self._waiting.end(request, None)
@@ -242,7 +242,7 @@ class RequestReply(Service):
             self._hand_over(request, position)
             if sent.durability is Durability.FLUSHED:
                 self._store.when_flushed(sent.flush_position, lambda _: self.wake())
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             stored = sent.messages[0]
             fields = (REPLY_TOPIC, stored.queue, sent.offsets[0], stored.message_id)
             who = (new.correlation_id, new.born_host, request is None)

@@ -78,7 +78,7 @@ class Purger:
         later = {queue: begin for queue, begin in begins.items() if begin > trims.get(queue, 0)}
         if later and not dry_run:
             self._trims.trim(topic, later, is_lasting=True)
-            if queues and self._events.is_heard:
+            if queues and self._events.has_subscribers:
                 self._events.emit(Expired(self._clock.now_ms(), Cause.PURGE, topic, count, 0))
         return Purge(topic, queues, count, dry_run)
 

@@ -88,7 +88,7 @@ class TimerDeliverer(Service):
         self._calendar = MonotonicCalendar(clock)
         self._progress = TimerProgress(store.journal, lambda: store.offset_max)
         self._agenda = TimerAgenda()
-        self._wanted_from = 0  # records before this position are to be moved
+        self._move_before = 0  # records before this position are to be moved
         self._unseen: dict[str, TimerPlace] = {}  # written, but waiting for a flush to be readable
 
     def adopt(self, left: Callable[[StoredMessage], int | None]) -> int:
@@ -118,7 +118,7 @@ class TimerDeliverer(Service):
         first, end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)
         self._progress.settle(first, end, self._position_of)
         dues, offsets, lost = array("q"), array("q"), []
-        for entry in self._kept(end):
+        for entry in self._entries_before(end):
             if self._progress.is_finished(entry.offset):
                 continue
             if entry.has_record:
@@ -150,9 +150,9 @@ class TimerDeliverer(Service):
         """One past the last offset of the timer queue."""
         return self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
 
-    def standing(self) -> Iterator[tuple[QueueEntry, bool]]:
+    def entries_with_state(self) -> Iterator[tuple[QueueEntry, bool]]:
         """Each entry of the queue from the floor on that has a record, and whether it waits."""
-        for entry in self._kept(self.end):
+        for entry in self._entries_before(self.end):
             if entry.has_record:
                 yield entry, not self._progress.is_finished(entry.offset)
 
@@ -195,7 +195,7 @@ class TimerDeliverer(Service):
 
     def move_before(self, position: int) -> None:
         """Records before `position` are to go: what waits there is written again, in ticks."""
-        self._wanted_from = max(self._wanted_from, position)
+        self._move_before = max(self._move_before, position)
         self.wake()
 
     def tick(self) -> float:
@@ -251,10 +251,10 @@ class TimerDeliverer(Service):
     def _release_due(self, timers: Sequence[Pending]) -> int:
         """The same, but for what its record says is due at another time than its entry said."""
         waiting = self.read(timers)
-        self._put(self._sift([each for each in waiting if self._is_meant(each)]))
+        self._put(self._sift([each for each in waiting if self._is_due(each)]))
         return len(waiting)
 
-    def _is_meant(self, waiting: WaitingTimer) -> bool:
+    def _is_due(self, waiting: WaitingTimer) -> bool:
         """Whether the record is due when its entry said; else it waits for its own time."""
         pending, stored = waiting
         if stored is None:
@@ -284,7 +284,7 @@ class TimerDeliverer(Service):
             self._refused(messages[0].topic, error)
             self.drop([waiting[0].pending])
             return
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             for message, each in zip(messages, waiting, strict=True):
                 late_ms = max(0, now_ms - each.pending.due_ms)
                 self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
@@ -295,7 +295,7 @@ class TimerDeliverer(Service):
         if (
             sent.durability is Durability.FLUSHED
         ):  # not readable before, so not to be left for later
-            self._store.when_flushed(sent.flush_position, _told)
+            self._store.when_flushed(sent.flush_position, _ignore)
         self._finish(timers, record_end=sent.flush_position)
         for message, offset in zip(sent.messages, sent.offsets, strict=True):
             place = TimerPlace(message.topic, message.queue, offset)
@@ -312,14 +312,14 @@ class TimerDeliverer(Service):
         deliverable: list[WaitingTimer] = []
         dropped: list[Pending] = []
         for each in waiting:
-            if self.is_wanted(each):
+            if self.has_destination(each):
                 deliverable.append(each)
             else:
                 dropped.append(each.pending)
         self.drop(dropped)
         return deliverable
 
-    def is_wanted(self, waiting: WaitingTimer) -> bool:
+    def has_destination(self, waiting: WaitingTimer) -> bool:
         """A topic that was deleted meanwhile takes its waiting messages along."""
         stored = waiting.stored
         if stored is None:
@@ -335,7 +335,7 @@ class TimerDeliverer(Service):
 
     def _refused(self, topic: str, error: EngineError) -> None:
         log.warning("a delayed message for %s is dropped: %s", topic, error.detail)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
 
     def _real(self, stored: StoredMessage) -> Message:
@@ -376,12 +376,12 @@ class TimerDeliverer(Service):
         end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
         if end - self._progress.floor > SPAN_MIN + SPAN_PER_PENDING * len(self._agenda):
             return True
-        if not self._wanted_from:
+        if not self._move_before:
             return False
         oldest = self.oldest_position()
-        if oldest is not None and oldest < self._wanted_from:
+        if oldest is not None and oldest < self._move_before:
             return True
-        self._wanted_from = 0
+        self._move_before = 0
         return False
 
     def _rolled(self, stored: StoredMessage) -> Message:
@@ -397,7 +397,7 @@ class TimerDeliverer(Service):
         end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
         return self._progress.unfinished(count_max, end)
 
-    def _kept(self, end: int) -> Iterator[QueueEntry]:
+    def _entries_before(self, end: int) -> Iterator[QueueEntry]:
         """Entries from the floor to the end."""
         offset = self._progress.floor
         while offset < end:
@@ -435,7 +435,7 @@ class TimerDeliverer(Service):
         return max(0.0, (pending.due_ms - self._calendar.now_ms()) / 1000)
 
 
-def _told(_: Exception | None) -> None:
+def _ignore(_: Exception | None) -> None:
     """A disk that cannot flush any more refuses the next write."""
 
 

@@ -107,7 +107,7 @@ class Timers:
                 place = each.pending
                 examined += 1
                 size_bytes += 0 if each.stored is None else each.stored.size_bytes
-                item = self._shown(each)
+                item = self._as_scheduled(each)
                 if item is not None and topic in ("", item.topic):
                     items.append(item)
                     if len(items) == count_max:
@@ -121,7 +121,7 @@ class Timers:
         Of several with one id the oldest. Raises Busy where it is not readable yet.
         """
         waiting = self._find(message_id).waiting
-        return self._shown(waiting[0]) if waiting else None
+        return self._as_scheduled(waiting[0]) if waiting else None
 
     def recall(self, message_id: str) -> TimerAnswer:
         """See to it that a waiting message is never delivered; RECALLED is a promise.
@@ -132,7 +132,7 @@ class Timers:
         if not records.waiting:
             return self._settled(records)
         self._deliverer.drop([each.pending for each in records.waiting])
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             now_ms = self._clock.now_ms()
             for each in records.waiting:
                 place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
@@ -146,7 +146,7 @@ class Timers:
             return self._settled(records)
         is_delivered = False
         for each in records.waiting:
-            is_delivered |= self._deliverer.is_wanted(each)
+            is_delivered |= self._deliverer.has_destination(each)
             self._deliverer.release([each.pending])
         return TimerAnswer.DELIVERED if is_delivered else TimerAnswer.NOT_FOUND
 
@@ -164,10 +164,10 @@ class Timers:
             return self._settled(records)
         is_moved = False
         for each in records.waiting:
-            if self._deliverer.is_wanted(each):
+            if self._deliverer.has_destination(each):
                 self._deliverer.move(each, deliver_at_ms)
                 is_moved = True
-                if self._events.is_heard:
+                if self._events.has_subscribers:
                     place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
                     self._events.emit(Rescheduled(now_ms, *place, deliver_at_ms))
             else:
@@ -233,7 +233,7 @@ class Timers:
         except MessageNotFound:
             return None
 
-    def _shown(self, waiting: WaitingTimer) -> Scheduled | None:
+    def _as_scheduled(self, waiting: WaitingTimer) -> Scheduled | None:
         stored = waiting.stored
         if stored is None:
             return None

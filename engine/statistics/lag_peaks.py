@@ -45,9 +45,9 @@ class Peaks:
     """Collects samples, in any order; of a group, the highest sum over its queues of each step."""
 
     def __init__(self, query: PeakQuery) -> None:
-        self._asked = query
+        self._query = query
         self._count = -(-(query.to_ms - query.from_ms) // query.step_ms)
-        self._found: dict[str, list[int | None]] = {}
+        self._peaks: dict[str, list[int | None]] = {}
 
     def add_block(self, block: Block) -> None:
         """What the query wants of a block; only two columns of it are unpacked."""
@@ -74,10 +74,10 @@ class Peaks:
     def found(self) -> Mapping[str, Sequence[int | None]]:
         """For each group a value of every step; None where nothing was sampled."""
         nothing: list[int | None] = [None] * self._count
-        return {group: self._found.get(group, nothing) for group in self._asked.groups}
+        return {group: self._peaks.get(group, nothing) for group in self._query.groups}
 
     def _rows(self, names: Sequence[LagName]) -> dict[str, list[int]]:
-        groups = self._asked.groups
+        groups = self._query.groups
         rows: dict[str, list[int]] = {}
         for row, name in enumerate(names):
             if name.group in groups:
@@ -85,10 +85,10 @@ class Peaks:
         return rows
 
     def _add(self, group: str, at_ms: int, count: int) -> None:
-        query = self._asked
+        query = self._query
         if query.from_ms <= at_ms < query.to_ms:
-            values = self._found.get(group)
+            values = self._peaks.get(group)
             if values is None:
-                values = self._found[group] = [None] * self._count
+                values = self._peaks[group] = [None] * self._count
             step = (at_ms - query.from_ms) // query.step_ms
             values[step] = max(count, values[step] or 0)

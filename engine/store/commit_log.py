@@ -188,7 +188,7 @@ class CommitLog:
             self._close(0)
         return paths
 
-    def forget_gone(self) -> None:
+    def forget_deleted(self) -> None:
         """Let go of the oldest segments whose files are gone: for readers of a server's log."""
         while self._segments and not self._files.exists(self._segments[0].path):
             self._close(0)

@@ -119,7 +119,7 @@ class Dispatch:
 
     def _show_run(self, run: QueueRun) -> None:
         queue = run.queue
-        if queue.is_gone:
+        if queue.is_deleted:
             return
         first = queue.visible
         queue.append(run.packed())

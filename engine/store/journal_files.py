@@ -89,7 +89,7 @@ class JournalReader:
         numbers = [number for number in self._numbers("journal") if number >= base]
         self._check_chain(base, numbers, bad)
         for number in bad:
-            self._put_aside(self._path("snapshot", number), *bad[number])
+            self._set_aside(self._path("snapshot", number), *bad[number])
         newest_bad = max(bad, default=base)
         last = base
         for number in numbers:
@@ -175,11 +175,11 @@ class JournalReader:
             path = self._path("journal", number)
             size = len(read_whole(self._files, path))
             if size:
-                self._put_aside(path, 0, size, "it builds on changes that a power loss took")
+                self._set_aside(path, 0, size, "it builds on changes that a power loss took")
             else:
                 self._files.remove(path)
 
-    def _put_aside(self, path: Path, start: int, end: int, detail: str = "") -> None:
+    def _set_aside(self, path: Path, start: int, end: int, detail: str = "") -> None:
         copy = self._damages.move_aside(path)
         detail = detail or "this snapshot cannot be read; an older one was used instead"
         self._damages.add(Damage(start, end, detail, self._damages.name_of(path), copy))

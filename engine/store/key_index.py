@@ -188,7 +188,7 @@ class KeyIndex:
         """
         hash_ = key_hash(topic, key)
         for file in self._index_files[::-1]:
-            if file.is_gone:
+            if file.is_deleted:
                 return  # and so are the older ones
             if file.first_position < 0 or file.first_ms > end_ms or file.last_ms + 999 < begin_ms:
                 continue
@@ -237,7 +237,7 @@ class KeyIndex:
         for file, mark in marks:
             if file.is_marked:  # with its items that mark was synced
                 self.marked = int(file.path.name)
-            if not file.is_gone:
+            if not file.is_deleted:
                 with suppress(OSError):
                     file.set_mark(mark)
 
@@ -267,7 +267,7 @@ class KeyIndex:
         while len(self._index_files) > 1 and self._index_files[0].last_position < log_oldest:
             file = self._index_files.pop(0)
             self._sealed = [path for path in self._sealed if path != file.path]
-            file.is_gone = True
+            file.is_deleted = True
             file.close()
             paths.append(file.path)
         return paths

@@ -446,6 +446,6 @@ class StoreOpening(StoreReader):
         self.damage_log.add(Damage(0, 0, detail, f"consumequeue/{directory.name}", copy))
 
     def _forget(self, queue: ConsumeQueue) -> None:
-        queue.is_gone = True
+        queue.is_deleted = True
         del self._queues[queue.id]
         self._queue_files.forget(queue.id)

@@ -286,7 +286,7 @@ class StoreReader:
         if not entry.has_record:
             return None
         queue = None if place is None else self._queues.get(place)
-        if queue is not None and not queue.is_gone:
+        if queue is not None and not queue.is_deleted:
             if entry.offset < queue.min_offset(self._log.oldest):
                 return None
             is_record = isinstance(result, Corrupt) and self._mender.fits(queue.id, entry)
@@ -300,7 +300,7 @@ class StoreReader:
     def _mend_code(self, message: StoredMessage) -> None:
         """The entry has another tag or time than its record, and is told."""
         queue = self._queues.get((message.topic, message.queue))
-        if queue is not None and not queue.is_gone:
+        if queue is not None and not queue.is_deleted:
             self._mender.put(queue, message)
 
     def _tell_damage(self, entry: QueueEntry, result: StoredMessage | Corrupt) -> None:
@@ -310,7 +310,7 @@ class StoreReader:
             detail = f"it says it lies at {result.position} as offset {result.offset}"
         end = entry.position + max(0, entry.size_bytes)
         self.damage_log.add(Damage(entry.position, end, f"a record cannot be read: {detail}"))
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
 
 

@@ -79,7 +79,7 @@ class Repairer:
         )
         wheres = [fault.where for fault in report.faults]
         if any(where.startswith("index/") for where in wheres):
-            self._put_away("index", "the key index is made anew from the log")
+            self._set_aside("index", "the key index is made anew from the log")
             reread = True
         for topic, queue in sorted(set(filter(None, map(_queue_of, wheres)))):
             path = self._root / "consumequeue" / topic / queue
@@ -139,7 +139,7 @@ class Repairer:
                 f"config/{path.name} {start}..{end}: settings or progress of topics and groups"
             )
 
-    def _put_away(self, name: str, text: str) -> None:
+    def _set_aside(self, name: str, text: str) -> None:
         if self._files.exists(self._root / name):
             self._repair.kept.append(self._damages.move_aside(self._root / name))
         self._repair.done.append(text)

@@ -359,7 +359,7 @@ class Store(StoreOpening):
 
 def _take_names(batch: EncodedBatch) -> None:
     """The ids made from positions of a batch that did not get them."""
-    for message in batch.named:
+    for message in batch.unnamed:
         message.message_id = ""
 
 

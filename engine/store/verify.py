@@ -193,7 +193,7 @@ def _check_records(
             look_at(message, report)
         if progress is not None and report.records % PROGRESS_EVERY == 0:
             progress(message.position - log.oldest)
-    log.forget_gone()  # retention of a running server took them meanwhile
+    log.forget_deleted()  # retention of a running server took them meanwhile
     report.bytes = scan.end - log.oldest
     for damage in scan.damages:
         if damage.end > log.oldest:
@@ -249,16 +249,16 @@ def _check_queue(
                 return entry_count  # in a segment that a running server began since
             report.entries += 1
             fault = _fault(queue.id, entry, log, codes)
-            if fault and not _is_gone(entry.position, log):
+            if fault and not _is_expired(entry.position, log):
                 report.add(f"{topic}/{number}@{entry.offset}", fault)
             entry_count += entry.offset <= last
         offset = entries[-1].offset + 1
     return entry_count
 
 
-def _is_gone(position: int, log: CommitLog) -> bool:
+def _is_expired(position: int, log: CommitLog) -> bool:
     """Whether retention of a running server took what lay there."""
-    log.forget_gone()
+    log.forget_deleted()
     return position < log.oldest
 
 

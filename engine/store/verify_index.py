@@ -111,7 +111,7 @@ class IndexCheck:
         if self._log.oldest <= position < self._log.written:
             place = place_in(self._log.read(position, HEAD_BYTES_MAX))
             if place is None or place[3] != position:
-                self._log.forget_gone()
+                self._log.forget_deleted()
                 return f"no record lies at {position}" if position >= self._log.oldest else ""
         return ""
 

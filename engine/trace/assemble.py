@@ -17,7 +17,7 @@ from engine.trace.origins import (
     Place,
     bound_for,
     group_of,
-    is_as_sent,
+    is_original,
     job_of,
     place_of,
     places_left,
@@ -40,7 +40,7 @@ class JourneyContext(NamedTuple):
     """What assembling asks of the rest of the engine."""
 
     groups_of: Callable[[str], Sequence[str]]  # that consume a topic
-    standing_of: DeliveryStateOf
+    delivery_states: DeliveryStateOf
     now_ms: int
 
 
@@ -48,7 +48,7 @@ class JourneyAssembler:
     """Makes the stages of one journey, in the order in which they began."""
 
     def __init__(self, evidence: JourneyEvidence, around: JourneyContext) -> None:
-        self._found = evidence
+        self._evidence = evidence
         self._around = around
         # Where a message left a place, the record that it went on as.
         self._next: dict[Place, StoredMessage] = {
@@ -57,7 +57,7 @@ class JourneyAssembler:
 
     def stages(self) -> list[Stage]:
         """Everything, by time; what happened in the same millisecond in the order of the log."""
-        evidence = self._found
+        evidence = self._evidence
         stages = [_refused(row) for row in evidence.unplaced if row.kind == RowKind.REFUSED]
         for index, (record, rows) in enumerate(zip(evidence.records, evidence.rows, strict=True)):
             if record.topic == OP_TOPIC:
@@ -65,8 +65,8 @@ class JourneyAssembler:
             if index == 0:
                 stages.append(_produced(record))
             stages += self._of_record(record, rows)
-        stages += _asked(evidence.correlated, self._around.now_ms)
-        stages += _told(evidence.told)
+        stages += _request_stages(evidence.correlated, self._around.now_ms)
+        stages += _client_stages(evidence.client_reports)
         return sorted(stages, key=lambda stage: stage.at_ms)
 
     def _of_record(self, record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
@@ -119,7 +119,7 @@ class JourneyAssembler:
                 by_group.setdefault(row.group, []).append(row)
         place = place_of(record)
         for group, own in by_group.items():
-            standing = self._around.standing_of(group, *place)
+            standing = self._around.delivery_states(group, *place)
             deliveries = DeliveryStages(
                 record, group, standing, goes_on=self._went_on(group, place)
             )
@@ -131,7 +131,7 @@ class JourneyAssembler:
         """Whether a failure made another record, whose wait is a stage of its own."""
         return any(
             place in places_left(record) and group_of(bound_for(record)) == group
-            for record in self._found.records
+            for record in self._evidence.records
         )
 
 
@@ -177,12 +177,12 @@ def _produced(record: StoredMessage) -> Stage:
     return Stage(
         name=StageName.PRODUCE,
         at_ms=min(record.born_ms, record.stored_ms),
-        until_ms=record.stored_ms if is_as_sent(record) else None,
+        until_ms=record.stored_ms if is_original(record) else None,
         outcome=StageOutcome.STORED,
         source=StageSource.LOG,
         client=record.born_host,
         detail=CLOCK_AHEAD.format(ahead_ms) if ahead_ms > 0 else "",
-        topic=record.origin_topic if not is_as_sent(record) else bound_for(record),
+        topic=record.origin_topic if not is_original(record) else bound_for(record),
     )
 
 
@@ -199,7 +199,7 @@ def _refused(row: Row) -> Stage:
     )
 
 
-def _asked(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
+def _request_stages(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
     """A request's wait for its reply, and what came; `rows` are those of its correlation id."""
     for row in rows:
         if row.kind == RowKind.REQUESTED:
@@ -312,7 +312,7 @@ CLIENT_STAGES = {
 }
 
 
-def _told(reports: Sequence[ClientReport]) -> Iterator[Stage]:
+def _client_stages(reports: Sequence[ClientReport]) -> Iterator[Stage]:
     """A stage for each context; what a consumer told before and after is one."""
     afters = {
         each.trace.request_id: each for each in reports if each.trace.kind is ContextKind.SUB_AFTER

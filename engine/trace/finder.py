@@ -37,7 +37,7 @@ class JourneyEvidence(msgspec.Struct):
     rows: list[list[Row]]
     unplaced: list[Row]  # that name the message but no place, such as a refused send
     correlated: list[Row]  # about the request that it is, or replies to
-    told: list[ClientReport]
+    client_reports: list[ClientReport]
     is_complete: bool = True
 
 
@@ -66,12 +66,14 @@ class Finder:
         unplaced = yield from reads.named(message_id)
         correlation_id = records[0].properties.get(CORRELATION_ID, "") if records else ""
         correlated = (yield from reads.named(correlation_id)) if correlation_id else []
-        reports = yield from self._told(message_id, records)
+        reports = yield from self._client_reports(message_id, records)
         return JourneyEvidence(
             message_id, records, rows, unplaced, correlated, reports, not reads.is_exhausted
         )
 
-    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> Steps[list[ClientReport]]:
+    def _client_reports(
+        self, message_id: str, records: Sequence[StoredMessage]
+    ) -> Steps[list[ClientReport]]:
         names = {message_id, *(record.offset_id for record in records)}
         places = self._store.positions_of_key(
             CLIENT_TRACE_TOPIC, message_id, count_max=CLIENT_READS_MAX
@@ -95,7 +97,7 @@ class TraceReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[int, TraceColumns | None] = {}
+        self._cache: dict[int, TraceColumns | None] = {}
         self.is_exhausted = False
 
     def about(self, record: StoredMessage) -> Steps[list[Row]]:
@@ -119,7 +121,7 @@ class TraceReader:
         for place in sorted(places):
             if place < after:
                 continue
-            if place not in self._known:
+            if place not in self._cache:
                 yield
             columns = self._read(place)
             if columns is not None:
@@ -127,12 +129,12 @@ class TraceReader:
         return blocks
 
     def _read(self, position: int) -> TraceColumns | None:
-        if position not in self._known:
-            if len(self._known) >= READS_MAX:
+        if position not in self._cache:
+            if len(self._cache) >= READS_MAX:
                 self.is_exhausted = True
                 return None
-            self._known[position] = self._decoded(position)
-        return self._known[position]
+            self._cache[position] = self._decoded(position)
+        return self._cache[position]
 
     def _decoded(self, position: int) -> TraceColumns | None:
         message = _read(self._store, position, TRACE_TOPIC)

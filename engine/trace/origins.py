@@ -66,7 +66,7 @@ def job_of(record: StoredMessage) -> str:
     return properties.get(REDRIVEN_JOB, "") if is_copy else ""
 
 
-def is_as_sent(record: StoredMessage) -> bool:
+def is_original(record: StoredMessage) -> bool:
     """Whether its producer's send wrote it."""
     return not record.properties.get(SOURCE) and not group_of(record.topic)
 

@@ -30,7 +30,12 @@ class Reasons(NamedTuple):
         home = next(
             (each for each in evidence.records if not is_waiting(each)), evidence.records[0]
         )
-        checked = [self._off(home), self._sampled_out(home), self._gone(home), self._dropped()]
+        checked = [
+            self._off(home),
+            self._sampled_out(home),
+            self._retention_of_traces(home),
+            self._dropped(),
+        ]
         if not evidence.is_complete:
             detail = "more trace records speak of it than are read for one journey"
             checked.append(CheckedReason(ReasonCode.TOO_MUCH, True, detail))
@@ -68,7 +73,7 @@ class Reasons(NamedTuple):
         detail = f"offset {record.offset} at a rate of {share:g}"
         return CheckedReason(ReasonCode.SAMPLED_OUT, is_out, detail)
 
-    def _gone(self, record: StoredMessage) -> CheckedReason:
+    def _retention_of_traces(self, record: StoredMessage) -> CheckedReason:
         """Whether retention took trace records that are younger than the message."""
         first, end = self.store.bounds(TRACE_TOPIC, TRACE_QUEUE)
         entries = self.store.entries(TRACE_TOPIC, TRACE_QUEUE, first, 1) if end > first else []

@@ -221,11 +221,11 @@ class TraceColumns:
             at = self._begins[name] + index * size
             values.append(*struct.unpack_from(f">{code}", self._data, at))
         try:
-            return self._meant(values)
+            return self._row_of(values)
         except IndexError:
             raise Corrupt("a trace record names a text that it does not have") from None
 
-    def _meant(self, values: Sequence[int]) -> Row:
+    def _row_of(self, values: Sequence[int]) -> Row:
         texts = self.texts
         kind, at_ms, group, topic, queue, first, count, client, *rest = values
         attempt, wait_ms, born_ms, stored_ms, detail, message_id, sample = rest

@@ -69,7 +69,7 @@ class Traces:
         segment_bytes: int,
         records_of: Records,
         groups_of: Callable[[str], Sequence[str]],
-        standing_of: DeliveryStateOf,
+        delivery_states: DeliveryStateOf,
     ) -> None:
         """Raises Invalid for a `sample` that is no share. The last three ask the other parts.
 
@@ -79,7 +79,7 @@ class Traces:
         self._catalog = catalog
         self._events = events
         self._groups_of = groups_of
-        self._standing_of = standing_of
+        self._delivery_states = delivery_states
         self._sampler = TraceSampler(catalog, sample)
         self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
         self._finder = Finder(store)
@@ -127,7 +127,7 @@ class Traces:
             self.settle(writes_max=1)
             yield
         evidence = yield from self._finder.find(message_id, records)
-        around = JourneyContext(self._groups_of, self._standing_of, self._clock.now_ms())
+        around = JourneyContext(self._groups_of, self._delivery_states, self._clock.now_ms())
         stages = JourneyAssembler(evidence, around).stages()
         return Journey(
             message_id=evidence.message_id,
@@ -175,5 +175,5 @@ def _topic_of(evidence: JourneyEvidence) -> str:
     if evidence.records:
         first = evidence.records[0]
         return bound_for(first) if bound_for(first) != first.topic else first.origin_topic
-    topics = (each.trace.topic for each in evidence.told if each.trace.topic)
+    topics = (each.trace.topic for each in evidence.client_reports if each.trace.topic)
     return next(topics, next((row.topic for row in evidence.unplaced), ""))

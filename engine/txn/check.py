@@ -94,7 +94,7 @@ class TransactionChecker(Service):
             offset = queue.pop()
             if self._pending_transactions.waits(offset):
                 offsets.append(offset)
-        read = self._records.read_halves(HALVES, offsets) if offsets else {}
+        read = self._records.read_half_messages(HALVES, offsets) if offsets else {}
         half_messages = [(offset, stored) for offset, stored in read.items() if stored is not None]
         left = [offset for offset in offsets if offset not in read]
         try:
@@ -119,7 +119,7 @@ class TransactionChecker(Service):
             self._pending_transactions.set_waits(offset, False)
 
     def _begin(self, due: Sequence[int]) -> None:
-        read = self._records.read_halves(HALVES, due)
+        read = self._records.read_half_messages(HALVES, due)
         lost = [offset for offset, stored in read.items() if stored is None]
         if lost:
             self._pending_transactions.finish(halves=lost)
@@ -149,7 +149,7 @@ class TransactionChecker(Service):
         elif not self._pending_transactions.waits(offset):
             self._pending_transactions.set_waits(offset, True)
             self._waiting.setdefault(check.producer_group, OffsetQueue()).put(offset)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             message = check.message
             self._events.emit(
                 Checked(

@@ -63,7 +63,7 @@ class HalvesKept(JournalEntry, frozen=True, tag="halves_kept", array_like=True):
     counts: bytes = b""
 
 
-def check_halves(
+def check_half_messages(
     entry: HalvesFinished | HalvesCut | HalvesChecked | HalvesKept, offset_max: int
 ) -> None:
     """Raises Illegal for what no queue of transactions can hold.
@@ -85,10 +85,10 @@ def check_halves(
         if isinstance(entry, HalvesCut):
             check_number("offset", entry.offset)
         else:
-            _check_kept(entry, offset_max)
+            _check_times(entry, offset_max)
 
 
-def _check_kept(entry: HalvesKept, offset_max: int) -> None:
+def _check_times(entry: HalvesKept, offset_max: int) -> None:
     check_number("floor", entry.floor, offset_max)
     check_marks(entry.marks, offset_max - entry.floor)
     check_number("base", entry.base, entry.floor)

@@ -26,7 +26,7 @@ from engine.txn.journal import (
     HalvesCut,
     HalvesFinished,
     HalvesKept,
-    check_halves,
+    check_half_messages,
 )
 from engine.txn.recovery_evidence import RecoveryEvidence, evidence_of, left_behind
 
@@ -73,7 +73,7 @@ class PendingTransactions:
             (HalvesFinished, HalvesCut, HalvesChecked, HalvesKept),
             self._apply,
             self._snapshot,
-            lambda entry: check_halves(entry, self._store.offset_max),
+            lambda entry: check_half_messages(entry, self._store.offset_max),
         )
 
     # -- life ------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class PendingTransactions:
         soon_ms, latest_ms = now_ms + self._interval_ms, now_ms + IMMUNITY_MAX_S * 1000
         is_finished = self._stretches[HALVES].is_finished
         self._checks.reserve(self._store.bounds(HALF_TOPIC, QUEUE)[1])
-        for entry in self._kept(HALVES):
+        for entry in self._entries_kept(HALVES):
             if is_finished(entry.offset):
                 continue
             if not entry.has_record:
@@ -97,7 +97,7 @@ class PendingTransactions:
             dues.append(self._checks.settle(entry.offset, entry.tag_code, soon_ms, latest_ms))
             offsets.append(entry.offset)
         self._agenda.load(dues, offsets)
-        missing = [each.offset for each in self._kept(GIVEN_UP) if not each.has_record]
+        missing = [each.offset for each in self._entries_kept(GIVEN_UP) if not each.has_record]
         missing = [offset for offset in missing if not self.is_finished(GIVEN_UP, offset)]
         if lost or missing:  # a power loss took them
             self.finish(halves=lost, given_up=missing)
@@ -120,7 +120,7 @@ class PendingTransactions:
         """How many half messages are undecided."""
         return len(self._agenda)
 
-    def count_given_up(self) -> int:
+    def given_up_count(self) -> int:
         """How many were given up and not decided."""
         end = self._store.bounds(GIVEN_UP_TOPIC, QUEUE)[1]
         return self._stretches[GIVEN_UP].count_unfinished(end)
@@ -237,7 +237,7 @@ class PendingTransactions:
             self.finish(halves=list(halves), given_up=list(given_up), record_end=end)
         self._proofs = []
 
-    def _kept(self, kind: int) -> Iterator[QueueEntry]:
+    def _entries_kept(self, kind: int) -> Iterator[QueueEntry]:
         """Entries of a queue from the floor to the end."""
         topic, offset = TOPICS[kind], self._stretches[kind].floor
         end = self._store.bounds(topic, QUEUE)[1]

@@ -66,7 +66,7 @@ class TransactionReader:
         Raises MessageNotFound where there is none; Conflict where the id names several, which the
         offset ids of their half messages tell apart.
         """
-        named_record = self._named(name)
+        named_record = self._find_by_offset_id(name)
         message_id = name if named_record is None else named_record.message_id
         half_messages = self._with_id(HALF_TOPIC, message_id)
         if len(half_messages) == 1 and self._is_pending(
@@ -116,7 +116,9 @@ class TransactionReader:
         """Whether consumers can have it already."""
         return delivered.offset < self._store.bounds(delivered.topic, delivered.queue)[1]
 
-    def read_halves(self, kind: int, offsets: Sequence[int]) -> dict[int, StoredMessage | None]:
+    def read_half_messages(
+        self, kind: int, offsets: Sequence[int]
+    ) -> dict[int, StoredMessage | None]:
         """Records by offset, as many as 1 MiB holds and at least one; None for a damaged one.
 
         Those that retention took are None, too.
@@ -140,7 +142,7 @@ class TransactionReader:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _named(self, name: str) -> StoredMessage | None:
+    def _find_by_offset_id(self, name: str) -> StoredMessage | None:
         """The half message, or given-up one, whose offset id this is."""
         position = position_of_id(name)
         stored = None if position is None else self._read(position)

@@ -101,7 +101,7 @@ class Resolver:
         delivered = DeliveredMessage(real.topic, real.queue, sent.offsets[0], sent.flush_position)
         if self._records.is_readable(delivered):
             delivered = delivered._replace(flush_position=0)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(
                 TransactionCommitted(*self._about(first), offset=delivered.offset, by=by.value)
             )
@@ -121,7 +121,7 @@ class Resolver:
         op.properties = {SOURCE: source_text(records.open)}
         sent = self._put([op])
         self._finish(records.open, sent.flush_position)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(TransactionRolledBack(*self._about(records.open[0]), by=by.value))
 
     def give_up(self, half_messages: Sequence[StoredMessage]) -> None:
@@ -166,7 +166,7 @@ class Resolver:
         half.properties[SOURCE] = source_text(records.given_up)
         sent = self._put([half])
         self._finish(records.given_up, sent.flush_position)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(CheckResumed(*self._about(records.given_up[0])))
 
     # -- inside ----------------------------------------------------------------------------------

@@ -48,11 +48,11 @@ ARROW = {
 class Counted:
     """What was counted of an hour, summed up over its tasks; missing tables are empty."""
 
-    found: Mapping[str, "pa.Table"]
+    tables: Mapping[str, "pa.Table"]
 
     def rows(self, name: str, by: Sequence[str], counts: Mapping[str, str]) -> list[Row]:
         """By `by`, in order."""
-        table = self.found.get(name)
+        table = self.tables.get(name)
         if table is None:
             return []
         rows: list[Row] = summed(table, by, counts).to_pylist()
@@ -85,7 +85,7 @@ def _typed(rows: list[Row], table: OutputTable) -> "pa.Table":
 def _counters(counted: Counted) -> dict[str, int]:
     values = counted.rows(gather.VALUES, ("metric",), latencies.COUNTS)
     happened = counted.rows(gather.HAPPENED, HAPPENED[:3], SUMS)
-    doubled = counted.found.get(gather.DOUBLED)
+    doubled = counted.tables.get(gather.DOUBLED)
     return {
         "skewed": sum(row["skewed"] for row in values if row["metric"] in METRICS),
         "unmatched_acks": sum(row["n"] for row in values if row["metric"] == UNMATCHED),
@@ -192,7 +192,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _failures(counted: Counted, params: Params) -> list[Row]:
-    table = counted.found.get(gather.HAPPENED)
+    table = counted.tables.get(gather.HAPPENED)
     if table is None:
         return []
     by = ("kind", "topic", "group", "reason")
@@ -203,7 +203,7 @@ def _failures(counted: Counted, params: Params) -> list[Row]:
 
 
 def _slowest(counted: Counted, params: Params) -> list[Row]:
-    table = counted.found.get(gather.SLOWEST)
+    table = counted.tables.get(gather.SLOWEST)
     rows = table.to_pylist() if table is not None else []
     top = []
     for those in _grouped(rows, ("topic", "group")).values():
@@ -214,7 +214,7 @@ def _slowest(counted: Counted, params: Params) -> list[Row]:
 
 
 def _hot_keys(counted: Counted, params: Params) -> list[Row]:
-    table = counted.found.get(gather.HOT)
+    table = counted.tables.get(gather.HOT)
     if table is None:
         return []
     return _most(summed(table, HOT, SIZES), HOT, SIZES, params.values_max)
