@@ -43,12 +43,12 @@ class Size:
     groups: int = 2_500
     dead: int = 2_000
     due: int = 500
-    halves: int = 200
+    transactions: int = 200
     members: int = 1_000
 
 
 LARGE = Size()
-SMALL = Size(topics=400, groups=100, dead=60, due=20, halves=10, members=40)
+SMALL = Size(topics=400, groups=100, dead=60, due=20, transactions=10, members=40)
 
 
 def topic_name(number: int) -> str:
@@ -127,7 +127,9 @@ class _Scene:
         """Messages that wait for their time, and transactions that nobody decides."""
         now_ms = SystemClock().now_ms()
         delayed = [n for n in range(self._size.topics) if _type(n) is TopicType.DELAY]
-        halves = [n for n in range(self._size.topics) if _type(n) is TopicType.TRANSACTION]
+        transaction_topics = [
+            n for n in range(self._size.topics) if _type(n) is TopicType.TRANSACTION
+        ]
         self._send(
             Message(
                 topic_name(delayed[number % len(delayed)]),
@@ -138,12 +140,12 @@ class _Scene:
         )
         self._send(
             Message(
-                topic_name(halves[number % len(halves)]),
+                topic_name(transaction_topics[number % len(transaction_topics)]),
                 b"transfer",
                 transaction_group=f"bank-{number % 20}",
                 check_immunity_s=24 * 3600,
             )
-            for number in range(self._size.halves)
+            for number in range(self._size.transactions)
         )
 
     def _traffic(self) -> Iterator[Message]:

@@ -145,11 +145,13 @@ class Adoption:
         while half_offsets := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
             start = half_offsets[-1] + 1
             for entry in pending_transactions.entries(HALVES, half_offsets):
-                is_decided = entry.offset < findings.half_floor or entry.offset in findings.halves
+                is_decided = (
+                    entry.offset < findings.half_floor or entry.offset in findings.half_offsets
+                )
                 if is_decided or entry.position in findings.prepared:
                     decided.append(entry.offset)
         if decided:
-            pending_transactions.finish(halves=decided)
+            pending_transactions.finish(half_offsets=decided)
             self._store.note(f"{len(decided)} transactions had been decided there")
 
     def _half_offset(self) -> int:

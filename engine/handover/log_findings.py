@@ -49,13 +49,13 @@ class LogFindings:
         self.levels: dict[int, DelayedMessage] = {}
         self.timers: dict[TimedMessage, int] = {}  # to where their delivered record ends
         self.recalled: set[str] = set()  # "topic+id"
-        self.halves: set[int] = set()  # offsets that an op record names
+        self.half_offsets: set[int] = set()  # offsets that an op record names
         self.prepared: set[int] = set()  # positions of half messages that were committed
 
     @property
     def is_full(self) -> bool:
         """Whether there was more than is kept."""
-        kinds = (self.timers, self.recalled, self.halves, self.prepared)
+        kinds = (self.timers, self.recalled, self.half_offsets, self.prepared)
         return max(map(len, kinds)) >= NOTES_MAX
 
     def note(self, message: StoredMessage) -> None:
@@ -75,7 +75,7 @@ class LogFindings:
     def _note_op(self, message: StoredMessage) -> None:
         for text in message.body.split(b","):
             if text.isdigit() and len(text) < 19 and int(text) >= self.half_floor:
-                self._keep(self.halves, int(text))
+                self._keep(self.half_offsets, int(text))
 
     def _note_moved(self, message: StoredMessage) -> None:
         properties = message.properties

@@ -122,7 +122,7 @@ class TransactionChecker(Service):
         read = self._records.read_half_messages(HALVES, due)
         lost = [offset for offset, stored in read.items() if stored is None]
         if lost:
-            self._pending_transactions.finish(halves=lost)
+            self._pending_transactions.finish(half_offsets=lost)
         known = {offset: stored for offset, stored in read.items() if stored is not None}
         ended = {
             offset

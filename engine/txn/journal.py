@@ -17,7 +17,7 @@ class HalvesFinished(JournalEntry, frozen=True, tag="halves_finished", array_lik
     `record_end` is where the log ended after what they became was written, 0 if it was nothing.
     """
 
-    halves: list[int]
+    half_offsets: list[int]
     given_up: list[int]
     record_end: int = 0
 
@@ -72,7 +72,7 @@ def check_half_messages(
     """
     check_number("record_end", entry.follows)
     if isinstance(entry, HalvesFinished):
-        check_runs(entry.halves, offset_max, "halves")
+        check_runs(entry.half_offsets, offset_max, "half_offsets")
         check_runs(entry.given_up, offset_max, "given_up")
     elif isinstance(entry, HalvesChecked):
         check_all("offsets", entry.offsets, offset_max)

@@ -100,7 +100,7 @@ class PendingTransactions:
         missing = [each.offset for each in self._entries_kept(GIVEN_UP) if not each.has_record]
         missing = [offset for offset in missing if not self.is_finished(GIVEN_UP, offset)]
         if lost or missing:  # a power loss took them
-            self.finish(halves=lost, given_up=missing)
+            self.finish(half_offsets=lost, given_up=missing)
         self._store.on_visible.append(self._arrived)
 
     def replayed(self, message: StoredMessage) -> None:
@@ -169,17 +169,17 @@ class PendingTransactions:
     # -- changing --------------------------------------------------------------------------------
 
     def finish(
-        self, *, halves: Sequence[int] = (), given_up: Sequence[int] = (), record_end: int = 0
+        self, *, half_offsets: Sequence[int] = (), given_up: Sequence[int] = (), record_end: int = 0
     ) -> None:
         """These need no decision any more; `record_end` as in HalvesFinished.
 
         With a record it cannot be refused. Else DiskFull or Corrupt, and nothing has changed.
         """
         entry = HalvesFinished(
-            to_runs(sorted(set(halves))), to_runs(sorted(set(given_up))), record_end
+            to_runs(sorted(set(half_offsets))), to_runs(sorted(set(given_up))), record_end
         )
         self._store.journal.append(entry, is_owed=record_end > 0)
-        for offset in halves:
+        for offset in half_offsets:
             self._agenda.remove(self._pending(self._checks.due_ms(offset), offset))
         self._apply(entry)
 
@@ -229,12 +229,12 @@ class PendingTransactions:
             self._apply(entry)
 
     def _settle_proofs(self) -> None:
-        halves, given_up = left_behind(self._proofs, self._position_of)
-        halves = {each for each in halves if not self.is_finished(HALVES, each)}
+        half_offsets, given_up = left_behind(self._proofs, self._position_of)
+        half_offsets = {each for each in half_offsets if not self.is_finished(HALVES, each)}
         given_up = {each for each in given_up if not self.is_finished(GIVEN_UP, each)}
-        if halves or given_up:
+        if half_offsets or given_up:
             end = max(proof.end for proof in self._proofs)
-            self.finish(halves=list(halves), given_up=list(given_up), record_end=end)
+            self.finish(half_offsets=list(half_offsets), given_up=list(given_up), record_end=end)
         self._proofs = []
 
     def _entries_kept(self, kind: int) -> Iterator[QueueEntry]:
@@ -257,7 +257,7 @@ class PendingTransactions:
             for offset, count in zip(entry.offsets, entry.counts, strict=True):
                 self._checks.set(offset, entry.due_ms, count)
         elif isinstance(entry, HalvesFinished):
-            for kind, runs in ((HALVES, entry.halves), (GIVEN_UP, entry.given_up)):
+            for kind, runs in ((HALVES, entry.half_offsets), (GIVEN_UP, entry.given_up)):
                 for run in iter_runs(runs):
                     self._stretches[kind].mark(run.start, len(run))
             self._checks.trim(self._stretches[HALVES].floor)

@@ -24,7 +24,7 @@ class RecoveryEvidence(NamedTuple):
 
     root: int
     message_id: str
-    halves: tuple[int, ...]
+    half_offsets: tuple[int, ...]
     given_up: tuple[int, ...]
     kind: int | None
     offset: int
@@ -81,7 +81,7 @@ def left_behind(
     left: tuple[set[int], set[int]] = (set(), set())
     for proof in proofs:
         last = newest[proof.root, proof.message_id]
-        claims = [(HALVES, offset, proof.position) for offset in proof.halves]
+        claims = [(HALVES, offset, proof.position) for offset in proof.half_offsets]
         claims += [(GIVEN_UP, offset, proof.position) for offset in proof.given_up]
         claims.append((HALVES, proof.root, last))
         if proof.kind is not None:

@@ -142,7 +142,7 @@ class Resolver:
             CheckGivenUp(*self._about(half), checks=self._pending_transactions.checks(half.offset))
             for half in half_messages
         ]
-        self._pending_transactions.finish(halves=offsets, record_end=sent.flush_position)
+        self._pending_transactions.finish(half_offsets=offsets, record_end=sent.flush_position)
         log.warning(
             "%d transactions got no answer, the first is %s of %s",
             len(events),
@@ -210,7 +210,7 @@ class Resolver:
 
     def _finish(self, left: Sequence[StoredMessage], record_end: int) -> None:
         self._pending_transactions.finish(
-            halves=[each.offset for each in left if each.topic == HALF_TOPIC],
+            half_offsets=[each.offset for each in left if each.topic == HALF_TOPIC],
             given_up=[each.offset for each in left if each.topic == GIVEN_UP_TOPIC],
             record_end=record_end,
         )
