@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.services import settings_shown
-from app.services.self_checks import SelfCheck
 from app.services.settings_shown import Hidden
 from app.settings import Settings
 from app.ui.framework import pages
@@ -21,6 +20,7 @@ from engine.broker import (
     Spread,
     TraceStatus,
 )
+from kitemq.model.server import SelfCheck
 
 BARS_WIDTH = 650
 BARS_HEIGHT = 110
