@@ -54,10 +54,12 @@ class Dead(msgspec.Struct):
     redriven_by: Annotated[
         list[str], Meta(description="Replay jobs that sent it again from here, oldest first.")
     ]
-    returned_from: Annotated[
+    redriven_from: Annotated[
         str, Meta(description="The replay job after which it came back dead; else empty.")
     ]
-    times: Annotated[int, Meta(description="How many replay jobs had sent it before it died.")]
+    redrive_count: Annotated[
+        int, Meta(description="How many replay jobs had sent it before it died.")
+    ]
     dismissed: Annotated[
         DismissNote | None, Meta(description="Who let it rest, and why; null for nobody.")
     ]
@@ -140,8 +142,8 @@ def dead_out(who: Principal, letter: DeadLetter, encoding: Encoding = Encoding.A
         letter.origin_topic,
         letter.origin_id,
         letter.redriven_by,
-        letter.returned_from,
-        letter.times,
+        letter.redriven_from,
+        letter.redrive_count,
         letter.dismissed,
     )
 

@@ -95,7 +95,7 @@ class QueuePreview(msgspec.Struct):
             "queue_gone: stays as it is."
         ),
     ]
-    again: Annotated[int, Meta(description="Messages done that would be delivered again.")]
+    redelivered: Annotated[int, Meta(description="Messages done that would be delivered again.")]
     skipped: Annotated[int, Meta(description="Messages not done that never would be.")]
     inflight: Annotated[int, Meta(description="With clients; their receipts become stale.")]
     target_stored_ms: Annotated[
@@ -108,7 +108,7 @@ class Preview(msgspec.Struct):
 
     group: str
     to: str
-    again: int
+    redelivered: int
     skipped: int
     inflight: int
     retry_waiting: Annotated[
@@ -158,7 +158,7 @@ def preview_out(preview: ResetPreview) -> Preview:
     return Preview(
         preview.group,
         preview.to,
-        preview.again,
+        preview.redelivered,
         preview.skipped,
         preview.inflight,
         preview.retry_waiting,
@@ -173,7 +173,7 @@ def preview_out(preview: ResetPreview) -> Preview:
                 _text(each.target),
                 each.is_moved,
                 each.note,
-                each.again,
+                each.redelivered,
                 each.skipped,
                 each.inflight,
                 each.target_ms,
