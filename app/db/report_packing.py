@@ -16,13 +16,13 @@ from app.db.report_periods import DAY, GRAINS, HOUR, WEEKS, begin_of, name_of, n
 from app.db.report_rows import (
     HOURS,
     RESULTS,
-    Coarse,
     NotWhole,
     ResultFilter,
     ResultTable,
     Row,
 )
 from app.db.report_tables import RESULT_TABLES, report_packed, report_partitions
+from kitemq.model.reports import Coarse
 
 QUEUE = "queue"
 packed = report_packed

@@ -21,7 +21,6 @@ from app.db.report_rows import (
     HOURS,
     PACKED,
     RESULTS_BY_NAME,
-    Coarse,
     Loaded,
     Moved,
     NotOurs,
@@ -33,6 +32,7 @@ from app.db.report_rows import (
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
 from engine.histogram import pack
+from kitemq.model.reports import Coarse
 
 CHUNK_ROWS = 5_000
 KEYS_MAX = 500  # hours named in one statement

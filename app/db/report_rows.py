@@ -6,7 +6,6 @@ result is loaded only where both agree, and a test compares them.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 TRACES, LAG = "traces", "lag"
@@ -15,27 +14,6 @@ Row = dict[str, Any]
 HOURS, ALL = "hours", "all"  # what a run replaces of a table
 # JSON columns whose histograms are kept packed (engine.histogram.pack).
 PACKED = frozenset({"buckets"})
-
-
-class RunState(StrEnum):
-    """What became of a run; all but RUNNING are final."""
-
-    RUNNING = "running"
-    OK = "ok"
-    SKIPPED = "skipped"  # nothing was new
-    FAILED = "failed"
-    TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"
-    LOST = "lost"  # the server that ran it is gone
-
-
-class Trigger(StrEnum):
-    """Why a run began."""
-
-    SCHEDULE = "schedule"
-    MANUAL = "manual"
-    BACKFILL = "backfill"  # by hand, over hours of the past
-    RETRY = "retry"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,14 +122,6 @@ class ResultFilter:
     first: str = ""
     last: str = ""
     equal: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Coarse:
-    """Figures of hours before `before` are by periods of `hours` hours, named by the first one."""
-
-    hours: int
-    before: str
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app.db.report_rows import RESULTS_BY_NAME, Coarse, Moved, ResultFilter, ResultTable, Row
+from app.db.report_rows import RESULTS_BY_NAME, Moved, ResultFilter, ResultTable, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.services.reports import inputs
@@ -23,6 +23,7 @@ from app.services.reports.reports import Reports
 from app.services.reports.standing import unavailable
 from app.settings import Settings
 from engine.errors import Busy, Invalid, NotFound, Refused
+from kitemq.model.reports import Basis, Coarse
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -37,25 +38,6 @@ UNPACKED_MAX = 500_000  # rows of older hours that are added up for one answer
 NAMES = ("topic", "group")
 LATENCY = "latency"
 LATENCY_BY = ("hour", "day", "metric", "topic", "group", "client")
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What an answer was made of.
-
-    Everything stored before `fresh_ms` is in (null: there are no figures yet). Of the hours asked
-    for, `hours_done` have figures, from `done_first` to `done_last`. Those before what `coarse`
-    says are by days or by four weeks, which belong to a range if their first hour does.
-    """
-
-    job: str
-    fresh_ms: int | None
-    first: str
-    last: str
-    hours_done: int
-    done_first: str
-    done_last: str
-    coarse: list[Coarse]
 
 
 @dataclass(frozen=True)

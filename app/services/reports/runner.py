@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.db.report_rows import LAG, Loaded, NotOurs, ResultFilter, Row, RunRow, RunState
+from app.db.report_rows import LAG, Loaded, NotOurs, ResultFilter, Row, RunRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -31,6 +31,7 @@ from app.services.reports.contract import (
 )
 from app.services.reports.leftovers import end_marked, mark_of, remove_folders
 from app.settings import Settings
+from kitemq.model.reports import RunState
 
 if TYPE_CHECKING:
     from app.db.database import Database

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from app.db.report_rows import JOBS, Coverage, RunRow, RunState, ScheduleRow
+from app.db.report_rows import JOBS, Coverage, RunRow, ScheduleRow
 from app.db.rows import DatabaseError
 from app.services.reports import inputs
 from app.services.reports.contract import Progress
 from engine.errors import Busy, Invalid
+from kitemq.model.reports import RunState
 
 GOOD = (RunState.OK, RunState.SKIPPED)
 HOURS_MAX = 1_000  # of one run by hand
@@ -61,15 +62,6 @@ class Figures:
         elif run.state != RunState.CANCELLED:
             self.failures += 1
             self.last_error = run.error
-
-
-@dataclass(frozen=True)
-class ScheduleChanges:
-    """What is to be changed of a schedule; None stays."""
-
-    cron: str | None = None
-    is_enabled: bool | None = None
-    limit_s: int | None = None
 
 
 def unavailable(error: DatabaseError) -> Busy:

@@ -25,7 +25,6 @@ from app.db.report_rows import (
     ResultFilter,
     RunFilter,
     RunRow,
-    RunState,
 )
 from app.report_settings import complaint
 from app.services.reports import contract, inputs, leftovers, schedule
@@ -33,6 +32,7 @@ from app.services.reports.files import csv_cell
 from app.settings import Settings
 from engine.errors import Invalid
 from engine.histogram import histogram
+from kitemq.model.reports import RunState
 from tests.app.conftest import App, Starter
 from tests.app.services.reports.report_program import program
 from tests.patience import until
