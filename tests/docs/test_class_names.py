@@ -37,7 +37,6 @@ STILL_TWICE = {
     "Client": 2,
     "ClientList": 2,
     "ClientRow": 2,
-    "Column": 2,
     "Connection": 2,
     "DeadPage": 2,
     "Facet": 2,

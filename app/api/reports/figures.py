@@ -7,10 +7,11 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, Raw, operation
 from app.api.topics.topics import Cursor
-from app.db.report_rows import PACKED, RESULTS, ResultFilter, ResultTable, Row
+from app.db.report_rows import PACKED, ResultFilter, Row
 from app.security.access import READ_SERVER
 from app.services.reports.files import histogram_text
 from app.services.reports.results import Latency
+from engine.report_tables import RESULTS, ResultTable
 from kitemq.model.conversion import convert
 from kitemq.model.reports import (
     Hour,
@@ -192,10 +193,11 @@ def _wanted(query: FilterQuery) -> ResultFilter:
 
 def _row_out(table: ResultTable, row: Row) -> Row:
     out = dict(row)
-    for name, kind in table.columns:
+    for column in table.columns:
+        name = column.name
         if name in PACKED:
             out[name] = msgspec.Raw(histogram_text(row[name]).encode())
-        elif kind == "JSON":
+        elif column.kind == "JSON":
             out[name] = msgspec.Raw(row[name].encode())
         elif name in OFFSETS and row[name] is not None:
             out[name] = str(row[name])

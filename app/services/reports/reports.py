@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from msgspec import UNSET
 
-from app.db.report_rows import JOBS, RunFilter, RunRow, ScheduleRow
+from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -42,6 +42,7 @@ from app.services.reports.standing import (
 from app.services.reports.start_cache import StartCache
 from app.settings import Settings
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
+from engine.report_tables import JOBS
 from kitemq.model.conversion import convert, given
 from kitemq.model.reports import RunState, ScheduleChanges, Trigger
 

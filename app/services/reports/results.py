@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app.db.report_rows import RESULTS_BY_NAME, Moved, ResultFilter, ResultTable, Row
+from app.db.report_rows import Moved, ResultFilter, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
-from app.services.reports import inputs
 from app.services.reports.cells import Cell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
 from app.services.reports.standing import unavailable
 from app.settings import Settings
+from engine import report_hours
 from engine.errors import Busy, Invalid, NotFound, Refused
+from engine.report_tables import RESULTS_BY_NAME, ResultTable
 from kitemq.model.reports import Basis, Coarse
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _checked_by(by: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
 
 def _is_hour(text: str) -> bool:
     with suppress(ValueError):
-        return inputs.hour_of(inputs.begin_ms(text)) == text
+        return report_hours.hour_of(report_hours.begin_ms(text)) == text
     return False
 
 
