@@ -19,6 +19,7 @@ from kitemq.model.topics import (
     TopicPage,
     TopicSettings,
 )
+from kitemq.model.values import OffsetInput
 from kitemq.replays import Replaying
 from kitemq.reports import Reporting
 from kitemq.requests import Requesting
@@ -123,7 +124,7 @@ class Client(
         self, group: str, topic: str, queue: int, offset: int, *, client: str = ""
     ) -> None:
         """Set where a group goes on in a queue, backwards too; `client` where it broadcasts."""
-        body = NewOffset(topic, queue, str(offset), client)
+        body = NewOffset(topic, queue, OffsetInput(offset), client)
         self._call("PUT", f"/groups/{segment(group)}/offsets", body=body)
 
     # -- messages -------------------------------------------------------------------------------

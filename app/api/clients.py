@@ -7,10 +7,10 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.groups.members import ClientId
 from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
 from app.services.clients import Answer, Disconnected, Verdict, Verified
+from kitemq.model.members import ClientId
 
 TAG = "clients"
 
