@@ -14,7 +14,10 @@ ENGINE_AND_SDK = """
     TransactionState
 """
 # Values of the engine's journal, whose form does not follow the wire's (ADR 28).
-JOURNAL_AND_MODEL = "Exponential Ladder LagBasis Mode StartAt Steps Strategy TopicType"
+JOURNAL_AND_MODEL = """
+    Exponential Ladder LagBasis Mode ReplayState ReplayTo ResetNote ResetTo StartAt Steps
+    Strategy TopicType
+"""
 # The REST API's shape of a value of the engine; one model of the wire is to make them one class.
 ENGINE_AND_REST = """
     Branch Journey NewReply OutcomePage PurgedQueue QueueLag QueueStats Rates Stage TraceStatus
@@ -26,7 +29,6 @@ BASES = "Frame"
 STILL_TWICE = {
     "About": 2,
     "Answer": 4,
-    "Anything": 2,
     "Asked": 4,
     "Attempts": 2,
     "AuditPage": 2,
@@ -40,10 +42,8 @@ STILL_TWICE = {
     "ClientRow": 2,
     "Column": 2,
     "Connection": 2,
-    "DeadPage": 2,
     "Facet": 2,
     "Failure": 3,
-    "Found": 2,
     "GroupPage": 2,
     "GroupRow": 2,
     "Histogram": 2,
@@ -65,9 +65,8 @@ STILL_TWICE = {
     "Places": 2,
     "QueueRow": 2,
     "ReadOnly": 2,
-    "Reason": 3,
+    "Reason": 2,
     "Refusals": 3,
-    "ResetPage": 2,
     "Results": 2,
     "Search": 2,
     "Selection": 3,

@@ -23,15 +23,15 @@ def test_the_client_gets_the_journey_and_the_status(server: LiveServer) -> None:
     message_id = consumed(server)
     with Client(server.url) as client:
         journey = client.journey(message_id)
-        assert [each["name"] for each in journey["stages"]] == [
+        assert [each.name for each in journey.stages] == [
             "produce",
             "store",
             "wait",
             "delivery",
             "retry_wait",
         ]
-        assert client.traces_status()["recorded"] == 2
-        assert client.journey("nothing")["stages"] == []
+        assert client.traces_status().recorded == 2
+        assert client.journey("nothing").stages == []
 
 
 def test_a_person_sees_a_timeline(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
