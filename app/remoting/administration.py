@@ -387,7 +387,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
         "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
         "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
         "defaultTopicQueueNums": str(settings.default_queues),
-        "flushDiskType": "SYNC_FLUSH" if settings.promise == "flushed" else "ASYNC_FLUSH",
+        "flushDiskType": "SYNC_FLUSH" if settings.durability == "flushed" else "ASYNC_FLUSH",
         "maxMessageSize": "4194304",
         "namesrvAddr": backend.address(call.connection),
     }

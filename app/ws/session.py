@@ -10,7 +10,7 @@ from app.services.sends import Part
 from app.ws.connection import Connection
 from app.ws.push import Subscription
 from app.ws.shapes import (
-    PROMISES,
+    DURABILITIES,
     RESULT_CODES,
     build_messages,
     error_frame,
@@ -64,8 +64,8 @@ class Session(Connection):
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
-        if frame.promise not in PROMISES:
-            raise Invalid("the promise is unknown", field="promise", remedy="0, 1 or 2")
+        if frame.durability not in DURABILITIES:
+            raise Invalid("the durability is unknown", field="durability", remedy="0, 1 or 2")
         size_bytes = sum(map(len, frame.bodies))
         self._count(size_bytes)
 
@@ -82,8 +82,8 @@ class Session(Connection):
             elif error is not None:
                 self._answer(request, error_frame(error), is_text)
 
-        promise = PROMISES[batches.PromiseCode(frame.promise)]
-        self._hub.gate.add(messages, promise, size_bytes, done)
+        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
+        self._hub.gate.add(messages, durability, size_bytes, done)
         return None
 
     def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:

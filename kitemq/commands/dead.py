@@ -103,8 +103,8 @@ def list_dismissals(options: argparse.Namespace, output: Output) -> int:
 
 def _row(letter: DeadLetterInfo) -> Json:
     redriven = ", ".join(letter.redriven_by) or "-"
-    if letter.times:
-        redriven += f" (came back, {letter.times} x)"
+    if letter.redrive_count:
+        redriven += f" (came back, {letter.redrive_count} x)"
     return {
         **{name: getattr(letter, name) for name in ("reason", "error", "failures", "client")},
         "offset": letter.message.offset,

@@ -13,7 +13,7 @@ from kitemq.errors import Invalid
 from kitemq.model.resets import CompletedReset, GroupResetPreview, ResetTo
 
 PLACES = tuple(str(each) for each in ResetTo)
-COLUMNS = ("topic", "queue", "current", "target", "again", "skipped", "inflight", "note")
+COLUMNS = ("topic", "queue", "current", "target", "redelivered", "skipped", "inflight", "note")
 HISTORY_COLUMNS = ("id", "at_ms", "to", "queues", "undoes", "undone_by")
 
 
@@ -57,7 +57,7 @@ def _agreed(options: argparse.Namespace, output: Output, preview: GroupResetPrev
     """Show what would happen; whether to go on. Raises Refused where the person does not agree."""
     if options.dry_run or not output.is_json:
         output.rows(preview.queues, COLUMNS)
-    what = f"{preview.again} messages are delivered again, {preview.skipped} never"
+    what = f"{preview.redelivered} messages are delivered again, {preview.skipped} never"
     if preview.inflight:
         what += f", {preview.inflight} are taken from their clients"
     if preview.retry_waiting:

@@ -48,10 +48,12 @@ class DeadLetterInfo(msgspec.Struct, frozen=True):
     redriven_by: Annotated[
         list[str], Meta(description="Replay jobs that sent it again from here, oldest first.")
     ]
-    returned_from: Annotated[
+    redriven_from: Annotated[
         str, Meta(description="The replay job after which it came back dead; else empty.")
     ]
-    times: Annotated[int, Meta(description="How many replay jobs had sent it before it died.")]
+    redrive_count: Annotated[
+        int, Meta(description="How many replay jobs had sent it before it died.")
+    ]
     dismissed: Annotated[
         DismissalNote | None, Meta(description="Who let it rest, and why; null for nobody.")
     ]

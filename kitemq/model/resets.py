@@ -120,7 +120,7 @@ class QueuePreview(msgspec.Struct, frozen=True):
             "queue_gone: stays as it is."
         ),
     ]
-    again: Annotated[int, Meta(description="Messages done that would be delivered again.")]
+    redelivered: Annotated[int, Meta(description="Messages done that would be delivered again.")]
     skipped: Annotated[int, Meta(description="Messages not done that never would be.")]
     inflight: Annotated[int, Meta(description="With clients; their receipts become stale.")]
     target_stored_ms: Annotated[
@@ -133,7 +133,7 @@ class GroupResetPreview(msgspec.Struct, frozen=True):
 
     group: str
     to: str
-    again: int
+    redelivered: int
     skipped: int
     inflight: int
     retry_waiting: Annotated[

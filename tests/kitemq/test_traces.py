@@ -7,6 +7,7 @@ import pytest
 from kitemq import Client
 from kitemq.cli import main
 from kitemq.commands.trace import length, lines_of
+from kitemq.model.journeys import Journey
 from tests.live import LiveServer
 
 
@@ -92,4 +93,4 @@ def test_a_span_is_short(span_ms: int, wanted: str) -> None:
 
 
 def test_an_empty_journey_has_no_lines() -> None:
-    assert lines_of({"stages": []}) == []
+    assert lines_of(Journey("", "", [], [], [], True)) == []

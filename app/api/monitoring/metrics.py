@@ -102,9 +102,12 @@ def _add_totals(page: Page, broker: Broker) -> None:
     page.add("kitemq_traces_dropped_total", traces.dropped)
     page.add("kitemq_traces_bytes_total", traces.bytes)
     latency = found.put_latency
-    for promise, spread in (("stored", latency.stored.recent), ("flushed", latency.flushed.recent)):
+    for durability, spread in (
+        ("stored", latency.stored.recent),
+        ("flushed", latency.flushed.recent),
+    ):
         for quantile, value in _quantiles(spread):
-            page.add("kitemq_put_latency_seconds", value / 1e6, (promise, quantile))
+            page.add("kitemq_put_latency_seconds", value / 1e6, (durability, quantile))
     for quantile, value in _quantiles(broker.statistics.end_to_end()):
         page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
     for quantile, value in _quantiles(found.message_size):

@@ -100,8 +100,8 @@ class DeadLine:
     error: str
     client: str
     redriven_by: list[str]
-    returned_from: str
-    times: int
+    redriven_from: str
+    redrive_count: int
     dismissed: DismissNote | None
 
 
@@ -381,7 +381,7 @@ def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
         error=first[:LINE_CHARS_MAX].rstrip() + (" …" if is_cut else ""),
         client=letter.client,
         redriven_by=letter.redriven_by,
-        returned_from=letter.returned_from,
-        times=letter.times,
+        redriven_from=letter.redriven_from,
+        redrive_count=letter.redrive_count,
         dismissed=letter.dismissed,
     )

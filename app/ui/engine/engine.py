@@ -185,7 +185,7 @@ async def show(request: Request) -> Response:
 
 # What an operator looks for first; the others are shown when they are set, or on demand.
 KEY = frozenset(
-    """data host port promise flush_interval_s segment_bytes retention_h retention_bytes
+    """data host port durability flush_interval_s segment_bytes retention_h retention_bytes
     disk_expire_percent disk_force_percent disk_refuse_percent disk_enough_bytes
     disk_free_min_bytes retry_max inflight_max auto_create_topics auto_create_groups
     trace_sample lag_sample_s database_url""".split()

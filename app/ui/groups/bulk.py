@@ -37,7 +37,7 @@ class BulkRow:
     unread: int = 0
     inflight: int = 0
     moving: int = 0
-    again: int = 0
+    redelivered: int = 0
     skipped: int = 0
     precondition: str = ""
 
@@ -52,7 +52,7 @@ class Bulk(bulk.Sheet):
 
     unread: int
     inflight: int
-    again: int
+    redelivered: int
     skipped: int
 
 
@@ -156,7 +156,7 @@ async def _preview(order: Order, name: str) -> BulkRow:
         outcome="would" if moving else "left",
         note="" if moving else _("it is there already"),
         moving=moving,
-        again=preview.again,
+        redelivered=preview.redelivered,
         skipped=preview.skipped,
         inflight=preview.inflight,
         precondition=preview.precondition,
@@ -201,7 +201,7 @@ async def _page(
         **vars(bulk.sheet(Kind.GROUP, form, rows, matching, asking=asking, is_done=is_done)),
         unread=sum(row.unread for row in changed),
         inflight=sum(row.inflight for row in changed),
-        again=sum(row.again for row in changed),
+        redelivered=sum(row.redelivered for row in changed),
         skipped=sum(row.skipped for row in changed),
     )
     return await pages.respond(

@@ -21,7 +21,7 @@ from app.ui.topics import fields as topic_fields
 from app.ui.topics.defaults import InForce, in_force
 from app.ui.topics.head import Head, head_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
-from app.ui.topics.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
+from app.ui.topics.topics import DURABILITIES, PERMISSIONS, QUEUES_MAX, read_durability
 from engine.broker import QueueContent, TopicConfig, TopicMetrics, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.topics import TopicSettings
@@ -31,7 +31,7 @@ CONFIG_FIELDS = (
     "read_queues",
     "write_queues",
     "permission",
-    "promise",
+    "durability",
     "retention",
     "trace_sample",
 )
@@ -106,12 +106,12 @@ class TopicConfigPage:
     tab: str
     form: Form
     config: TopicConfig
-    default_promise: str
+    default_durability: str
     default_retention_h: float
     default_trace_sample: float
     in_force: list[InForce]
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
-    promises: tuple[tuple[str, str], ...] = PROMISES
+    durabilities: tuple[tuple[str, str], ...] = DURABILITIES
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ async def config_page(request: Request) -> Response:
         config.read_queues,
         config.write_queues,
         config.permission,
-        config.promise or "",
+        config.durability or "",
         topic_fields.retention_text(config.retention_ms),
         topic_fields.percent_text(config.trace_sample),
     )
@@ -247,7 +247,7 @@ async def change(request: Request) -> Response:
         read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
         write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
         permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
-        promise=read_promise(form),
+        durability=read_durability(form),
         retention_ms=topic_fields.read_retention(form, "retention"),
         trace_sample=topic_fields.read_percent(form, "trace_sample"),
     )
@@ -272,7 +272,7 @@ async def _config_page(
         tab="config",
         form=form,
         config=config,
-        default_promise=console.host.config.promise.value,
+        default_durability=console.host.config.durability.value,
         default_retention_h=console.host.config.retention_h,
         default_trace_sample=console.host.config.trace_sample,
         in_force=in_force(config, console.host.config),

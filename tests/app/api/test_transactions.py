@@ -143,7 +143,7 @@ async def test_an_operator_decides_or_resumes_what_was_given_up_and_is_audited(
 
 
 async def test_a_commit_into_a_flushed_topic_answers_once_it_is_flushed(start: Starter) -> None:
-    async with start(promise="flushed", flush_interval_s=0.01) as app:
+    async with start(durability="flushed", flush_interval_s=0.01) as app:
         flusher = app.app.services.host.broker._store._flusher
         sending = asyncio.create_task(begin(app, "a"))
         await _tick_until(app, sending.done)
