@@ -1,6 +1,7 @@
 """The REST interface for Python: administration, pull, and consuming without a connection.
 
-Answers are the JSON documents of `docs/rest.md`, as dicts; offsets in them are texts.
+Answers are structs of `kitemq.model`; what was produced, received or pulled comes as the JSON
+documents of `docs/rest.md`, as dicts. Offsets in both are texts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
