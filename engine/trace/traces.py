@@ -135,7 +135,7 @@ class Traces:
             stages=stages,
             groups=branches(stages),
             reasons_checked=self._reasons.check(message_id, found),
-            is_complete=found.is_complete and len(found.records) < RECORDS_MAX,
+            complete=found.is_complete and len(found.records) < RECORDS_MAX,
         )
 
     def recent(self, count_max: int) -> list[Recent]:

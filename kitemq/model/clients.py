@@ -6,9 +6,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from kitemq.model.members import ClientId
 from kitemq.model.values import Int64
-
-ClientId = Annotated[str, Meta(min_length=1, max_length=255, description="Who the consumer is.")]
 
 
 class StackAnswer(StrEnum):
