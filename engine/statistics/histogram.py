@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
     p95: int = 0
     p99: int = 0
     p999: int = 0
-    maximum: int = 0
+    max: int = 0
 
 
 class LatencyHistogram:
@@ -104,13 +104,12 @@ def upper_end(bucket: int) -> int:
 class LatencySpreads(msgspec.Struct, frozen=True):
     """How long storing took, in microseconds: over the last one to two minutes, and ever.
 
-    `distribution` goes with `ROCKETMQ_LABELS`, for the last whole minute as Apache RocketMQ shows
-    it.
+    `distribution` counts the last whole minute by `ROCKETMQ_LABELS`, as Apache RocketMQ shows it.
     """
 
     recent: Spread
     ever: Spread
-    distribution: tuple[int, ...]
+    distribution: dict[str, int]
 
 
 class Timing:
@@ -147,7 +146,9 @@ class Timing:
 
     def latency(self, now_ms: int) -> LatencySpreads:
         """All of it."""
-        return LatencySpreads(self.recent(now_ms), self.ever(), tuple(self._coarse_before))
+        recent = self.recent(now_ms)
+        distribution = dict(zip(ROCKETMQ_LABELS, self._coarse_before, strict=True))
+        return LatencySpreads(recent, self.ever(), distribution)
 
     def _roll(self, at_ms: int) -> None:
         minute = at_ms // WINDOW_MS

@@ -56,7 +56,7 @@ class StageRow:
     source: str
     topic: str
     queue: int
-    offset: int
+    offset: int | None
     href: str
     bar: Bar
 
@@ -209,7 +209,7 @@ def _page(
         story=story[:STORY_MAX],
         story_left_out=max(0, len(story) - STORY_MAX),
         reasons=[_reason(each) for each in journey.reasons_checked],
-        is_complete=journey.is_complete,
+        is_complete=journey.complete,
         is_over=not is_waiting,
         message_href=_message_href(journey.stages),
     )
@@ -324,8 +324,9 @@ def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
 
 
 def _record_href(stage: Stage) -> str:
-    has_record = stage.topic and stage.queue >= 0 and stage.offset >= 0
-    return address(stage.topic, stage.queue, stage.offset) if has_record else ""
+    if not stage.topic or stage.offset is None:
+        return ""
+    return address(stage.topic, stage.queue, stage.offset)
 
 
 def _dead_href(stage: Stage, places: Places) -> str:

@@ -232,7 +232,7 @@ async def _by_key(request: Request, topic: str, key: str) -> _Answer:
         return _Answer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(key)
     note = _("In every topic, by key and by id.")
-    if anything.is_cut:
+    if anything.messages_cut:
         note += _(" There may be more: choose a topic to see them.")
     return _Answer(list(anything.messages), note=note)
 

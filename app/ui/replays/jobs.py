@@ -265,7 +265,7 @@ def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
 
 
 def _rate_text(job: ReplayJob) -> str:
-    return f"{job.per_s:.6f}".rstrip("0").rstrip(".")
+    return f"{job.rate:.6f}".rstrip("0").rstrip(".")
 
 
 def _require_right(request: Request, job_id: str) -> None:
@@ -304,7 +304,7 @@ async def retry(request: Request) -> Response:
     job = pages.console_of(request).broker.replays.get(job_id)
     form.values["rate"] = _rate_text(job)
     to = ReplayTo.TOPIC if to_topic else None
-    how = RetryRequest(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
+    how = RetryRequest(to=to, to_name=to_topic, name=job.name, rate=job.rate, dry_run=True)
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
@@ -329,7 +329,7 @@ async def change_rate(request: Request) -> Response:
     try:
         await services_of(request.scope).replays.change_rate(actor_of(request), job_id, rate)
     except Invalid as error:
-        form.blame(error, {"per_s": "rate"})
+        form.blame(error)
         return await _page(request, form, status=422)
     except Conflict as error:
         return await _refused(request, job_id, error)
