@@ -27,6 +27,8 @@ from engine.broker import (
 )
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
+from kitemq.model.conversion import convert
+from kitemq.model.replays import MessageOutcome
 
 PAGE_SIZE = 50
 TEXT_MAX = 300
@@ -113,19 +115,11 @@ class Total:
     share: float
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one message."""
+class OutcomeLine(MessageOutcome, frozen=True):
+    """What became of one message, in words."""
 
-    queue: int
-    offset: int
-    outcome: str
     text: str
     tone: str
-    message_id: str
-    tag: str
-    keys: tuple[str, ...]
-    to_topic: str
     to_group: str
 
 
@@ -144,7 +138,7 @@ class JobPage:
     shown: Job
     totals: list[Total]
     outcome: str
-    rows: list[Outcome]
+    rows: list[OutcomeLine]
     next_cursor: str
     is_first: bool
     form: Form
@@ -255,13 +249,11 @@ def _link(request: Request, job_id: str) -> Link:
     return Link(job_id, name or job_id)
 
 
-def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
+def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
     text, tone = _said(row.outcome)
-    return Outcome(
-        row.queue, row.offset, row.outcome, text, tone,
-        row.message_id, row.tag, row.keys if may_read else (), row.to_topic, group,
-    )  # fmt: skip
+    keys = row.keys if may_read else ()
+    return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
 
 def _rate_text(job: ReplayJob) -> str:
