@@ -78,9 +78,9 @@ async def commit_offset(call: Call[None, NewOffset]) -> None:
     """
     new = call.body
     offset = _offset_of(new.offset)
-    group, broker = call.path("group"), call.host.broker
+    group = call.path("group")
     call.check_client(group, new.client)
-    if not broker.commit_offset(group, new.topic, new.queue, offset, new.client):
+    if not await call.messaging.commit_offset(group, new.topic, new.queue, offset, new.client):
         raise Conflict(
             f"the group {group!r} was reset in queue {new.queue} of {new.topic!r}",
             field="offset",
