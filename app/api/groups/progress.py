@@ -75,9 +75,9 @@ async def commit_offset(call: Call[None, NewOffset]) -> None:
     409 after a reset of the queue, until a client of the group has pulled from it and was told.
     """
     new = call.body
-    group, broker = call.path("group"), call.host.broker
+    group, offset = call.path("group"), int(new.offset)
     call.check_client(group, new.client)
-    if not broker.commit_offset(group, new.topic, new.queue, int(new.offset), new.client):
+    if not await call.messaging.commit_offset(group, new.topic, new.queue, offset, new.client):
         raise Conflict(
             f"the group {group!r} was reset in queue {new.queue} of {new.topic!r}",
             field="offset",

@@ -153,7 +153,7 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
         call.require(Action.CONSUME, Kind.TOPIC, topic)
     else:
         call.require_messages(topic)
-    pulling = call.host.pull(
+    pulling = call.messaging.pull(
         topic,
         query.queue,
         query.offset,
