@@ -190,7 +190,7 @@ class Services:
             connections=self.places.state,
             plain_ports=plain_ports(settings),
         )
-        self.clients = Clients(host, self.connections, self.audit)
+        self.clients = Clients(host, self.messaging, self.connections, self.audit)
         self.reports = Reports(host, self.audit, database, settings)
         self.alerts = Alerts(
             host,
@@ -215,8 +215,8 @@ class Services:
         self.views = Views(database, host.clock)
         self.marks = TopicMarks(host, database)
         self.dismissals = Dismissals(host, self.audit)
-        self.requests = Requests(host)
-        self.scheduled = ScheduledMessages(host, self.audit)
+        self.requests = Requests(host, self.messaging)
+        self.scheduled = ScheduledMessages(self.messaging, self.audit)
         self.transactions = Transactions(
             host, self.audit, self.targets, document=self._check_document
         )

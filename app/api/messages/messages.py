@@ -228,7 +228,7 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     offset = number_in_path(call, "offset", OFFSET_MAX)
     topic = call.path("topic")
     call.require_messages(topic)
-    message = call.host.broker.message(topic, queue, offset)
+    message = await call.messaging.message(topic, queue, offset)
     require_message(call.who, message)
     await bodies.decompress([message])
     return Stored(*fields_of(message, call.query.encoding))
