@@ -9,7 +9,7 @@ changes.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.broadcast import is_broadcast
 from engine.delivery.changes import DeliverySettled, HeldForRetry, SentBack
 from engine.delivery.dead_letter import DeadLetterReason, dead_message
@@ -32,13 +32,10 @@ from engine.delivery.retry import (
 )
 from engine.delivery.values import AckResult, Nack, Receipt
 from engine.errors import Busy, Corrupt, EngineError, Invalid, MessageNotFound
-from engine.events import DeadLettered, EventBus, Retried
-from engine.intake import Intake
+from engine.events import DeadLettered, Retried
 from engine.message import BATCH_BYTES_MAX, SOURCE, Message, StoredMessage
 from engine.run_length import to_runs
 from engine.store.consume_queue import QueueEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import DEAD_LETTER_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 
 EXPIRED = "the invisible time ran out before the message was acknowledged"
@@ -74,25 +71,21 @@ class FailureHandler:
 
     def __init__(
         self,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
+        context: EngineContext,
+        groups: GroupCatalog,
         progress_store: ProgressStore,
         inflight: Inflight,
-        groups: GroupCatalog,
         levels: RetryLevels,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
         self._progress_store = progress_store
         self._inflight = inflight
         self._groups = groups
         self._levels = levels
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
 
     def nack(self, group: str, nacks: Sequence[Nack], client: str = "") -> list[AckResult]:
         """Report failures; a result for each, in the order given.
@@ -243,7 +236,15 @@ class FailureHandler:
                 if group.dead_letters
                 else None
             )
-            return FailurePlan(offset, Transition.GIVE_UP, message, attempt, 0, failure, reason)
+            return FailurePlan(
+                offset=offset,
+                move=Transition.GIVE_UP,
+                message=message,
+                attempt=attempt,
+                wait_ms=0,
+                failure=failure,
+                reason=reason,
+            )
         exact_ms = None
         if level is None:
             exact_ms = exact_wait_ms(group.retry_policy, attempt)
@@ -342,13 +343,13 @@ def _broadcast_plan(failed: FailedDelivery, attempt: int, retry_max: int) -> Fai
     if failed.failure.error is EXPIRED and not is_exhausted(attempt, retry_max):
         return FailurePlan(failed.offset, Transition.KEEP, None, attempt, 0, failed.failure)
     return FailurePlan(
-        failed.offset,
-        Transition.GIVE_UP,
-        None,
-        attempt,
-        0,
-        failed.failure,
-        DeadLetterReason.BROADCAST,
+        offset=failed.offset,
+        move=Transition.GIVE_UP,
+        message=None,
+        attempt=attempt,
+        wait_ms=0,
+        failure=failed.failure,
+        reason=DeadLetterReason.BROADCAST,
     )
 
 

@@ -271,9 +271,24 @@ class Members(Service):
             if self._is_pulling(entry) and (not entry.stated or topic in entry.stated)
         ]
         algorithm = strategy or config.strategy
-        shared = self._share(config, algorithm, topic, queues, pulling, client, broker_name)
+        shared = self._share(
+            config,
+            algorithm,
+            [QueueRef(topic, broker_name, queue) for queue in queues],
+            clients=pulling,
+            client=client,
+        )
         is_member = client in pulling
-        return Assignment(group, topic, client, algorithm, config.mode, is_member, shared, pulling)
+        return Assignment(
+            group=group,
+            topic=topic,
+            client=client,
+            strategy=algorithm,
+            mode=config.mode,
+            is_member=is_member,
+            queues=shared,
+            clients=pulling,
+        )
 
     def forget(self, group: str) -> None:
         """A group was deleted."""
@@ -288,16 +303,15 @@ class Members(Service):
         self,
         config: GroupConfig,
         strategy: Strategy,
-        topic: str,
-        queues: range,
+        queues: list[QueueRef],
+        *,
         clients: list[str],
         client: str,
-        broker_name: str,
     ) -> list[int]:
         if config.mode is Mode.BROADCAST:
-            return list(queues) if client in clients else []
-        refs = [QueueRef(topic, broker_name, queue) for queue in queues]
-        return [ref.queue for ref in allocate(strategy, refs, clients, client, rooms=config.rooms)]
+            return [ref.queue for ref in queues] if client in clients else []
+        shared = allocate(strategy, queues, clients, client, rooms=config.rooms)
+        return [ref.queue for ref in shared]
 
     def _sign(self, group: str, client: str) -> MemberEntry | None:
         """The member's entry, alive from now on; None where there is no room for another."""
@@ -353,15 +367,15 @@ class Members(Service):
 
     def _as_member(self, client: str, entry: MemberEntry) -> Member:
         return Member(
-            client,
-            entry.version,
-            entry.language,
-            entry.address,
-            entry.topics,
-            self._is_pulling(entry),
-            bool(entry.connected),
-            entry.joined_ms,
-            entry.seen_ms,
+            client=client,
+            version=entry.version,
+            language=entry.language,
+            address=entry.address,
+            topics=entry.topics,
+            is_pulling=self._is_pulling(entry),
+            is_connected=bool(entry.connected),
+            joined_ms=entry.joined_ms,
+            seen_ms=entry.seen_ms,
         )
 
     def _emit(self, event: EngineEvent) -> None:

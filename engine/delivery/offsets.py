@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.broadcast import Broadcasts, progress_name
 from engine.delivery.changes import CursorAdvanced, DeliverySettled, OffsetCommitted
 from engine.delivery.group import GroupCatalog, Mode
@@ -15,8 +15,6 @@ from engine.delivery.values import GroupLag, LagBasis, QueueLag
 from engine.errors import Invalid, QueueNotFound
 from engine.legality import NUMBER_MAX
 from engine.run_length import to_runs
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import GROUP_QUEUE, dead_letter_topic, retry_topic
 
 
@@ -25,11 +23,9 @@ class ConsumerOffsets:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         groups: GroupCatalog,
         progress_store: ProgressStore,
-        clock: Clock,
         broadcasts: Broadcasts,
         starts: Starts,
         filters: SubscriptionFilters,
@@ -37,11 +33,11 @@ class ConsumerOffsets:
         self._filters = filters
         self._broadcasts = broadcasts
         self._starts = starts
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._groups = groups
         self._progress_store = progress_store
-        self._clock = clock
+        self._clock = context.clock
 
     def commit(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
         """Set a group's progress in a queue to any offset, also backwards; whether that counts.

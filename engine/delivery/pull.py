@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.changes import ResetSeen
 from engine.delivery.filter import Filter, parse_filter
 from engine.delivery.group import GroupCatalog
@@ -17,10 +17,8 @@ from engine.delivery.reading import fit
 from engine.delivery.receive_targets import consuming_group, readable_topic
 from engine.delivery.subscription_filters import SubscriptionFilters
 from engine.errors import Invalid, QueueNotFound
-from engine.events import EventBus, MessagesPulled
+from engine.events import MessagesPulled
 from engine.message import StoredMessage
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 
 COUNT_MAX = 160
 BYTES_MAX = 4 * 1024 * 1024
@@ -84,21 +82,18 @@ class Pull:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         groups: GroupCatalog,
         progress_store: ProgressStore,
-        clock: Clock,
-        events: EventBus,
         filters: SubscriptionFilters,
     ) -> None:
         self._filters = filters
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._groups = groups
         self._progress_store = progress_store
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
 
     def pull(
         self,

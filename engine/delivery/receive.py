@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.changes import CursorAdvanced, DeliverySettled, HandedOut
 from engine.delivery.message_state import Transition
 from engine.delivery.min_offset_corrector import MinOffsetCorrector
@@ -20,12 +20,10 @@ from engine.delivery.reading import find_entries, fit
 from engine.delivery.receive_targets import ReceiveTarget, ReceiveTargets
 from engine.delivery.values import Delivery, Receipt
 from engine.errors import EngineError, Invalid
-from engine.events import EventBus, MessagesDelivered
+from engine.events import MessagesDelivered
 from engine.message import RETRY_TOPIC, StoredMessage
 from engine.run_length import to_runs
 from engine.store.consume_queue import QueueEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 
 COUNT_MAX = 1024
 INVISIBLE_MS_MIN = 10
@@ -65,21 +63,18 @@ class Receiver:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         progress_store: ProgressStore,
         targets: ReceiveTargets,
         min_offset_corrector: MinOffsetCorrector,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
         self._min_offset_corrector = min_offset_corrector
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._progress_store = progress_store
         self._targets = targets
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._turns: dict[str, int] = {}
 
     def receive(

@@ -17,7 +17,7 @@ what is read again.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.delivery.changes import GroupReset, OffsetMove, Reset
 from engine.delivery.group import GroupCatalog, Mode
 from engine.delivery.offsets import ConsumerOffsets
@@ -40,10 +40,8 @@ from engine.delivery.reset_plan import (
 )
 from engine.delivery.start import Starts
 from engine.errors import Conflict, Invalid, NotFound, QueueNotFound, Refused
-from engine.events import EventBus, OffsetsReset
+from engine.events import OffsetsReset
 from engine.legality import QUEUE_MAX
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import RETRY_PREFIX, retry_topic
 
 TOPICS_MAX = 64
@@ -55,24 +53,21 @@ class OffsetResets:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
+        context: EngineContext,
         groups: GroupCatalog,
         progress_store: ProgressStore,
         offsets: ConsumerOffsets,
         starts: Starts,
-        clock: Clock,
-        events: EventBus,
         wake_pulls: Callable[[str, int], None],
     ) -> None:
-        self._store = store
-        self._catalog = catalog
+        self._store = context.store
+        self._catalog = context.catalog
         self._groups = groups
         self._progress_store = progress_store
         self._offsets = offsets
         self._starts = starts
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._wake_pulls = wake_pulls
 
     def plan(
@@ -247,7 +242,15 @@ class OffsetResets:
         if self._events.has_subscribers:
             topics = tuple({each.topic: None for each in moved})
             self._events.emit(
-                OffsetsReset(now_ms, group, topics, len(moved), number, plan.to, plan.undoes)
+                OffsetsReset(
+                    at_ms=now_ms,
+                    group=group,
+                    topics=topics,
+                    queue_count=len(moved),
+                    number=number,
+                    to=plan.to,
+                    undoes=plan.undoes,
+                )
             )
         return reset
 

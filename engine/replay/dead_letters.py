@@ -221,14 +221,14 @@ class DeadLetters:
         dismissed = dismissed_offsets.count(offset, start)
         following = offset if offset > first else None
         return DeadLetterTally(
-            start - offset,
-            reasons,
-            topics,
-            clients,
-            redriven,
-            returned,
-            dismissed,
-            following,
+            examined=start - offset,
+            reasons=reasons,
+            topics=topics,
+            clients=clients,
+            redriven=redriven,
+            returned=returned,
+            dismissed=dismissed,
+            next=following,
         )
 
     # -- dismissing -----------------------------------------------------------------------------
@@ -358,16 +358,16 @@ class DeadLetters:
     def _as_dead_letter(self, stored: StoredMessage) -> DeadLetter:
         properties = stored.properties
         return DeadLetter(
-            stored,
-            properties.get(FAILED_REASON, ""),
-            properties.get(FAILED_ERROR, ""),
-            properties.get(FAILED_CLIENT, ""),
-            stored.attempt - 1,
-            origin_of(stored),
-            origin_id_of(stored),
-            [],
-            properties.get(REDRIVEN_JOB, ""),
-            times_of(stored),
+            message=stored,
+            reason=properties.get(FAILED_REASON, ""),
+            error=properties.get(FAILED_ERROR, ""),
+            client=properties.get(FAILED_CLIENT, ""),
+            failures=stored.attempt - 1,
+            origin_topic=origin_of(stored),
+            origin_id=origin_id_of(stored),
+            redriven_by=[],
+            redriven_from=properties.get(REDRIVEN_JOB, ""),
+            redrive_count=times_of(stored),
         )
 
     def _marked(self, name: str, items: list[DeadLetter]) -> list[DeadLetter]:

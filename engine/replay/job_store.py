@@ -351,17 +351,17 @@ def _change(job: StoredJob, entry: JournalEntry) -> None:
 def _entry_of(job: StoredJob) -> ReplayKept:
     chunks, tail = ([], b"") if job.dry_run else job.outcomes.packed
     return ReplayKept(
-        job.plan,
-        job.per_s,
-        job.dry_run,
-        job.decided,
-        chunks,
-        tail,
-        sorted(job.ahead),
-        job.cuts,
-        job.record_end,
-        job.ended_ms,
-        job.last_error,
+        plan=job.plan,
+        per_s=job.per_s,
+        dry_run=job.dry_run,
+        decided=job.decided,
+        chunks=chunks,
+        tail=tail,
+        ahead=sorted(job.ahead),
+        cuts=job.cuts,
+        record_end=job.record_end,
+        ended_ms=job.ended_ms,
+        last_error=job.last_error,
     )
 
 

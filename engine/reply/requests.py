@@ -14,15 +14,13 @@ from uuid import uuid4
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Busy, Conflict, Invalid, MessageNotFound
-from engine.events import EventBus, Replied, Requested, RequestExpired
-from engine.intake import Intake, check_message
+from engine.events import Replied, Requested, RequestExpired
+from engine.intake import check_message
 from engine.message import Durability, Message, StoredMessage
 from engine.reply.pending_requests import PendingRequest, PendingRequests
 from engine.service import IDLE_WAIT_MAX_S, Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import REPLY_TOPIC
 
 CORRELATION_ID = "CORRELATION_ID"
@@ -102,23 +100,19 @@ class RequestReply(Service):
 
     def __init__(
         self,
+        context: EngineContext,
         *,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
         waiting_max: int,
         keep_s: float,
         check_running: Callable[[], None],
         make_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         super().__init__()
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
-        self._clock = clock
-        self._events = events
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
+        self._clock = context.clock
+        self._events = context.events
         self._waiting_max = waiting_max
         self._keep_s = keep_s
         self._check_running = check_running
@@ -138,13 +132,13 @@ class RequestReply(Service):
     def counts(self) -> RequestCounts:
         """How many there are, and how they ended."""
         return RequestCounts(
-            len(self._waiting),
-            self._sent,
-            self._answered,
-            self._expired,
-            self._waiting.cancelled_count,
-            self._late,
-            self._duplicates,
+            waiting=len(self._waiting),
+            sent=self._sent,
+            answered=self._answered,
+            expired=self._expired,
+            cancelled=self._waiting.cancelled_count,
+            late=self._late,
+            duplicates=self._duplicates,
         )
 
     # -- asking ---------------------------------------------------------------------------------

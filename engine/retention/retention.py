@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.errors import Invalid
-from engine.events import EventBus, Expired
+from engine.events import Expired
 from engine.retention.ages import Ages
 from engine.retention.pins import ActivePin, RetentionPin, active_pins
 from engine.retention.policy import Cause, LogExtent, by_age, by_room, by_size
@@ -20,8 +20,6 @@ from engine.retention.purge import Purge, Purger
 from engine.retention.queue_file_cleaner import QueueFileCleaner
 from engine.retention.trims import Trims
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 
 HOUR_MS = 3_600_000
 PRESSED_INTERVAL_S = 1.0
@@ -67,11 +65,8 @@ class RetentionService(Service):
     def __init__(
         self,
         config: EngineConfig,
+        context: EngineContext,
         *,
-        store: Store,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
         pins: Sequence[RetentionPin],
     ) -> None:
         """`pins` are asked, before anything goes, what still waits in the log."""
@@ -82,20 +77,22 @@ class RetentionService(Service):
                     f"{name} is {getattr(config, name)}", field=name, remedy="choose 0 to 100"
                 )
         self._config = config
-        self._store = store
-        self._catalog = catalog
-        self._clock = clock
-        self._events = events
+        self._store = context.store
+        self._catalog = context.catalog
+        self._clock = context.clock
+        self._events = context.events
         self._pins = list(pins)
-        self._trims = Trims(store, catalog)
-        self._ages = Ages(store, catalog, self._trims, clock)
-        self._purger = Purger(store, catalog, self._trims, clock, events)
+        self._trims = Trims(context.store, context.catalog)
+        self._ages = Ages(context.store, context.catalog, self._trims, context.clock)
+        self._purger = Purger(
+            context.store, context.catalog, self._trims, context.clock, context.events
+        )
         self._start_ms: dict[int, int | None] = {}  # by segment: when its first record was stored
         self._due_s = 0.0
-        self._sweeper = QueueFileCleaner(store, clock)
+        self._sweeper = QueueFileCleaner(context.store, context.clock)
         self._holders: list[ActivePin] = []
         self.on_moved: Callable[[], None] = _nobody
-        store.expiry.on_deleted = self._on_deleted
+        context.store.expiry.on_deleted = self._on_deleted
 
     def start(self) -> None:
         """After recovery, before anybody reads: queues begin where they did."""

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Busy, Corrupt, EngineError, Invalid, TopicNotFound
-from engine.events import EventBus, Released, SendRefused
-from engine.intake import Intake
+from engine.events import Released, SendRefused
 from engine.legality import check_number
 from engine.message import (
     BATCH_BYTES_MAX,
@@ -28,8 +27,6 @@ from engine.schedule.levels import DelayLevels
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.consume_queue import QueueEntry
 from engine.store.journal import JournalEntry
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import CLOSED_TOPICS, SCHEDULE_TOPIC, is_group_topic
 
 log = logging.getLogger("kitemq.schedule")
@@ -76,27 +73,23 @@ class LevelDeliverer(Service):
 
     def __init__(
         self,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
+        context: EngineContext,
         levels: DelayLevels,
-        clock: Clock,
-        events: EventBus,
     ) -> None:
         super().__init__()
-        self._store = store
-        self._intake = intake
-        self._catalog = catalog
+        self._store = context.store
+        self._intake = context.intake
+        self._catalog = context.catalog
         self._levels = levels
-        self._clock = clock
-        self._events = events
+        self._clock = context.clock
+        self._events = context.events
         self._offsets: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # where the log ended after the last that was released
         self._heads: dict[int, LevelHead] = {}
         self._recovered_releases: dict[
             int, dict[int, int]
         ] = {}  # by level: released, as recovery found
-        store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
+        context.store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
 
     def start(self) -> None:
         """After recovery: correct progress that a power loss left past the log's end; listen."""

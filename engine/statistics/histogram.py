@@ -72,7 +72,9 @@ class LatencyHistogram:
             return Spread()
         p50, p95, p99, p999 = self._quantiles((0.5, 0.95, 0.99, 0.999))
         mean = self.total / self.count
-        return Spread(self.count, mean, p50, p95, p99, p999, self.maximum)
+        return Spread(
+            count=self.count, mean=mean, p50=p50, p95=p95, p99=p99, p999=p999, maximum=self.maximum
+        )
 
     def _quantiles(self, parts: Sequence[float]) -> list[int]:
         """The values at or below which these parts lie; `parts` ascend."""

@@ -235,5 +235,11 @@ class LagFiles:
 
 def _sealed(path: Path, position: int, head: BlockHead) -> SealedBlock:
     return SealedBlock(
-        path, position, head.size_bytes, head.rounds, head.rows, head.first_ms, head.last_ms
+        path=path,
+        position=position,
+        size_bytes=head.size_bytes,
+        rounds=head.rounds,
+        rows=head.rows,
+        first_ms=head.first_ms,
+        last_ms=head.last_ms,
     )

@@ -149,7 +149,15 @@ def verify_store(
             if begins is not None:
                 report.note(f"consumequeue/{topic}: a topic that the journal does not know")
         _check_records(log, report, expected, progress, look_at)
-        _check_queues(files, root, log, expected, report, codes, patience_s)
+        _check_queues(
+            files=files,
+            root=root,
+            log=log,
+            expected=expected,
+            report=report,
+            codes=codes,
+            patience_s=patience_s,
+        )
         report.files += check_index(
             files,
             root,

@@ -60,7 +60,13 @@ def _recent(row: Row) -> Recent:
     kind = RowKind(row.kind)
     offset = row.first + row.message_count - 1
     return Recent(
-        row.at_ms, OUTCOMES[kind], kind in FAILURES, row.group, row.topic, row.queue, offset
+        at_ms=row.at_ms,
+        outcome=OUTCOMES[kind],
+        is_failure=kind in FAILURES,
+        group=row.group,
+        topic=row.topic,
+        queue=row.queue,
+        offset=offset,
     )
 
 

@@ -4,13 +4,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from engine.clock import Clock
+from engine.context import EngineContext
 from engine.errors import Invalid
-from engine.events import EventBus
 from engine.message import StoredMessage
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC
 from engine.trace.assemble import JourneyAssembler, JourneyContext, branches
 from engine.trace.deliveries import DeliveryStateOf
@@ -60,10 +57,7 @@ class Traces:
 
     def __init__(
         self,
-        store: Store,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
+        context: EngineContext,
         *,
         sample: float,
         segment_bytes: int,
@@ -75,17 +69,19 @@ class Traces:
 
         `records_of` gives every record of a message, oldest first.
         """
-        self._store = store
-        self._catalog = catalog
-        self._events = events
+        self._store = context.store
+        self._catalog = context.catalog
+        self._events = context.events
         self._groups_of = groups_of
         self._delivery_states = delivery_states
-        self._sampler = TraceSampler(catalog, sample)
-        self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
-        self._finder = Finder(store)
+        self._sampler = TraceSampler(context.catalog, sample)
+        self._recorder = Recorder(
+            context.store, self._sampler, context.clock, segment_bytes=segment_bytes
+        )
+        self._finder = Finder(context.store)
         self._records_of = records_of
-        self._clock = clock
-        self._reasons = Reasons(store, self._sampler, self._recorder)
+        self._clock = context.clock
+        self._reasons = Reasons(context.store, self._sampler, self._recorder)
 
     def services(self) -> list[Service]:
         """What has to be ticked."""

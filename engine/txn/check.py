@@ -153,14 +153,14 @@ class TransactionChecker(Service):
             message = check.message
             self._events.emit(
                 Checked(
-                    self._clock.now_ms(),
-                    check.producer_group,
-                    message.topic,
-                    message.queue,
-                    offset,
-                    check.transaction_id,
-                    check.number,
-                    is_asked,
+                    at_ms=self._clock.now_ms(),
+                    producer_group=check.producer_group,
+                    topic=message.topic,
+                    queue=message.queue,
+                    half_offset=offset,
+                    message_id=check.transaction_id,
+                    number=check.number,
+                    is_asked=is_asked,
                 )
             )
 

@@ -55,14 +55,14 @@ def evidence_of(stored: StoredMessage) -> RecoveryEvidence | None:
         return None
     root, half_offsets, given_up, message_id = source.removeprefix(PREFIX).split(";", 3)
     return RecoveryEvidence(
-        int(root),
-        message_id,
-        _numbers(half_offsets),
-        _numbers(given_up),
-        KINDS.get(stored.topic),
-        stored.offset,
-        stored.position,
-        stored.position + stored.size_bytes,
+        root=int(root),
+        message_id=message_id,
+        half_offsets=_numbers(half_offsets),
+        given_up=_numbers(given_up),
+        kind=KINDS.get(stored.topic),
+        offset=stored.offset,
+        position=stored.position,
+        end=stored.position + stored.size_bytes,
     )
 
 

@@ -9,15 +9,11 @@ from enum import StrEnum
 
 import msgspec
 
-from engine.clock import Clock
 from engine.config import EngineConfig
+from engine.context import EngineContext
 from engine.errors import Invalid
-from engine.events import EventBus
-from engine.intake import Intake
 from engine.message import CHECK_TIMES, StoredMessage
 from engine.service import Service
-from engine.store.store import Store
-from engine.topic.catalog import Catalog
 from engine.topic.names import HALF_TOPIC
 from engine.txn.check import POLL_COUNT_MAX, Asker, TransactionCheck, TransactionChecker, as_bound
 from engine.txn.journal import GIVEN_UP, HALVES
@@ -76,32 +72,26 @@ class TransactionSubsystem:
     def __init__(
         self,
         config: EngineConfig,
+        context: EngineContext,
         *,
         pending_transactions: PendingTransactions,
-        store: Store,
-        intake: Intake,
-        catalog: Catalog,
-        clock: Clock,
-        events: EventBus,
         check_running: Callable[[], None],
     ) -> None:
         """`check_running` raises Stopping where nothing may be changed any more."""
         self._check_running = check_running
         self._pending_transactions = pending_transactions
-        self._store = store
-        self._records = TransactionReader(store, pending_transactions)
-        self._resolver = Resolver(
-            intake, catalog, pending_transactions, self._records, clock, events
-        )
+        self._store = context.store
+        self._records = TransactionReader(context.store, pending_transactions)
+        self._resolver = Resolver(context, pending_transactions, self._records)
         self._checker = TransactionChecker(
             pending_transactions,
             self._records,
             self._resolver,
-            clock,
-            events,
+            context.clock,
+            context.events,
             check_max=config.transaction_check_max,
         )
-        self.callbacks = Callbacks(store.journal)
+        self.callbacks = Callbacks(context.store.journal)
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -241,14 +231,14 @@ class TransactionSubsystem:
         noted = half.properties.get(CHECK_TIMES, "")
         checks = int(noted) if noted.isdecimal() else self._pending_transactions.checks(half.offset)
         return Transaction(
-            identity.message_id,
-            identity.group,
-            identity.topic,
-            message.queue,
-            state,
-            message,
-            checks,
-            self._pending_transactions.due_ms(half.offset) if is_checked else None,
+            transaction_id=identity.message_id,
+            producer_group=identity.group,
+            topic=identity.topic,
+            queue=message.queue,
+            state=state,
+            message=message,
+            checks=checks,
+            next_check_ms=self._pending_transactions.due_ms(half.offset) if is_checked else None,
         )
 
     def _page(self, kind: int, group: str, after: str, count_max: int) -> TransactionPage:
