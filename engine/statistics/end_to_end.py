@@ -8,7 +8,7 @@ acknowledges nothing.
 from collections.abc import Callable
 
 from engine.events import Acked
-from engine.statistics.histogram import Spread, Timing
+from engine.statistics.latency_histogram import Spread, Timing
 
 NOTED_MAX = 200  # that wait for the next tick, which comes every second
 PER_STEP = 50  # records looked at in one tick

@@ -12,11 +12,11 @@ from engine.message import Message
 from engine.service import Service
 from engine.statistics.counting import EventCounter
 from engine.statistics.end_to_end import BornMsOf, EndToEnd
-from engine.statistics.histogram import Spread, Timing
 from engine.statistics.lag_history import LagHistoryStore
 from engine.statistics.lag_peaks import peak_query
 from engine.statistics.lag_points import query
 from engine.statistics.lag_sampler import LagSampler, LagSources
+from engine.statistics.latency_histogram import Spread, Timing
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.traffic_metrics import TrafficMetrics
 from engine.statistics.values import (

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from engine.statistics.histogram import LatencySpreads, Spread
+from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.windows import Rates
 
 

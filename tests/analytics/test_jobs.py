@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from analytics.hist import ERROR_MAX
 from analytics.jobs.definitions import OUTCOMES, TRACED_KINDS, InputFrames, Params
 from analytics.jobs.traces import build, message_ids, pieces
 from analytics.jobs.traces.tables import collect
@@ -19,6 +18,7 @@ from analytics.partitions import Partitions
 from analytics.results import BY_NAME
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 from engine.delivery.values import Nack
+from engine.histogram import ERROR_MAX
 from tests.analytics.oracle import Oracle, Row, hour_of, name_of
 from tests.analytics.scenery import Store, live, messages_of, trace_of
 

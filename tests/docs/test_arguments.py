@@ -5,7 +5,7 @@ With more of them, two values of one type can change places and no type checker 
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -89,9 +89,11 @@ CALLS: dict[str, dict[str, int]] = {
 FOLDERS = ("analytics", "app", "bench", "engine", "kitemq", "protocol")
 
 
-def nodes(folder: str) -> Iterator[ast.AST]:
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        yield from ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+@cache
+def nodes(folder: str) -> list[ast.AST]:
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in paths)
+    return [node for tree in trees for node in ast.walk(tree)]
 
 
 def wide_constructors(folder: str) -> Counter[str]:

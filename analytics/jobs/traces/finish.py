@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analytics.hist import percentile
 from analytics.jobs.definitions import (
     DELIVERED,
     ENDS,
@@ -30,6 +29,7 @@ from analytics.jobs.traces.blobs import TextCodes, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
 from analytics.results import TRACES_JOB, OutputTable, tables_of
+from engine.histogram import percentile
 
 Row = dict[str, Any]
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

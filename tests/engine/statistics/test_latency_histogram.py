@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from engine.statistics.histogram import (
+from engine.statistics.latency_histogram import (
     BUCKETS,
     ROCKETMQ_LABELS,
     VALUE_MAX,
