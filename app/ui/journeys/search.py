@@ -84,7 +84,6 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     names = ("q", "topic", "key")
     form = Form({name: request.query_params.get(name, "").strip() for name in names})
-    is_page = request.query_params.get("format") != "json"
     by = request.query_params.get("by", "")
     by = by if by in WAYS else ""
     is_by_key = not by and bool(form.values["topic"] or form.values["key"])
@@ -97,7 +96,7 @@ async def show(request: Request) -> Response:
         hits, is_cut, target = await _by_text(request, form)
     if len(hits) == 1 and not is_cut:
         target = hits[0].message_id
-    if target and is_page:
+    if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     who = who_of(request.scope)
     failed, others = await _recent(console, who)
