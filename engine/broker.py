@@ -57,18 +57,18 @@ from engine.replay.dismissal_snapshot import DismissalSnapshot, DismissalSummary
 from engine.replay.dismissals import DismissalPlan
 from engine.replay.dismissed_offsets import DismissNote
 from engine.replay.job import ReplayState, ReplayTo
-from engine.replay.values import NewReplay, OutcomePage, OutcomeRow, ReplayJob, RetryRequest
+from engine.replay.values import NewReplay, OutcomeRow, ReplayJob, ReplayOutcomePage, RetryRequest
 from engine.reply.pending_requests import PendingRequest
 from engine.reply.requests import (
     FoundReply,
-    NewReply,
+    ReplyMessage,
     ReplyOutcome,
     ReplyResult,
     RequestCounts,
     RequestReply,
 )
 from engine.retention.pins import ActivePin
-from engine.retention.purge import Purge, PurgedQueue
+from engine.retention.purge import Purge, QueuePurge
 from engine.retention.retention import RetentionStatus
 from engine.schedule.deliver import LevelWaiting
 from engine.schedule.timers import Scheduled, ScheduledPage, TimerAnswer
@@ -91,7 +91,7 @@ from engine.statistics.values import (
     TopicMetrics,
     TrafficRates,
 )
-from engine.statistics.windows import Rates
+from engine.statistics.windows import WindowRates
 from engine.store.damage import Damage
 from engine.store.encode import position_of_id
 from engine.store.files import Files, OsFiles
@@ -173,32 +173,31 @@ __all__ = [
     "Mode",
     "Nack",
     "NewReplay",
-    "NewReply",
     "OffsetResets",
     "OffsetsMoved",
-    "OutcomePage",
     "OutcomeRow",
     "PendingRequest",
     "PullAnswer",
     "PullResult",
     "PullStatus",
     "Purge",
-    "PurgedQueue",
     "PutLatency",
     "QueueContent",
     "QueueLag",
     "QueueLock",
     "QueueMetrics",
     "QueueMove",
+    "QueuePurge",
     "QueueStats",
-    "Rates",
     "ReaderMetrics",
     "ReasonCode",
     "Receipt",
     "Recent",
     "ReplayJob",
+    "ReplayOutcomePage",
     "ReplayState",
     "ReplayTo",
+    "ReplyMessage",
     "ReplyOutcome",
     "ReplyResult",
     "RequestCounts",
@@ -239,6 +238,7 @@ __all__ = [
     "TransactionPage",
     "TransactionState",
     "TransactionSubsystem",
+    "WindowRates",
 ]
 
 

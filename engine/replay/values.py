@@ -105,7 +105,7 @@ class OutcomeRow(msgspec.Struct, frozen=True):
     to_topic: str
 
 
-class OutcomePage(msgspec.Struct, frozen=True):
+class ReplayOutcomePage(msgspec.Struct, frozen=True):
     """Rows in the order of the selection; ask again `after` the index `next`, None at the end."""
 
     items: list[OutcomeRow]

@@ -51,7 +51,7 @@ class ReplyResult(StrEnum):
     ALREADY = "already"  # the request was answered before: nothing is stored
 
 
-class NewReply(msgspec.Struct, frozen=True, kw_only=True):
+class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A reply on its way in. `requester` and `ttl_ms` as the request had them, where known."""
 
     correlation_id: str
@@ -212,7 +212,7 @@ class RequestReply(Service):
 
     # -- answering ------------------------------------------------------------------------------
 
-    def reply(self, new: NewReply) -> ReplyOutcome:
+    def reply(self, new: ReplyMessage) -> ReplyOutcome:
         """Store a reply and hand it to whoever waits; durable when it returns, as a send is.
 
         The first reply to a request wins, for as long as replies are kept. Raises Invalid for
@@ -271,7 +271,7 @@ class RequestReply(Service):
             self.wake()
         self._sent += 1
 
-    def _message_of(self, new: NewReply, request: PendingRequest | None) -> Message:
+    def _message_of(self, new: ReplyMessage, request: PendingRequest | None) -> Message:
         """The reply as it is stored; Invalid for a body or property that no message may have."""
         now_ms = self._clock.now_ms()
         message = Message(

@@ -18,7 +18,7 @@ from engine.topic.catalog import Catalog, TopicConfig
 from engine.topic.names import CLOSED_TOPICS
 
 
-class PurgedQueue(msgspec.Struct, frozen=True):
+class QueuePurge(msgspec.Struct, frozen=True):
     """`count` messages from `from_offset` on went; the queue begins at `to_offset`."""
 
     queue: int
@@ -31,7 +31,7 @@ class Purge(msgspec.Struct, frozen=True):
     """What a purge took, or would take: the queues that lose something, and the sum."""
 
     topic: str
-    queues: list[PurgedQueue]
+    queues: list[QueuePurge]
     count: int
     is_dry_run: bool
 
@@ -68,7 +68,7 @@ class Purger:
         _check_one(before_offset is not None, before_ms is not None, everything)
         begins = self._begins(config, before_offset, before_ms)
         queues = [
-            PurgedQueue(queue, first, begin, begin - first)
+            QueuePurge(queue, first, begin, begin - first)
             for queue, begin in begins.items()
             if begin > (first := self._store.bounds(topic, queue)[0])
         ]

@@ -15,8 +15,8 @@ from engine.statistics.windows import (
     NOTHING,
     TEN_SECONDS_MS,
     Levels,
-    Rates,
     WindowedCounter,
+    WindowRates,
 )
 
 K = TypeVar("K")
@@ -57,7 +57,7 @@ class MetricSeries:
         series.add(at_ms, amount)
         self.used_ms = at_ms
 
-    def rates(self, metric: Metric, now_ms: int) -> Rates:
+    def rates(self, metric: Metric, now_ms: int) -> WindowRates:
         series = self._series.get(metric)
         return NOTHING if series is None else series.rates(now_ms)
 

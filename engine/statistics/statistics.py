@@ -34,7 +34,7 @@ from engine.statistics.windows import (
     MINUTE_MS,
     NOTHING,
     TEN_SECONDS_MS,
-    Rates,
+    WindowRates,
 )
 from engine.store.damage import DamageLog
 from engine.store.files import Files
@@ -388,7 +388,7 @@ def _traffic(account: MetricSeries | None, now_ms: int) -> TrafficRates:
     return TrafficRates(*(_rates(account, metric, now_ms) for metric in PASSING))
 
 
-def _rates(account: MetricSeries | None, metric: Metric, now_ms: int) -> Rates:
+def _rates(account: MetricSeries | None, metric: Metric, now_ms: int) -> WindowRates:
     return NOTHING if account is None else account.rates(metric, now_ms)
 
 

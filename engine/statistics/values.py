@@ -6,16 +6,16 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from engine.statistics.latency_histogram import LatencySpreads, Spread
-from engine.statistics.windows import Rates
+from engine.statistics.windows import WindowRates
 
 
 class TrafficRates(msgspec.Struct, frozen=True):
     """Messages and bytes of their records that came in and were handed out."""
 
-    messages_in: Rates
-    bytes_in: Rates
-    messages_out: Rates
-    bytes_out: Rates
+    messages_in: WindowRates
+    bytes_in: WindowRates
+    messages_out: WindowRates
+    bytes_out: WindowRates
 
 
 class QueueMetrics(msgspec.Struct, frozen=True):
@@ -30,11 +30,11 @@ class ReaderMetrics(msgspec.Struct, frozen=True):
 
     topic: str
     group: str
-    messages_out: Rates
-    bytes_out: Rates
-    acked: Rates
-    retried: Rates
-    dead: Rates
+    messages_out: WindowRates
+    bytes_out: WindowRates
+    acked: WindowRates
+    retried: WindowRates
+    dead: WindowRates
 
 
 class TopicMetrics(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class TopicMetrics(msgspec.Struct, frozen=True):
 
     topic: str
     traffic: TrafficRates
-    refused: Rates
+    refused: WindowRates
     queues: list[QueueMetrics]
     readers: list[ReaderMetrics]
 
@@ -51,11 +51,11 @@ class GroupMetrics(msgspec.Struct, frozen=True):
     """A group over all its topics, and for each; `dead_by_reason` counts since the start."""
 
     group: str
-    messages_out: Rates
-    bytes_out: Rates
-    acked: Rates
-    retried: Rates
-    dead: Rates
+    messages_out: WindowRates
+    bytes_out: WindowRates
+    acked: WindowRates
+    retried: WindowRates
+    dead: WindowRates
     dead_by_reason: dict[str, int]
     readers: list[ReaderMetrics]
 
@@ -70,10 +70,10 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
 
     since_ms: int
     traffic: TrafficRates
-    acked: Rates
-    retried: Rates
-    dead: Rates
-    refused: Rates
+    acked: WindowRates
+    retried: WindowRates
+    dead: WindowRates
+    refused: WindowRates
     refused_by_code: dict[str, int]
     released: int
     corrupt: int

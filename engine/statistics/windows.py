@@ -39,7 +39,7 @@ COARSE: Levels = (
 )
 
 
-class Rates(NamedTuple):
+class WindowRates(NamedTuple):
     """How many in all, and per second over the last second, minute, ten minutes and day."""
 
     total: int = 0
@@ -49,7 +49,7 @@ class Rates(NamedTuple):
     day: float = 0.0
 
 
-NOTHING = Rates()
+NOTHING = WindowRates()
 
 
 class WindowedCounter:
@@ -79,10 +79,10 @@ class WindowedCounter:
         self._values = array("Q", bytes(8 * len(self._values)))
         self._at_ms = self.since_ms = now_ms
 
-    def rates(self, now_ms: int) -> Rates:
+    def rates(self, now_ms: int) -> WindowRates:
         """The total and every window's messages, or bytes, per second."""
         ten_minutes_ms = TEN_SECONDS_MS if self._levels is FINE else MINUTE_MS
-        return Rates(
+        return WindowRates(
             self.total,
             self.rate(now_ms, SECOND_MS, SECOND_MS),
             self.rate(now_ms, MINUTE_MS, TEN_SECONDS_MS),

@@ -17,7 +17,7 @@ ENGINE_AND_SDK = """
 JOURNAL_AND_MODEL = "Exponential Ladder LagBasis Mode StartAt Steps Strategy TopicType"
 # The REST API's shape of a value of the engine; one model of the wire is to make them one class.
 ENGINE_AND_REST = """
-    Branch Journey NewReply OutcomePage PurgedQueue QueueLag QueueStats Rates Stage TraceStatus
+    Branch Journey QueueLag QueueStats Stage TraceStatus
 """
 # The base of all frames of the WebSocket protocol, and of all pages of the console.
 BASES = "Frame"
