@@ -1,7 +1,7 @@
 """The tables that the jobs make: their names, columns, keys, and how a run replaces them.
 
 A job hands each table over as a file of JSON lines beside `result.json`, which repeats what is
-said here (`manifest`), so that who loads the files needs nothing of this package. `hour` is the
+said here (`manifest`), so that a loader of the files needs nothing of this package. `hour` is the
 UTC hour that a row belongs to, as the Parquet manifest names it ("2026-11-21T03"); a row's other
 times are ms since 1970 UTC. A NULL number is unknown; a text that does not apply is "".
 """

@@ -1,4 +1,4 @@
-"""The broker: every verb that a door may call, and the values that go with them.
+"""The broker: every operation that an endpoint may call, and the values of those operations.
 
 One thread owns it. Every verb returns in microseconds and never waits: what takes the kernel's
 time goes to the pool, what waits for messages is parked and woken by a callback. How the parts are
@@ -532,7 +532,7 @@ class Broker:
     ) -> bool:
         """A pulling client is done with all before `offset`; False where a reset forbids it.
 
-        Unlike `commit_offset`, what other clients were handed out from there on stays theirs.
+        Unlike `commit_offset`, what other clients were delivered from there on stays theirs.
         """
         return self._delivery.offsets.advance(group, topic, queue, offset, client)
 
@@ -588,7 +588,7 @@ class Broker:
         invisible_s: float = 60.0,
         client: str = "",
     ) -> list[Delivery]:
-        """Hand out messages of `topics` (name to tag expression) to one client of a group."""
+        """Deliver messages of `topics` (name to tag expression) to one client of a group."""
         self._check_running()
         return self._delivery.receives.receive(
             group, topics, count_max=count_max, invisible_s=invisible_s, client=client
@@ -689,7 +689,7 @@ class Broker:
         return self._delivery.change_group(name, **changes)
 
     def pause_group(self, name: str, topic: str = "") -> GroupConfig:
-        """Hand out nothing more to a group, or nothing of one topic; what is in flight stays."""
+        """Deliver nothing more to a group, or nothing of one topic; what is in flight stays."""
         return self._delivery.pause(name, topic)
 
     def resume_group(self, name: str, topic: str = "") -> GroupConfig:

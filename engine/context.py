@@ -11,7 +11,7 @@ from engine.topic.catalog import Catalog
 
 @dataclass(frozen=True, slots=True)
 class EngineContext:
-    """Log, way into it, topics, time and events; `engine.container` makes the only one.
+    """The log, its intake, topics, clock and events; `engine.container` builds the only one.
 
     A constructor takes what it needs out of it, so that no call goes through it later.
     """

@@ -1,4 +1,4 @@
-"""Frames of `/ws/v1`: what they are, and the one way from bytes to them and back.
+"""Frames of `/ws/v1`, and their only encoder and decoder.
 
 A binary WebSocket message holds one or more frames back to back; each begins with the same nine
 bytes (`HEADER`):
@@ -78,11 +78,11 @@ assert (CREDIT.size, UNSUBSCRIBE.size, ERROR.size) == (8, 4, 4)
 
 
 class HelloFrame(Frame, frozen=True):
-    """Who is speaking; the first frame of a client that wants to resume. Answer: WELCOME.
+    """Identifies the client; the first frame of one that wants to resume. Answer: WELCOME.
 
     | version u16 | client text |
 
-    The same `client` after a lost connection finds its hand-outs again. An older connection of the
+    The same `client` after a lost connection finds its deliveries again. An older connection of the
     same client is closed with code 4001. Empty: the server chooses a name.
     """
 

@@ -12,7 +12,7 @@ class DeliveryStatus(StrEnum):
     """Where a message stands with a group."""
 
     AHEAD = "ahead"  # not reached yet
-    READY = "ready"  # may be handed out, or waits for an earlier one of its message group
+    READY = "ready"  # may be delivered, or waits for an earlier one of its message group
     INFLIGHT = "inflight"
     WAITING = "waiting"  # failed, keeps its place and comes back at `until_ms`
     DONE = "done"  # acknowledged, moved on, filtered out or skipped
@@ -20,7 +20,7 @@ class DeliveryStatus(StrEnum):
 
 
 class DeliveryState(msgspec.Struct, frozen=True):
-    """`until_ms` is when a hand-out or a wait ends, ms since 1970 UTC; 0 where neither goes on."""
+    """`until_ms` is when a delivery or a wait ends, ms since 1970 UTC; 0 where neither goes on."""
 
     place: DeliveryStatus
     client: str = ""

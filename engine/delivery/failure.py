@@ -1,7 +1,7 @@
-"""What happens to a message whose delivery failed: another try, or the dead letters.
+"""Handles failed deliveries: a message is retried or becomes a dead letter.
 
 For an ordered group in a FIFO topic it keeps its place and its lane waits. Otherwise it goes on as
-a new record, which names the hand-out it replaces (SOURCE): a crash after that record was written
+a new record, which names the delivery it replaces (SOURCE): a crash after that record was written
 and before its source was settled is healed by `replayed`. While the log refuses writes nothing
 changes.
 """
@@ -102,7 +102,7 @@ class FailureHandler:
         return results
 
     def expire(self, dues: Iterable[DueBatch]) -> None:
-        """Deal with hand-outs whose time ran out: their messages may be received again at once."""
+        """Deal with deliveries whose time ran out: their messages may be received again at once."""
         for progress, batch in dues:
             config = self._groups.find(progress.owner)
             if config is not None:
@@ -148,7 +148,7 @@ class FailureHandler:
         self._tell(config.name, topic, queue, [plan])
 
     def replayed(self, message: StoredMessage) -> None:
-        """Recovery found this record: the hand-out that it replaced is settled, if it was not."""
+        """Recovery found this record: the delivery that it replaced is settled, if it was not."""
         parts = message.properties.get(SOURCE, "").split("@")
         if len(parts) != SOURCE_PARTS:
             return
@@ -338,7 +338,7 @@ class FailureHandler:
 def _broadcast_plan(failed: FailedDelivery, attempt: int, retry_max: int) -> FailurePlan:
     """Nothing of a broadcast is retried: what a client fails with is dropped.
 
-    A hand-out that ran out stays with its client, who may have died with it, up to `retry_max`.
+    A delivery that ran out stays with its client, who may have died with it, up to `retry_max`.
     """
     if failed.failure.error is EXPIRED and not is_exhausted(attempt, retry_max):
         return FailurePlan(failed.offset, Transition.KEEP, None, attempt, 0, failed.failure)

@@ -1,4 +1,4 @@
-"""One consumer of a group: what is told of it, and what is known of it while it is alive."""
+"""One consumer of a group: its public description, and the entry kept while it is alive."""
 
 import msgspec
 

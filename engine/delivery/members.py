@@ -1,8 +1,8 @@
-"""Who consumes: the live members of each group, known by heartbeats, receives and connections.
+"""The live members of each consumer group, known by heartbeats, receives and connections.
 
 A member is alive while it is connected, or gave a sign of life within the timeout. Nothing of it
-is kept over a restart: whoever is alive shows up again. Queues are shared out among those who send
-heartbeats, as pulling consumers do; who only receives takes from every queue and needs no share.
+is kept over a restart: live members report again. Queues are shared out among those that send
+heartbeats, as pulling consumers do; one that only receives takes from every queue, unshared.
 Source: docs/rocketmq-rules.md#members-and-subscriptions.
 """
 
@@ -43,13 +43,13 @@ class MemberConnection:
 
 
 def _nobody(group: str, client: str) -> None:
-    """Until somebody listens."""
+    """Does nothing, until a callback is set."""
 
 
 class Members(Service):
-    """At most `members_max` over all groups; who comes beyond that is served, but not listed.
+    """At most `members_max` over all groups; further ones are served, but not listed.
 
-    `on_goodbye` is told of each member that says so, `on_sign` of each sign of life.
+    `on_goodbye` is called for each member that leaves, `on_sign` for each sign of life.
     """
 
     name = "members"
@@ -212,7 +212,7 @@ class Members(Service):
     def everyone(self) -> Iterator[tuple[str, Member]]:
         """The live members of all groups with their group, each read when it is asked for.
 
-        Who comes while somebody walks is left out.
+        Members that join during the iteration are left out.
         """
         for (group, client), entry in list(self._order.items()):
             if self._is_alive(entry):
@@ -260,7 +260,7 @@ class Members(Service):
         """Which queues of a topic a pulling client has, by the group's strategy unless given.
 
         Shared out among the members that send heartbeats and subscribe to the topic, or to
-        nothing in particular. In a broadcast group everybody has all queues. Raises
+        nothing in particular. In a broadcast group every client has all queues. Raises
         GroupNotFound, TopicNotFound, Forbidden.
         """
         config = self._groups.get(group)

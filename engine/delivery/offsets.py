@@ -1,4 +1,4 @@
-"""Offsets that are set and asked for, and how far a group is behind."""
+"""Commits and reads the offsets of groups, and computes their lag."""
 
 from collections.abc import Iterable
 
@@ -43,8 +43,8 @@ class ConsumerOffsets:
         """Set a group's progress in a queue to any offset, also backwards; whether that counts.
 
         It does not after a reset of the queue, until a client of the group pulled from there and
-        was told. What was handed out from the queue is forgotten; its receipts are stale. Creates
-        the group if allowed. `client` names whose progress it is where the group broadcasts.
+        has learned of it. What was delivered from the queue is forgotten; its receipts are stale.
+        Creates the group if allowed. `client` is the owner of the progress in a broadcast group.
         Raises GroupNotFound, TopicNotFound, QueueNotFound, Invalid.
         """
         place, progress = self._place(group, topic, queue, offset, client)
@@ -56,7 +56,7 @@ class ConsumerOffsets:
     def advance(self, group: str, topic: str, queue: int, offset: int, client: str = "") -> bool:
         """A pulling client is done with everything before `offset`; whether that counts.
 
-        What was handed out from before `offset` is done, what was handed out from there on stays
+        What was delivered from before `offset` is done, what was delivered from there on stays
         with its client. An offset before the group's own place sets the group back, as `commit`
         does. One that changes nothing writes nothing. Raises as `commit`.
         """

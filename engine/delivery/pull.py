@@ -109,7 +109,7 @@ class Pull:
         """Up to `count_max` (1 to 160) messages and `bytes_max`, yet at least one if any matches.
 
         Never waits. With a `group` its right to consume is checked; it is created if it may be.
-        The first pull of a group whose offset was reset is told so (OFFSET_RESET) and gets the
+        The first pull of a group whose offset was reset is answered OFFSET_RESET and gets the
         new place as `next_offset`; only then do its commits count again.
         Examines at most 800 entries. Raises Invalid, TopicNotFound, QueueNotFound,
         GroupNotFound, Forbidden; an offset outside the queue is a status, not an error.
@@ -140,7 +140,7 @@ class Pull:
         progress = self._progress_store.find(group, topic, queue)
         if progress is None or not progress.is_reset_unseen:
             return None
-        # A full disk keeps nobody from reading: the note is written as soon as there is room.
+        # A full disk does not stop reading: the note is written as soon as there is room.
         self._progress_store.write(ResetSeen(group, topic, queue), is_owed=True)
         return progress.cursor
 

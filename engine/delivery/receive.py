@@ -1,6 +1,6 @@
-"""Receive: hand out messages to a client for a while, across the queues of several topics.
+"""Receive: delivers messages to a client for a time, across the queues of several topics.
 
-What was handed out before and came back goes first in its queue, then the cursor moves on. A
+What was delivered before and came back goes first in its queue, then the cursor moves on. A
 message that the filter holds back is done; one whose lane is busy is set aside. Each call looks
 at a bounded number of entries and reads a bounded number of bytes.
 """
@@ -50,7 +50,7 @@ class MessageSelection(msgspec.Struct):
 
     cursor: int
     messages: list[StoredMessage] = []
-    again: int = 0  # how many of them were handed out or set aside before
+    again: int = 0  # how many of them were delivered or set aside before
     misses: int = 0  # records that were read and did not match
     lanes: list[str] = []
     deferred: list[int] = []
@@ -59,7 +59,7 @@ class MessageSelection(msgspec.Struct):
 
 
 class Receiver:
-    """Chooses and hands out; `long_polling.py` waits, `inflight.py` takes back."""
+    """Chooses and delivers; `long_polling.py` waits, `inflight.py` takes back."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class Receiver:
         invisible_s: float = 60.0,
         client: str = "",
     ) -> list[Delivery]:
-        """Hand out up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
+        """Deliver up to `count_max` (1 to 1,024) messages of `topics` to a client; never waits.
 
-        `topics` maps names to filters (filter.py). Nobody else of the group gets these messages
+        `topics` maps names to filters (filter.py). No other client of the group gets these messages
         for `invisible_s` (0.01 s to 12 h). An empty list may also mean that the examined part held
         nothing that matches: then there is more to examine at once. Raises Invalid,
         TopicNotFound, GroupNotFound and Forbidden.
@@ -107,7 +107,7 @@ class Receiver:
                 except EngineError:
                     if not call.deliveries:
                         raise
-                    break  # what is handed out already must reach its client
+                    break  # what is delivered already must reach its client
                 if call.want <= 0 or call.size_bytes <= 0:
                     break
         return call.deliveries
@@ -263,7 +263,7 @@ class Receiver:
             call.size_bytes = 0
         return batch
 
-    # -- handing out -----------------------------------------------------------------------------
+    # -- delivering -----------------------------------------------------------------------------
 
     def _hand_out(
         self, progress: QueueProgress, call: ReceiveCall, picked: MessageSelection

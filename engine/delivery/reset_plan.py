@@ -1,4 +1,4 @@
-"""What a reset is about: where to, what that means for each queue, and a plan of it.
+"""The target of a reset, its effect on each queue, and the plan that computes it.
 
 `resets.py` makes plans and carries them out.
 """

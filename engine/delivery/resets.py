@@ -1,9 +1,9 @@
-"""Moving a group to another place: looked at first, carried out in one step, and taken back.
+"""Offset resets: previewed first, carried out in one step, and undone on request.
 
 A reset names topics and a place (`ResetTarget`). A `ResetPlan` works out what that means for each
 queue, a bounded number of queues in a step; `preview` says what would happen and holds a token of
 the offsets it saw; `apply` moves all queues with one entry of the journal, unless these offsets
-are others by now. What was handed out is forgotten: its receipts are stale, its messages come (or
+are others by now. What was delivered is forgotten: its receipts are stale, its messages come (or
 do not come) again from the new place. Waiting receives and pulls are woken.
 
 A pulling client keeps its own place and does not know yet: until it pulls once more, and is told
@@ -49,7 +49,7 @@ QUEUES_MAX = 1024  # as many as one topic can have: some 10 ms of work
 
 
 class OffsetResets:
-    """Plans, applies, remembers and undoes resets; `wake_pulls` wakes who waits on a queue."""
+    """Plans, applies, remembers and undoes resets; `wake_pulls` wakes a queue's waiting pulls."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Retries: when a failed message comes back, what it carries, and who may send one directly.
+"""Retries: delay and properties of a retried message, and the rule for sending one directly.
 
 Its first retry waits for delay level 3 (10 s), each further one for the next level. The record
 that comes back remembers the topic it was first sent to and the failure that it comes from.
@@ -54,7 +54,7 @@ class RetryLevels(Protocol):
 
 
 class DeliveryFailure(NamedTuple):
-    """Why a delivery failed; `serial` is the hand-out's, 0 for a pulling client."""
+    """Why a delivery failed; `serial` is the delivery's, 0 for a pulling client."""
 
     error: str
     client: str
@@ -117,7 +117,7 @@ def failed_copy(
 
 
 def source_text(group: str, stored: StoredMessage, serial: int) -> str:
-    """Names the hand-out that a record replaces: "group@topic@queue@offset@serial in hex"."""
+    """Names the delivery that a record replaces: "group@topic@queue@offset@serial in hex"."""
     return f"{group}@{stored.topic}@{stored.queue}@{stored.offset}@{serial:x}"
 
 
@@ -132,7 +132,7 @@ class RetryRule:
     """Admission to retry topics: a message that has used up its retries goes to the dead letters.
 
     A send to `%RETRY%group` is turned away at reconsumeTimes > max, one later than a retry that
-    the engine makes itself; and, whatever the attempt, while anybody of the group holds a queue
+    the engine makes itself; and, whatever the attempt, while a client of the group holds a queue
     lock: an orderly consumer sends there only what it gave up.
     """
 

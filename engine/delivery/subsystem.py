@@ -183,7 +183,7 @@ class DeliverySubsystem:
         return changed
 
     def pause(self, name: str, topic: str = "") -> GroupConfig:
-        """Hand out nothing more to a group, or nothing of one topic; in flight stays in flight."""
+        """Deliver nothing more to a group, or nothing of one topic; in flight stays in flight."""
         if not topic:
             return self.change_group(name, consume_enabled=False)
         self._catalog.get(topic)
@@ -191,7 +191,7 @@ class DeliverySubsystem:
         return self.change_group(name, paused_topics=tuple(sorted(paused)))
 
     def resume(self, name: str, topic: str = "") -> GroupConfig:
-        """End a pause of the group, or of one topic; all who wait are woken."""
+        """End a pause of the group, or of one topic; all waiting receives are woken."""
         if not topic:
             return self.change_group(name, consume_enabled=True)
         left = set(self.groups.get(name).paused_topics) - {topic}
@@ -216,7 +216,7 @@ class DeliverySubsystem:
         return [TopicCleared(topic)]
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: forget every group's progress in it and wake who waits on it."""
+        """A topic was deleted: forget all progress in it and wake the calls that wait on it."""
         self.progress_store.apply(TopicCleared(topic))
         self.receive_targets.filters.forget_topic(topic)
         self.long_polling.topic_deleted(topic)

@@ -1,4 +1,4 @@
-"""What delivery hands to its callers."""
+"""Values that delivery returns to its callers."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from engine.message import StoredMessage
 
 
 class Receipt(NamedTuple):
-    """Names one hand-out of one message; a later hand-out of it has another `serial`."""
+    """Names one delivery of one message; a later delivery of it has another `serial`."""
 
     topic: str
     queue: int
@@ -31,7 +31,7 @@ class AckResult(StrEnum):
 
     DONE = "done"
     ALREADY = "already"  # the message was done before
-    STALE = "stale"  # the message was, or will be, handed out again
+    STALE = "stale"  # the message was, or will be, delivered again
 
 
 class Nack(msgspec.Struct, gc=False, frozen=True):
@@ -66,7 +66,7 @@ class QueueLag(msgspec.Struct, frozen=True):
     """How far a group is behind in one queue.
 
     `count` messages are not done, `inflight` of them with clients. Everything before `committed`
-    is done; `cursor` is the next to be handed out for the first time. `oldest_ms` is when the
+    is done; `cursor` is the next to be delivered for the first time. `oldest_ms` is when the
     oldest one that is not done was stored. `expired` counts those that retention or a purge ever
     took before the group was done with them. `counts` says whether what the group's filter leaves
     out is counted too (see `subscription_filters.py`).

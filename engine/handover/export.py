@@ -1,4 +1,4 @@
-"""What Apache RocketMQ's broker reads at its start beside the log, kept up to date.
+"""Writes the files that Apache RocketMQ's broker reads at its start beside the log.
 
 Topics, groups, offsets, delay levels, transactions and exact times are written every five seconds
 where they changed, once the log is on disk as far as they speak of it, and at a clean stop. So
@@ -52,7 +52,7 @@ SPAN_PER_TIMER = 4  # so many entries of the timer queue are looked at for each 
 
 
 class TimerState(NamedTuple):
-    """What RocketMQ is told of exact times; `place` is another after every change of them."""
+    """The exact times as RocketMQ's files hold them; `place` differs after every change."""
 
     place: tuple[int, int, int]
     now_ms: int
@@ -129,7 +129,7 @@ class Exporter(Service):
         return self._next_export_s - now_s
 
     def stop(self) -> None:
-        """Write everything, the pool being idle; what the disk refuses is told in the log."""
+        """Write everything, the pool being idle; what the disk refuses is logged."""
         try:
             changed = self._changed(units_max(self._timer_log_bytes), is_last=True)
         except (OSError, EngineError) as error:

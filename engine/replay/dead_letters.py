@@ -1,4 +1,4 @@
-"""Dead letters as a person looks at them: each with its cause, and what was done about it."""
+"""Lists dead letters with their cause and with what was done about them."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -40,7 +40,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
     again from here; `redriven_from` is the job that sent it before it came back dead, and
-    `redrive_count` how many jobs had by then. `dismissed` says who dismissed it, and why.
+    `redrive_count` how many jobs had by then. `dismissed` has the user and the reason.
     """
 
     message: StoredMessage

@@ -1,4 +1,4 @@
-"""A replay job: what was asked for, where it stands, and which moves are legal."""
+"""A replay job: its plan, its state, and the legal transitions."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""Stores replay jobs in the journal. A change is in force once its method returned.
+"""Stores replay jobs in the journal. A change is in force once its method returns.
 
 A copy names its job and the place it comes from (SOURCE): it is the proof that this message is
 sent, so progress is journalled after the write and a crash in between is healed by `replayed`.
@@ -73,7 +73,7 @@ class ReplayProgress(JournalEntry, frozen=True, tag="replay_progress"):
 
 
 class ReplayFound(JournalEntry, frozen=True, tag="replay_found"):
-    """Recovery found copies of messages that no progress told of: runs of (0, index, count)."""
+    """Recovery found copies of messages that no progress entry names: runs of (0, index, count)."""
 
     job: str
     runs: bytes

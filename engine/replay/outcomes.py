@@ -1,4 +1,4 @@
-"""What became of each message of a job: one named outcome, one byte each, compressed in chunks."""
+"""The outcomes of a job's messages: one byte each, compressed in chunks."""
 
 import re
 import zlib

@@ -1,4 +1,4 @@
-"""How many messages may go right now: so many a second, evenly, and no burst after a pause."""
+"""Rate limit of a job: a number of messages a second, evenly, without a burst after a pause."""
 
 BURST_S = 0.1  # what a late tick may make up for
 WAIT_MIN_S = 0.02

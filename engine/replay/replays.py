@@ -1,4 +1,4 @@
-"""What a person or a program may ask of replay jobs; `runner.py` carries them out.
+"""Operations on replay jobs: create, list, pause, resume, stop, retry; `runner.py` runs them.
 
 A selection is frozen when its job is created: what arrives later is not in it. A dry run is a job
 that looks at every message and sends none; `begin` does the same selection in earnest.

@@ -1,4 +1,4 @@
-"""The service that carries jobs out: bounded steps, evenly by the clock, one job after another.
+"""The service that runs jobs: in bounded steps, at their rate, one job after another.
 
 Copies are written first, then progress; see `job_store.py`. While the log refuses writes nothing is
 passed over: the jobs wait, and say why.

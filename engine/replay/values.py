@@ -1,4 +1,4 @@
-"""What is said to and of replay jobs: requests, a job as it stands, outcomes."""
+"""Values of replay jobs: requests, the state of a job, outcomes."""
 
 from collections.abc import Sequence
 

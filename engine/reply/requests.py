@@ -1,8 +1,8 @@
-"""Request and reply: a question sent to a topic, and one answer brought back to whoever asked.
+"""Request and reply: sends a request to a topic, and returns its one reply to the requester.
 
 A request is an ordinary message with a correlation id. Its reply is a record of the reply topic,
 found by that id in the key index: so the log alone says which request is answered, a crash leaves
-nothing to heal, and a reply that nobody waits for any more can still be fetched. Who waits is known
+nothing to heal, and a late reply can still be fetched. Waiting requests are known
 to memory only. Property names are RocketMQ's (docs/rocketmq-rules.md#request-and-reply).
 """
 
@@ -29,8 +29,8 @@ TTL = "TTL"
 CLUSTER = "CLUSTER"
 MESSAGE_TYPE = "MSG_TYPE"
 REPLY_TYPE = "reply"
-PUSH_REPLY_TIME = "PUSH_REPLY_TIME"  # when it was handed to who waited; missing in a late reply
-LATE = "KITE_LATE"  # when it came though nobody waited; ms since 1970
+PUSH_REPLY_TIME = "PUSH_REPLY_TIME"  # when the requester got it; missing in a late reply
+LATE = "KITE_LATE"  # when a late reply came; ms since 1970
 
 TIMEOUT_MS_MAX = 30_000
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -46,8 +46,8 @@ REPLY_CLUSTER = REPLY_TOPIC.removesuffix("_REPLY_TOPIC")
 class ReplyResult(StrEnum):
     """What became of a reply."""
 
-    DELIVERED = "delivered"  # to the one who waited
-    LATE = "late"  # nobody waits: it is kept, and can be fetched
+    DELIVERED = "delivered"  # to the waiting requester
+    LATE = "late"  # no requester waits: it is kept, and can be fetched
     ALREADY = "already"  # the request was answered before: nothing is stored
 
 
@@ -71,7 +71,7 @@ class ReplyOutcome(msgspec.Struct, frozen=True):
 
 
 class FoundReply(msgspec.Struct, frozen=True):
-    """A reply that the log keeps; `is_late`: nobody waited when it came."""
+    """A reply that the log keeps; `is_late`: no requester waited when it came."""
 
     message: StoredMessage
     is_late: bool
@@ -80,7 +80,7 @@ class FoundReply(msgspec.Struct, frozen=True):
 class RequestCounts(msgspec.Struct, frozen=True):
     """Requests since the start: how many wait, and how the others ended.
 
-    `late` and `duplicates` count replies: those that nobody waited for, and those not stored
+    `late` and `duplicates` count replies: those that came too late, and those not stored
     because the request was answered before.
     """
 
@@ -213,10 +213,10 @@ class RequestReply(Service):
     # -- answering ------------------------------------------------------------------------------
 
     def reply(self, new: ReplyMessage) -> ReplyOutcome:
-        """Store a reply and hand it to whoever waits; durable when it returns, as a send is.
+        """Store a reply and pass it to its requester; durable when it returns, as a send is.
 
         The first reply to a request wins, for as long as replies are kept. Raises Invalid for
-        what cannot be stored; DiskFull, and whoever waits goes on waiting.
+        what cannot be stored; DiskFull, and the requester goes on waiting.
         """
         self._check_running()
         _check_id(new.correlation_id)
@@ -301,7 +301,7 @@ class RequestReply(Service):
         return self._position_of(correlation_id) is not None
 
     def _hand_over(self, request: PendingRequest, position: int) -> None:
-        """Give the reply to whoever waits; later, while it waits for a flush to be readable."""
+        """Give the reply to its requester; later, while it waits for a flush to be readable."""
         if position >= self._store.readable:
             self._unread.append((request, position))
             self.wake()

@@ -1,4 +1,4 @@
-"""Purging a topic: its queues begin later, at once and for good; the bytes go with their segment.
+"""Purges topics: their queues begin later at once; the bytes go with their segment.
 
 What was read from the topic before is not touched: retries and dead letters are messages of their
 own topics, and what waits for its time goes to the topic when that has come.

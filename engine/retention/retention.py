@@ -1,4 +1,4 @@
-"""Retention: the service that lets old messages go, and says what it does and what holds it back.
+"""The retention service: deletes old messages, and reports what it does and what pins them.
 
 It looks every `retention_interval_s`, each second while the disk is too full; there is no hour of
 the day for it (RocketMQ's deleteWhen), as there is never much to do at once. What still waits in
@@ -95,7 +95,7 @@ class RetentionService(Service):
         context.store.expiry.on_deleted = self._on_deleted
 
     def start(self) -> None:
-        """After recovery, before anybody reads: queues begin where they did."""
+        """After recovery, before the first read: queues begin where they did."""
         self._trims.start()
 
     def services(self) -> list[Service]:
@@ -231,7 +231,7 @@ class RetentionService(Service):
         before_ms = self._clock.now_ms() - self._age_ms
         target = by_age(extent, self._segment_start_ms, before_ms)
         if self._passes(self._config.disk_expire_percent):
-            return target  # no room for those who want more than the broker gives
+            return target  # no room for topics that ask for more than the broker's retention
         return min([target, *self._ages.held.values()])
 
     def _segment_start_ms(self, base: int) -> int | None:
@@ -265,4 +265,4 @@ class RetentionService(Service):
 
 
 def _nobody() -> None:
-    """Until somebody wants to know."""
+    """Does nothing, until a callback is set."""

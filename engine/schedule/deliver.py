@@ -1,8 +1,8 @@
-"""Release of delayed messages: each level is a queue in order of time, so only its head is watched.
+"""Releases delayed messages: each level is a queue in order of time, so only its head matters.
 
 A released record keeps DELAY, REAL_TOPIC and REAL_QID, as RocketMQ's do, and names the waiting
 record it comes from (SOURCE). Progress is journalled after the write; a crash in between is healed
-by `replayed`. What fell due while nobody was there is released at once.
+by `replayed`. What fell due while the broker was down is released at once.
 """
 
 import logging

@@ -1,8 +1,8 @@
-"""Release of messages whose time has come, first things first, each of them once.
+"""Releases messages at their exact time, in order of time, each of them once.
 
 A released record names the waiting one it comes from (SOURCE), which is the proof that that is
 finished: progress is journalled after the write, and a crash in between is healed by `replayed`.
-What fell due while nobody was there is released at once, in the order of its times. What is pending
+What fell due while the broker was down is released at once, in order of time. What is pending
 is known from the timer queue's entries alone; records are read when they are released.
 
 A message that waits long would hold back everything behind it: how much progress has to remember,

@@ -1,4 +1,4 @@
-"""What a person or a program may ask of messages that wait for their time.
+"""Operations on messages with an exact time: list, recall, deliver now, reschedule.
 
 A message is found by its id without looking at the others: an id made by the broker says where the
 record lies, other ids and those of moved records are in the key index. Delay levels are not here:

@@ -1,4 +1,4 @@
-"""Looking through a topic: all its queues merged in the order of storing, page by page.
+"""Scans a topic: all its queues merged in the order of storing, page by page.
 
 The log is written in the order of storing, so the positions in the entries of the queues, which
 are 20 bytes each, give the order without a record being read; and one position says where the next

@@ -1,4 +1,4 @@
-"""How long messages take from their making at the producer until a group acknowledges them.
+"""Measures the time from a message's birth at its producer to its acknowledgement by a group.
 
 Of each acknowledgement one message stands for all, at most 200 a second; its record is looked at
 later, in the tick, so that neither acknowledging nor asking costs anything. Who commits offsets

@@ -1,4 +1,4 @@
-"""Samples made into points: the highest and the mean of each stretch of time, gaps left as gaps."""
+"""Reduces samples to points: the maximum and mean of each span of time; gaps stay gaps."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import mul

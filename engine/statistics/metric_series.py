@@ -115,12 +115,12 @@ class MetricRegistry(Generic[K]):
             if self.other is None:
                 self.other = MetricSeries(self._levels, now_ms, self._since_ms)
             return self.other
-        # Whoever was not there before counted nothing before: rates are since the beginning.
+        # A new series has no past: its rates are since the beginning.
         account = self._accounts[name] = MetricSeries(self._levels, now_ms, self._since_ms)
         return account
 
     def sweep(self, now_ms: int, idle_ms: int = IDLE_MS) -> None:
-        """Drop who was silent for so long; at most once a minute."""
+        """Drop series without a count for so long; at most once a minute."""
         if now_ms - self._swept_ms < SWEEP_MS:
             return
         self._swept_ms = now_ms

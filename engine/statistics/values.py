@@ -1,4 +1,4 @@
-"""What statistics hand to their callers."""
+"""Values that statistics return to their callers."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ from engine.statistics.windows import WindowRates
 
 
 class TrafficRates(msgspec.Struct, frozen=True):
-    """Messages and bytes of their records that came in and were handed out."""
+    """Messages and bytes of their records that came in and were delivered."""
 
     messages_in: WindowRates
     bytes_in: WindowRates
@@ -86,7 +86,7 @@ class PutLatency(msgspec.Struct, frozen=True):
     """Microseconds from the call of send until it had its durability.
 
     `stored` is all sends, until the messages are in the page cache; `flushed` those that waited for
-    the disk, until they were told.
+    the disk, until their senders were answered.
     """
 
     stored: LatencySpreads

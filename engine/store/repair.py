@@ -1,4 +1,4 @@
-"""Making a damaged directory one that starts again; what it removes lies in `set-aside` then.
+"""Repairs a damaged directory so that it starts; what it removes is kept in `set-aside`.
 
 A snapshot that cannot be read, with nothing older to rebuild from, is replaced by one of its whole
 entries. Queue entries that do not fit are mended from the log. Where the key index is damaged, or

@@ -112,7 +112,7 @@ def verify_store(
     index_items: int = INDEX_ITEMS,
     patience_s: Sequence[float] = PATIENCE_S,
 ) -> VerifyReport:
-    """Check the store under `root`; `progress` is told the bytes checked now and then.
+    """Check the store under `root`; `progress` is called with the bytes checked now and then.
 
     `begins_in` says from the journal's frames that count, in order, which topics there are and from
     which position on; without it those count that have queues, and messages are not counted.
@@ -282,7 +282,7 @@ def _fault(queue: QueueId, entry: QueueEntry, log: CommitLog, codes: EntryCodes)
     try:
         message = decode(log.read(entry.position, entry.size_bytes), crc_range=log.crc_range)
     except Corrupt:
-        return ""  # told with the log
+        return ""  # reported with the log
     if message.topic != queue.topic:
         return f"the record at {entry.position} says it is of topic {message.topic}"
     if not codes.fits(message, entry.tag_code):

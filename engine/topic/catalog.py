@@ -95,7 +95,7 @@ class TopicSet(JournalEntry, frozen=True, tag="topic-set", array_like=True):
 
 
 class TopicDeleted(JournalEntry, frozen=True, tag="topic-deleted", array_like=True):
-    """A topic is gone; its records before `position` are nobody's."""
+    """A topic was deleted; its records before `position` belong to no topic."""
 
     name: str
     position: int

@@ -22,7 +22,7 @@ SYSTEM_PREFIX = "rmq_sys_"
 TRACE_TOPIC = "rmq_sys_kite_trace"  # what the engine saw
 CLIENT_TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # what clients saw, in RocketMQ's text format
 
-# Nobody may send to these; the engine writes them itself.
+# No client may send to these; the engine writes them itself.
 CLOSED_TOPICS = frozenset(
     {
         SCHEDULE_TOPIC,

@@ -1,4 +1,4 @@
-"""Finds what there is about the records of one message: the trace rows about each, clients' traces.
+"""Finds the trace rows and client traces of the records of one message.
 
 Everything goes through the key index, in steps of one record; a journey has a few of them mostly,
 and some hundred at most.

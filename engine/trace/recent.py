@@ -1,4 +1,4 @@
-"""What was traced last: where to begin for whoever has no message id at hand."""
+"""The most recent trace rows, a start for users without a message id."""
 
 from collections.abc import Iterator, Sequence
 
@@ -45,7 +45,7 @@ def find_recent(store: Store, positions: Sequence[int], count_max: int) -> list[
 
 
 def _newest(store: Store, positions: Sequence[int]) -> Iterator[tuple[TraceColumns, int, RowKind]]:
-    """Rows of hand-outs, by their number and kind only: most are never unpacked."""
+    """Rows of deliveries, by their number and kind only: most are never unpacked."""
     for position in reversed(positions):
         columns = _columns(store, position)
         if columns is None:

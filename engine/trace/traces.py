@@ -1,4 +1,4 @@
-"""Traces: what the engine saw of each message, told as its journey. `broker.traces`."""
+"""Traces of messages, read as journeys: `broker.traces`."""
 
 from collections.abc import Callable, Sequence
 
@@ -35,7 +35,7 @@ class TraceStatus(msgspec.Struct, frozen=True):
     `sampled_out` left out by a rate, `dropped` found no room, `waiting` are to be written.
     `records`, `rows` and `bytes` are what was written to the log for them. `kept_records` of all
     time are there, the first stored at `oldest_ms`. `bad_contexts` of clients' traces could not be
-    read when somebody asked. `refusal` says why nothing can be written; empty when it can.
+    read when it was last read. `refusal` says why nothing can be written; empty when it can.
     """
 
     sample: float
@@ -167,7 +167,7 @@ def _check_id(message_id: str) -> None:
 
 
 def _topic_of(evidence: JourneyEvidence) -> str:
-    """The topic that the producer named; empty where nobody knows."""
+    """The topic that the producer named; empty where it is unknown."""
     if evidence.records:
         first = evidence.records[0]
         return bound_for(first) if bound_for(first) != first.topic else first.origin_topic

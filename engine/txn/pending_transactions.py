@@ -160,7 +160,7 @@ class PendingTransactions:
         return None if first is None else max(0.0, (first.due_ms - self.now_ms()) / 1000)
 
     def waits(self, offset: int) -> bool:
-        """Whether it is undecided, and nobody has been asked for its last check yet."""
+        """Whether it is undecided, and no producer has been asked for its last check yet."""
         return self._checks.waits(offset) and not self.is_finished(HALVES, offset)
 
     def set_waits(self, offset: int, waits: bool) -> None:

@@ -1,6 +1,6 @@
-"""Producer groups that want to be called when a transaction of theirs is checked.
+"""Callback addresses of producer groups, called when a transaction is checked.
 
-Only the address is kept here; who calls it is the application.
+Only the address is kept here; the application calls it.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The records of a transaction: found by its id, without looking at any other's.
+"""Finds the records of a transaction by its id, through the key index.
 
 A transaction is named by the id of its message, or by the offset id of its half message. A half
 message that its producer sent again, under the same id to the same topic, is the same transaction:

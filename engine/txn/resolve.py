@@ -1,4 +1,4 @@
-"""What becomes of a half message: delivered, dropped, given up, or checked again; each once.
+"""Resolves half messages: commits, rolls back, gives up or resumes each, once.
 
 A record that takes a half message's place names it (SOURCE), which is the proof that that is
 finished: the journal is written after the log, and a crash in between is healed from the log. Each
@@ -53,7 +53,7 @@ class TransactionDecision(StrEnum):
 
 
 class Decider(StrEnum):
-    """Who decided, for those who look at it later."""
+    """The source of a decision, for later inspection."""
 
     PRODUCER = "producer"  # by itself
     CHECK = "check"  # because it was asked

@@ -1,4 +1,4 @@
-"""What producers and operators may ask of transactions: `Broker.transactions`.
+"""Operations of producers and operators on transactions: `Broker.transactions`.
 
 A transaction begins with a half message: `Broker.send` of a `Message` that names its
 `transaction_group`. Its id is the message's id; the half message's offset id names it, too.
@@ -108,7 +108,7 @@ class TransactionSubsystem:
 
     @property
     def askers(self) -> list[Asker]:
-        """Who can ask a producer, in the order of asking: the first that says True has done it.
+        """Askers of producers, in order; the first that returns True has asked.
 
         Called on the owner's thread, must return at once, and may not call back into the broker.
         """
@@ -179,11 +179,11 @@ class TransactionSubsystem:
         return self._page(HALVES, group, after, count_max)
 
     def given_up(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
-        """Transactions whose checks were given up and that nobody has decided; as `pending`."""
+        """Undecided transactions whose checks were given up; as `pending`."""
         return self._page(GIVEN_UP, group, after, count_max)
 
     def checks(self, group: str, count_max: int = POLL_COUNT_MAX) -> list[TransactionCheck]:
-        """Take up to 32 checks that nobody was asked for; they are the caller's for an interval.
+        """Take up to 32 checks without an asked producer; they are the caller's for an interval.
 
         It answers by `decide`. Raises DiskFull, and none was taken.
         """
