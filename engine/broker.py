@@ -255,7 +255,7 @@ class QueueStats(msgspec.Struct, frozen=True):
 
 
 class QueueContent(msgspec.Struct, frozen=True):
-    """What a queue holds: when its oldest message was stored, and the bytes of some records.
+    """Content of a queue: the time of its oldest message, and the bytes of some records.
 
     `bytes` are those of the newest `measured` messages.
     """
@@ -273,7 +273,7 @@ class TopicStats(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How the engine is; `failures` names what is wrong, empty when nothing is.
+    """Health of the engine; `failures` names the faults, empty when there are none.
 
     `warnings` names what a person should see to while everything still works.
     """
@@ -436,7 +436,7 @@ class Broker:
         self.statistics.forget_topic(name)
 
     def topic(self, name: str) -> TopicConfig:
-        """How a topic is set up; TopicNotFound."""
+        """The configuration of a topic; TopicNotFound."""
         return self._catalog.get(name)
 
     def plan_topic(self, name: str) -> TopicConfig:
@@ -541,7 +541,7 @@ class Broker:
         return self._delivery.offsets.committed(group, topic, queue, client)
 
     def start_offset(self, group: str, topic: str, queue: int) -> int:
-        """Where a pulling client begins without a committed offset, as its group is set up."""
+        """The first offset of a pulling client without a committed one, by its group's settings."""
         return self._delivery.offsets.start(group, topic, queue)
 
     def is_young_queue(self, topic: str, queue: int) -> bool:
@@ -617,7 +617,7 @@ class Broker:
         return self._delivery.inflight.release(group, receipts)
 
     def held(self, group: str, client: str) -> list[Receipt]:
-        """What a client of a group still has in hand."""
+        """Messages in flight with a client of a group."""
         return self._delivery.inflight.held(group, client)
 
     # -- waiting for their time ---------------------------------------------------------------
@@ -722,7 +722,7 @@ class Broker:
         return self._delivery.groups.all()
 
     def lag(self, group: str) -> GroupLag:
-        """How far a group is behind; GroupNotFound."""
+        """The lag of a group; GroupNotFound."""
         lag = self._delivery.offsets.lag(group)
         dismissed = self.dead_letters.dismissed_count(group)
         return msgspec.structs.replace(lag, dismissed=dismissed) if dismissed else lag

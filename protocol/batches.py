@@ -42,7 +42,7 @@ _HEX3 = [f"{number:03X}" for number in range(4096)]
 
 
 class DurabilityCode(IntEnum):
-    """What a send asks for, and what it got (`engine.message.Durability`)."""
+    """Durability of a send, required and reached (`engine.message.Durability`)."""
 
     DEFAULT = 0
     STORED = 1
@@ -50,7 +50,7 @@ class DurabilityCode(IntEnum):
 
 
 class ResultCode(IntEnum):
-    """What became of one receipt."""
+    """Result of settling one receipt."""
 
     DONE = 0
     ALREADY = 1  # it was settled before: fine
@@ -259,7 +259,7 @@ class DeliverFrame(Frame, frozen=True):
 
 
 class SettlingFrame(Frame, frozen=True):
-    """What ACK and RELEASE share. | group text | receipts |"""
+    """The common layout of ACK and RELEASE. | group text | receipts |"""
 
     group: str
     receipts: list[Receipt]
@@ -353,7 +353,7 @@ class ExtendFrame(Frame, frozen=True):
 
 
 class ResultFrame(Frame, frozen=True):
-    """What became of each receipt, in the order given; empty for UNSUBSCRIBE.
+    """Results of receipts in the order given; empty for UNSUBSCRIBE.
 
     | count u32 | number columns: ResultCode, invisible until ms (0 unless extended) |
     """

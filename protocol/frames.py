@@ -31,7 +31,7 @@ assert HEADER.size == 9
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """What every frame can do; a subclass sets `TYPE` and its two directions."""
+    """Base of all frames; a subclass sets `TYPE` and its two directions."""
 
     TYPE: ClassVar[int] = 0
 
@@ -102,7 +102,7 @@ class HelloFrame(Frame, frozen=True):
 
 
 class WelcomeFrame(Frame, frozen=True):
-    """What the server allows on this connection.
+    """The server's limits on this connection.
 
     | version u16 | frame bytes max u32 | count max u32 | bytes in flight max u32 |
     | subscriptions max u16 | client text | server text |

@@ -70,7 +70,7 @@ class Deadlines:
         return batches
 
     def next_ms(self) -> int | None:
-        """When the earliest item that is not stale falls due; None when there is none."""
+        """Due time of the earliest item that is not stale; None when there is none."""
         heap = self._heap
         while heap and not heap[0][3].slot.open:
             heappop(heap)

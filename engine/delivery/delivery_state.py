@@ -9,7 +9,7 @@ from engine.delivery.progress_store import ProgressStore
 
 
 class DeliveryStatus(StrEnum):
-    """Where a message stands with a group."""
+    """State of a message in a group."""
 
     AHEAD = "ahead"  # not reached yet
     READY = "ready"  # may be delivered, or waits for an earlier one of its message group
@@ -37,7 +37,7 @@ STATUSES = {
 def delivery_state_of(
     progress_store: ProgressStore, group: str, topic: str, queue: int, offset: int
 ) -> DeliveryState:
-    """How the message at this place stands; by the cursor and what is outstanding."""
+    """The state of the message at this place, by the cursor and the outstanding messages."""
     progress = progress_store.find(group, topic, queue)
     if progress is None:
         return DeliveryState(DeliveryStatus.NEVER)

@@ -55,7 +55,7 @@ class FailedDelivery(NamedTuple):
 
 
 class FailurePlan(NamedTuple):
-    """What to do about a failed delivery; without a `message` nothing is to be written."""
+    """The handling of a failed delivery; without a `message` nothing is to be written."""
 
     offset: int
     move: Transition

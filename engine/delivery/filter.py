@@ -28,7 +28,7 @@ _SQL = re.compile(r"\s*SQL92:", re.IGNORECASE)
 
 
 class Filter(Protocol):
-    """Which messages a consumer wants; comparable and hashable."""
+    """A consumer's choice of messages; comparable and hashable."""
 
     @property
     def is_all(self) -> bool:

@@ -42,7 +42,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class MemberEntry:
-    """What members.py knows of one member; readings of the steady clock end in `_s`."""
+    """The entry of one member in members.py; readings of the steady clock end in `_s`."""
 
     __slots__ = (
         "address",

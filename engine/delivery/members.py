@@ -227,11 +227,11 @@ class Members(Service):
         )
 
     def count(self, group: str) -> int:
-        """How many members a group has."""
+        """Number of a group's members."""
         return len(self._entries.get(group, ()))
 
     def subscription(self, group: str) -> Subscription:
-        """What the last heartbeat subscribed to, which in RocketMQ is all that the group gets."""
+        """Subscription of the last heartbeat, which in RocketMQ is all that the group gets."""
         return dict(self._current.get(group, {}))
 
     def warning(self, group: str) -> SubscriptionWarning | None:
@@ -257,7 +257,7 @@ class Members(Service):
         strategy: Strategy | None = None,
         broker_name: str = "kitemq",
     ) -> Assignment:
-        """Which queues of a topic a pulling client has, by the group's strategy unless given.
+        """The queues of a topic that a pulling client has, by the group's strategy unless given.
 
         Shared out among the members that send heartbeats and subscribe to the topic, or to
         nothing in particular. In a broadcast group every client has all queues. Raises

@@ -10,7 +10,7 @@ import msgspec
 
 
 class MessageState(StrEnum):
-    """Where an outstanding message stands."""
+    """State of an outstanding message."""
 
     READY = "ready"  # may be delivered again, or waits for an earlier one of its lane
     INFLIGHT = "inflight"  # a client has it until the deadline
@@ -20,7 +20,7 @@ class MessageState(StrEnum):
 
 
 class Transition(StrEnum):
-    """What can happen to it."""
+    """Transitions of an outstanding message."""
 
     DELIVER = "deliver"
     EXTEND = "extend"

@@ -129,7 +129,7 @@ class ConsumerOffsets:
             )
 
     def lag(self, group: str) -> GroupLag:
-        """How far the group is behind, in messages and in time. Raises GroupNotFound.
+        """The lag of the group, in messages and in time. Raises GroupNotFound.
 
         Of a broadcast group, in each queue, how far the client is that is the furthest behind.
         """

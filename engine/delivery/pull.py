@@ -27,7 +27,7 @@ CHUNK = 100
 
 
 class PullStatus(StrEnum):
-    """What a pull found."""
+    """Result of a pull."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"  # examined some, none matched: go on at next_offset
@@ -40,7 +40,7 @@ class PullStatus(StrEnum):
 
 
 class PullAnswer(StrEnum):
-    """What the client should do next; RocketMQ's response codes 0, 19, 20 and 21."""
+    """The client's next step; RocketMQ's response codes 0, 19, 20 and 21."""
 
     FOUND = "FOUND"
     NOT_FOUND = "PULL_NOT_FOUND"  # wait at this very offset

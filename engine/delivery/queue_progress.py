@@ -101,11 +101,11 @@ class QueueProgress:
 
     @property
     def done_count(self) -> int:
-        """How many messages are done, those before its beginning included."""
+        """Number of messages that are done, those before its beginning included."""
         return self.cursor - len(self.slots)
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
-        """What was examined before and may be delivered now, from these lanes."""
+        """Offsets that were examined before and may be delivered now, from these lanes."""
         offsets = [
             offset for name in buckets for offset in islice(self.ready.get(name, ()), count_max)
         ]

@@ -35,7 +35,7 @@ CHUNK = 64  # entries that are looked at together where not all of them will do
 
 
 class ReceiveCall(msgspec.Struct):
-    """What one receive may still take and examine."""
+    """What remains of a receive's limits."""
 
     want: int
     deadline_ms: int
@@ -46,7 +46,7 @@ class ReceiveCall(msgspec.Struct):
 
 
 class MessageSelection(msgspec.Struct):
-    """What was chosen from one queue, in order of offset, and where that leaves the cursor."""
+    """Messages selected from one queue, in order of offset, and the cursor behind them."""
 
     cursor: int
     messages: list[StoredMessage] = []

@@ -169,7 +169,7 @@ class OffsetResets:
         return ResetPlan(self.preview, group, list(goals), "plan", goal)
 
     def preview(self, plan: ResetPlan) -> ResetPreview:
-        """What a whole plan would do now. Raises TopicNotFound, GroupNotFound for what is gone."""
+        """Preview a whole plan as of now. Raises TopicNotFound, GroupNotFound for what is gone."""
         self._groups.get(plan.group)
         queues = [self._move(plan, place) for place in plan.places]
         return ResetPreview(
@@ -356,7 +356,7 @@ class OffsetResets:
         )
 
     def _begin(self, plan: ResetPlan, place: Place) -> int:
-        """Where the group would begin in a queue that it has not consumed."""
+        """First offset of the group in a queue that it has not consumed."""
         config = self._groups.get(plan.group)
         return self._starts.received(config.start, config.start_at_ms, *place)
 

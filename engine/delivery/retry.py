@@ -47,7 +47,7 @@ class RetryLevels(Protocol):
     def longest_ms(self) -> int: ...
 
     def delay_ms(self, level: int) -> int:
-        """How long a level waits: 0 for none, the longest for one past the last."""
+        """Wait of a level in ms: 0 for none, the longest for one past the last."""
 
     def level_for(self, delay_ms: int) -> int:
         """The smallest level that waits at least so long; 0 for no wait."""
@@ -62,7 +62,7 @@ class DeliveryFailure(NamedTuple):
 
 
 def attempt_of(group: str, stored: StoredMessage, failures: int = 0) -> int:
-    """Which delivery to this group it is: what other groups did with a message does not count."""
+    """Number of the delivery to this group; deliveries to other groups do not count."""
     return failures + (stored.attempt if stored.topic == retry_topic(group) else 1)
 
 
@@ -84,7 +84,7 @@ def retry_message(
     failure: DeliveryFailure,
     deliver_at_ms: int = 0,
 ) -> Message:
-    """What to put into the log so that delivery number `attempt` + 1 follows.
+    """Builds the record from which delivery number `attempt` + 1 follows.
 
     It waits for a delay level, or until `deliver_at_ms` where the level is 0.
     """

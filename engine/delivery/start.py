@@ -12,7 +12,7 @@ from engine.store.store import Store
 
 
 class StartAt(StrEnum):
-    """Where a group begins in a topic that it has not consumed yet."""
+    """First position of a group in a topic that it has not consumed yet."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

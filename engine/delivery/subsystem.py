@@ -116,7 +116,7 @@ class DeliverySubsystem:
         self._expirer = Expirer(self._deadlines, self.progress_store, self.failures, context.clock)
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self._expirer, self.min_offset_corrector, self.members, self.broadcasts, self.locks]
 
     def replayed(self, message: StoredMessage) -> None:

@@ -27,7 +27,7 @@ class Delivery(msgspec.Struct, gc=False, frozen=True):
 
 
 class AckResult(StrEnum):
-    """What became of a receipt."""
+    """Result of settling a receipt."""
 
     DONE = "done"
     ALREADY = "already"  # the message was done before
@@ -56,14 +56,14 @@ class ExtendResult(msgspec.Struct, gc=False, frozen=True):
 
 
 class LagBasis(StrEnum):
-    """What a lag counts."""
+    """Basis of a lag's count."""
 
     MATCHING = "matching"  # what the group's filter lets through; without one, everything
     ALL = "all"  # everything: the filter is not known, is SQL92, or too much is open
 
 
 class QueueLag(msgspec.Struct, frozen=True):
-    """How far a group is behind in one queue.
+    """Lag of a group in one queue.
 
     `count` messages are not done, `inflight` of them with clients. Everything before `committed`
     is done; `cursor` is the next to be delivered for the first time. `oldest_ms` is when the
@@ -102,5 +102,5 @@ class GroupLag(msgspec.Struct, frozen=True):
 
     @property
     def dead_open(self) -> int:
-        """How many dead letters wait for a person to decide."""
+        """Number of dead letters that are not dismissed."""
         return self.dead - self.dismissed

@@ -13,7 +13,7 @@
 
 The last two of `timercheck` are KiteMQ's: RocketMQ leaves them alone, so they show which broker
 wrote the others. What was due before "read up to" was delivered; what lies in the queue before the
-offset is in the timer log. RocketMQ finds its wheel (the file `timerwheel`) anew from the timer log.
+offset is in the timer log. RocketMQ rebuilds its wheel (the file `timerwheel`) from it.
 """
 
 import struct

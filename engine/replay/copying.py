@@ -61,7 +61,7 @@ def origin_id_of(stored: StoredMessage) -> str:
 
 
 def times_of(stored: StoredMessage) -> int:
-    """How many jobs have sent it on its way here."""
+    """Number of jobs that sent the message before."""
     text = stored.properties.get(REDRIVEN_TIMES, "")
     return int(text) if text.isdecimal() and len(text) < 10 else 0
 

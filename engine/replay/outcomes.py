@@ -9,7 +9,7 @@ CHUNK = 4096
 
 
 class ReplayOutcome(IntEnum):
-    """How a message of a job ended. The number is in the journal, the lower-case name is API."""
+    """Outcome of a job's message. The number is in the journal, the lower-case name is API."""
 
     SENT = 1
     ELIGIBLE = 2  # a dry run: it would have been sent

@@ -13,7 +13,7 @@ class Rate:
         self._at_s = now_s
 
     def allowed(self, now_s: float, most: int) -> int:
-        """How many may go now, at most `most`."""
+        """Number of messages that may go now, at most `most`."""
         if not self.per_s:
             return most
         filled = self._level + (now_s - self._at_s) * self.per_s

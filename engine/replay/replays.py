@@ -206,7 +206,7 @@ class ReplayJobs:
     def outcomes(
         self, job_id: str, *, outcome: str = "", after: int = -1, count_max: int = 50
     ) -> ReplayOutcomePage:
-        """What became of each message, at most 200 and 1 MiB of records; or those of one outcome.
+        """Outcomes of messages, at most 200 and 1 MiB of records; or those of one outcome.
 
         A page for one outcome looks through at most 500,000 messages, so it may be short or empty
         although `next` says that there is more. Raises NotFound, Invalid.

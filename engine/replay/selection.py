@@ -59,7 +59,7 @@ class FrozenSelection:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about."""
+        """Approximate size in memory."""
         return 3 * NUMBER_BYTES * len(self._firsts)
 
     @property

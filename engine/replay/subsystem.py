@@ -56,7 +56,7 @@ class ReplaySubsystem:
         )
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self._runner]
 
     def replayed(self, message: StoredMessage) -> None:

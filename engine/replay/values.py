@@ -79,7 +79,7 @@ class FailedMessages(msgspec.Struct, frozen=True):
 
 
 class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How what failed is to be tried again; without `to` to where it was to go before."""
+    """How to send failed messages again; without `to` to their destination before."""
 
     to: ReplayTo | None = None
     to_name: str = ""
@@ -90,7 +90,7 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeRow(msgspec.Struct, frozen=True):
-    """What became of one message; the last fields are empty where it can no longer be read.
+    """Outcome of one message; the last fields are empty where it can no longer be read.
 
     The copy has the same message id.
     """

@@ -44,7 +44,7 @@ REPLY_CLUSTER = REPLY_TOPIC.removesuffix("_REPLY_TOPIC")
 
 
 class ReplyResult(StrEnum):
-    """What became of a reply."""
+    """Result of a reply."""
 
     DELIVERED = "delivered"  # to the waiting requester
     LATE = "late"  # no requester waits: it is kept, and can be fetched
@@ -64,7 +64,7 @@ class ReplyMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplyOutcome(msgspec.Struct, frozen=True):
-    """What became of it; `message_id` is that of the stored reply, empty for ALREADY."""
+    """Outcome of a reply; `message_id` is that of the stored reply, empty for ALREADY."""
 
     result: ReplyResult
     message_id: str = ""
@@ -125,12 +125,12 @@ class RequestReply(Service):
         self._sent = self._answered = self._expired = self._late = self._duplicates = 0
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self]
 
     @property
     def counts(self) -> RequestCounts:
-        """How many there are, and how they ended."""
+        """Counts of requests, and of their ends."""
         return RequestCounts(
             waiting=len(self._waiting),
             sent=self._sent,

@@ -28,7 +28,7 @@ class QueuePurge(msgspec.Struct, frozen=True):
 
 
 class Purge(msgspec.Struct, frozen=True):
-    """What a purge took, or would take: the queues that lose something, and the sum."""
+    """Result of a purge, or its preview: the queues that lose messages, and the sum."""
 
     topic: str
     queues: list[QueuePurge]

@@ -99,7 +99,7 @@ class RetentionService(Service):
         self._trims.start()
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self, self._sweeper]
 
     # -- verbs --------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class RetentionService(Service):
         return done
 
     def status(self) -> RetentionStatus:
-        """What is in force, how full log and disk are, and what goes next."""
+        """Policy in force, size of log and disk, and the next deletion."""
         config, store = self._config, self._store
         bases = store.segments()
         next_due_ms = None
@@ -161,7 +161,7 @@ class RetentionService(Service):
         )
 
     def warning(self) -> str:
-        """What a person should see to, though the broker works; empty when there is nothing."""
+        """A warning for the operator, though the broker works; empty when there is none."""
         if self._store.expiry.failure:
             return self._store.expiry.failure
         if self._is_pressed and self._holders:

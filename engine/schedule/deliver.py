@@ -164,7 +164,7 @@ class LevelDeliverer(Service):
         return {str(level): offset for level, (offset, end) in spans if end}
 
     def waiting(self) -> list[int]:
-        """How many messages wait, by level from the first on."""
+        """Number of waiting messages by level, from the first on."""
         return [end - offset for offset, end in map(self._span, range(self._levels.count))]
 
     def levels(self) -> list[LevelWaiting]:

@@ -34,7 +34,7 @@ class DelayLevels:
         return max(0, min(level, self.count))
 
     def delay_ms(self, level: int) -> int:
-        """How long a level waits."""
+        """Wait of a level in ms."""
         level = self.clamp(level)
         return self._delays_ms[level - 1] if level else 0
 

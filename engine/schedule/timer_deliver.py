@@ -61,7 +61,7 @@ class WaitingTimer(NamedTuple):
 
 
 class TimerPlace(NamedTuple):
-    """Where a record stands."""
+    """Place of a record."""
 
     topic: str
     queue: int
@@ -132,7 +132,7 @@ class TimerDeliverer(Service):
 
     @property
     def count(self) -> int:
-        """How many messages wait."""
+        """Number of waiting messages."""
         return len(self._agenda)
 
     @property

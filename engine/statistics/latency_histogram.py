@@ -1,4 +1,4 @@
-"""How values are spread: log buckets of fixed number, an eighth of their value wide at most.
+"""Live histograms: a fixed number of log buckets, at most an eighth of their value wide.
 
 Beside them stand RocketMQ's thirteen coarse buckets for the time that storing took. Both are kept
 for the running minute, the one before, and since the start.
@@ -67,7 +67,7 @@ class LatencyHistogram:
         self.maximum = max(self.maximum, other.maximum)
 
     def spread(self) -> Spread:
-        """What it tells, in the unit of the values."""
+        """The spread, in the unit of the values."""
         if not self.count:
             return Spread()
         p50, p95, p99, p999 = self._quantiles((0.5, 0.95, 0.99, 0.999))
@@ -104,7 +104,7 @@ def upper_end(bucket: int) -> int:
 
 
 class LatencySpreads(msgspec.Struct, frozen=True):
-    """How long storing took, in microseconds: over the last one to two minutes, and ever.
+    """Latencies of storing in microseconds: over the last one to two minutes, and ever.
 
     `distribution` goes with `ROCKETMQ_LABELS`, for the last whole minute as Apache RocketMQ shows
     it.

@@ -27,7 +27,7 @@ SWEEP_MS = MINUTE_MS
 
 
 class Metric(IntEnum):
-    """What is counted."""
+    """The counted metrics."""
 
     MESSAGES_IN = 0
     BYTES_IN = 1

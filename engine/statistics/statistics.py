@@ -228,7 +228,7 @@ class Statistics(Service):
         )
 
     def put_latency(self) -> PutLatency:
-        """How long sends took."""
+        """Latencies of sends."""
         now_ms = self._clock.now_ms()
         self._settle_sends(now_ms, SENDS_MAX)
         return PutLatency(self._stored.latency(now_ms), self._flushed.latency(now_ms))
@@ -287,7 +287,7 @@ class Statistics(Service):
         self._lag.read_peaks(peak_query(groups, from_ms, to_ms, step_ms), done)
 
     def lag_keeping(self) -> LagHistoryRetention:
-        """How the history of lag is kept."""
+        """State of the lag history."""
         last, lag = self.sampler.recent(), self._lag
         return LagHistoryRetention(
             interval_s=self.sampler.interval_s,

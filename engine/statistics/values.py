@@ -26,7 +26,7 @@ class QueueMetrics(msgspec.Struct, frozen=True):
 
 
 class ReaderMetrics(msgspec.Struct, frozen=True):
-    """What a group took from a topic; for its retries the topic is `%RETRY%group`."""
+    """Traffic of a group from a topic; for its retries the topic is `%RETRY%group`."""
 
     topic: str
     group: str
@@ -124,7 +124,7 @@ class LagHistoryPage(msgspec.Struct, frozen=True):
 
 
 class LagHistoryRetention(msgspec.Struct, frozen=True):
-    """How the history of lag is kept: what it holds on disk, and what it could not keep."""
+    """State of the lag history: what it holds on disk, and what it could not keep."""
 
     interval_s: float
     days: int

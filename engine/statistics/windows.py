@@ -40,7 +40,7 @@ COARSE: Levels = (
 
 
 class WindowRates(NamedTuple):
-    """How many in all, and per second over the last second, minute, ten minutes and day."""
+    """Total, and rates per second over the last second, minute, ten minutes and day."""
 
     total: int = 0
     second: float = 0.0
@@ -110,7 +110,7 @@ class WindowedCounter:
         return self._tail(max(now_ms, self._at_ms), bucket_ms, buckets)[:-1]
 
     def idle_ms(self, now_ms: int) -> int:
-        """How long ago the last amount was counted."""
+        """Time since the last amount was counted."""
         return now_ms - self._at_ms
 
     def _tail(self, now_ms: int, bucket_ms: int, buckets: int) -> list[int]:

@@ -84,7 +84,7 @@ class Marked(msgspec.Struct, frozen=True):
 
 
 class QueueMark(msgspec.Struct, frozen=True, array_like=True):
-    """Where a queue ended at a clean stop."""
+    """End of a queue at a clean stop."""
 
     topic: str
     queue: int

@@ -86,7 +86,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many more items fit."""
+        """Number of further items that fit."""
         return self._item_max - self.next_item
 
     def fault(self, log_end: int) -> str:
@@ -141,7 +141,7 @@ class IndexFile:
 
     @property
     def size_bytes(self) -> int:
-        """How large it is at most."""
+        """Its largest size."""
         return self._items_at + self._item_max * ITEM.size
 
     def mark_fault(self, *, is_sealed: bool) -> str:

@@ -184,7 +184,7 @@ class Journal(Service):
 
     @property
     def place(self) -> JournalPlace:
-        """Where the journal ends."""
+        """End of the journal."""
         return JournalPlace(self._number, self._size)
 
     def append(

@@ -197,7 +197,7 @@ class KeyIndex:
 
     @property
     def file_count(self) -> int:
-        """How many files a search without a time looks into."""
+        """Number of files that a search without a time reads."""
         return len(self._index_files)
 
     def write(self) -> None:

@@ -1,7 +1,7 @@
 """Opens a store: takes its lock, and makes log, queues and index agree, by mark or by scan.
 
-The part of `Store` that runs before anything is written. The order: `open`, then the owners of state
-in the journal register, then `journal.load`, then `recover`.
+The part of `Store` that runs before anything is written. The order: `open`, then the owners of
+state in the journal register, then `journal.load`, then `recover`.
 """
 
 import logging

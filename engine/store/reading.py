@@ -168,7 +168,7 @@ class StoreReader:
 
     @property
     def index_file_count(self) -> int:
-        """How many key index files there are: a search looks into each of them."""
+        """Number of key index files: a search reads each of them."""
         return self._index.file_count
 
     def has_tag_codes(self, topic: str) -> bool:

@@ -21,7 +21,7 @@ QUEUE_DIGITS_MAX = 4  # names of index and lag files are longer
 
 
 class Repair(msgspec.Struct):
-    """What was done: each line a sentence. `kept` are the files that hold what was removed."""
+    """Result of a repair, in sentences. `kept` are the files that hold what was removed."""
 
     done: list[str] = []
     kept: list[str] = []

@@ -277,7 +277,7 @@ class Store(StoreOpening):
 
     @property
     def disk_percent(self) -> float:
-        """How full the disk is; 0 while `disk_enough_bytes` are free, or where it is unknown."""
+        """Use of the disk in percent; 0 while `disk_enough_bytes` are free, or if unknown."""
         free = self._free_bytes
         if free is None or not self._total_bytes or free >= self._config.disk_enough_bytes:
             return 0.0

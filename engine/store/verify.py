@@ -45,7 +45,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct):
-    """What a check found; at most 1,000 faults are listed, all are counted."""
+    """Result of a check; at most 1,000 faults are listed, all are counted."""
 
     records: int = 0
     bytes: int = 0
@@ -72,7 +72,7 @@ class VerifyReport(msgspec.Struct):
 
 
 class VerifyTally(msgspec.Struct):
-    """What the log has for one queue: how many records, and the last offset."""
+    """Records of one queue in the log: their number, and the last offset."""
 
     offsets: int = 0
     last: int = -1

@@ -40,12 +40,12 @@ SYSTEM_TOPICS = CLOSED_TOPICS | {"TBW102", "BenchmarkTest", CLIENT_TRACE_TOPIC}
 
 
 def retry_topic(group: str) -> str:
-    """Where a group's failed messages come back from."""
+    """The topic from which a group's failed messages come back."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Where a group's given-up messages lie."""
+    """The topic of a group's dead letters."""
     return DEAD_LETTER_PREFIX + group
 
 

@@ -37,7 +37,7 @@ CLOCK_AHEAD = "the producer's clock is ahead of the broker's by {} ms"
 
 
 class JourneyContext(NamedTuple):
-    """What assembling asks of the rest of the engine."""
+    """The parts of the engine that assembling needs."""
 
     groups_of: Callable[[str], Sequence[str]]  # that consume a topic
     delivery_states: DeliveryStateOf
@@ -136,7 +136,7 @@ class JourneyAssembler:
 
 
 def branches(stages: Iterable[Stage]) -> list[Branch]:
-    """How each group stands in the end, by name; `stages` in order of time."""
+    """The final state of each group, by name; `stages` in order of time."""
     last: dict[str, Stage] = {}
     counts: dict[str, int] = {}
     for stage in stages:

@@ -6,7 +6,7 @@ import msgspec
 
 
 class StageName(StrEnum):
-    """What a stage of a journey is."""
+    """Kinds of stages."""
 
     PRODUCE = "produce"
     REFUSED = "refused"
@@ -28,7 +28,7 @@ class StageName(StrEnum):
 
 
 class StageOutcome(StrEnum):
-    """How a stage ended, or that it goes on."""
+    """Outcome of a stage, or that it goes on."""
 
     STORED = "stored"
     REFUSED = "refused"
@@ -91,7 +91,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupState(StrEnum):
-    """How a message stands with a group in the end."""
+    """Final state of a message in a group."""
 
     WAITING = "waiting"
     INFLIGHT = "inflight"

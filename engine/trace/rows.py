@@ -40,7 +40,7 @@ DRY_RUN = "eligible"  # what a replay job says of what it would have sent
 
 
 class RowKind(IntEnum):
-    """What happened. The numbers are on disk: they are never used again for something else."""
+    """Kinds of trace rows. The numbers are on disk and never used again for others."""
 
     DELIVERED = 1
     ACKED = 2

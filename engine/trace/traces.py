@@ -29,7 +29,7 @@ Records = Callable[[str], list[StoredMessage]]
 
 
 class TraceStatus(msgspec.Struct, frozen=True):
-    """How recording goes; counts are of messages' events since the start.
+    """State of the recording; counts are of messages' events since the start.
 
     `sample` is the rate of topics that have none of their own. `recorded` were written,
     `sampled_out` left out by a rate, `dropped` found no room, `waiting` are to be written.
@@ -84,7 +84,7 @@ class Traces:
         self._reasons = Reasons(context.store, self._sampler, self._recorder)
 
     def services(self) -> list[Service]:
-        """What has to be ticked."""
+        """The services to tick."""
         return [self._recorder]
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ class Traces:
         self._recorder.settle(writes_max)
 
     def journey(self, message_id: str) -> Journey:
-        """What happened to the message with this id or offset id, up to this moment.
+        """The journey of the message with this id or offset id, up to this moment.
 
         Reads at most 64 records of the message and 100 trace records, so it takes some
         milliseconds where there are few topics. Nothing found is no error: then there are no
@@ -144,7 +144,7 @@ class Traces:
         return find_recent(self._store, [entry.position for entry in entries], count_max)
 
     def status(self) -> TraceStatus:
-        """How recording goes."""
+        """The state of the recording."""
         recorded = self._recorder.recorded()
         first, end = self._store.bounds(TRACE_TOPIC, TRACE_QUEUE)
         oldest = self._store.entries(TRACE_TOPIC, TRACE_QUEUE, first, 1) if end > first else []

@@ -27,7 +27,7 @@ class CheckTimes:
         return self._dues[at] if 0 <= at < len(self._dues) else 0
 
     def count(self, offset: int) -> int:
-        """How many checks were begun."""
+        """Number of checks that were begun."""
         at = offset - self._base
         return self._counts[at] if 0 <= at < len(self._counts) else 0
 

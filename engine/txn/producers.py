@@ -18,7 +18,7 @@ TIMEOUT_MS_MAX = 30_000
 
 
 class Callback(msgspec.Struct, frozen=True, array_like=True):
-    """Where a producer group is asked, and how long an answer may take."""
+    """Callback of a producer group: its address, and the limit for an answer."""
 
     group: str
     url: str

@@ -22,7 +22,7 @@ READ_BYTES_MAX = 1024 * 1024
 
 
 class TransactionIdentity(NamedTuple):
-    """What makes two half messages the same transaction."""
+    """Identity of a transaction, equal for all its half messages."""
 
     group: str
     topic: str
@@ -30,7 +30,7 @@ class TransactionIdentity(NamedTuple):
 
 
 class DeliveredMessage(NamedTuple):
-    """Where the committed message lies; `flush_position` as in `Sent`, 0 where nothing waits."""
+    """Place of the committed message; `flush_position` as in `Sent`, 0 where nothing waits."""
 
     topic: str
     queue: int

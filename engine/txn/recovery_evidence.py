@@ -33,7 +33,7 @@ class RecoveryEvidence(NamedTuple):
 
 
 def source_text(leaving: Sequence[StoredMessage]) -> str:
-    """What a record says that takes the place of these, the oldest first."""
+    """The source text of a record that replaces these, the oldest first."""
     half_offsets = [str(each.offset) for each in leaving if each.topic == HALF_TOPIC]
     given_up = [str(each.offset) for each in leaving if each.topic == GIVEN_UP_TOPIC]
     places = (",".join(half_offsets[:PLACES_MAX]), ",".join(given_up[:PLACES_MAX]))
@@ -49,7 +49,7 @@ def root_of(stored: StoredMessage) -> int:
 
 
 def evidence_of(stored: StoredMessage) -> RecoveryEvidence | None:
-    """What a record proves; None for one that came from no transaction."""
+    """The evidence in a record; None for one that came from no transaction."""
     source = stored.properties.get(SOURCE, "")
     if not source.startswith(PREFIX):
         return None

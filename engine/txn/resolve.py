@@ -45,7 +45,7 @@ OP_TAG = "d"
 
 
 class TransactionDecision(StrEnum):
-    """What a producer says of its transaction."""
+    """A producer's decision about its transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"

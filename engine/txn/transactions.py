@@ -27,7 +27,7 @@ EXAMINED_MAX = 1000  # records looked at for one page
 
 
 class TransactionState(StrEnum):
-    """Where a transaction stands."""
+    """State of a transaction."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -163,11 +163,11 @@ class TransactionSubsystem:
 
     @property
     def count(self) -> int:
-        """How many transactions are undecided, without those that were given up."""
+        """Number of undecided transactions, without those that were given up."""
         return self._pending_transactions.count
 
     def get(self, transaction_id: str, *, group: str = "") -> Transaction:
-        """Where a transaction stands; MessageNotFound, Conflict as in `decide`."""
+        """The state of a transaction; MessageNotFound, Conflict as in `decide`."""
         return self._transaction_now(self._records.find(transaction_id, group))
 
     def pending(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
