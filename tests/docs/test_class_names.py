@@ -20,7 +20,7 @@ JOURNAL_AND_MODEL = """
 """
 # The REST API's shape of a value of the engine; one model of the wire is to make them one class.
 ENGINE_AND_REST = """
-    Branch Journey NewReply OutcomePage PurgedQueue QueueLag QueueStats Rates Stage TraceStatus
+    Branch Journey QueueLag QueueStats Stage TraceStatus
 """
 # The base of all frames of the WebSocket protocol, and of all pages of the console.
 BASES = "Frame"
