@@ -5,7 +5,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.addresses import shown_url
 from app.api.framework.operation import API, Call, encode, operation
 from app.api.messages.messages import fields_of, seen
 from app.api.topics.topics import actor_of
@@ -168,7 +167,7 @@ async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
 async def list_callbacks(call: Call[None, None]) -> CallbackList:
     """List the callbacks of producer groups."""
     callbacks = call.host.broker.transactions.callbacks.all()
-    return CallbackList([_callback_out(call, callback) for callback in callbacks])
+    return CallbackList(list(map(call.services.transactions.described, callbacks)))
 
 
 @operation(
@@ -182,7 +181,8 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
 )
 async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
-    return _callback_out(call, call.host.broker.transactions.callbacks.get(call.path("group")))
+    callback = call.host.broker.transactions.callbacks.get(call.path("group"))
+    return call.services.transactions.described(callback)
 
 
 @operation(
@@ -209,7 +209,7 @@ async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
     service = call.services.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
-    return _callback_out(call, await service.set_callback(actor_of(call), callback))
+    return service.described(await service.set_callback(actor_of(call), callback))
 
 
 @operation(
@@ -322,11 +322,6 @@ async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction
     service = call.services.transactions
     done = await service.resume(actor_of(call), call.path("id"), call.query.group)
     return convert(done, DecidedTransaction)
-
-
-def _callback_out(call: Call[Any, Any], callback: Callback) -> TransactionCallback:
-    live = call.services.transactions.producers.count(callback.group)
-    return convert(callback, TransactionCallback, url=shown_url(callback.url), live_producers=live)
 
 
 OPERATIONS = (
