@@ -53,7 +53,7 @@ STILL_TWICE = {
     "Link": 3,
     "Membership": 2,
     "NoReply": 2,
-    "Outcome": 3,
+    "Outcome": 2,
     "Page": 2,
     "Part": 2,
     "Place": 2,

@@ -31,6 +31,7 @@ from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import ScanPage, ScanQuery
 from engine.errors import EngineError, NotFound, QueueNotFound
 from engine.message import StoredMessage
+from kitemq.model.conversion import convert
 
 WAYS = ("search", "key", "id", "offset")
 SIZES = (25, 50, 100, 200)
@@ -204,12 +205,9 @@ def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Co
         kept["size"] = size
     following = page.next_cursor or ""
     address = message_query.address
-    return Looked(
-        scanned=page.scanned,
-        total=page.total,
-        matched=page.matched,
-        unreadable=page.unreadable,
-        reached_ms=page.reached_ms,
+    return convert(
+        page,
+        Looked,
         begin_ms=query.begin_ms,
         is_first=not cursor,
         next_cursor=following,

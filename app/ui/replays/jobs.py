@@ -19,6 +19,7 @@ from app.ui.messages.message import address
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
+    NewReplay,
     OutcomeRow,
     ReplayJob,
     ReplayState,
@@ -27,6 +28,8 @@ from engine.broker import (
 )
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
+from kitemq.model.conversion import convert
+from kitemq.model.replays import MessageOutcome
 
 PAGE_SIZE = 50
 TEXT_MAX = 300
@@ -113,19 +116,11 @@ class Total:
     share: float
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one message."""
+class OutcomeLine(MessageOutcome, frozen=True):
+    """What became of one message, in words."""
 
-    queue: int
-    offset: int
-    outcome: str
     text: str
     tone: str
-    message_id: str
-    tag: str
-    keys: tuple[str, ...]
-    to_topic: str
     to_group: str
 
 
@@ -144,7 +139,7 @@ class JobPage:
     shown: Job
     totals: list[Total]
     outcome: str
-    rows: list[Outcome]
+    rows: list[OutcomeLine]
     next_cursor: str
     is_first: bool
     form: Form
@@ -255,13 +250,11 @@ def _link(request: Request, job_id: str) -> Link:
     return Link(job_id, name or job_id)
 
 
-def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
+def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
     text, tone = _said(row.outcome)
-    return Outcome(
-        row.queue, row.offset, row.outcome, text, tone,
-        row.message_id, row.tag, row.keys if may_read else (), row.to_topic, group,
-    )  # fmt: skip
+    keys = row.keys if may_read else ()
+    return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
 
 def _rate_text(job: ReplayJob) -> str:
@@ -342,6 +335,24 @@ async def _refused(request: Request, job_id: str, error: Refused) -> Response:
     form = Form({"rate": _rate_text(job), "to_topic": ""})
     form.blame(error)
     return await _page(request, form, status=409)
+
+
+def new_job(form: Form, source: str) -> NewReplay:
+    """A dry run over `source` as the form says; what is wrong stands at its field."""
+    to = ReplayTo(form.choice("to", _("Where to"), tuple(ReplayTo)))
+    field = {ReplayTo.GROUP: "to_group", ReplayTo.TOPIC: "to_topic"}.get(to, "")
+    to_name = form.values.get(field, "").strip()
+    if field and not to_name:
+        form.refuse(field, _("Name it."))
+    return NewReplay(
+        source=source,
+        to=to,
+        to_name=to_name,
+        name=form.values["name"].strip(),
+        fresh_only=bool(form.values["fresh_only"]),
+        rate=rate_of(form),
+        dry_run=True,
+    )
 
 
 def rate_of(form: Form) -> float:
