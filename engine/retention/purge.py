@@ -33,7 +33,7 @@ class Purge(msgspec.Struct, frozen=True):
     topic: str
     queues: list[QueuePurge]
     count: int
-    is_dry_run: bool
+    dry_run: bool
 
 
 class Purger:

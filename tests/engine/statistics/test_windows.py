@@ -11,8 +11,8 @@ from engine.statistics.windows import (
     SECOND_MS,
     TEN_SECONDS_MS,
     Levels,
-    WindowRates,
     WindowedCounter,
+    WindowRates,
 )
 
 START_MS = 1_700_000_000_000 // DAY_MS * DAY_MS
