@@ -7,6 +7,7 @@ import msgspec
 from app.api.access.users import READ_OWN, TAG, by_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
+from app.numbers import is_whole
 from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.drafts import checked_name
 from app.security.people import People
@@ -34,7 +35,7 @@ def _session(row: SessionRow, people: People) -> LoginSession:
 
 def _id(call: Call[Any, Any]) -> int:
     text = call.path("id")
-    if text.isdecimal() and text.isascii() and len(text) <= ID_CHARS_MAX:
+    if is_whole(text, ID_CHARS_MAX):
         return int(text)
     raise Invalid(f"{text[:40]!r} is no id", field="id", remedy="send it as it came")
 

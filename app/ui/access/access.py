@@ -9,6 +9,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import DoorError
+from app.numbers import is_whole
 from app.security.access import (
     TABLE,
     Action,
@@ -313,7 +314,7 @@ def patterns_of(text: str) -> list[str]:
 
 def _id(request: Request) -> int:
     text = request.path_params["id"]
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not is_whole(text):
         raise NotFound(_("there is nothing with the id %(text)s", text=f"{text[:40]!r}"))
     return int(text)
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
+from app.numbers import is_whole
 from app.security.access import who_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
@@ -184,7 +185,7 @@ def _body(request: Request, message: StoredMessage) -> Body:
 def place_of(request: Request) -> tuple[str, int, int]:
     """Topic, queue and offset of an address; NotFound where they are no numbers."""
     numbers = (request.path_params["queue"], request.path_params["offset"])
-    if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
+    if not all(is_whole(text) for text in numbers):
         raise NotFound(_("a message is addressed as topic, queue number and offset"))
     queue, offset = (int(text) for text in numbers)
     return request.path_params["topic"], queue, offset

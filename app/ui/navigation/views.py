@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
+from app.numbers import is_whole
 from app.security.access import who_of
 from app.services import views
 from app.services.audit import Actor, actor_at
@@ -75,7 +76,7 @@ async def create(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """POST /views/{id}/delete"""
     text = request.path_params["id"]
-    if not (text.isascii() and text.isdecimal() and len(text) <= ID_CHARS_MAX):
+    if not is_whole(text, ID_CHARS_MAX):
         raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
     await services_of(request.scope).views.delete(_actor(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
