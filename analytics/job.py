@@ -25,8 +25,8 @@ The folder `output` then has, while it runs, `progress.json` (replaced about twi
     {"stage": "starting" | "reading" | "latency" | … | "done", "percent": 0-100, "at_ms": …,
      "tasks_done": n, "tasks": n}
 
-and when everything is done `<table>.ndjson` of each table (analytics/results.py: one JSON object a
-line, keys are its columns, 64-bit numbers as numbers, JSON columns as text), and last of all
+and when everything is done `<table>.ndjson` of each table (engine/report_tables.py: one JSON object
+a line, keys are its columns, 64-bit numbers as numbers, JSON columns as text), and last of all
 `result.json`. Where that is missing nothing else may be used. It is written on failures too, then
 without `tables`:
 
@@ -70,9 +70,10 @@ import msgspec
 from analytics.errors import AnalyticsError, NotInstalled, Refused, StoreUnreadable
 from analytics.home import package
 from analytics.quiet import become_idle
-from analytics.results import FORM, FORMAT, INPUTS, LAG_JOB, hours_before
 from analytics.schemas import LAG
 from analytics.usage import Usage
+from engine.report_hours import FORM, INPUTS, hours_before
+from engine.report_tables import FORMAT, LAG_JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,6 +18,7 @@ import msgspec
 
 from analytics.errors import StoreUnreadable
 from analytics.schemas import FRAMES
+from engine.report_hours import partition_fingerprint
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -47,7 +48,7 @@ class HourPartition(msgspec.Struct):
     @property
     def fingerprint(self) -> str:
         """Changes with the rows."""
-        return f"{self.rows}-{self.last}"
+        return partition_fingerprint(self.rows, self.last)
 
 
 class Dropped(msgspec.Struct, frozen=True):

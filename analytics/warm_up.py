@@ -16,10 +16,10 @@ from analytics.errors import AnalyticsError
 from analytics.home import spark_home
 from analytics.java import cache_path, caches, find_java
 from analytics.manifest import HOUR_MS, FrameManifest, hour_name
-from analytics.results import LAG_JOB, TRACES_JOB
 from analytics.runs import run_folder
 from analytics.schemas import CLOCK, arrow_schema
 from analytics.session import SessionOptions, session
+from engine.report_tables import LAG_JOB, TRACES_JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,10 +22,12 @@ from sqlalchemy import create_engine, text
 
 from app.db.database import Database
 from app.db.report_periods import DAY, HOUR, WEEKS, begin_of, name_of, number_of
-from app.db.report_rows import HOURS, RESULTS, RESULTS_BY_NAME, Loaded, Row, RunRow, RunState
+from app.db.report_rows import Loaded, Row, RunRow
 from app.services.reports.keeping import ROWS_HOURS
 from app.settings import Settings
 from engine.histogram import GAMMA, percentile
+from engine.report_tables import HOURS, RESULTS, RESULTS_BY_NAME
+from kitemq.model.reports import RunState
 
 TOPICS, GROUPS = 100, 20
 PAIRS = TOPICS * GROUPS

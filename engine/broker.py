@@ -76,7 +76,7 @@ from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.search.search import ANYWHERE, oldest_first
 from engine.service import ServiceRunner
-from engine.statistics.latency_histogram import ROCKETMQ_LABELS, LatencySpreads, Spread
+from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
 from engine.statistics.values import (
@@ -126,7 +126,6 @@ __all__ = [
     "FOREVER_MS",
     "GROUP_QUEUE",
     "RETRY_PREFIX",
-    "ROCKETMQ_LABELS",
     "AckResult",
     "ActivePin",
     "Assignment",

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from analytics.errors import Refused, StoreUnreadable
 from analytics.manifest import NAME, PARTITION_DDL, FrameManifest, load
-from analytics.results import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
 from analytics.schemas import LAG, ddl
+from engine.report_hours import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,7 +74,7 @@ def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
 
 
 def fingerprints(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, str]:
-    """By hour, see `results.fingerprint`."""
+    """By hour, see `engine.report_hours.fingerprint`."""
     known = {frame: manifest.fingerprints(frame) for frame in INPUTS[job]}
     return {hour: fingerprint(job, hour, known) for hour in hours}
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from analytics.jobs.columns import for_targets
 from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
 from analytics.jobs.lag_rules import AT_ONCE, ETA_FACTOR, TREND_SHARE, raw_state
-from analytics.results import LOOKBACK_HOURS
+from engine.report_hours import LOOKBACK_HOURS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analytics.repeating import repeating
-from analytics.results import TRACES_JOB, tables_of
+from engine.report_tables import TRACES_JOB, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ from analytics.jobs.outputs import Rows, rows_of, write
 from analytics.jobs.progress import JobProgress
 from analytics.jobs.traces import build, message_ids, pieces, tables
 from analytics.manifest import FrameManifest
-from analytics.results import ALL, BY_NAME, TRACES_JOB, OutputTable, manifest, tables_of
 from analytics.schemas import LAG, MESSAGES, TRACE
+from engine.report_tables import ALL, RESULTS_BY_NAME, TRACES_JOB, ResultTable, manifest, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,7 +63,9 @@ def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str
         "input_at_ms": known.at_ms,
         "lag_ms": known.lag_ms,
         "counters": counters,
-        "tables": {name: _result_fields(BY_NAME[name], those) for name, those in rows.items()},
+        "tables": {
+            name: _result_fields(RESULTS_BY_NAME[name], those) for name, those in rows.items()
+        },
     }
 
 
@@ -89,7 +91,7 @@ def _traces(
     message_ids.fill_in(rows["slowest"], records)
     progress.enter("writing")
     for name, those in rows.items():
-        rows[name] = write(those, BY_NAME[name], work.output)
+        rows[name] = write(those, RESULTS_BY_NAME[name], work.output)
     return rows, counters
 
 
@@ -130,7 +132,7 @@ def _lag(
     return rows, {"duplicates": doubled}
 
 
-def _result_fields(table: OutputTable, rows: Rows) -> dict[str, object]:
+def _result_fields(table: ResultTable, rows: Rows) -> dict[str, object]:
     return {"rows": len(rows), "file": f"{table.name}.ndjson", **manifest(table)}
 
 

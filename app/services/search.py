@@ -23,11 +23,12 @@ KEY_COUNT_MAX = 64
 class Anything(msgspec.Struct, frozen=True):
     """What one text may mean: messages with this id or key, topics and groups of such a name.
 
-    `is_cut` says that the time, or the number of messages, was up before all topics were asked.
+    `messages_cut` says that the time, or the number of messages, was up before all topics were
+    asked.
     """
 
     messages: list[StoredMessage]
-    is_cut: bool
+    messages_cut: bool
     topics: list[str]
     topics_total: int
     groups: list[str]

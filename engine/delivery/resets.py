@@ -207,7 +207,7 @@ class OffsetResets:
         moved = [
             OffsetMove(each.topic, each.queue, each.current, each.target)
             for each in preview.queues
-            if each.is_moved
+            if each.moves
         ]
         if not moved:
             raise Refused("no queue would move", field="to", remedy="see the notes of the preview")
@@ -329,10 +329,10 @@ class OffsetResets:
         progress = self._progress_store.find(plan.group, topic, queue)
         goal, note = plan.goal(place, progress)
         first, end = self._store.bounds(topic, queue)
-        is_moved = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
+        moves = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
         current = None if progress is None else progress.floor
-        target = goal if is_moved else current
-        if is_moved and goal is not None:
+        target = goal if moves else current
+        if moves and goal is not None:
             target = min(max(goal, first), end)
             if target != goal:
                 note = ResetNote.BEFORE_OLDEST if goal < first else ResetNote.PAST_END
@@ -347,12 +347,14 @@ class OffsetResets:
             max_offset=end,
             current=current,
             target=target,
-            is_moved=is_moved,
+            moves=moves,
             note=note,
-            redelivered=redelivered if is_moved else 0,
-            skipped=skipped if is_moved else 0,
-            inflight=_inflight(progress) if is_moved else 0,
-            target_ms=None if target is None or target >= end else self._stored_ms(place, target),
+            redelivered=redelivered if moves else 0,
+            skipped=skipped if moves else 0,
+            inflight=_inflight(progress) if moves else 0,
+            target_stored_ms=None
+            if target is None or target >= end
+            else self._stored_ms(place, target),
         )
 
     def _begin(self, plan: ResetPlan, place: Place) -> int:

@@ -88,7 +88,7 @@ class ReplayJobs:
             created_ms=now_ms,
             created_by=new.created_by,
         )
-        job = self._job_store.create(plan, per_s=new.per_s, dry_run=new.dry_run)
+        job = self._job_store.create(plan, per_s=new.rate, dry_run=new.dry_run)
         self._runner.wake()
         return job_view(job)
 
@@ -133,7 +133,7 @@ class ReplayJobs:
             to=how.to or before.to,
             to_name=how.to_name if how.to else before.to_name,
             name=how.name,
-            per_s=how.per_s,
+            rate=how.rate,
         )
         check_request(new)
         _check_stretches(runs)
@@ -150,7 +150,7 @@ class ReplayJobs:
             created_by=how.created_by,
             retry_of=job_id,
         )
-        created = self._job_store.create(plan, per_s=how.per_s, dry_run=how.dry_run)
+        created = self._job_store.create(plan, per_s=how.rate, dry_run=how.dry_run)
         self._runner.wake()
         return job_view(created)
 
@@ -166,14 +166,14 @@ class ReplayJobs:
         """End it: what was not sent never is. Raises NotFound, Conflict when it is over."""
         return self._decide(job_id, JobCommand.STOP)
 
-    def change_rate(self, job_id: str, per_s: float) -> ReplayJob:
+    def change_rate(self, job_id: str, rate: float) -> ReplayJob:
         """Messages a second from now on, 0 for no limit. Raises NotFound, Invalid, Conflict."""
         self._check_running()
-        check_rate(per_s)
+        check_rate(rate)
         job = self._job_store.get(job_id)
         if job.is_over:
             raise Conflict(f"the job {job_id!r} is {job.state}", field="id")
-        self._job_store.decide(job, job.decided, per_s, self._clock.now_ms())
+        self._job_store.decide(job, job.decided, rate, self._clock.now_ms())
         self._runner.wake()
         return job_view(job)
 

@@ -155,7 +155,7 @@ class SelectionPlanner:
 def check_request(new: NewReplay) -> None:
     """Invalid, with its field, for mistakes that the request alone shows."""
     parse_filter(new.filter)
-    check_rate(new.per_s)
+    check_rate(new.rate)
     if len(new.name) > NAME_CHARS_MAX or not (new.name == "" or new.name.isprintable()):
         raise Invalid(
             f"a job's name has at most {NAME_CHARS_MAX} printable characters",
@@ -183,12 +183,12 @@ def check_request(new: NewReplay) -> None:
         raise Invalid("the time ends before it begins", field="to_ms", remedy="mend the times")
 
 
-def check_rate(per_s: float) -> None:
+def check_rate(rate: float) -> None:
     """Invalid for what is no rate."""
-    if not 0 <= per_s <= RATE_MAX:
+    if not 0 <= rate <= RATE_MAX:
         raise Invalid(
-            f"{per_s} messages a second",
-            field="per_s",
+            f"{rate} messages a second",
+            field="rate",
             remedy=f"choose 0 (no limit) to {RATE_MAX:.0f}",
         )
 

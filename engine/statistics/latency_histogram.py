@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
     p95: int = 0
     p99: int = 0
     p999: int = 0
-    maximum: int = 0
+    max: int = 0
 
 
 class LatencyHistogram:
@@ -73,7 +73,7 @@ class LatencyHistogram:
         p50, p95, p99, p999 = self._quantiles((0.5, 0.95, 0.99, 0.999))
         mean = self.total / self.count
         return Spread(
-            count=self.count, mean=mean, p50=p50, p95=p95, p99=p99, p999=p999, maximum=self.maximum
+            count=self.count, mean=mean, p50=p50, p95=p95, p99=p99, p999=p999, max=self.maximum
         )
 
     def _quantiles(self, parts: Sequence[float]) -> list[int]:
@@ -106,13 +106,12 @@ def upper_end(bucket: int) -> int:
 class LatencySpreads(msgspec.Struct, frozen=True):
     """Latencies of storing in microseconds: over the last one to two minutes, and ever.
 
-    `distribution` goes with `ROCKETMQ_LABELS`, for the last whole minute as Apache RocketMQ shows
-    it.
+    `distribution` counts the last whole minute by `ROCKETMQ_LABELS`, as Apache RocketMQ shows it.
     """
 
     recent: Spread
     ever: Spread
-    distribution: tuple[int, ...]
+    distribution: dict[str, int]
 
 
 class Timing:
@@ -149,7 +148,9 @@ class Timing:
 
     def latency(self, now_ms: int) -> LatencySpreads:
         """All of it."""
-        return LatencySpreads(self.recent(now_ms), self.ever(), tuple(self._coarse_before))
+        recent = self.recent(now_ms)
+        distribution = dict(zip(ROCKETMQ_LABELS, self._coarse_before, strict=True))
+        return LatencySpreads(recent, self.ever(), distribution)
 
     def _roll(self, at_ms: int) -> None:
         minute = at_ms // WINDOW_MS

@@ -131,7 +131,7 @@ class Traces:
             stages=stages,
             groups=branches(stages),
             reasons_checked=self._reasons.check(message_id, evidence),
-            is_complete=evidence.is_complete and len(evidence.records) < RECORDS_MAX,
+            complete=evidence.is_complete and len(evidence.records) < RECORDS_MAX,
         )
 
     def recent(self, count_max: int) -> list[Recent]:

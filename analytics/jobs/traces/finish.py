@@ -28,8 +28,8 @@ from analytics.jobs.traces import blobs, gather, latencies
 from analytics.jobs.traces.blobs import TextCodes, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
-from analytics.results import TRACES_JOB, OutputTable, tables_of
 from engine.histogram import percentile
+from engine.report_tables import TRACES_JOB, ResultTable, tables_of
 
 Row = dict[str, Any]
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -77,8 +77,8 @@ class Finish:
             yield blobs.row(0, target, COUNTERS, 0, pa.Table.from_pylist([_counters(counted)]))
 
 
-def _typed(rows: list[Row], table: OutputTable) -> "pa.Table":
-    schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.fields])
+def _typed(rows: list[Row], table: ResultTable) -> "pa.Table":
+    schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.columns])
     return pa.Table.from_pylist(rows, schema=schema)
 
 

@@ -12,8 +12,8 @@ from analytics.jobs.traces.blobs import Ints, TextCodes, keys, numbers
 from analytics.jobs.traces.pieces import FilePart, Pieces
 from analytics.jobs.traces.scatter import PLACE
 from analytics.manifest import HOUR_MS, hour_end_ms
-from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES
+from engine.report_hours import LOOKBACK_HOURS
 
 FOUND = pa.schema(
     [

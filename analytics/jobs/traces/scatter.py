@@ -13,8 +13,8 @@ from analytics.jobs.definitions import ATTEMPTED, OUTCOMES, TRACED_KINDS
 from analytics.jobs.traces import blobs
 from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers, repeated
 from analytics.jobs.traces.pieces import FilePart
-from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
+from engine.report_hours import LOOKBACK_HOURS
 
 Places = npt.NDArray[np.uint64]
 EVENTS, RECORDS, RELEASES = "events", "records", "releases"
