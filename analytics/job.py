@@ -221,10 +221,10 @@ def perform(request: JobRequest) -> dict[str, Any]:
         is_connect = request.master.startswith(CONNECT)
         java = "" if is_connect else _java_version(spark)
         with progress.watch(spark, is_connect=is_connect), _readable():
-            found = run.run(spark, work, progress)
-        found |= {"spark": spark.version, "java": java}
+            result = run.run(spark, work, progress)
+        result |= {"spark": spark.version, "java": java}
     progress.enter("done")
-    return found
+    return result
 
 
 def _load_ahead() -> None:
@@ -281,9 +281,9 @@ def _readable() -> Iterator[None]:
     except AnalyticsError:
         raise
     except Exception as error:
-        _, is_there, told = str(error).rpartition(UNREADABLE)
+        _, is_there, detail = str(error).rpartition(UNREADABLE)
         if is_there:
-            raise StoreUnreadable(told.partition("\n")[0]) from None
+            raise StoreUnreadable(detail.partition("\n")[0]) from None
         raise Failed(error) from None
 
 
@@ -323,13 +323,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the request that a file holds; exit codes are named above."""
     parser = argparse.ArgumentParser(prog="python -m analytics.job", description="Run one job.")
     parser.add_argument("--request", type=Path, required=True, help="file with the request as JSON")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     # What Java prints is no result of ours.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     become_idle()
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        request = read_request(given.request)
+        request = read_request(options.request)
         output = Path(request.output)
         output.mkdir(parents=True, exist_ok=True)
     except (Refused, OSError) as error:

@@ -95,22 +95,24 @@ class FrameManifest(msgspec.Struct):
         f"{root}/{frame}").parquet(*[f"{root}/{path}" for path in paths])`.
         """
         known = self.partitions(frame)
-        wanted = sorted(known) if hours is None else sorted(set(hours) & known.keys())
-        return [path_of(frame, hour, part) for hour in wanted for part in known[hour].parts]
+        selected = sorted(known) if hours is None else sorted(set(hours) & known.keys())
+        return [path_of(frame, hour, part) for hour in selected for part in known[hour].parts]
 
     def files(self, frame: str, hours: Iterable[str]) -> list[tuple[str, int]]:
         """As `paths`, each with its rows."""
         known = self.partitions(frame)
-        wanted = sorted(set(hours) & known.keys())
+        selected = sorted(set(hours) & known.keys())
         return [
-            (path_of(frame, hour, part), part.rows) for hour in wanted for part in known[hour].parts
+            (path_of(frame, hour, part), part.rows)
+            for hour in selected
+            for part in known[hour].parts
         ]
 
     def row_count(self, frame: str, hours: Iterable[str] | None = None) -> int:
         """How many rows these files have together."""
         known = self.partitions(frame)
-        wanted = known if hours is None else set(hours) & known.keys()
-        return sum(known[hour].rows for hour in wanted)
+        selected = known if hours is None else set(hours) & known.keys()
+        return sum(known[hour].rows for hour in selected)
 
 
 PARTITION_DDL = ", `dt` STRING, `hr` INT"
@@ -123,12 +125,12 @@ def load(root: Path) -> FrameManifest:
     except FileNotFoundError:
         return FrameManifest(frames={frame: {} for frame in FRAMES})
     try:
-        found = msgspec.json.decode(data, type=FrameManifest)
+        manifest = msgspec.json.decode(data, type=FrameManifest)
     except ValueError as error:  # also of bytes that are no UTF-8
         raise StoreUnreadable(f"{root / NAME} is no manifest ({error})", REMEDY) from None
-    if found.format != FORMAT:
-        raise StoreUnreadable(f"{root / NAME} has format {found.format}, not {FORMAT}", REMEDY)
-    return found
+    if manifest.format != FORMAT:
+        raise StoreUnreadable(f"{root / NAME} has format {manifest.format}, not {FORMAT}", REMEDY)
+    return manifest
 
 
 REMEDY = "move the folder away: it is written anew from what the log still keeps"

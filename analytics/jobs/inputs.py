@@ -53,16 +53,16 @@ def hours_read(frame: str, hours: Iterable[str]) -> set[str]:
     return {each for hour in hours for each in hours_before(hour, LOOKBACK_HOURS[frame])}
 
 
-def told(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
+def input_hours(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
     """What a run of these hours reads, by frame."""
-    wanted = list(hours)
-    found = {}
+    hour_names = list(hours)
+    inputs = {}
     for frame in INPUTS[job]:
         known = manifest.partitions(frame)
-        there = sorted(hours_read(frame, wanted) & known.keys())
+        there = sorted(hours_read(frame, hour_names) & known.keys())
         late_rows = sum(known[hour].late_rows for hour in there)
-        found[frame] = Input(there, manifest.row_count(frame, there), late_rows)
-    return found
+        inputs[frame] = Input(there, manifest.row_count(frame, there), late_rows)
+    return inputs
 
 
 def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
@@ -81,9 +81,9 @@ def fingerprints(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dic
 
 def doubled_samples(samples: "DataFrame") -> int:
     """How many are there more than once, beyond the first."""
-    found = samples.agg(F.count("*"), F.count_distinct(*SAMPLE)).first()
-    assert found is not None
-    return int(found[0] - found[1])
+    counts = samples.agg(F.count("*"), F.count_distinct(*SAMPLE)).first()
+    assert counts is not None
+    return int(counts[0] - counts[1])
 
 
 def check_root(root: str, *, is_local: bool, is_shared: bool) -> None:

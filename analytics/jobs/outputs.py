@@ -27,8 +27,8 @@ def typed(rows: "DataFrame", table: ResultTable) -> "DataFrame":
 
 def rows_of(rows: "DataFrame", table: ResultTable) -> Rows:
     """Compute the table; at most ROWS_MAX + 1 rows of it."""
-    found: Rows = typed(rows, table).limit(ROWS_MAX + 1).toArrow().to_pylist()
-    return found
+    rows_read: Rows = typed(rows, table).limit(ROWS_MAX + 1).toArrow().to_pylist()
+    return rows_read
 
 
 def write(rows: Rows, table: ResultTable, folder: Path) -> Rows:

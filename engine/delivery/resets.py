@@ -94,14 +94,14 @@ class OffsetResets:
         if target.to is ResetTo.GROUP:
             self._groups.get(target.group)
         places = self._places(group, topics, queues, target)
-        found: dict[Place, Goal] = {}
+        goals: dict[Place, Goal] = {}
 
         def search(place: Place) -> None:
-            found[place] = self._at_time(place, target.value)
+            goals[place] = self._at_time(place, target.value)
 
         def goal(place: Place, progress: QueueProgress | None) -> Goal:
             if target.to is ResetTo.TIME:
-                return found[place]
+                return goals[place]
             return self._goal(target, place, progress)
 
         is_searched = target.to is ResetTo.TIME
@@ -141,7 +141,7 @@ class OffsetResets:
             expected=expected,
         )
 
-    def plan_given(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
+    def plan_offsets(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
         """A reset of each queue to an offset of its own; None leaves a queue where it is.
 
         At most 1,024 queues at once. Raises as `plan` does.
@@ -195,8 +195,8 @@ class OffsetResets:
         move, Conflict for an undo that was done meanwhile, Invalid without precondition or force;
         DiskFull leaves all as it was.
         """
-        wanted = precondition or plan.expected
-        if not wanted and not force:
+        required = precondition or plan.expected
+        if not required and not force:
             raise Invalid(
                 "a reset needs the precondition of its preview",
                 field="precondition",
@@ -205,7 +205,7 @@ class OffsetResets:
         preview = plan.preview()
         if plan.undoes and self.get(plan.group, plan.undoes).undone_by:
             raise Conflict(f"reset {plan.undoes} was undone meanwhile", field="id")
-        if not force and preview.precondition != wanted:
+        if not force and preview.precondition != required:
             raise OffsetsMoved(
                 f"the offsets of group {plan.group!r} are not those of the precondition", preview
             )
@@ -221,14 +221,14 @@ class OffsetResets:
     def get(self, group: str, number: int) -> Reset:
         """A reset of the past; raises GroupNotFound, NotFound where it is not remembered."""
         self._groups.get(group)
-        found = self._progress_store.resets.find(group, number)
-        if found is None:
+        reset = self._progress_store.resets.find(group, number)
+        if reset is None:
             raise NotFound(
                 f"group {group!r} has no reset {number}",
                 field="id",
                 remedy="the history lists those that are remembered",
             )
-        return found
+        return reset
 
     def history(self, group: str) -> Sequence[Reset]:
         """A group's resets, newest first, at most 100; raises GroupNotFound."""
@@ -244,7 +244,7 @@ class OffsetResets:
         self._progress_store.write(GroupReset(group, reset))
         for each in moved:
             self._wake_pulls(each.topic, each.queue)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             topics = tuple({each.topic: None for each in moved})
             self._events.emit(
                 OffsetsReset(now_ms, group, topics, len(moved), number, plan.to, plan.undoes)

@@ -76,15 +76,15 @@ class LatencyHistogram:
 
     def _quantiles(self, parts: Sequence[float]) -> list[int]:
         """The values at or below which these parts lie; `parts` ascend."""
-        found: list[int] = []
-        seen = 0
+        quantiles: list[int] = []
+        cumulative = 0
         for bucket, count in enumerate(self._counts):
-            seen += count
-            while len(found) < len(parts) and seen >= parts[len(found)] * self.count:
-                found.append(min(upper_end(bucket), self.maximum))
-            if len(found) == len(parts):
+            cumulative += count
+            while len(quantiles) < len(parts) and cumulative >= parts[len(quantiles)] * self.count:
+                quantiles.append(min(upper_end(bucket), self.maximum))
+            if len(quantiles) == len(parts):
                 break
-        return found
+        return quantiles
 
 
 def bucket_of(value: int) -> int:

@@ -96,10 +96,10 @@ def resets(broker: Broker) -> Iterator[Call]:
         yield lambda n=number: broker.resets.plan_undo("g", n)
         yield lambda n=number: broker.resets.get("g", n)
         yield lambda n=number: broker.resets.apply(
-            broker.resets.plan_given("g", {("orders", 0): n}), force=True
+            broker.resets.plan_offsets("g", {("orders", 0): n}), force=True
         )
         yield lambda n=number: broker.resets.apply(
-            broker.resets.plan_given("g", {("orders", n): 0}), force=True
+            broker.resets.plan_offsets("g", {("orders", n): 0}), force=True
         )
 
 
