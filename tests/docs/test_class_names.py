@@ -20,7 +20,7 @@ JOURNAL_AND_MODEL = """
 """
 # Values of the engine and of the wire: the engine imports nothing of the model (ADR 28).
 ENGINE_AND_REST = """
-    Branch Journey NewReply OutcomePage PurgedQueue QueueLag QueueStats Rates Stage TraceStatus
+    Branch Journey QueueLag QueueStats Stage TraceStatus
 """
 # The base of all frames of the WebSocket protocol, and of all pages of the console.
 BASES = "Frame"

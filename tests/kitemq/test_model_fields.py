@@ -31,9 +31,9 @@ from engine.broker import (
     TransactionCheck,
 )
 from engine.retention.pins import ActivePin
-from engine.retention.purge import Purge, PurgedQueue
+from engine.retention.purge import Purge, QueuePurge
 from engine.retention.retention import RetentionStatus
-from engine.statistics.histogram import LatencySpreads, Spread
+from engine.statistics.latency_histogram import LatencySpreads, Spread
 from engine.statistics.values import (
     GroupMetrics,
     LagHistoryRetention,
@@ -44,7 +44,7 @@ from engine.statistics.values import (
     TopicMetrics,
     TrafficRates,
 )
-from engine.statistics.windows import Rates
+from engine.statistics.windows import WindowRates
 from kitemq.model import (
     dead_letters,
     journeys,
@@ -88,13 +88,13 @@ def test_a_field_of_a_dead_letter_shows_wherever_dead_letters_do() -> None:
         (statistics.MessageTraffic, TrafficRates),
         (statistics.Percentiles, Spread),
         (statistics.QueueStatistics, QueueMetrics),
-        (statistics.Rates, Rates),
+        (statistics.Rates, WindowRates),
         (statistics.ReaderStatistics, ReaderMetrics),
         (statistics.SendLatency, PutLatency),
         (statistics.SendTimes, LatencySpreads),
         (statistics.TopicStatistics, TopicMetrics),
         (retention.Purged, Purge),
-        (retention.PurgedQueue, PurgedQueue),
+        (retention.PurgedQueue, QueuePurge),
         (retention.Retention, RetentionStatus),
         (retention.RetentionHolder, ActivePin),
         (members.LockHolder, QueueLock),

@@ -73,7 +73,15 @@ async def get_me(call: Call[None, None]) -> Me:
             if role is who.role and not lacks(who, action, kind)
         ]
     patterns = who.grants[0].patterns if who.role is not None else ()
-    return Me(who.name, who.is_open, who.role, patterns, who.token, who.is_read_only, rights)
+    return Me(
+        name=who.name,
+        open=who.is_open,
+        role=who.role,
+        patterns=patterns,
+        token=who.token,
+        read_only=who.is_read_only,
+        rights=rights,
+    )
 
 
 @operation(
