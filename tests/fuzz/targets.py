@@ -25,6 +25,7 @@ from app.grpc.signature import Signatures
 from app.security.hosts import check_host, host_name
 from app.security.origins import check_origin
 from app.services import topic_files
+from app.ui.bodies import avro, bodies
 from app.ws import shapes as socket_shapes
 from engine.clock import ManualClock
 from engine.compression import plain_body
@@ -65,6 +66,15 @@ NOW_MS = 1_700_000_000_000
 
 
 # -- what clients send -----------------------------------------------------------------------------
+
+
+def avro_containers(data: bytes) -> None:
+    """Container files are read within bounds, and can be shown; the rest is refused in words."""
+    for body in (data, avro.MAGIC + data):
+        with suppress(avro.NotAvro):
+            document, is_cut = avro.decode(body)
+            assert is_cut or len(document["records"]) < 10_000
+        bodies.decode(body).text.encode()
 
 
 def binary_frames(data: bytes) -> None:
@@ -402,6 +412,7 @@ def rocketmq_tables(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     target.__name__: target
     for target in (
+        avro_containers,
         binary_frames,
         text_frames,
         remoting_frames,

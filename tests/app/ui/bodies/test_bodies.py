@@ -1,6 +1,7 @@
 """Bodies as people can read them."""
 
 import json
+import sys
 import zlib
 
 import msgspec
@@ -166,6 +167,18 @@ def test_no_container_is_too_large_or_too_deep_to_be_looked_at() -> None:
     head = b"Obj\x01" + long(1) + text("avro.schema") + text(json.dumps(nested)) + long(0) + SYNC
     with pytest.raises(avro.NotAvro, match="nested too deeply"):
         avro.decode(head + long(1) + long(0) + SYNC)
+
+
+def test_without_its_library_an_avro_file_is_shown_in_hex_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "app.ui.bodies.avro_container", raising=False)
+    monkeypatch.delattr("app.ui.bodies.avro_container", raising=False)
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    body = bodies.decode(avro_file(PEOPLE))
+    assert body.view == "hex"
+    details = {step.name: step.detail for step in body.tried}
+    assert "pip install kitemq[avro]" in details["avro"]
 
 
 def test_protobuf_is_read_by_field_number_and_wire_type() -> None:
