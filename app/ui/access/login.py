@@ -10,7 +10,7 @@ from app.security.access import who_of
 from app.security.accounts import Accounts, Browser, By
 from app.security.doorman import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
 from app.security.oidc.login import ProviderLogin
-from app.security.oidc.trips import LIVES_S
+from app.security.oidc.login_state import LIFETIME_S
 from app.settings import Settings
 from app.ui.framework import forms, pages
 from app.ui.framework.console import address_of, client_of
@@ -106,7 +106,7 @@ async def log_out(request: Request) -> Response:
         await accounts_of(request).log_out(by_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
-        left = provider_of(request).leave(browser_of(request).session)
+        left = provider_of(request).logout_cookie(browser_of(request).session)
         set_way_cookie(request, response, LEFT_COOKIE, left)
     else:
         response = forms.go(request, LOGIN)
@@ -149,7 +149,7 @@ def set_way_cookie(request: Request, response: Response, name: str, value: str) 
     response.set_cookie(
         name,
         value,
-        max_age=LIVES_S if value else 0,
+        max_age=LIFETIME_S if value else 0,
         path=LOGIN,
         samesite="lax",
         httponly=True,

@@ -10,13 +10,13 @@ from starlette.responses import RedirectResponse, Response
 
 from app.errors import DoorError
 from app.security.doorman import LOGIN, LOGOUT_FAR
-from app.security.oidc.login import Back
+from app.security.oidc.login import Callback
 from app.ui.access import login
 from app.ui.access.login import LEFT_COOKIE, provider_of, set_way_cookie
 from app.ui.framework import forms, pages
 from app.ui.framework.language import N_, _, translated
 
-TRIP_COOKIE = "kitemq_trip"
+STATE_COOKIE = "kitemq_trip"
 VALUE_CHARS_MAX = 4096  # of one part of the provider's answer
 ANSWERS = ("state", "code", "iss", "error", "error_description")
 HEADLINES = {
@@ -46,7 +46,7 @@ async def begin(request: Request) -> Response:
     except DoorError as error:
         return await _refused(request, error, then)
     response = RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})
-    set_way_cookie(request, response, TRIP_COOKIE, cookie)
+    set_way_cookie(request, response, STATE_COOKIE, cookie)
     return response
 
 
@@ -57,19 +57,19 @@ async def back(request: Request) -> Response:
         for name in ANSWERS
         if name in request.query_params
     }
-    brought = Back(query, request.cookies.get(TRIP_COOKIE, ""), base_of(request))
+    callback = Callback(query, request.cookies.get(STATE_COOKIE, ""), base_of(request))
     try:
-        arrived = await provider_of(request).finish(brought, login.browser_of(request))
+        session = await provider_of(request).finish(callback, login.browser_of(request))
     except DoorError as error:
         response = await _refused(request, error, "/")
     else:
         response = login.with_session(
             request,
-            RedirectResponse(forms.local_path(arrived.then), status_code=303),
-            arrived.secret,
-            arrived.expires_ms,
+            RedirectResponse(forms.local_path(session.next_path), status_code=303),
+            session.secret,
+            session.expires_ms,
         )
-    set_way_cookie(request, response, TRIP_COOKIE, "")
+    set_way_cookie(request, response, STATE_COOKIE, "")
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -77,7 +77,7 @@ async def back(request: Request) -> Response:
 async def left(request: Request) -> Response:
     """GET /login/left: logged out here; of the provider only who asks for it."""
     provider = provider_of(request)
-    far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.may_leave else ""
+    far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.has_logout else ""
     context = Left(provider=request.app.state.settings.oidc_name, far=far)
     return await pages.respond(request, "login_left.html", context, title=_("Logged out"))
 
@@ -86,7 +86,7 @@ async def leave_far(request: Request) -> Response:
     """GET /login/leave-provider: to where the provider logs one out."""
     cookie = request.cookies.get(LEFT_COOKIE, "")
     try:
-        address = await provider_of(request).farewell(cookie, base_of(request))
+        address = await provider_of(request).logout_url(cookie, base_of(request))
     except DoorError as error:
         return await _refused(request, error, "/")
     response = RedirectResponse(address or LOGIN, status_code=303)
