@@ -9,7 +9,7 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.api.groups.members import ClientId
 from app.api.topics.topics import actor_of
-from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
+from app.security.access import ADMINISTER_SERVER, Action, Needs, ResourceKind
 from app.services.clients import Answer, Disconnected, Verdict, Verified
 
 TAG = "clients"
@@ -125,7 +125,7 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     "POST",
     f"{API}/groups/{{group}}/members/verify",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
     body=ToVerify,
     answer=Processing,
     errors=(404, 409, 503),

@@ -9,7 +9,7 @@ from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import Encoding, Seen, seen
 from app.api.messages.produce import DelayMs, Time
 from app.api.topics.topics import actor_of
-from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
+from app.security.access import EVERYTHING, READ_SERVER, Action, Needs, Principal, ResourceKind
 from app.security.message_rights import visible
 from app.services import bodies
 from engine.broker import Scheduled
@@ -97,7 +97,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     "POST",
     f"{API}/scheduled/{{message_id}}/recall",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
+    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING),
     answer=Changed,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
@@ -117,7 +117,7 @@ async def recall_message(call: Call[None, None]) -> Changed:
     "POST",
     f"{API}/scheduled/{{message_id}}/deliver",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
+    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING),
     answer=Changed,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
@@ -134,7 +134,7 @@ async def deliver_message(call: Call[None, None]) -> Changed:
     "POST",
     f"{API}/scheduled/{{message_id}}/reschedule",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
+    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING),
     body=NewTime,
     answer=Changed,
     errors=(404,),

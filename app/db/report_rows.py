@@ -103,7 +103,7 @@ class Coverage:
     last: str
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """A result's column; `kind` is STRING, INT, BIGINT, DOUBLE or JSON (a text that is JSON)."""
 
     name: str
@@ -118,7 +118,7 @@ class ResultTable:
     job: str
     replaces: str
     key: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
     sums: tuple[str, ...] = ()  # columns that may be added up over hours, topics and groups
 
     @property
@@ -186,7 +186,7 @@ def _table(
     name: str, job: str, replaces: str, key: str, columns: str, sums: str = ""
 ) -> ResultTable:
     pairs = (word.split(":") for word in columns.split())
-    found = tuple(Column(column, KINDS[kind]) for column, kind in pairs)
+    found = tuple(ReportColumn(column, KINDS[kind]) for column, kind in pairs)
     return ResultTable(name, job, replaces, tuple(key.split()), found, tuple(sums.split()))
 
 

@@ -62,7 +62,7 @@ class AuditTally:
     results: Mapping[str, int]
 
 
-class Source(StrEnum):
+class UserSource(StrEnum):
     """Who vouches for a user: a password of this server, or an OpenID Connect provider."""
 
     LOCAL = "local"
@@ -84,9 +84,9 @@ class UserRow:
     subject: str | None = None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> UserSource:
         """Who vouches for this user."""
-        return Source.LOCAL if self.issuer is None else Source.OIDC
+        return UserSource.LOCAL if self.issuer is None else UserSource.OIDC
 
     def described(self) -> dict[str, object]:
         """As the trail keeps it: without the hash."""
@@ -141,7 +141,7 @@ class SessionRow:
 
 
 @dataclass(frozen=True)
-class PeopleRows:
+class UserRows:
     """Everybody at one moment."""
 
     version: int

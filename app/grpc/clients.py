@@ -19,7 +19,7 @@ from app.grpc.quotas import AddressQuota
 from app.grpc.shapes import to_wire
 from app.grpc.stream import OUTBOXES_BYTES_MAX, StreamBytesBudget, TelemetryStream
 from app.host import EngineHost
-from app.security.client_names import ClientNames, Holder
+from app.security.client_names import ClientNames, NameOwner
 from app.services.connections import Connected
 from app.services.transactions import Ask, Transactions
 from engine.broker import TransactionCheck
@@ -179,7 +179,7 @@ class GrpcClients:
 
         Raises ClientNameTaken where another user's live member of the group has its name.
         """
-        self._names.claim(group, client.name, Holder(client.user))
+        self._names.claim(group, client.name, NameOwner(client.user))
         wanted = client.groups.get(group)
         if wanted is None:
             if len(client.groups) >= GROUPS_MAX:

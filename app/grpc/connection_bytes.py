@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from app.grpc.partial_messages import PartialMessages, goaway_frame
-from app.security.byte_budget import DETAILS, ByteBudget, Full, Reason
+from app.security.byte_budget import DETAILS, BudgetExceeded, ByteBudget, RefusalReason
 
 BEGIN_S = 0.2  # for calls that have arrived to begin to wait
 SHED_S = 1.0  # for a call that was ended to leave the connection
@@ -59,7 +59,7 @@ class ConnectionBytes:
     ) -> None:
         """`set_reading` pauses and resumes the client; `end` closes it after some last bytes."""
         self._budget = budget
-        self._hold = budget.hold(address, "", lambda: self._end(Reason.EVICTED))
+        self._hold = budget.hold(address, "", lambda: self._end(RefusalReason.EVICTED))
         self._limit_bytes = budget.limits.connection_max
         self._unfinished = PartialMessages()
         self._set_reading = set_reading
@@ -86,10 +86,10 @@ class ConnectionBytes:
             return
         try:
             if unfinished.size_bytes > self._limit_bytes:
-                self._budget.refuse(Reason.CONNECTION)
-                raise Full(Reason.CONNECTION)
+                self._budget.refuse(RefusalReason.CONNECTION)
+                raise BudgetExceeded(RefusalReason.CONNECTION)
             hold.take(more_bytes)
-        except Full as full:
+        except BudgetExceeded as full:
             hold.add(more_bytes)  # they are here: it goes beyond by what one read brings
             if not self._is_over:
                 self._is_over = True
@@ -122,8 +122,8 @@ class ConnectionBytes:
     def grow_older(self) -> None:
         """One look: end the connection where a message is too long on its way."""
         if self._unfinished.grow_older() > ROUNDS_MAX:
-            self._budget.refuse(Reason.SLOW)
-            self._end(Reason.SLOW)
+            self._budget.refuse(RefusalReason.SLOW)
+            self._end(RefusalReason.SLOW)
 
     def close(self) -> None:
         """The connection is over."""
@@ -133,12 +133,12 @@ class ConnectionBytes:
             self._later.cancel()
             self._later = None
 
-    def _lacks(self) -> Reason | None:
+    def _lacks(self) -> RefusalReason | None:
         if self._unfinished.size_bytes > self._limit_bytes:
-            return Reason.CONNECTION
+            return RefusalReason.CONNECTION
         return self._hold.lacks
 
-    def _shed(self, reason: Reason) -> None:
+    def _shed(self, reason: RefusalReason) -> None:
         """End one call, and wait for what that brings; without any, end the connection.
 
         Calls that have just arrived may not have begun to wait for their requests yet.
@@ -151,7 +151,7 @@ class ConnectionBytes:
         wait_s = SHED_S if has_refused else BEGIN_S
         self._later = asyncio.get_running_loop().call_later(wait_s, self._look_again)
 
-    def _end(self, reason: Reason) -> None:
+    def _end(self, reason: RefusalReason) -> None:
         if self._has_ended:
             return
         self.close()

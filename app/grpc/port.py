@@ -52,7 +52,7 @@ class GrpcPort:
         refused = await self._prepared()
         settings = self._settings
         shares = ConnectionQuota(
-            self._services.places,
+            self._services.connection_limits,
             each_max=settings.grpc_address_connections_max,
             all_max=settings.grpc_connections_max,
         )
@@ -63,7 +63,7 @@ class GrpcPort:
             self._services.rpc_figures,
             shares,
             self._services.host.clock.monotonic_s,
-            self._services.load.budget,
+            self._services.request_limits.budget,
             is_plain_refused=settings.tls_required,
         )
         self._tls_mux.start()

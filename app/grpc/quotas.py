@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from app.network.places import GRPC_FILES, Places
+from app.network.connection_limits import GRPC_FILES, ConnectionLimits
 
 
 class AddressQuota:
@@ -36,7 +36,7 @@ class AddressQuota:
 class ConnectionQuota(AddressQuota):
     """gRPC's own limits of connections, within those of all ports together."""
 
-    def __init__(self, places: Places, *, each_max: int, all_max: int) -> None:
+    def __init__(self, places: ConnectionLimits, *, each_max: int, all_max: int) -> None:
         super().__init__("connections", each_max=each_max, all_max=all_max)
         self._places = places
 

@@ -45,7 +45,7 @@ WORTHLESS = (
 Park = Callable[[Callable[[], None]], Place]
 
 
-class Attempts:
+class ReceiveAttempts:
     """What was handed out under an attempt id: the same id again means that it never arrived.
 
     The latest are remembered: at most ATTEMPTS_MAX, with at most REMEMBERED_MAX receipts.
@@ -73,7 +73,7 @@ class Receives:
 
     def __init__(self, backend: GrpcBackend) -> None:
         self._backend = backend
-        self._attempts = Attempts()
+        self._attempts = ReceiveAttempts()
 
     async def receive_message(self, call: GrpcCall, request: Any) -> AsyncIterator[Any]:
         """Hand out messages of a topic, from whichever queue; waits for the first of them."""

@@ -16,7 +16,7 @@ from app.grpc.client_directory import GrpcClientDirectory
 from app.grpc.clients import GrpcClients
 from app.grpc.leases import Leases
 from app.grpc.service import MessagingService
-from app.grpc.signature import Signatures
+from app.grpc.signature import GrpcSignatures
 from app.grpc.tls_mux import LOOPBACK, TlsMux
 
 log = logging.getLogger("kitemq.grpc")
@@ -44,7 +44,7 @@ class GrpcServer:
         self._tls_mux = tls_mux
         self._ticking: asyncio.Task[None] | None = None
         self._unlist: Callable[[], None] = _nothing
-        self._signatures = Signatures(services.people, services.access_keys)
+        self._signatures = GrpcSignatures(services.user_directory, services.access_keys)
         self.inner_port = 0
         leases = Leases(services.host)
         clients = GrpcClients(
@@ -71,7 +71,7 @@ class GrpcServer:
         """Begin to serve on `inner_port`."""
         self._server = grpc.aio.server(options=self._options())
         service = MessagingService(
-            self.backend, self._signatures, self._services.load, self._tls_mux.origin_of
+            self.backend, self._signatures, self._services.request_limits, self._tls_mux.origin_of
         )
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")

@@ -19,9 +19,9 @@ from app.grpc.call import GrpcCall, client_of
 from app.grpc.codes import GrpcRefusal, status_of
 from app.grpc.connection import GrpcConnection
 from app.grpc.receiving import Receives
-from app.grpc.signature import Signatures
-from app.security.byte_budget import Reason
-from app.security.load import Load
+from app.grpc.signature import GrpcSignatures
+from app.security.byte_budget import RefusalReason
+from app.security.request_limits import RequestLimits
 from engine.errors import EngineError
 from protocol.rocketmq.messages import METHODS, SERVICE, Method
 from protocol.rocketmq.numbers import Code
@@ -46,7 +46,11 @@ class MessagingService:
     """Every RPC of `apache.rocketmq.v2.MessagingService`."""
 
     def __init__(
-        self, backend: GrpcBackend, signatures: Signatures, load: Load, origin_of: OriginOf
+        self,
+        backend: GrpcBackend,
+        signatures: GrpcSignatures,
+        load: RequestLimits,
+        origin_of: OriginOf,
     ) -> None:
         """`origin_of` tells the connection by gRPC's name of the peer; None for a stranger."""
         self._backend = backend
@@ -188,7 +192,7 @@ class MessagingService:
                     Code.TOO_MANY_REQUESTS,
                     "too many bytes of unfinished requests; send fewer at once, or try again later",
                 ) from None
-            self._load.budget.refuse(Reason.SLOW)
+            self._load.budget.refuse(RefusalReason.SLOW)
             raise GrpcRefusal(
                 Code.REQUEST_TIMEOUT, f"the request did not arrive within {REQUEST_S:.0f} s"
             ) from None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from app.grpc.codes import GrpcRefusal
 from app.security.access import Principal
 from app.security.access_keys import AccessKeys
-from app.security.people import People
+from app.security.user_directory import UserDirectory
 from protocol.rocketmq.numbers import Code
 
 ALGORITHM = "MQv2-HMAC-SHA1"
@@ -23,22 +23,22 @@ PARTS = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]*)")
 HEADER_CHARS_MAX = 2048
 
 
-class Signatures:
+class GrpcSignatures:
     """Recognises callers while there are users; without any, everybody may do everything."""
 
-    def __init__(self, people: People, keys: AccessKeys) -> None:
-        self._people = people
+    def __init__(self, directory: UserDirectory, keys: AccessKeys) -> None:
+        self._directory = directory
         self._keys = keys
 
     def identify(self, metadata: Mapping[str, str]) -> Principal:
         """Who calls; a GrpcRefusal with UNAUTHORIZED where that is not known."""
-        if not self._people.is_known:
+        if not self._directory.is_known:
             raise GrpcRefusal(Code.INTERNAL_SERVER_ERROR, "the database of users does not answer")
-        if self._people.is_open:
-            return self._people.everybody
+        if self._directory.is_open:
+            return self._directory.everybody
         header = metadata.get("authorization", "")[:HEADER_CHARS_MAX]
         if header[: len(BEARER)].lower() == BEARER:
-            who = self._people.of_token(header[len(BEARER) :].strip())
+            who = self._directory.of_token(header[len(BEARER) :].strip())
         else:
             who = self._signed(header, metadata.get(DATE, ""))
         if who is None:
@@ -51,7 +51,7 @@ class Signatures:
 
     def _signed(self, header: str, date: str) -> Principal | None:
         parts = dict(PARTS.findall(header))
-        secret_hash = self._people.hash_of(parts.get("Credential", "").partition("/")[0])
+        secret_hash = self._directory.hash_of(parts.get("Credential", "").partition("/")[0])
         if not (secret_hash and date and header.startswith(ALGORITHM)):
             return None
         if not self._keys.is_loaded:
@@ -63,7 +63,7 @@ class Signatures:
         given = parts.get("Signature", "").lower().encode()
         if not hmac.compare_digest(expected.encode(), given):
             return None
-        return self._people.of_hash(secret_hash)
+        return self._directory.of_hash(secret_hash)
 
 
 def sign(secret_key: str, date: str) -> str:

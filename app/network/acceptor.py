@@ -10,8 +10,8 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from app.network import places
-from app.network.places import Place, Places
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionLimits, ConnectionSlot
 from app.tls import Certificate, refuse_plain, speaks_tls
 
 AT_ONCE = 64  # accepted before others run
@@ -25,8 +25,8 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        places: Places,
-        make: Callable[[Place], asyncio.Protocol],
+        places: ConnectionLimits,
+        make: Callable[[ConnectionSlot], asyncio.Protocol],
         *,
         certificate: Certificate | None,
         handshake_s: float,
@@ -93,13 +93,15 @@ class Acceptor:
 
     def _rest(self, error: OSError) -> None:
         """No file is left, or no memory: others need time to give some back."""
-        self._places.refusals.note(places.SHORT_OF_FILES, f"nobody: {error.strerror or error}")
+        self._places.refusals.note(
+            connection_limits.SHORT_OF_FILES, f"nobody: {error.strerror or error}"
+        )
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._listener)
         self._pause = loop.call_later(self._scarce_s, self.start)
         self._scarce_s = min(2 * self._scarce_s, SCARCE_MAX_S)
 
-    async def _serve(self, accepted: socket.socket, place: Place) -> None:
+    async def _serve(self, accepted: socket.socket, place: ConnectionSlot) -> None:
         """Make the connection; with TLS its handshake is over when this is."""
         try:
             if self._certificate is None:
@@ -115,14 +117,14 @@ class Acceptor:
             accepted.close()
             place.release()
             if isinstance(error, (ssl.SSLError, TimeoutError, ConnectionError)):
-                self._places.refusals.note(places.TLS, place.address)
+                self._places.refusals.note(connection_limits.TLS, place.address)
         except BaseException:
             accepted.close()
             place.release()
             raise
 
     async def _connect(
-        self, accepted: socket.socket, place: Place, tls: ssl.SSLContext | None = None
+        self, accepted: socket.socket, place: ConnectionSlot, tls: ssl.SSLContext | None = None
     ) -> None:
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: self._make(place),

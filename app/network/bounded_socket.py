@@ -20,7 +20,13 @@ from uvicorn._types import ASGIReceiveEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from app.security.byte_budget import DETAILS, ByteBudget, Full, Hold, Reason
+from app.security.byte_budget import (
+    DETAILS,
+    BudgetExceeded,
+    ByteBudget,
+    ByteReservation,
+    RefusalReason,
+)
 
 HOLD = "kitemq.hold"  # of the scope: where the connection's hold stands
 CLOSE_ABUSE = 1008
@@ -78,7 +84,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self._hold: Hold | None = None
+        self._hold: ByteReservation | None = None
         self._fragment_bytes = 0  # of an unfinished message, without the frame that is read
         self._sizes: deque[int] = deque()  # of the messages that the application has not taken
         self._queued_bytes = 0
@@ -166,7 +172,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     def handle_cont(self, event: Frame) -> None:
         if len(self.frames) >= FRAGMENTS_MAX:
-            self.budget.refuse(Reason.SIZE)
+            self.budget.refuse(RefusalReason.SIZE)
             self._refuse(CLOSE_ABUSE, "a message of too many fragments")
             return
         if not event.fin:
@@ -196,7 +202,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if hold is None:
             return
         if not self.handshake_complete and unfinished_bytes > EARLY_BYTES_MAX:
-            self.budget.refuse(Reason.SIZE)
+            self.budget.refuse(RefusalReason.SIZE)
             self._forget()
             self.transport.abort()
             return
@@ -212,7 +218,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             return
         try:
             hold.take(more_bytes)
-        except Full as full:
+        except BudgetExceeded as full:
             self._refuse(CLOSE_FULL, DETAILS[full.reason])
 
     def _wait(self) -> None:
@@ -228,11 +234,11 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def _is_late(self) -> None:
         self._late = None
         if len(self.conn.reader.buffer) + self._fragment_bytes:
-            self.budget.refuse(Reason.SLOW)
-            self._refuse(CLOSE_ABUSE, DETAILS[Reason.SLOW])
+            self.budget.refuse(RefusalReason.SLOW)
+            self._refuse(CLOSE_ABUSE, DETAILS[RefusalReason.SLOW])
 
     def _evict(self) -> None:
-        self._refuse(CLOSE_FULL, DETAILS[Reason.EVICTED])
+        self._refuse(CLOSE_FULL, DETAILS[RefusalReason.EVICTED])
 
     def _refuse(self, code: int, reason: str) -> None:
         """Close the connection, and keep nothing of what arrived unfinished."""

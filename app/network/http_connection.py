@@ -21,9 +21,9 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from app.errors import DoorError, problem_answer
-from app.network import places
-from app.network.places import Place
-from app.network.watch import Pace, Watch, Watched
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
 from app.security.headers import secured
 
 PIPELINED_MAX = 32  # requests that wait for the answer to the one before on the same connection
@@ -42,7 +42,7 @@ class Phase(Enum):
 IDLE, HEAD, BODY, GONE = Phase
 
 
-class HttpConnection(Watched, HttpToolsProtocol):
+class HttpConnection(MonitoredConnection, HttpToolsProtocol):
     """One connection of the HTTP port, until it is closed or becomes a WebSocket."""
 
     def __init__(
@@ -51,8 +51,8 @@ class HttpConnection(Watched, HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         *,
-        place: Place,
-        watch: Watch,
+        place: ConnectionSlot,
+        watch: ConnectionMonitor,
     ) -> None:
         HttpToolsProtocol.__init__(self, config, server_state, app_state)
         self._enter(place, watch)
@@ -61,7 +61,7 @@ class HttpConnection(Watched, HttpToolsProtocol):
         self._head_bytes = 0
         self._head_max = watch.settings.header_bytes_max
         self._received = 0
-        self._pace: Pace | None = None
+        self._pace: TransferRate | None = None
         self._is_pipelining = False
 
     # -- what the transport tells ----------------------------------------------------------------
@@ -121,12 +121,14 @@ class HttpConnection(Watched, HttpToolsProtocol):
         timeout_s = self._watch.settings.header_timeout_s
         if now_s - self._phase_s >= timeout_s:
             what = f"the request's headers were not complete within {timeout_s:g} s"
-            self._refuse(places.HEADER_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what)
+            self._refuse(
+                connection_limits.HEADER_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what
+            )
 
     def _look_at_body(self, now_s: float) -> None:
         settings = self._watch.settings
         if self._pace is None:
-            self._pace = Pace(now_s, self._received)
+            self._pace = TransferRate(now_s, self._received)
         elif self._pace.is_too_slow(
             now_s, self._received, settings.body_timeout_s, settings.transfer_bytes_per_s_min
         ):
@@ -134,7 +136,9 @@ class HttpConnection(Watched, HttpToolsProtocol):
                 f"the body came with less than {settings.transfer_bytes_per_s_min} bytes a second "
                 f"over {settings.body_timeout_s:g} s"
             )
-            self._refuse(places.BODY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what)
+            self._refuse(
+                connection_limits.BODY_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", what
+            )
 
     def _room(self) -> int:
         """How much may be parsed before it has to be looked at whether the head is complete."""
@@ -164,19 +168,21 @@ class HttpConnection(Watched, HttpToolsProtocol):
         if self._is_pipelining:
             what = f"at most {PIPELINED_MAX} requests may wait on one connection"
             status, code = HTTPStatus.TOO_MANY_REQUESTS, "too_many_requests"
-            self._refuse(places.PIPELINED, status, code, what)
+            self._refuse(connection_limits.PIPELINED, status, code, what)
             return
         what = "this is no HTTP request"
-        self._refuse(places.MALFORMED, HTTPStatus.BAD_REQUEST, "bad_request", what)
+        self._refuse(connection_limits.MALFORMED, HTTPStatus.BAD_REQUEST, "bad_request", what)
 
     def _refuse_head(self) -> None:
         limit = f"larger than {self._head_max} bytes"
         if len(self.url or b"") > self._head_max // 2:
             status, code = HTTPStatus.REQUEST_URI_TOO_LONG, "url_too_long"
-            self._refuse(places.HEADER_SIZE, status, code, f"the URL with its headers is {limit}")
+            self._refuse(
+                connection_limits.HEADER_SIZE, status, code, f"the URL with its headers is {limit}"
+            )
             return
         status, code = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large"
-        self._refuse(places.HEADER_SIZE, status, code, f"the headers are {limit}")
+        self._refuse(connection_limits.HEADER_SIZE, status, code, f"the headers are {limit}")
 
     def _refuse(self, reason: str, status: HTTPStatus, code: str, what: str) -> None:
         """Answer where that can be understood, then close; parse nothing more."""

@@ -5,13 +5,13 @@ from typing import Any
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from app.network import places
+from app.network import connection_limits
 from app.network.bounded_socket import BoundedSocket
-from app.network.places import Place
-from app.network.watch import FRAMES_BYTES_MAX, Watch, Watched
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import FRAMES_BYTES_MAX, ConnectionMonitor, MonitoredConnection
 
 
-class SocketConnection(Watched, BoundedSocket):
+class SocketConnection(MonitoredConnection, BoundedSocket):
     """One WebSocket, from its handshake on; `with_budget` makes the class that knows the budget."""
 
     def __init__(
@@ -20,8 +20,8 @@ class SocketConnection(Watched, BoundedSocket):
         server_state: ServerState,
         app_state: dict[str, Any],
         *,
-        place: Place,
-        watch: Watch,
+        place: ConnectionSlot,
+        watch: ConnectionMonitor,
     ) -> None:
         BoundedSocket.__init__(self, config, server_state, app_state)
         self._enter(place, watch)
@@ -31,6 +31,6 @@ class SocketConnection(Watched, BoundedSocket):
         if self._watch.is_stalled(self):
             left = self.transport.get_write_buffer_size()
             if left > self._stall_bytes + FRAMES_BYTES_MAX:
-                self.end(places.SLOW_READER)
+                self.end(connection_limits.SLOW_READER)
                 return
         super().data_received(data)

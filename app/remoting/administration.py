@@ -12,7 +12,7 @@ import msgspec
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingClient
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
-from app.security.access import Action, Kind
+from app.security.access import Action, ResourceKind
 from app.services.resets import ResetOrder
 from app.version import VERSION
 from engine.broker import GroupConfig, QueueLag, ResetTarget, ResetTo, TopicConfig
@@ -42,13 +42,13 @@ class _Group(msgspec.Struct):
 
 def list_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Names of all topics, those of the engine and of groups among them."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     return _names(each.name for each in backend.broker.topics(system=True))
 
 
 def list_system_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Names of the topics that are the engine's own."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     found = (each for each in backend.broker.topics(system=True) if each.is_system)
     return _names(each.name for each in found if not each.name.startswith("%"))
 
@@ -62,7 +62,7 @@ def topic_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 def all_topic_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How all topics are set up."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     table = {each.name: _topic_shape(each) for each in backend.broker.topics(system=True)}
     return ErrorResponse(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
 
@@ -145,7 +145,7 @@ def consumed_by(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse
 def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a consumer group, or change whether it consumes, its retries and order; audited."""
     told = call.document(_Group)
-    call.require(Action.ADMINISTER, Kind.GROUP, told.groupName)
+    call.require(Action.ADMINISTER, ResourceKind.GROUP, told.groupName)
     return _update_group(backend, call, told)
 
 
@@ -191,7 +191,7 @@ def group_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """How all consumer groups are set up."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     table = {each.name: _group_shape(each) for each in backend.broker.groups()}
     return ErrorResponse(
         body=json_body(
@@ -296,7 +296,7 @@ def consumer_connections(backend: "RemotingBackend", call: RemotingCall) -> Erro
 
 def producer_connections(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The producers of a producer group."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     group = call.text("producerGroup")
     clients = backend.clients.producers_of(group)
     if not clients:
@@ -335,7 +335,7 @@ async def _running_info(client: RemotingClient, group: str, jstack: str) -> Erro
 
 def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Figures of the broker by name."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     broker, settings = backend.broker, backend.settings
     health = broker.health()
     traffic = broker.statistics.broker().traffic
@@ -376,7 +376,7 @@ def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The settings that RocketMQ's tools know by name."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     settings = backend.settings
     found = {
         "brokerName": settings.broker_name,
@@ -397,7 +397,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 def kv_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Values that a name server keeps; here there are none."""
-    call.require(Action.READ, Kind.SERVER)
+    call.require(Action.READ, ResourceKind.SERVER)
     raise RemotingRefusal(
         ResponseCode.QUERY_NOT_FOUND,
         f"no value is kept for {call.text('namespace', '')}.{call.text('key', '')}",

@@ -9,9 +9,9 @@ from app.host import EngineHost
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import Handler, RemotingConnection
 from app.remoting.errors import RemotingRefusal
-from app.remoting.signature import Signatures
-from app.remoting.table import handler_of
-from app.security.load import Load
+from app.remoting.operations import handler_of
+from app.remoting.signature import RemotingSignatures
+from app.security.request_limits import RequestLimits
 from app.services.client_figures import ClientFigures
 from app.services.remoting_figures import RemotingFigures
 from app.services.sends import SendGate
@@ -31,19 +31,19 @@ class RemotingBackend:
 
     services: Services
     clients: RemotingClients
-    signatures: Signatures
+    signatures: RemotingSignatures
     figures: RemotingFigures
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
     sends: SendGate = field(init=False)
-    load: Load = field(init=False)
+    load: RequestLimits = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         services = self.services
         self.host, self.settings, self.sends = services.host, services.settings, services.sends
-        self.load, self.activity = services.load, services.client_figures
+        self.load, self.activity = services.request_limits, services.client_figures
 
     @property
     def broker(self) -> Broker:

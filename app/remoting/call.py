@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from app.remoting.errors import ErrorResponse, RemotingRefusal
-from app.security.access import Action, Kind, Principal, require
-from app.security.byte_budget import Hold
+from app.security.access import Action, Principal, ResourceKind, require
+from app.security.byte_budget import ByteReservation
 from app.services.audit import Actor, actor_at
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
@@ -29,7 +29,7 @@ class RemotingCall:
         self.command = command
         self.fields = command.fields
         self.who = who
-        self.hold: Hold | None = None  # of its bytes, until it is answered
+        self.hold: ByteReservation | None = None  # of its bytes, until it is answered
         self.counted = ""  # the address under which it counts among the requests under way
 
     def answer(self, answer: ErrorResponse) -> None:
@@ -84,16 +84,16 @@ class RemotingCall:
     def topic(self, action: Action, name: str = "topic") -> str:
         """The topic that a field names, which the sender may do this to."""
         topic = self.text(name)
-        self.require(action, Kind.TOPIC, topic)
+        self.require(action, ResourceKind.TOPIC, topic)
         return topic
 
     def group(self, action: Action, name: str = "consumerGroup") -> str:
         """The consumer group that a field names, which the sender may do this to."""
         group = self.text(name)
-        self.require(action, Kind.GROUP, group)
+        self.require(action, ResourceKind.GROUP, group)
         return group
 
-    def require(self, action: Action, kind: Kind, name: str = "") -> None:
+    def require(self, action: Action, kind: ResourceKind, name: str = "") -> None:
         """Raise RightMissing, or ReadOnly, unless the sender may do this."""
         if self.who.is_open and not self.who.is_read_only:
             return

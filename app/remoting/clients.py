@@ -14,7 +14,7 @@ from app.host import EngineHost
 from app.remoting.errors import RemotingRefusal
 from app.remoting.records import record_of
 from app.security.access import Principal
-from app.security.client_names import ClientNames, holder_of
+from app.security.client_names import ClientNames, owner_of
 from app.services.remoting_figures import RemotingFigures
 from app.services.transactions import Ask, Transactions
 from engine.broker import RETRY_PREFIX, GroupConfig, Mode, TransactionCheck
@@ -176,7 +176,7 @@ class RemotingClients:
             raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER, f"over {TOPICS_MAX} topics of one group"
             )
-        self._names.claim(group, client.name, holder_of(who))
+        self._names.claim(group, client.name, owner_of(who))
         self._ensure_group(consumer)
         topics = {
             each.topic: each.filter

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from app.db.rows import ASKED_FROM
-from app.network import places
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor, MonitoredConnection, TransferRate
 from app.network.keep_alive import keep_alive
-from app.network.places import Place
-from app.network.watch import Pace, Watch, Watched
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal, answer_of
 from app.security.access import NOBODY
-from app.security.byte_budget import Full
+from app.security.byte_budget import BudgetExceeded
 from engine.host import host_text
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameError, FrameReader, encode
@@ -32,10 +32,12 @@ FRAME_ROOM = 1024 * 1024  # of a frame besides a body of the largest size
 Outcome = ErrorResponse | None | Awaitable[ErrorResponse]
 
 
-class RemotingConnection(Watched):
+class RemotingConnection(MonitoredConnection):
     """A client's connection; `client` and `server` are the addresses of both ends."""
 
-    def __init__(self, backend: "RemotingBackend", place: Place, watch: Watch) -> None:
+    def __init__(
+        self, backend: "RemotingBackend", place: ConnectionSlot, watch: ConnectionMonitor
+    ) -> None:
         self._enter(place, watch)
         self.backend = backend
         self.client = self.server = ""
@@ -51,7 +53,7 @@ class RemotingConnection(Watched):
         self._opaque = 0
         self._seen_s = 0.0
         self._received_bytes = 0
-        self._arrival: Pace | None = None
+        self._arrival: TransferRate | None = None
 
     # -- the transport's calls -------------------------------------------------------------------
 
@@ -99,9 +101,9 @@ class RemotingConnection(Watched):
             self._count_pending()
         except FrameError as error:
             log.debug("%s sent what is no frame: %s", self.client, error)
-            self.end(places.MALFORMED)
-        except Full:
-            self.end(places.UNREAD)
+            self.end(connection_limits.MALFORMED)
+        except BudgetExceeded:
+            self.end(connection_limits.UNREAD)
 
     def look(self, now_s: float) -> None:
         """End it where nothing was heard of the client for long, or a frame comes too slowly."""
@@ -250,14 +252,14 @@ class RemotingConnection(Watched):
     def _look_at_arrival(self, now_s: float) -> None:
         settings = self.backend.settings
         if self._arrival is None:
-            self._arrival = Pace(now_s, self._received_bytes)
+            self._arrival = TransferRate(now_s, self._received_bytes)
         elif self._arrival.is_too_slow(
             now_s,
             self._received_bytes,
             settings.body_timeout_s,
             settings.transfer_bytes_per_s_min,
         ):
-            self.end(places.BODY_TIMEOUT)
+            self.end(connection_limits.BODY_TIMEOUT)
 
     def _evicted(self) -> None:
         if self.is_open:

@@ -6,7 +6,7 @@ import msgspec
 
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse
-from app.security.access import Action, Kind
+from app.security.access import Action, ResourceKind
 from engine.broker import LockedQueue
 from engine.errors import GroupNotFound
 
@@ -50,7 +50,7 @@ def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 def _asked(backend: "RemotingBackend", call: RemotingCall) -> tuple[_Locks, list[LockedQueue]]:
     asked = call.document(_Locks)
-    call.require(Action.CONSUME, Kind.GROUP, asked.consumerGroup)
+    call.require(Action.CONSUME, ResourceKind.GROUP, asked.consumerGroup)
     name = backend.settings.broker_name
     queues = [
         LockedQueue(each.topic, each.queueId)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from app.container import Services
 from app.network.acceptor import Acceptor
-from app.network.places import Place
-from app.network.watch import Watch
+from app.network.connection_limits import ConnectionSlot
+from app.network.connection_monitor import ConnectionMonitor
 from app.remoting.backend import RemotingBackend
 from app.remoting.client_directory import RemotingClientDirectory
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import RemotingConnection
-from app.remoting.signature import Signatures
+from app.remoting.signature import RemotingSignatures
 from app.settings import Settings
 from app.tls import Certificate, Pair
 from engine.host import host_text
@@ -28,7 +28,9 @@ log = logging.getLogger("kitemq.remoting")
 class RemotingPort:
     """Listens on `listener`, which it closes at the end; `services` are the application's."""
 
-    def __init__(self, services: Services, listener: socket.socket, watch: Watch) -> None:
+    def __init__(
+        self, services: Services, listener: socket.socket, watch: ConnectionMonitor
+    ) -> None:
         """`watch` looks at the connections; its owner starts and stops it."""
         self._services = services
         self._listener = listener
@@ -36,7 +38,7 @@ class RemotingPort:
         clients = RemotingClients(
             services.host, services.transactions, services.client_names, services.remoting_figures
         )
-        signatures = Signatures(services.people, services.access_keys)
+        signatures = RemotingSignatures(services.user_directory, services.access_keys)
         self.backend = RemotingBackend(services, clients, signatures, services.remoting_figures)
         self._acceptor: Acceptor | None = None
         self._unlist: Callable[[], None] = _nothing
@@ -57,7 +59,7 @@ class RemotingPort:
         )
         self._acceptor = Acceptor(
             self._listener,
-            self._services.places,
+            self._services.connection_limits,
             self._made,
             certificate=certificate,
             handshake_s=settings.header_timeout_s,
@@ -78,7 +80,7 @@ class RemotingPort:
         self._unlist = _nothing
         self._services.host.broker.events.unsubscribe(self.backend.clients.hear)
 
-    def _made(self, place: Place) -> asyncio.Protocol:
+    def _made(self, place: ConnectionSlot) -> asyncio.Protocol:
         return RemotingConnection(self.backend, place, self._watch)
 
 

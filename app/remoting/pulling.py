@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
-from app.remoting.presence import engine_filter
+from app.remoting.heartbeats import engine_filter
 from app.remoting.records import records_of
 from app.security.access import Action
 from engine.broker import PullAnswer, PullResult

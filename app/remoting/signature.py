@@ -11,7 +11,7 @@ import hmac
 from app.remoting.errors import RemotingRefusal
 from app.security.access import Principal
 from app.security.access_keys import AccessKeys
-from app.security.people import People
+from app.security.user_directory import UserDirectory
 from protocol.remoting.codes import ResponseCode
 from protocol.remoting.frames import Command
 
@@ -20,27 +20,27 @@ SIGNATURE = "Signature"
 UNSIGNED = frozenset({SIGNATURE, "_UNIQUE_KEY_QUERY"})  # Apache's own tools add the second later
 
 
-class Signatures:
+class RemotingSignatures:
     """Recognises callers while there are users; without any, everybody may do everything."""
 
-    def __init__(self, people: People, keys: AccessKeys) -> None:
-        self._people = people
+    def __init__(self, directory: UserDirectory, keys: AccessKeys) -> None:
+        self._directory = directory
         self._keys = keys
 
     def identify(self, command: Command) -> Principal:
         """Who sends a request; Refusal with NO_PERMISSION where that is not known."""
-        people = self._people
-        if not people.is_known:
+        directory = self._directory
+        if not directory.is_known:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the database of users does not answer")
-        if people.is_open:
-            return people.everybody
-        secret_hash = people.hash_of(command.fields.get(ACCESS_KEY, ""))
+        if directory.is_open:
+            return directory.everybody
+        secret_hash = directory.hash_of(command.fields.get(ACCESS_KEY, ""))
         if secret_hash and not self._keys.is_loaded:
             raise RemotingRefusal(
                 ResponseCode.SYSTEM_BUSY, "the key file of access keys is not loaded"
             )
         if secret_hash and self._is_signed(command, self._keys.secret_key(secret_hash)):
-            who = people.of_hash(secret_hash)
+            who = directory.of_hash(secret_hash)
             if who is not None:
                 return who
         raise RemotingRefusal(

@@ -17,9 +17,9 @@ from typing import Any
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from engine.errors import Forbidden, Invalid
 
-Right = tuple["Action", "Kind", str]  # as `require` takes it
+Right = tuple["Action", "ResourceKind", str]  # as `require` takes it
 
-WHO = "kitemq.who"  # where the gate leaves the principal in a request's scope
+PRINCIPAL = "kitemq.who"  # where the gate leaves the principal in a request's scope
 EVERYTHING = "*"  # as a name: whatever there is
 PATTERN = re.compile(r"(\*|[a-z_]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})\Z")
 PATTERNS_MAX = 100
@@ -35,7 +35,7 @@ class Action(StrEnum):
     ADMINISTER = "administer"
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     """What an action is done to."""
 
     TOPIC = "topic"
@@ -63,47 +63,47 @@ class Reach(StrEnum):
     ALL = "all"
 
 
-NAMED = (Kind.TOPIC, Kind.GROUP)
-PATTERNED = (*NAMED, Kind.REPORT)  # of which a pattern may speak
+NAMED = (ResourceKind.TOPIC, ResourceKind.GROUP)
+PATTERNED = (*NAMED, ResourceKind.REPORT)  # of which a pattern may speak
 LOOKING = (Action.READ, Action.READ_MESSAGES)  # which change nothing
 # What goes on while nothing may be changed: one's own login, and the switch that ends it.
-NEVER_FROZEN = (Kind.OWN, Kind.PUBLIC, Kind.CONTROL)
+NEVER_FROZEN = (ResourceKind.OWN, ResourceKind.PUBLIC, ResourceKind.CONTROL)
 NONE, MATCHING, ALL = Reach.NONE, Reach.MATCHING, Reach.ALL
 
 # Rows: the kinds. Columns: viewer, operator, admin. What stands nowhere is nobody's.
-_ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
+_ROWS: dict[Action, dict[ResourceKind, tuple[Reach, Reach, Reach]]] = {
     Action.READ: {
-        Kind.TOPIC: (ALL, ALL, ALL),
-        Kind.GROUP: (ALL, ALL, ALL),
-        Kind.SERVER: (ALL, ALL, ALL),
-        Kind.AUDIT: (NONE, ALL, ALL),
-        Kind.CONTROL: (NONE, NONE, ALL),
-        Kind.PEOPLE: (NONE, NONE, ALL),
-        Kind.OWN: (ALL, ALL, ALL),
+        ResourceKind.TOPIC: (ALL, ALL, ALL),
+        ResourceKind.GROUP: (ALL, ALL, ALL),
+        ResourceKind.SERVER: (ALL, ALL, ALL),
+        ResourceKind.AUDIT: (NONE, ALL, ALL),
+        ResourceKind.CONTROL: (NONE, NONE, ALL),
+        ResourceKind.PEOPLE: (NONE, NONE, ALL),
+        ResourceKind.OWN: (ALL, ALL, ALL),
     },
     Action.READ_MESSAGES: {
-        Kind.TOPIC: (MATCHING, MATCHING, ALL),
-        Kind.GROUP: (MATCHING, MATCHING, ALL),  # in its retry and dead-letter topics
+        ResourceKind.TOPIC: (MATCHING, MATCHING, ALL),
+        ResourceKind.GROUP: (MATCHING, MATCHING, ALL),  # in its retry and dead-letter topics
     },
     Action.PRODUCE: {
-        Kind.TOPIC: (NONE, MATCHING, ALL),
-        Kind.GROUP: (NONE, MATCHING, ALL),  # to speak for a group of producers
+        ResourceKind.TOPIC: (NONE, MATCHING, ALL),
+        ResourceKind.GROUP: (NONE, MATCHING, ALL),  # to speak for a group of producers
     },
     Action.CONSUME: {
-        Kind.TOPIC: (NONE, MATCHING, ALL),
-        Kind.GROUP: (NONE, MATCHING, ALL),
+        ResourceKind.TOPIC: (NONE, MATCHING, ALL),
+        ResourceKind.GROUP: (NONE, MATCHING, ALL),
     },
     Action.ADMINISTER: {
-        Kind.TOPIC: (NONE, MATCHING, ALL),
-        Kind.GROUP: (NONE, MATCHING, ALL),
-        Kind.SERVER: (NONE, NONE, ALL),
-        Kind.REPORT: (NONE, MATCHING, ALL),
-        Kind.CONTROL: (NONE, NONE, ALL),
-        Kind.PEOPLE: (NONE, NONE, ALL),
-        Kind.OWN: (ALL, ALL, ALL),
+        ResourceKind.TOPIC: (NONE, MATCHING, ALL),
+        ResourceKind.GROUP: (NONE, MATCHING, ALL),
+        ResourceKind.SERVER: (NONE, NONE, ALL),
+        ResourceKind.REPORT: (NONE, MATCHING, ALL),
+        ResourceKind.CONTROL: (NONE, NONE, ALL),
+        ResourceKind.PEOPLE: (NONE, NONE, ALL),
+        ResourceKind.OWN: (ALL, ALL, ALL),
     },
 }
-TABLE: dict[tuple[Role, Action, Kind], Reach] = {
+TABLE: dict[tuple[Role, Action, ResourceKind], Reach] = {
     (role, action, kind): reach
     for action, kinds in _ROWS.items()
     for kind, reaches in kinds.items()
@@ -117,7 +117,7 @@ class RightMissing(Forbidden):
     code = "right_missing"
 
 
-class ReadOnly(Forbidden):
+class ServerReadOnly(Forbidden):
     """Nobody may change anything, whoever asks."""
 
     code = "read_only"
@@ -130,7 +130,7 @@ class Grant:
     role: Role
     patterns: tuple[str, ...] = ()
 
-    def reaches(self, action: Action, kind: Kind, name: str) -> bool:
+    def reaches(self, action: Action, kind: ResourceKind, name: str) -> bool:
         """Whether this covers `name`; an empty one asks whether anything is covered."""
         reach = TABLE.get((self.role, action, kind), Reach.NONE)
         if reach is not Reach.MATCHING:
@@ -176,7 +176,7 @@ class Needs:
     """
 
     action: Action
-    kind: Kind
+    kind: ResourceKind
     of: str = ""
 
     def name_in(self, parameters: dict[str, Any]) -> str:
@@ -185,53 +185,53 @@ class Needs:
 
     def check(self, scope: Any) -> None:
         """Raise RightMissing or ReadOnly unless the request's sender has this right."""
-        who = who_of(scope)
+        who = principal_of(scope)
         if who.is_open and not who.is_read_only:
             return
         require(who, self.action, self.kind, self.name_in(scope.get("path_params") or {}))
 
 
 NOBODY = Principal("")
-PUBLIC = Needs(Action.READ, Kind.PUBLIC)
-OWN = Needs(Action.ADMINISTER, Kind.OWN)
-READ_TOPIC = Needs(Action.READ, Kind.TOPIC)
-READ_GROUP = Needs(Action.READ, Kind.GROUP)
-READ_MESSAGES = Needs(Action.READ_MESSAGES, Kind.TOPIC, "topic")
-READ_SERVER = Needs(Action.READ, Kind.SERVER)
-ADMINISTER_SERVER = Needs(Action.ADMINISTER, Kind.SERVER)
-RUN_REPORTS = Needs(Action.ADMINISTER, Kind.REPORT)
-ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, Kind.PEOPLE)
-READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
-READ_CONTROL = Needs(Action.READ, Kind.CONTROL)
-ADMINISTER_CONTROL = Needs(Action.ADMINISTER, Kind.CONTROL)
+PUBLIC = Needs(Action.READ, ResourceKind.PUBLIC)
+OWN = Needs(Action.ADMINISTER, ResourceKind.OWN)
+READ_TOPIC = Needs(Action.READ, ResourceKind.TOPIC)
+READ_GROUP = Needs(Action.READ, ResourceKind.GROUP)
+READ_MESSAGES = Needs(Action.READ_MESSAGES, ResourceKind.TOPIC, "topic")
+READ_SERVER = Needs(Action.READ, ResourceKind.SERVER)
+ADMINISTER_SERVER = Needs(Action.ADMINISTER, ResourceKind.SERVER)
+RUN_REPORTS = Needs(Action.ADMINISTER, ResourceKind.REPORT)
+ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, ResourceKind.PEOPLE)
+READ_PEOPLE = Needs(Action.READ, ResourceKind.PEOPLE)
+READ_CONTROL = Needs(Action.READ, ResourceKind.CONTROL)
+ADMINISTER_CONTROL = Needs(Action.ADMINISTER, ResourceKind.CONTROL)
 
 
-def who_of(scope: Any) -> Principal:
+def principal_of(scope: Any) -> Principal:
     """The sender of a request as the gate knew him; nobody where it passed no gate."""
-    who: Principal = scope.get(WHO, NOBODY)
+    who: Principal = scope.get(PRINCIPAL, NOBODY)
     return who
 
 
-def lacks(who: Principal, action: Action, kind: Kind, name: str = "") -> str:
+def lacks(who: Principal, action: Action, kind: ResourceKind, name: str = "") -> str:
     """The right that `who` has not, as "administer:topic:orders"; "" where he may.
 
     This is the one decision; `name` is that of a topic or a group, EVERYTHING for all of them, and
     "" for any.
     """
-    if kind is Kind.PUBLIC or who.is_open:
+    if kind is ResourceKind.PUBLIC or who.is_open:
         return ""
     kind, name = owned(kind, name)
-    if kind is Kind.REPORT:
+    if kind is ResourceKind.REPORT:
         name = EVERYTHING  # reports have no names
-    if kind is Kind.OWN and action is not Action.READ and who.token:
+    if kind is ResourceKind.OWN and action is not Action.READ and who.token:
         # Else a token could make another one that may do more than itself.
-        kind = Kind.PEOPLE
+        kind = ResourceKind.PEOPLE
     if who.grants and all(grant.reaches(action, kind, name) for grant in who.grants):
         return ""
     return right_text(action, kind, name)
 
 
-def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
+def require(who: Principal, action: Action, kind: ResourceKind, name: str = "") -> None:
     """Raise RightMissing where `lacks` says so, ReadOnly where nothing may be changed."""
     missing = lacks(who, action, kind, name)
     if missing:
@@ -241,14 +241,14 @@ def require(who: Principal, action: Action, kind: Kind, name: str = "") -> None:
             remedy=f"ask an admin for {missing}",
         )
     if is_frozen(who, action, kind):
-        raise ReadOnly(
+        raise ServerReadOnly(
             "the server is read-only, so nothing was changed",
             remedy="an admin can switch that off on the page Engine, unless the setting read_only "
             "holds it",
         )
 
 
-def is_frozen(who: Principal, action: Action, kind: Kind) -> bool:
+def is_frozen(who: Principal, action: Action, kind: ResourceKind) -> bool:
     """Whether the server being read-only keeps `who` from this, whatever his rights are."""
     return who.is_read_only and action not in LOOKING and kind not in NEVER_FROZEN
 
@@ -265,34 +265,34 @@ def replay_rights(source: str, to: str, to_name: str) -> list[Right]:
     Back to where they came from needs no more than the right over the source. A topic of one's own
     choice may be read by others, so whoever names one must be allowed to read the source.
     """
-    rights: list[Right] = [(Action.ADMINISTER, Kind.TOPIC, source)]
+    rights: list[Right] = [(Action.ADMINISTER, ResourceKind.TOPIC, source)]
     if to == "topic":
-        rights.append((Action.PRODUCE, Kind.TOPIC, to_name))
-        rights.append((Action.READ_MESSAGES, Kind.TOPIC, source))
+        rights.append((Action.PRODUCE, ResourceKind.TOPIC, to_name))
+        rights.append((Action.READ_MESSAGES, ResourceKind.TOPIC, source))
     elif to_name:
-        rights.append((Action.ADMINISTER, Kind.GROUP, to_name))
+        rights.append((Action.ADMINISTER, ResourceKind.GROUP, to_name))
     return rights
 
 
 def require_decision(who: Principal, topic: str, *, by_hand: bool) -> None:
     """Raise RightMissing unless `who` may decide about a transaction's message for `topic`."""
-    require(who, Action.ADMINISTER if by_hand else Action.PRODUCE, Kind.TOPIC, topic)
+    require(who, Action.ADMINISTER if by_hand else Action.PRODUCE, ResourceKind.TOPIC, topic)
 
 
-def right_text(action: Action, kind: Kind, name: str = "") -> str:
+def right_text(action: Action, kind: ResourceKind, name: str = "") -> str:
     """How a right is written: with a name only where its kind has names."""
     return f"{action}:{kind}:{name or EVERYTHING}" if kind in NAMED else f"{action}:{kind}"
 
 
-def least_role(action: Action, kind: Kind) -> Role:
+def least_role(action: Action, kind: ResourceKind) -> Role:
     """The least role that can have a right over this kind, perhaps by a pattern."""
     return next(role for role in Role if TABLE.get((role, action, kind), NONE) is not NONE)
 
 
-def owned(kind: Kind, name: str) -> tuple[Kind, str]:
+def owned(kind: ResourceKind, name: str) -> tuple[ResourceKind, str]:
     """Whose rights count for `name`: those of the group for its retry and dead-letter topics."""
-    if kind is Kind.TOPIC and name.startswith(OF_GROUP):
-        return Kind.GROUP, name.split("%", 2)[2]
+    if kind is ResourceKind.TOPIC and name.startswith(OF_GROUP):
+        return ResourceKind.GROUP, name.split("%", 2)[2]
     return kind, name
 
 
@@ -304,7 +304,7 @@ def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
         known = match is not None and (
             match[1] in {EVERYTHING, *Action}
             and match[2] in {EVERYTHING, *PATTERNED}
-            and (match[2] != Kind.REPORT or match[3] == EVERYTHING)
+            and (match[2] != ResourceKind.REPORT or match[3] == EVERYTHING)
         )
         if not known:
             raise Invalid(
@@ -320,7 +320,7 @@ def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _matches(pattern: str, action: Action, kind: Kind, name: str) -> bool:
+def _matches(pattern: str, action: Action, kind: ResourceKind, name: str) -> bool:
     wanted_action, wanted_kind, glob = pattern.split(":", 2)
     if wanted_action not in (EVERYTHING, action):
         return False

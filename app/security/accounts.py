@@ -15,21 +15,21 @@ from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
 from app.errors import DoorError
 from app.security.access import Role, parse_patterns
-from app.security.attempts import Guess, LoginLimits
-from app.security.drafts import (
+from app.security.credentials import (
     DAYS_MAX,
     EVERYWHERE,
     TOKEN_NAME,
     NewToken,
     NewUser,
-    checked_name,
-    checked_role,
-    made_token,
+    create_token,
+    parse_name,
+    parse_role,
     patterns_for,
 )
+from app.security.login_limits import LoginAttempt, LoginLimits
 from app.security.passwords import Passwords, check_password, hash_secret, new_session
-from app.security.people import People
-from app.security.refusals import Attempt, Refusals
+from app.security.refusal_audit import RefusalAudit, RefusedAttempt
+from app.security.user_directory import UserDirectory
 from app.settings import Settings
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, NotFound
@@ -46,7 +46,7 @@ NO_USER = "(no such user)"  # instead of what was typed; no user can be called s
 
 
 @dataclass(frozen=True)
-class By:
+class ChangeAuthor:
     """Who changes something, for the trail."""
 
     name: str
@@ -63,15 +63,15 @@ class Browser:
 
 
 class Accounts:
-    """Makes the changes, and lets `people` know."""
+    """Makes the changes, and lets `directory` know."""
 
     def __init__(
         self,
         database: DatabaseWorker,
-        people: People,
+        directory: UserDirectory,
         clock: Clock,
         settings: Settings,
-        refusals: Refusals,
+        refusals: RefusalAudit,
     ) -> None:
         self._database = database
         self._refusals = refusals
@@ -80,29 +80,29 @@ class Accounts:
         self._has_passwords = settings.password_login
         self._limits = LoginLimits()
         self._passwords = Passwords()
-        self.people = people
+        self.directory = directory
 
     async def bootstrap(self, name: str, password: str) -> None:
         """Make the admin that the settings name, if there is nobody yet."""
-        if not password or not self.people.has_nobody:
+        if not password or not self.directory.has_nobody:
             return
         new = NewUser(name, password, Role.ADMIN)
-        await self.add_user(By("settings"), new, is_first=True)
+        await self.add_user(ChangeAuthor("settings"), new, is_first=True)
 
     def close(self) -> None:
         self._passwords.close()
 
     # -- users ----------------------------------------------------------------------------------
 
-    async def add_user(self, by: By, new: NewUser, *, is_first: bool = False) -> UserRow:
+    async def add_user(self, by: ChangeAuthor, new: NewUser, *, is_first: bool = False) -> UserRow:
         """Add a user; Conflict where the name is taken, Invalid names what is wrong.
 
         `is_first`: only while there is nobody, and only an admin.
         """
-        name = checked_name(new.name)
-        role = checked_role(new.role)
+        name = parse_name(new.name)
+        role = parse_role(new.role)
         check_password(new.password)
-        if self.people.has_nobody and role is not Role.ADMIN:
+        if self.directory.has_nobody and role is not Role.ADMIN:
             raise Invalid("the first user must be an admin", field="role", remedy="choose admin")
         user = UserRow(
             name=name,
@@ -112,13 +112,13 @@ class Accounts:
             created_ms=self._clock.now_ms(),
         )
         entry = self._entry(by, "user.create", "user", name)
-        added = await self._run(lambda db: db.people.add_user(user, entry, only_first=is_first))
+        added = await self._run(lambda db: db.users.add_user(user, entry, only_first=is_first))
         await self._reload()
         return added
 
     async def change_user(
         self,
-        by: By,
+        by: ChangeAuthor,
         name: str,
         *,
         role: str | None = None,
@@ -128,29 +128,29 @@ class Accounts:
         """Change what is given; NotFound, or Conflict where no admin would be left."""
         changes: dict[str, Any] = {}
         if role is not None:
-            changes["role"] = checked_role(role)
+            changes["role"] = parse_role(role)
         if patterns is not None:
             changes["patterns"] = parse_patterns(patterns)
         if disabled is not None:
             changes["disabled"] = disabled
         entry = self._entry(by, "user.change", "user", name)
-        changed = await self._run(lambda db: db.people.change_user(name, changes, entry))
+        changed = await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
         return changed
 
-    async def set_password(self, by: By, name: str, password: str) -> None:
+    async def set_password(self, by: ChangeAuthor, name: str, password: str) -> None:
         """Give a user another password; all the user's sessions end."""
         check_password(password)
         changes = {"password_hash": await self._passwords.hash(password)}
         entry = self._entry(by, "user.password", "user", name)
-        await self._run(lambda db: db.people.change_user(name, changes, entry))
+        await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
 
     async def change_password(
-        self, by: By, name: str, old: str, new: str, *, browser: Browser
+        self, by: ChangeAuthor, name: str, old: str, new: str, *, browser: Browser
     ) -> None:
         """Change one's own password, which `old` proves to be one's own; ends all sessions."""
-        user = self.people.user(name)
+        user = self.directory.user(name)
         if user is None:
             raise NotFound(f"there is no user {name!r}", field="name")
         # Whoever is logged in does not wait for what others guess elsewhere.
@@ -159,15 +159,15 @@ class Accounts:
         self._limits.succeeded(guess)
         await self.set_password(by, name, new)
 
-    async def delete_user(self, by: By, name: str) -> None:
+    async def delete_user(self, by: ChangeAuthor, name: str) -> None:
         """Delete a user with tokens and sessions; NotFound, Conflict for the last admin."""
         entry = self._entry(by, "user.delete", "user", name)
-        await self._run(lambda db: db.people.delete_user(name, entry))
+        await self._run(lambda db: db.users.delete_user(name, entry))
         await self._reload()
 
     # -- tokens ---------------------------------------------------------------------------------
 
-    async def add_token(self, by: By, new: NewToken) -> tuple[TokenRow, str]:
+    async def add_token(self, by: ChangeAuthor, new: NewToken) -> tuple[TokenRow, str]:
         """Make a token; the row, and the secret that nobody can be shown again."""
         if TOKEN_NAME.match(new.name) is None:
             raise Invalid(
@@ -175,30 +175,30 @@ class Accounts:
                 field="name",
                 remedy="letters, digits, space and . _ @ -, at most 64",
             )
-        owner = self.people.user(new.owner)
+        owner = self.directory.user(new.owner)
         if owner is None:
             raise NotFound(f"there is no user {new.owner!r}", field="owner", code="no_such_user")
         if new.days is not None and not 1 <= new.days <= DAYS_MAX:
             raise Invalid(f"days is {new.days}", field="days", remedy=f"1 to {DAYS_MAX}")
-        role = checked_role(new.role or owner.role)
+        role = parse_role(new.role or owner.role)
         # Its owner's patterns bind it as well, also those that come later.
         patterns = EVERYWHERE if new.patterns is None else parse_patterns(new.patterns)
-        token, secret = made_token(
+        token, secret = create_token(
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
         entry = self._entry(by, "token.create", "token", f"{owner.name}/{new.name}")
-        added = await self._run(lambda db: db.people.add_token(token, entry, count_max=TOKENS_MAX))
+        added = await self._run(lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX))
         await self._reload()
         return added, secret
 
-    async def revoke_token(self, by: By, token_id: int) -> None:
+    async def revoke_token(self, by: ChangeAuthor, token_id: int) -> None:
         """Make a token useless; NotFound where there is none."""
-        found = next((token for token in self.people.tokens() if token.id == token_id), None)
+        found = next((token for token in self.directory.tokens() if token.id == token_id), None)
         if found is None:
             raise NotFound(f"there is no token {token_id}", field="id", code="no_such_token")
-        name = f"{self.people.name_of(found.user_id)}/{found.name}"
+        name = f"{self.directory.name_of(found.user_id)}/{found.name}"
         entry = self._entry(by, "token.revoke", "token", name)
-        await self._run(lambda db: db.people.delete_token(token_id, entry))
+        await self._run(lambda db: db.users.delete_token(token_id, entry))
         await self._reload()
 
     # -- logging in and out ---------------------------------------------------------------------
@@ -217,13 +217,13 @@ class Accounts:
                 remedy="use the button, or have the setting password_login switched on",
             )
         name = name.strip().lower()
-        user = self.people.user(name)
+        user = self.directory.user(name)
         kept = user.password_hash if user is not None else ""
         guess = self._limits.guess(
             name,
             browser.address,
             is_user=user is not None,
-            is_usual=self.people.has_come_from(name, browser.address),
+            is_usual=self.directory.has_come_from(name, browser.address),
         )
         await self._prove(guess, browser.address, password, kept)
         if user is None or user.disabled:
@@ -237,8 +237,8 @@ class Accounts:
 
         Raises DoorError for who is switched off here, Conflict where the name is taken.
         """
-        entry = self._entry(By(known.issuer or ""), "", "user", known.name)
-        user = await self._run(lambda db: db.people.welcome(known, entry))
+        entry = self._entry(ChangeAuthor(known.issuer or ""), "", "user", known.name)
+        user = await self._run(lambda db: db.users.welcome(known, entry))
         if user.disabled:
             await self._reload()
             raise DoorError(
@@ -252,7 +252,7 @@ class Accounts:
 
     async def refused(self, name: str, browser: Browser, told: Mapping[str, object]) -> None:
         """Write down that a provider's user was not let in, and why."""
-        by = By(f"anonymous@{browser.address}"[:255])
+        by = ChangeAuthor(f"anonymous@{browser.address}"[:255])
         after = msgspec.json.encode(told).decode()
         entry = self._entry(by, "login", "user", name, after=after, result="login_refused")
         await self._run(lambda db: db.insert_audit(entry))
@@ -272,34 +272,36 @@ class Accounts:
         )
         before = hash_secret(browser.session) if browser.session else ""
         after = msgspec.json.encode(told).decode()
-        entry = self._entry(By(user.name), "login", "user", user.name, after=after)
+        entry = self._entry(ChangeAuthor(user.name), "login", "user", user.name, after=after)
         await self._run(
-            lambda db: db.people.add_session(
+            lambda db: db.users.add_session(
                 session, entry, instead_of=before, count_max=SESSIONS_MAX
             )
         )
         await self._reload()
         return secret, session.expires_ms
 
-    async def log_out(self, by: By, session_id: int) -> None:
+    async def log_out(self, by: ChangeAuthor, session_id: int) -> None:
         """End one's own session."""
         await self._end(by, "logout", "user", by.name, [session_id])
 
-    async def end_session(self, by: By, session_id: int) -> None:
+    async def end_session(self, by: ChangeAuthor, session_id: int) -> None:
         """End somebody's session; NotFound where it is over already."""
-        found = [s for s in self.people.sessions() if s.id == session_id]
-        owner = self.people.name_of(found[0].user_id) if found else ""
+        found = [s for s in self.directory.sessions() if s.id == session_id]
+        owner = self.directory.name_of(found[0].user_id) if found else ""
         if not found or not await self._end(by, "session.end", "user", owner, [session_id]):
             raise NotFound(f"there is no session {session_id}", field="id", code="no_such_session")
 
-    async def _end(self, by: By, action: str, kind: str, name: str, ids: list[int]) -> int:
+    async def _end(
+        self, by: ChangeAuthor, action: str, kind: str, name: str, ids: list[int]
+    ) -> int:
         entry = self._entry(by, action, kind, name)
-        ended = await self._run(lambda db: db.people.end_sessions(ids, entry))
+        ended = await self._run(lambda db: db.users.end_sessions(ids, entry))
         await self._reload()
         return ended
 
     async def _prove(
-        self, guess: Guess, address: str, password: str, kept: str, field: str = "password"
+        self, guess: LoginAttempt, address: str, password: str, kept: str, field: str = "password"
     ) -> None:
         """Return if the password fits; slower with each failure of that name at that address."""
         now_s = self._clock.monotonic_s()
@@ -326,21 +328,28 @@ class Accounts:
             await self._failed(guess, address, "login_limited" if is_limited else "login_failed")
             raise _wrong(field)
 
-    async def _failed(self, guess: Guess, address: str, code: str) -> None:
+    async def _failed(self, guess: LoginAttempt, address: str, code: str) -> None:
         self._note(guess, address, code)
         if guess.is_user:  # of other names there is no end
             await self._refusals.flush()  # before what follows, in the trail as well
 
-    def _note(self, guess: Guess, address: str, code: str) -> None:
+    def _note(self, guess: LoginAttempt, address: str, code: str) -> None:
         # A password typed as a name is a name without a user: the trail has none of those.
         actor = f"anonymous@{address}"[:255]
         name = guess.name if guess.is_user else NO_USER
-        self._refusals.note(Attempt(actor, address, "login", "user", name, code))
+        self._refusals.note(RefusedAttempt(actor, address, "login", "user", name, code))
 
     # -- how ------------------------------------------------------------------------------------
 
     def _entry(
-        self, by: By, action: str, kind: str, name: str, *, after: str = "", result: str = DONE
+        self,
+        by: ChangeAuthor,
+        action: str,
+        kind: str,
+        name: str,
+        *,
+        after: str = "",
+        result: str = DONE,
     ) -> AuditEntry:
         return AuditEntry(
             at_ms=self._clock.now_ms(),
@@ -362,7 +371,7 @@ class Accounts:
 
     async def _reload(self) -> None:
         try:
-            await self.people.reload()
+            await self.directory.reload()
         except DatabaseError as error:
             raise _unavailable() from error
 

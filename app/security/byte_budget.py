@@ -1,7 +1,7 @@
 """The memory that requests may hold: bytes counted as they arrive, by address, by caller, in all.
 
 REST bodies, WebSocket messages and gRPC requests share one `ByteBudget`. Each request (or
-connection) has a `Hold`, which takes bytes when they have arrived and gives them back when they are
+connection) has a `ByteReservation`, which takes bytes when they have arrived and gives them back when they are
 no longer needed. What a client only announces costs nothing.
 
 A hold of at most SMALL_BYTES may go beyond each limit by an eighth: a small request is served while
@@ -18,7 +18,7 @@ SMALL_BYTES = 64 * 1024
 RESERVED_PART = 8  # small holds may take one such part of each limit more
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why bytes were refused, as the metrics name it."""
 
     ALL = "all"
@@ -30,22 +30,22 @@ class Reason(StrEnum):
     SLOW = "slow"  # it did not arrive whole in time
 
 
-class Full(Exception):
+class BudgetExceeded(Exception):
     """There is no room for more bytes; `reason` says whose share is used up."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: RefusalReason) -> None:
         super().__init__(DETAILS[reason])
         self.reason = reason
 
 
 DETAILS = {
-    Reason.ALL: "the server holds too many bytes of requests",
-    Reason.ADDRESS: "this address holds too many bytes of requests",
-    Reason.CALLER: "this caller holds too many bytes of requests",
-    Reason.CONNECTION: "this connection holds too many bytes of unfinished requests",
-    Reason.SIZE: "the request is too large",
-    Reason.EVICTED: "the server needed the memory of this unfinished request for others",
-    Reason.SLOW: "the request did not arrive in time",
+    RefusalReason.ALL: "the server holds too many bytes of requests",
+    RefusalReason.ADDRESS: "this address holds too many bytes of requests",
+    RefusalReason.CALLER: "this caller holds too many bytes of requests",
+    RefusalReason.CONNECTION: "this connection holds too many bytes of unfinished requests",
+    RefusalReason.SIZE: "the request is too large",
+    RefusalReason.EVICTED: "the server needed the memory of this unfinished request for others",
+    RefusalReason.SLOW: "the request did not arrive in time",
 }
 
 
@@ -68,10 +68,10 @@ class ByteBudget:
     def __init__(self, limits: ByteLimits) -> None:
         self.limits = limits
         self.held_bytes = 0
-        self.refused: Counter[Reason] = Counter()
+        self.refused: Counter[RefusalReason] = Counter()
         self._addresses: dict[str, int] = {}
         self._callers: dict[str, int] = {}
-        self._large: dict[str, set[Hold]] = {}  # by address, those that can be evicted
+        self._large: dict[str, set[ByteReservation]] = {}  # by address, those that can be evicted
         self._announced_bytes = 0
         self._announced_max = limits.all_max // RESERVED_PART
 
@@ -80,26 +80,26 @@ class ByteBudget:
         """What the address holds that holds the most."""
         return max(self._addresses.values(), default=0)
 
-    def hold(self, address: str, caller: str, evict: Callable[[], None]) -> "Hold":
+    def hold(self, address: str, caller: str, evict: Callable[[], None]) -> "ByteReservation":
         """A hold without bytes; `evict` ends its request, or its connection, while unfinished."""
-        return Hold(self, address, caller, evict)
+        return ByteReservation(self, address, caller, evict)
 
-    def refuse(self, reason: Reason) -> None:
+    def refuse(self, reason: RefusalReason) -> None:
         """Count a refusal that was decided elsewhere."""
         self.refused[reason] += 1
 
-    def _lacks(self, hold: "Hold", size_bytes: int) -> Reason | None:
+    def _lacks(self, hold: "ByteReservation", size_bytes: int) -> RefusalReason | None:
         """Whose limit `size_bytes` more would exceed."""
         limits = self.limits
         is_small = hold.size_bytes + size_bytes <= SMALL_BYTES
         if self._addresses.get(hold.address, 0) + size_bytes > _limit(limits.address_max, is_small):
-            return Reason.ADDRESS
+            return RefusalReason.ADDRESS
         if hold.caller and (
             self._callers.get(hold.caller, 0) + size_bytes > _limit(limits.caller_max, is_small)
         ):
-            return Reason.CALLER
+            return RefusalReason.CALLER
         if self.held_bytes + size_bytes > _limit(limits.all_max, is_small):
-            return Reason.ALL
+            return RefusalReason.ALL
         return None
 
     def take_small(self, address: str, caller: str, size_bytes: int) -> bool:
@@ -150,7 +150,7 @@ class ByteBudget:
         self._announced_bytes -= size_bytes
         self.held_bytes -= size_bytes
 
-    def _is_tight(self, hold: "Hold") -> bool:
+    def _is_tight(self, hold: "ByteReservation") -> bool:
         limits = self.limits
         return (
             self.held_bytes * 4 > limits.all_max * 3
@@ -158,7 +158,7 @@ class ByteBudget:
             or (hold.caller != "" and self._callers.get(hold.caller, 0) * 4 > limits.caller_max * 3)
         )
 
-    def _count(self, hold: "Hold", size_bytes: int) -> None:
+    def _count(self, hold: "ByteReservation", size_bytes: int) -> None:
         self.held_bytes += size_bytes
         _add(self._addresses, hold.address, size_bytes)
         if hold.caller:
@@ -168,7 +168,7 @@ class ByteBudget:
         elif self._large:
             self._unlist(hold)
 
-    def _unlist(self, hold: "Hold") -> None:
+    def _unlist(self, hold: "ByteReservation") -> None:
         """It cannot be evicted any more, or is not worth it."""
         larges = self._large.get(hold.address)
         if larges is not None:
@@ -176,13 +176,13 @@ class ByteBudget:
             if not larges:
                 del self._large[hold.address]
 
-    def _rename(self, hold: "Hold", caller: str) -> None:
+    def _rename(self, hold: "ByteReservation", caller: str) -> None:
         if hold.caller:
             _add(self._callers, hold.caller, -hold.size_bytes)
         if caller:
             _add(self._callers, caller, hold.size_bytes)
 
-    def _make_room(self, hold: "Hold", size_bytes: int) -> bool:
+    def _make_room(self, hold: "ByteReservation", size_bytes: int) -> bool:
         """End the largest request of the address that holds the most; whether one was ended.
 
         Only where that address holds more than the one that asks: nobody gains by asking for more.
@@ -192,13 +192,13 @@ class ByteBudget:
         if address is None or self._addresses[address] <= wanted:
             return False
         victim = max(self._large[address], key=lambda each: each.size_bytes)
-        self.refused[Reason.EVICTED] += 1
+        self.refused[RefusalReason.EVICTED] += 1
         victim.evict()
         victim.close()
         return True
 
 
-class Hold:
+class ByteReservation:
     """The bytes of one request or connection."""
 
     __slots__ = (
@@ -226,7 +226,7 @@ class Hold:
         return self._budget._is_tight(self)
 
     @property
-    def lacks(self) -> Reason | None:
+    def lacks(self) -> RefusalReason | None:
         """Whose limit is exceeded with what is held now."""
         return self._budget._lacks(self, 0)
 
@@ -234,11 +234,11 @@ class Hold:
         """Hold so many bytes more; Full where there is no room."""
         budget = self._budget
         reason = budget._lacks(self, size_bytes)
-        while reason is Reason.ALL and budget._make_room(self, size_bytes):
+        while reason is RefusalReason.ALL and budget._make_room(self, size_bytes):
             reason = budget._lacks(self, size_bytes)
         if reason is not None:
             budget.refused[reason] += 1
-            raise Full(reason)
+            raise BudgetExceeded(reason)
         self.add(size_bytes)
 
     def add(self, size_bytes: int) -> None:

@@ -22,13 +22,13 @@ class ClientNameTaken(Forbidden):
 
 
 @dataclass(frozen=True)
-class Holder:
+class NameOwner:
     """A user, and the token if one was sent; both are "" while nobody is asked who asks."""
 
     user: str = ""
     token: str = ""
 
-    def is_other(self, who: "Holder") -> bool:
+    def is_other(self, who: "NameOwner") -> bool:
         """Whether `who` may not go on under a name that this one holds.
 
         Tokens of one user are strangers to each other; the user's own login may speak for any.
@@ -38,12 +38,12 @@ class Holder:
         return self.user != who.user or bool(self.token and who.token and self.token != who.token)
 
 
-def holder_of(who: Principal) -> Holder:
+def owner_of(who: Principal) -> NameOwner:
     """The holder of what `who` takes."""
-    return Holder(who.name, who.token)
+    return NameOwner(who.name, who.token)
 
 
-def check_name(client: str, holder: Holder | None, who: Holder) -> None:
+def check_name(client: str, holder: NameOwner | None, who: NameOwner) -> None:
     """Raise ClientNameTaken where `holder` keeps `who` from the name `client`."""
     if holder is not None and holder.is_other(who):
         raise ClientNameTaken(
@@ -59,16 +59,16 @@ class ClientNames:
     def __init__(self, is_alive: Callable[[str, str], bool]) -> None:
         """`is_alive` says of a group and a client whether that is a live member."""
         self._is_alive = is_alive
-        self._holders: dict[tuple[str, str], Holder] = {}
+        self._holders: dict[tuple[str, str], NameOwner] = {}
         self._prune_at = PRUNE_EVERY
 
-    def check(self, group: str, client: str, who: Holder) -> None:
+    def check(self, group: str, client: str, who: NameOwner) -> None:
         """Raise ClientNameTaken where another's live member of `group` has this name."""
         holder = self._holders.get((group, client))
         if holder is not None and self._is_alive(group, client):
             check_name(client, holder, who)
 
-    def claim(self, group: str, client: str, who: Holder) -> None:
+    def claim(self, group: str, client: str, who: NameOwner) -> None:
         """Take the name for `who`, who becomes a member by it; raises as `check`."""
         self.check(group, client, who)
         if not who.user:

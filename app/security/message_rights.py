@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from app.security.access import Action, Kind, Principal, lacks, require
+from app.security.access import Action, Principal, ResourceKind, lacks, require
 from engine.compression import COMPRESSION_BITS
 from engine.message import (
     KEYS,
@@ -66,19 +66,19 @@ def lacks_message(who: Principal, message: StoredMessage) -> str:
 
 def lacks_messages(who: Principal, topic: str) -> str:
     """The right that `who` lacks to read messages of a topic, as text; "" for none."""
-    return lacks(who, Action.READ_MESSAGES, Kind.TOPIC, topic)
+    return lacks(who, Action.READ_MESSAGES, ResourceKind.TOPIC, topic)
 
 
 def require_message(who: Principal, *messages: StoredMessage) -> None:
     """Raise RightMissing unless `who` may read each of the messages."""
     if not who.is_open:
         for message in messages:
-            require(who, Action.READ_MESSAGES, Kind.TOPIC, _topic(message))
+            require(who, Action.READ_MESSAGES, ResourceKind.TOPIC, _topic(message))
 
 
 def require_messages(who: Principal, topic: str) -> None:
     """Raise RightMissing unless `who` may read messages of the topic."""
-    require(who, Action.READ_MESSAGES, Kind.TOPIC, topic)
+    require(who, Action.READ_MESSAGES, ResourceKind.TOPIC, topic)
 
 
 def looks_inside(filter: str) -> bool:

@@ -10,11 +10,11 @@ import asyncio
 from starlette.types import Message, Receive, Scope
 
 from app.errors import DoorError
-from app.security.access import who_of
-from app.security.byte_budget import Hold, Reason
-from app.security.doorman import is_public
-from app.security.load import Load
+from app.security.access import principal_of
+from app.security.authenticator import is_public
+from app.security.byte_budget import ByteReservation, RefusalReason
 from app.security.origins import SAFE_METHODS
+from app.security.request_limits import RequestLimits
 
 SMALL_BODY_BYTES_MAX = 16 * 1024  # of a login, and of a request that needs no body
 
@@ -27,17 +27,17 @@ class RequestBody:
         "_small_bytes", "_was_evicted",
     )  # fmt: skip
 
-    def __init__(self, receive: Receive, load: Load, scope: Scope) -> None:
+    def __init__(self, receive: Receive, load: RequestLimits, scope: Scope) -> None:
         self._receive = receive
         self._load = load
         client = scope.get("client")
         self._address: str = client[0] if client else ""
-        self._caller = who_of(scope).caller
+        self._caller = principal_of(scope).caller
         limit_bytes = load.request_bytes_max
         if scope["method"] in SAFE_METHODS or is_public(scope["path"]):
             limit_bytes = min(SMALL_BODY_BYTES_MAX, limit_bytes)
         self._limit_bytes = limit_bytes
-        self._hold: Hold | None = None
+        self._hold: ByteReservation | None = None
         self._small_bytes = 0
         self._reading: asyncio.Task[object] | None = None
         self._was_evicted = False
@@ -66,14 +66,14 @@ class RequestBody:
     async def _receive_more(self) -> Message:
         """`receive`, which an eviction ends."""
         if self._was_evicted:
-            raise self._load.full(Reason.EVICTED)
+            raise self._load.full(RefusalReason.EVICTED)
         task = self._reading = asyncio.current_task()
         try:
             return await self._receive()
         except asyncio.CancelledError:
             if not self._was_evicted or task is None or task.uncancel():
                 raise  # the server stops, too
-            raise self._load.full(Reason.EVICTED) from None
+            raise self._load.full(RefusalReason.EVICTED) from None
         finally:
             self._reading = None
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.container import services_of
-from app.security.access import Action, Kind
+from app.security.access import Action, ResourceKind
 from app.security.client_names import ClientNames
 from app.services.sends import Part
 from app.ws.connection import Connection
@@ -60,7 +60,7 @@ class Session(Connection):
     def _on_send(
         self, request: int, frame: batches.SendFrame, is_text: bool
     ) -> frames.Frame | None:
-        self._require(Action.PRODUCE, Kind.TOPIC, frame.topic)
+        self._require(Action.PRODUCE, ResourceKind.TOPIC, frame.topic)
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
@@ -93,7 +93,7 @@ class Session(Connection):
     def _on_checks_wanted(
         self, request: int, frame: transactions.ChecksWantedFrame, is_text: bool
     ) -> None:
-        self._require(Action.PRODUCE, Kind.GROUP, frame.group)
+        self._require(Action.PRODUCE, ResourceKind.GROUP, frame.group)
         self._producers.want(request, frame.group, is_text=is_text)
 
     def _on_checks_unwanted(
@@ -103,9 +103,9 @@ class Session(Connection):
         return batches.ResultFrame([], [])
 
     def _on_decide(self, request: int, frame: transactions.DecideFrame, is_text: bool) -> None:
-        if not self._doorman.is_open or self._doorman.everybody.is_read_only:
+        if not self._authenticator.is_open or self._authenticator.everybody.is_read_only:
             found = self._host.broker.transactions.get(frame.transaction_id, group=frame.group)
-            self._require(Action.PRODUCE, Kind.TOPIC, found.topic)
+            self._require(Action.PRODUCE, ResourceKind.TOPIC, found.topic)
         self._producers.decide(request, frame, is_text=is_text)
 
     def _on_subscribe(
@@ -162,22 +162,22 @@ class Session(Connection):
         return batches.ResultFrame([], [])
 
     def _on_ack(self, _request: int, frame: batches.AckFrame, _is_text: bool) -> frames.Frame:
-        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        self._require(Action.CONSUME, ResourceKind.GROUP, frame.group)
         return result_frame(self._host.broker.ack(frame.group, receipts_of(frame.receipts)))
 
     def _on_release(
         self, _request: int, frame: batches.ReleaseFrame, _is_text: bool
     ) -> frames.Frame:
-        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        self._require(Action.CONSUME, ResourceKind.GROUP, frame.group)
         return result_frame(self._host.broker.release(frame.group, receipts_of(frame.receipts)))
 
     def _on_nack(self, _request: int, frame: batches.NackFrame, _is_text: bool) -> frames.Frame:
-        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        self._require(Action.CONSUME, ResourceKind.GROUP, frame.group)
         nacks = nacks_of(frame)
         return result_frame(self._host.broker.nack(frame.group, nacks, self.client))
 
     def _on_extend(self, _request: int, frame: batches.ExtendFrame, _is_text: bool) -> frames.Frame:
-        self._require(Action.CONSUME, Kind.GROUP, frame.group)
+        self._require(Action.CONSUME, ResourceKind.GROUP, frame.group)
         extended = self._host.broker.extend(
             frame.group, receipts_of(frame.receipts), frame.invisible_ms / 1000
         )

@@ -21,7 +21,7 @@ from app.errors import DoorError
 from app.grpc.call import client_of
 from app.grpc.codes import GrpcRefusal
 from app.grpc.shapes import receipt_of
-from app.grpc.signature import Signatures
+from app.grpc.signature import GrpcSignatures
 from app.security.hosts import check_host, host_name
 from app.security.origins import check_origin
 from app.services import topic_files
@@ -208,7 +208,7 @@ def headers(data: bytes) -> None:
     }
     keys: Any = SimpleNamespace(secret_key=lambda _: "secret", is_loaded=True)
     with suppress(GrpcRefusal):
-        Signatures(_people(), keys).identify(metadata)
+        GrpcSignatures(_people(), keys).identify(metadata)
     with suppress(GrpcRefusal):
         assert client_of(metadata).isprintable()
     assert host_name(values[3]) == host_name(values[3]).lower()

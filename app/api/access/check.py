@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.security.access import READ_PEOPLE, Action, Kind
-from app.security.simulator import Reason, judge, subject_of
+from app.security.access import READ_PEOPLE, Action, ResourceKind
+from app.security.rights_check import RightReason, decide_all, subject_of
 
 TAG = "access"
 
@@ -22,7 +22,7 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
         ""
     )
     action: Annotated[Action | None, Meta(description="Left out: all of them.")] = None
-    kind: Annotated[Kind | None, Meta(description="Left out: all of them.")] = None
+    kind: Annotated[ResourceKind | None, Meta(description="Left out: all of them.")] = None
     name: Annotated[str, Meta(description="A topic's or group's; left out: any that there is.")] = (
         ""
     )
@@ -33,10 +33,10 @@ class CheckedRight(msgspec.Struct):
 
     right: str
     action: Action
-    kind: Kind
+    kind: ResourceKind
     name: str
     allowed: bool
-    reason: Reason
+    reason: RightReason
     by: Annotated[str, Meta(description="The role or the patterns that decided.")]
     doors: dict[str, list[str]]
 
@@ -64,12 +64,12 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     The answer comes from the decision that the doors make, over the same table; nothing is tried.
     """
     query = call.query
-    people = call.services.people
+    directory = call.services.user_directory
     patterns = [text for text in query.patterns.split(",") if text.strip()]
     subject = subject_of(
-        people, user=query.user, token=query.token, role=query.role, patterns=patterns
+        directory, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
-    found = judge(subject, action=query.action, kind=query.kind, name=query.name)
+    found = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
     items = [
         CheckedRight(
             each.right,

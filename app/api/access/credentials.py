@@ -8,9 +8,9 @@ from msgspec import UNSET, Meta, UnsetType
 from app.api.access.users import READ_OWN, TAG, Patterns, by_of, patterns_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
-from app.security.access import OWN, Action, Kind, Role, lacks, require
-from app.security.drafts import NewToken, checked_name
-from app.security.people import People
+from app.security.access import OWN, Action, ResourceKind, Role, lacks, require
+from app.security.credentials import NewToken, parse_name
+from app.security.user_directory import UserDirectory
 from engine.errors import Invalid
 from kitemq.model.values import Milliseconds
 
@@ -74,11 +74,11 @@ class SessionList(msgspec.Struct):
     items: list[Session]
 
 
-def _token(row: TokenRow, people: People) -> Token:
+def _token(row: TokenRow, directory: UserDirectory) -> Token:
     return Token(
         str(row.id),
         row.name,
-        people.name_of(row.user_id),
+        directory.name_of(row.user_id),
         row.prefix,
         Role(row.role),
         row.patterns,
@@ -88,10 +88,10 @@ def _token(row: TokenRow, people: People) -> Token:
     )
 
 
-def _session(row: SessionRow, people: People) -> Session:
+def _session(row: SessionRow, directory: UserDirectory) -> Session:
     return Session(
         str(row.id),
-        people.name_of(row.user_id),
+        directory.name_of(row.user_id),
         row.created_ms,
         row.seen_ms,
         row.expires_ms,
@@ -110,7 +110,7 @@ def _id(call: Call[Any, Any]) -> int:
 def _owned(call: Call[Any, Any], owner: str) -> None:
     """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
     if owner != call.who.name:
-        require(call.who, Action.ADMINISTER, Kind.PEOPLE)
+        require(call.who, Action.ADMINISTER, ResourceKind.PEOPLE)
 
 
 @operation(
@@ -123,8 +123,8 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
 )
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List tokens: one's own, or everybody's for those who may see people."""
-    people = call.services.people
-    return TokenList([_token(row, people) for row in people.tokens(_shown_owner(call))])
+    directory = call.services.user_directory
+    return TokenList([_token(row, directory) for row in directory.tokens(_shown_owner(call))])
 
 
 @operation(
@@ -145,12 +145,12 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     It may do what both its own role and patterns and its owner's allow.
     """
     new = call.body
-    owner = checked_name(new.owner) if new.owner else call.who.name
+    owner = parse_name(new.owner) if new.owner else call.who.name
     _owned(call, owner)
     role = "" if new.role is UNSET else str(new.role)
     wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
     row, secret = await call.services.accounts.add_token(by_of(call), wanted)
-    shown = msgspec.structs.asdict(_token(row, call.services.people))
+    shown = msgspec.structs.asdict(_token(row, call.services.user_directory))
     keys = call.services.access_keys
     access_key, secret_key = await keys.made_for(row.secret_hash)
     return MadeToken(**shown, token=secret, access_key=access_key, secret_key=secret_key)
@@ -167,9 +167,9 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
 )
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
-    token_id, people = _id(call), call.services.people
-    found = next((row for row in people.tokens() if row.id == token_id), None)
-    _owned(call, people.name_of(found.user_id) if found else "")
+    token_id, directory = _id(call), call.services.user_directory
+    found = next((row for row in directory.tokens() if row.id == token_id), None)
+    _owned(call, directory.name_of(found.user_id) if found else "")
     await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
@@ -183,8 +183,8 @@ async def revoke_token(call: Call[None, None]) -> None:
 )
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List logins: one's own, or everybody's for those who may see people."""
-    people = call.services.people
-    return SessionList([_session(row, people) for row in people.sessions(_shown_owner(call))])
+    directory = call.services.user_directory
+    return SessionList([_session(row, directory) for row in directory.sessions(_shown_owner(call))])
 
 
 @operation(
@@ -198,15 +198,15 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
 )
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
-    session_id, people = _id(call), call.services.people
-    found = next((row for row in people.sessions() if row.id == session_id), None)
-    _owned(call, people.name_of(found.user_id) if found else "")
+    session_id, directory = _id(call), call.services.user_directory
+    found = next((row for row in directory.sessions() if row.id == session_id), None)
+    _owned(call, directory.name_of(found.user_id) if found else "")
     await call.services.accounts.end_session(by_of(call), session_id)
 
 
 def _shown_owner(call: Call[None, None]) -> str:
     """Whose tokens and logins are shown: "" (everybody's) to those who may see people."""
-    return call.who.name if lacks(call.who, Action.READ, Kind.PEOPLE) else ""
+    return call.who.name if lacks(call.who, Action.READ, ResourceKind.PEOPLE) else ""
 
 
 OPERATIONS = (

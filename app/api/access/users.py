@@ -6,28 +6,28 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, operation
-from app.db.rows import Source, UserRow
+from app.db.rows import UserRow, UserSource
 from app.security.access import (
     ADMINISTER_PEOPLE,
     OWN,
     READ_PEOPLE,
     TABLE,
     Action,
-    Kind,
     Needs,
     Reach,
+    ResourceKind,
     Role,
     lacks,
 )
-from app.security.accounts import Browser, By
-from app.security.drafts import NewUser, checked_name
+from app.security.accounts import Browser, ChangeAuthor
+from app.security.credentials import NewUser, parse_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
 from kitemq.model.values import Milliseconds
 
 TAG = "access"
-READ_OWN = Needs(Action.READ, Kind.OWN)
+READ_OWN = Needs(Action.READ, ResourceKind.OWN)
 
 Patterns = Annotated[
     list[str],
@@ -50,7 +50,7 @@ class User(msgspec.Struct):
     disabled: bool
     created_ms: Milliseconds
     source: Annotated[
-        Source,
+        UserSource,
         Meta(description="By a password of this server, or through the OpenID Connect provider."),
     ]
 
@@ -81,7 +81,7 @@ class Right(msgspec.Struct):
     """One cell of what a role may do."""
 
     action: Action
-    kind: Kind
+    kind: ResourceKind
     reach: Annotated[Reach, Meta(description="all, matching (what the patterns name) or none")]
 
 
@@ -104,9 +104,9 @@ class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
     new: Password
 
 
-def by_of(call: Call[Any, Any]) -> By:
+def by_of(call: Call[Any, Any]) -> ChangeAuthor:
     """Who changes people, for the trail."""
-    return By(call.who.audit_name(call.client), call.header(b"x-request-id"))
+    return ChangeAuthor(call.who.audit_name(call.client), call.header(b"x-request-id"))
 
 
 def check_first(settings: Settings) -> None:
@@ -178,7 +178,7 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
 )
 async def list_users(call: Call[None, None]) -> UserList:
     """List the users by name."""
-    return UserList([_user(row) for row in call.services.people.users()])
+    return UserList([_user(row) for row in call.services.user_directory.users()])
 
 
 @operation(
@@ -218,7 +218,7 @@ async def create_user(call: Call[None, NewUserBody]) -> User:
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
-    found = call.services.people.user(name)
+    found = call.services.user_directory.user(name)
     if found is None:
         raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
     return _user(found)
@@ -237,7 +237,7 @@ async def get_user(call: Call[None, None]) -> User:
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
     """Change role, patterns or password of a user, or switch him off. One admin always stays."""
-    patch, name, accounts = call.body, checked_name(call.path("name")), call.services.accounts
+    patch, name, accounts = call.body, parse_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
     changed = await accounts.change_user(
@@ -263,7 +263,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
 )
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with his tokens and sessions. The last admin cannot be deleted."""
-    await call.services.accounts.delete_user(by_of(call), checked_name(call.path("name")))
+    await call.services.accounts.delete_user(by_of(call), parse_name(call.path("name")))
 
 
 OPERATIONS = (

@@ -22,7 +22,7 @@ from app.api.replays.shapes import (
     replay_out,
 )
 from app.api.topics.topics import actor_of
-from app.security.access import Action, Kind, Needs, Principal, require_replay
+from app.security.access import Action, Needs, Principal, ResourceKind, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
 from app.services.replays import Counts
@@ -152,7 +152,7 @@ def dead_out(who: Principal, letter: DeadLetter, encoding: Encoding = Encoding.A
     "GET",
     f"{API}/groups/{{group}}/dead-letters",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=DeadQuery,
     answer=DeadPage,
     errors=(404,),
@@ -189,7 +189,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadPage:
     "GET",
     f"{API}/groups/{{group}}/dead-letters/counts",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=CountQuery,
     answer=DeadCounts,
     errors=(404,),
@@ -215,7 +215,7 @@ async def count_dead_letters(call: Call[CountQuery, None]) -> DeadCounts:
     "GET",
     f"{API}/groups/{{group}}/dead-letters/{{offset}}",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     answer=Dead,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/dead-letters/0",
@@ -232,7 +232,7 @@ async def get_dead_letter(call: Call[None, None]) -> Dead:
     "POST",
     f"{API}/groups/{{group}}/dead-letters/redrive",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
     body=Redrive,
     answer=Replay,
     status=201,

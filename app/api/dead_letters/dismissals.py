@@ -9,13 +9,13 @@ from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import Filter
 from app.api.replays.shapes import OffsetText, OriginTopic, PageLimit, Reason, Time, offset_of
 from app.api.topics.topics import actor_of
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Needs, ResourceKind
 from app.services.dismissals import DeadChoice
 from engine.broker import DismissalSummary
 from engine.errors import Invalid
 
 TAG = "dead letters"
-GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
+GROUP = Needs(Action.ADMINISTER, ResourceKind.GROUP, "group")
 PATH = f"{API}/groups/{{group}}/dead-letters"
 
 Offsets = Annotated[list[OffsetText], Meta(max_length=10_000)]
@@ -160,7 +160,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     "GET",
     f"{PATH}/dismissals",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=DismissalQuery,
     answer=DismissalList,
     errors=(404,),

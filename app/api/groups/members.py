@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Needs, ResourceKind
 from engine.broker import LockedQueue, Member, Mode, Strategy
 
 TAG = "members"
@@ -181,7 +181,7 @@ class Locks(msgspec.Struct):
     "POST",
     f"{API}/groups/{{group}}/members/heartbeat",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=NewHeartbeat,
     answer=Heartbeat,
     errors=(404, 409),
@@ -213,7 +213,7 @@ async def heartbeat(call: Call[None, NewHeartbeat]) -> Heartbeat:
     "GET",
     f"{API}/groups/{{group}}/members",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=MemberQuery,
     answer=MemberPage,
     errors=(404,),
@@ -244,7 +244,7 @@ async def list_members(call: Call[MemberQuery, None]) -> MemberPage:
     "DELETE",
     f"{API}/groups/{{group}}/members",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     query=LeaveQuery,
     status=204,
     errors=(404,),
@@ -264,7 +264,7 @@ async def leave(call: Call[LeaveQuery, None]) -> None:
     "GET",
     f"{API}/groups/{{group}}/assignment",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=AssignmentQuery,
     answer=Assigned,
     errors=(404, 409),
@@ -300,7 +300,7 @@ async def get_assignment(call: Call[AssignmentQuery, None]) -> Assigned:
     "POST",
     f"{API}/groups/{{group}}/locks",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=Queues,
     answer=Locked,
     errors=(404, 409),
@@ -324,7 +324,7 @@ async def lock_queues(call: Call[None, Queues]) -> Locked:
     "POST",
     f"{API}/groups/{{group}}/unlocks",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=Queues,
     answer=Unlocked,
     errors=(404,),
@@ -343,7 +343,7 @@ async def unlock_queues(call: Call[None, Queues]) -> Unlocked:
     "GET",
     f"{API}/groups/{{group}}/locks",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=LockQuery,
     answer=Locks,
     errors=(404,),

@@ -4,7 +4,7 @@ import msgspec
 
 from app.api.framework.operation import API, Call, operation
 from app.api.groups.groups import TAG
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Needs, ResourceKind
 from engine.broker import Broker
 from engine.errors import Conflict, Invalid
 from kitemq.model.conversion import convert
@@ -24,7 +24,7 @@ class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
     "GET",
     f"{API}/groups/{{group}}/lag",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     answer=Lag,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/lag",
@@ -40,7 +40,7 @@ async def get_lag(call: Call[None, None]) -> Lag:
     "GET",
     f"{API}/groups/{{group}}/offsets",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=OffsetQuery,
     answer=Offsets,
     errors=(404,),
@@ -63,7 +63,7 @@ async def get_offsets(call: Call[OffsetQuery, None]) -> Offsets:
     "PUT",
     f"{API}/groups/{{group}}/offsets",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=NewOffset,
     status=204,
     errors=(404, 409),

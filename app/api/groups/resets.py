@@ -9,7 +9,7 @@ from app.api.framework.operation import API, Call, Raw, operation
 from app.api.messages.messages import OFFSET_MAX, number_in_path
 from app.api.topics.topics import actor_of
 from app.errors import PROBLEM_TYPE, problem_of
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Needs, ResourceKind
 from app.services.resets import ResetOrder
 from engine.broker import OffsetsMoved, Reset, ResetNote, ResetPreview, ResetTarget, ResetTo
 from engine.errors import Invalid
@@ -203,7 +203,7 @@ def reset_out(group: str, reset: Reset) -> ResetDone:
     "POST",
     f"{API}/groups/{{group}}/resets/preview",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     body=ResetPlace,
     answer=Preview,
     errors=(404, 409),
@@ -224,7 +224,7 @@ async def preview_reset(call: Call[None, ResetPlace]) -> Preview:
     "POST",
     f"{API}/groups/{{group}}/resets",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
     body=NewReset,
     answer=ResetDone,
     status=201,
@@ -254,7 +254,7 @@ async def reset_offsets(call: Call[None, NewReset]) -> ResetDone | Raw:
     "GET",
     f"{API}/groups/{{group}}/resets",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=HistoryQuery,
     answer=ResetPage,
     errors=(404,),
@@ -283,7 +283,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> ResetPage:
     "POST",
     f"{API}/groups/{{group}}/resets/{{id}}/undo/preview",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     answer=Preview,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
@@ -299,7 +299,7 @@ async def preview_undo(call: Call[None, None]) -> Preview:
     "POST",
     f"{API}/groups/{{group}}/resets/{{id}}/undo",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
     body=UndoReset,
     answer=ResetDone,
     status=201,

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, ClientGone, operation
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Needs, ResourceKind
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
 from engine.broker import PullResult
@@ -198,7 +198,7 @@ def _shown(body: bytes, encoding: Encoding) -> tuple[str, str]:
     "GET",
     f"{API}/topics/{{topic}}/messages",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
     query=PullQuery,
     answer=Pulled,
     errors=(404, 409, 410),
@@ -217,8 +217,8 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     query, topic = call.query, call.path("topic")
     if query.group:
         call.require_own_page()
-        call.require(Action.CONSUME, Kind.GROUP, query.group)
-        call.require(Action.CONSUME, Kind.TOPIC, topic)
+        call.require(Action.CONSUME, ResourceKind.GROUP, query.group)
+        call.require(Action.CONSUME, ResourceKind.TOPIC, topic)
     else:
         call.require_messages(topic)
     pulling = call.host.pull(
@@ -250,7 +250,7 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     "GET",
     f"{API}/topics/{{topic}}/messages/by-key",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
     query=KeyQuery,
     answer=KeyFound,
     errors=(404,),
@@ -284,7 +284,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyFound:
     "GET",
     f"{API}/topics/{{topic}}/messages/{{queue}}/{{offset}}",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
     query=ShowQuery,
     answer=Stored,
     errors=(404, 410),

@@ -18,7 +18,7 @@ from app.api.framework.operation import (
     operation,
     text_of,
 )
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Needs, ResourceKind
 from app.services.sends import Part
 from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, PutResult, offset_id
@@ -110,7 +110,7 @@ DECODER = msgspec.json.Decoder(Produced)
     "POST",
     f"{API}/topics/{{topic}}/messages",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
+    needs=Needs(Action.PRODUCE, ResourceKind.TOPIC, "topic"),
     body=(NewBatch, NewMessageAlone),
     raw_body=True,
     answer=SendResult,

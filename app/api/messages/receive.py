@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, ClientGone, operation
 from app.api.messages.messages import Filter, Stored, Wait, fields_of, while_connected
-from app.security.access import Action, Kind, Needs
+from app.security.access import Action, Needs, ResourceKind
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
@@ -128,7 +128,7 @@ class ExtendedList(msgspec.Struct):
     "POST",
     f"{API}/groups/{{group}}/receive",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=Receive,
     answer=Deliveries,
     errors=(404, 409),
@@ -145,7 +145,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     group = call.path("group")
     topics = _topics(wanted)
     for topic in topics:
-        call.require(Action.CONSUME, Kind.TOPIC, topic)
+        call.require(Action.CONSUME, ResourceKind.TOPIC, topic)
     call.claim_client(group, wanted.client)
     receiving = call.host.receive(
         group,
@@ -171,7 +171,7 @@ async def receive(call: Call[None, Receive]) -> Deliveries:
     "POST",
     f"{API}/groups/{{group}}/ack",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=ReceiptList,
     answer=SettledList,
     errors=(404,),
@@ -192,7 +192,7 @@ async def ack(call: Call[None, ReceiptList]) -> SettledList:
     "POST",
     f"{API}/groups/{{group}}/nack",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=Nacks,
     answer=SettledList,
     errors=(404,),
@@ -217,7 +217,7 @@ async def nack(call: Call[None, Nacks]) -> SettledList:
     "POST",
     f"{API}/groups/{{group}}/extend",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=Extend,
     answer=ExtendedList,
     errors=(404,),
@@ -245,7 +245,7 @@ async def extend(call: Call[None, Extend]) -> ExtendedList:
     "POST",
     f"{API}/groups/{{group}}/release",
     tag=TAG,
-    needs=Needs(Action.CONSUME, Kind.GROUP, "group"),
+    needs=Needs(Action.CONSUME, ResourceKind.GROUP, "group"),
     body=ReceiptList,
     answer=SettledList,
     errors=(404,),

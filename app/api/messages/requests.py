@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import ShowQuery, Stored, fields_of, while_connected
 from app.api.messages.produce import NewMessage, bytes_of, message_of
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Needs, ResourceKind
 from app.services import bodies
 from app.services.requests import CORRELATION_ID, REPLY_TO_CLIENT, Requests, ttl_ms_of
 from engine.broker import NewReply as EngineReply
@@ -87,7 +87,7 @@ class KeptReply(msgspec.Struct):
     "POST",
     f"{API}/topics/{{topic}}/request",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
+    needs=Needs(Action.PRODUCE, ResourceKind.TOPIC, "topic"),
     body=NewRequest,
     answer=Answer,
     errors=(404, 409, 504),
@@ -125,7 +125,7 @@ async def request(call: Call[None, NewRequest]) -> Answer:
     "POST",
     f"{API}/replies",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, Kind.TOPIC),
+    needs=Needs(Action.PRODUCE, ResourceKind.TOPIC),
     body=NewReply,
     answer=ReplyState,
     errors=(404,),
@@ -140,7 +140,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     not acknowledge the request.
     """
     requests = call.services.requests
-    call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
+    call.require(Action.PRODUCE, ResourceKind.TOPIC, REPLY_TOPIC)
     new = _engine_reply(requests, call.body, call.client)
     replying = requests.reply(new)
     return ReplyState(new.correlation_id, replying.result.value, replying.message_id or None)

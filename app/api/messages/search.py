@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import FILTER, Encoding, Seen, Stored, fields_of, seen
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Needs, ResourceKind
 from app.security.message_rights import found_for, require_message
 from app.services import bodies
 from engine.broker import FOREVER_MS, ScanQuery
@@ -89,7 +89,7 @@ class Anything(msgspec.Struct):
     "GET",
     f"{API}/topics/{{topic}}/search",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
     query=TopicSearch,
     answer=TopicFound,
     errors=(404,),

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Needs, ResourceKind
 from engine.broker import (
     ROCKETMQ_LABELS,
     BrokerMetrics,
@@ -220,7 +220,7 @@ async def get_statistics(call: Call[None, None]) -> BrokerStatistics:
     "GET",
     f"{API}/topics/{{topic}}/statistics",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
     answer=TopicStatistics,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders/statistics",
@@ -243,7 +243,7 @@ async def get_topic_statistics(call: Call[None, None]) -> TopicStatistics:
     "GET",
     f"{API}/groups/{{group}}/statistics",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     answer=GroupStatistics,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/statistics",
@@ -269,7 +269,7 @@ async def get_group_statistics(call: Call[None, None]) -> GroupStatistics:
     "GET",
     f"{API}/groups/{{group}}/lag/history",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.GROUP, "group"),
+    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
     query=LagHistoryQuery,
     answer=LagHistory,
     errors=(404,),

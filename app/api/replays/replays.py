@@ -19,7 +19,7 @@ from app.api.replays.shapes import (
     replay_out,
 )
 from app.api.topics.topics import actor_of
-from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
+from app.security.access import READ_SERVER, Action, Needs, ResourceKind, require_replay
 from app.security.message_rights import lacks_messages
 from engine.broker import NewReplay, RetryRequest
 
@@ -37,7 +37,7 @@ def _checked_id(call: Call[Any, Any]) -> str:
     "POST",
     f"{API}/replays",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     body=NewReplayJob,
     answer=Replay,
     status=201,
@@ -115,7 +115,7 @@ async def get_replay(call: Call[None, None]) -> Replay:
     "PATCH",
     f"{API}/replays/{{id}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     body=NewRate,
     answer=Replay,
     errors=(404, 409),
@@ -132,7 +132,7 @@ async def change_replay(call: Call[None, NewRate]) -> Replay:
     "POST",
     f"{API}/replays/{{id}}/begin",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/begin",
@@ -147,7 +147,7 @@ async def begin_replay(call: Call[None, None]) -> Replay:
     "POST",
     f"{API}/replays/{{id}}/retry",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     body=NewRetry,
     answer=Replay,
     status=201,
@@ -177,7 +177,7 @@ async def retry_replay(call: Call[None, NewRetry]) -> Replay:
     "POST",
     f"{API}/replays/{{id}}/pause",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/pause",
@@ -192,7 +192,7 @@ async def pause_replay(call: Call[None, None]) -> Replay:
     "POST",
     f"{API}/replays/{{id}}/resume",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/resume",
@@ -207,7 +207,7 @@ async def resume_replay(call: Call[None, None]) -> Replay:
     "POST",
     f"{API}/replays/{{id}}/stop",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.GROUP),
+    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
     answer=Replay,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/stop",

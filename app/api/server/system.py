@@ -11,7 +11,7 @@ from app.api.topics.topics import PAGE_DEFAULT, Limit
 from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
-from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
+from app.security.access import PUBLIC, READ_SERVER, Action, Needs, ResourceKind
 from app.version import VERSION
 from engine.errors import Invalid
 
@@ -163,7 +163,7 @@ def _mark_of(data: Path) -> str:
     "GET",
     f"{API}/audit",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.AUDIT),
+    needs=Needs(Action.READ, ResourceKind.AUDIT),
     query=AuditQuery,
     answer=AuditPage,
     example="curl '$URL/api/v1/audit?object_kind=topic'",

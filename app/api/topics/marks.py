@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
-from app.security.access import OWN, Action, Kind, Needs
+from app.security.access import OWN, Action, Needs, ResourceKind
 from app.services.marks import NOTE_CHARS_MAX
 from engine.errors import Invalid
 from kitemq.model.values import Milliseconds
@@ -103,7 +103,7 @@ async def unstar_topic(call: Call[None, None]) -> None:
     "GET",
     f"{API}/topics/{{topic}}/note",
     tag=TAG,
-    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
+    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
     answer=Note,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders/note",
@@ -117,7 +117,7 @@ async def get_note(call: Call[None, None]) -> Note:
     "PUT",
     f"{API}/topics/{{topic}}/note",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
+    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, "topic"),
     body=NoteBody,
     answer=Note,
     errors=(404, 409),

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
-from app.security.access import READ_SERVER, Action, Kind, Needs
+from app.security.access import READ_SERVER, Action, Needs, ResourceKind
 from app.services.retention import Extent
 from engine.broker import Purge
 from engine.errors import Invalid
@@ -105,7 +105,7 @@ async def get_retention(call: Call[None, None]) -> Retention:
     "POST",
     f"{API}/topics/{{topic}}/purge",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
+    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, "topic"),
     body=PurgeOrder,
     answer=Purged,
     errors=(403, 404),

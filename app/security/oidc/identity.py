@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.oidc_settings import ROLES, OidcSettings, roles_of_groups
-from app.security.drafts import checked_name
+from app.security.credentials import parse_name
 from app.security.oidc import refusals
 from engine.errors import Invalid
 
@@ -49,7 +49,7 @@ def identity_of(claims: Claims, settings: OidcSettings) -> Identity:
     if not isinstance(claim, str) or not claim:
         raise refusals.claim(settings.oidc_username_claim, "oidc_username_claim")
     try:
-        name = checked_name(claim)
+        name = parse_name(claim)
     except Invalid:
         raise refusals.bad_name(claim, settings.oidc_username_claim) from None
     _check_domain(claims, settings.oidc_email_domains)

@@ -10,8 +10,8 @@ from app.db.rows import UserRow
 from app.errors import DoorError
 from app.oidc_settings import OidcSettings
 from app.security.accounts import Accounts, Browser
-from app.security.doorman import LOGIN, LOGIN_BACK
-from app.security.drafts import EVERYWHERE
+from app.security.authenticator import LOGIN, LOGIN_BACK
+from app.security.credentials import EVERYWHERE
 from app.security.oidc import refusals
 from app.security.oidc.identity import Identity, identity_of
 from app.security.oidc.login_state import LoginState, LoginStates
@@ -28,7 +28,7 @@ AUDITED_EACH_S = 60.0
 
 
 @dataclass(frozen=True)
-class Callback:
+class LoginCallback:
     """The browser's return: the provider's answer, our cookie, and the server's base URL."""
 
     query: Mapping[str, str]
@@ -70,7 +70,7 @@ class ProviderLogin:
         address = await provider.authorization_url(login, self._base_url(base_url) + LOGIN_BACK)
         return address, login.cookie
 
-    async def finish(self, callback: Callback, browser: Browser) -> NewSession:
+    async def finish(self, callback: LoginCallback, browser: Browser) -> NewSession:
         """Open a session for the user that the provider's answer proves."""
         provider = await self._loaded()
         query = callback.query

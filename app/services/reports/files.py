@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.db.report_rows import HOURS, PACKED, Column, ResultFilter, ResultTable, Row
+from app.db.report_rows import HOURS, PACKED, ReportColumn, ResultFilter, ResultTable, Row
 from app.services.reports import child
 from app.services.reports.leftovers import mark_of
 from app.services.reports.reports import Reports
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ROWS_MAX = 100_000
 LIMIT_S = 120.0
 UNSAFE = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
-LENGTH = Column("hours", "INT")
+LENGTH = ReportColumn("hours", "INT")
 
 
 class ResultFiles:
@@ -102,7 +102,7 @@ class ResultFiles:
             )
 
 
-def columns_of(table: ResultTable) -> tuple[Column, ...]:
+def columns_of(table: ResultTable) -> tuple[ReportColumn, ...]:
     """The columns of a file."""
     return (*table.columns, LENGTH) if table.replaces == HOURS else table.columns
 

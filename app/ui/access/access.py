@@ -11,15 +11,15 @@ from app.errors import DoorError
 from app.security.access import (
     TABLE,
     Action,
-    Kind,
     Principal,
+    ResourceKind,
     Role,
     lacks,
-    who_of,
+    principal_of,
 )
-from app.security.doorman import LOGIN
-from app.security.drafts import NewToken, NewUser
-from app.security.people import People
+from app.security.authenticator import LOGIN
+from app.security.credentials import NewToken, NewUser
+from app.security.user_directory import UserDirectory
 from app.settings import is_loopback
 from app.ui.access.login import browser_of, by_of, logged_in
 from app.ui.framework import forms, pages, rights
@@ -129,7 +129,7 @@ async def show(request: Request) -> Response:
 async def add_user(request: Request) -> Response:
     """POST /access/users: a new user; the first one is logged in at once."""
     posted = forms.fill(await forms.read(request), USER_FIELDS)
-    is_first = who_of(request.scope).is_open
+    is_first = principal_of(request.scope).is_open
     password, posted.values["password"] = posted.values["password"], ""
     if is_first and not _may_begin(request):
         raise Forbidden(
@@ -157,10 +157,10 @@ async def add_user(request: Request) -> Response:
 async def add_token(request: Request) -> Response:
     """POST /access/tokens: the page with the token's text on it, this once."""
     form = forms.fill(await forms.read(request), TOKEN_FIELDS)
-    values, who = form.values, who_of(request.scope)
+    values, who = form.values, principal_of(request.scope)
     owner = values["owner"] or who.name
     if owner != who.name:
-        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
+        rights.require(request, Action.ADMINISTER, ResourceKind.PEOPLE, "")
     days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
         return await _page(request, token_form=form, status=422)
@@ -178,20 +178,20 @@ async def add_token(request: Request) -> Response:
 
 async def revoke_token(request: Request) -> Response:
     """POST /access/tokens/{id}/revoke"""
-    people, token_id = services_of(request.scope).people, _id(request)
-    found = next((row for row in people.tokens() if row.id == token_id), None)
-    _require_owned(request, people.name_of(found.user_id) if found else "")
+    directory, token_id = services_of(request.scope).user_directory, _id(request)
+    found = next((row for row in directory.tokens() if row.id == token_id), None)
+    _require_owned(request, directory.name_of(found.user_id) if found else "")
     await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
     return forms.go(request, "/access?done=revoked")
 
 
 async def end_session(request: Request) -> Response:
     """POST /access/sessions/{id}/end"""
-    people, session_id = services_of(request.scope).people, _id(request)
-    found = next((row for row in people.sessions() if row.id == session_id), None)
-    _require_owned(request, people.name_of(found.user_id) if found else "")
+    directory, session_id = services_of(request.scope).user_directory, _id(request)
+    found = next((row for row in directory.sessions() if row.id == session_id), None)
+    _require_owned(request, directory.name_of(found.user_id) if found else "")
     await services_of(request.scope).accounts.end_session(by_of(request), session_id)
-    is_this = session_id == who_of(request.scope).session_id
+    is_this = session_id == principal_of(request.scope).session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
 
@@ -204,7 +204,7 @@ async def change_password(request: Request) -> Response:
     form = Form(dict.fromkeys(PASSWORD_FIELDS, ""), posted.errors)
     if form.is_wrong:
         return await _page(request, password_form=form, status=422)
-    name = who_of(request.scope).name
+    name = principal_of(request.scope).name
     try:
         await services_of(request.scope).accounts.change_password(
             by_of(request), name, old, new, browser=browser_of(request)
@@ -229,11 +229,11 @@ async def _page(
     made_pair: tuple[str, str] = ("", ""),
     status: int = 200,
 ) -> Response:
-    people, who = services_of(request.scope).people, who_of(request.scope)
-    owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
-    users = [user for user in people.users() if not owner or user.name == owner]
-    myself = people.user(who.name)
-    tokens, sessions = people.tokens(owner), people.sessions(owner)
+    directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
+    owner = who.name if lacks(who, Action.READ, ResourceKind.PEOPLE) else ""
+    users = [user for user in directory.users() if not owner or user.name == owner]
+    myself = directory.user(who.name)
+    tokens, sessions = directory.tokens(owner), directory.sessions(owner)
     now_ms = pages.console_of(request).now_ms()
     token_values = {"name": "", "owner": who.name, "role": "", "patterns": "", "days": "90"}
     context = Access(
@@ -242,11 +242,11 @@ async def _page(
         me=who.name,
         provider=(myself.issuer if myself is not None else "") or "",
         token=who.token,
-        users=[user_line(user, people, who) for user in users[:ROWS_MAX]],
+        users=[user_line(user, directory, who) for user in users[:ROWS_MAX]],
         users_total=len(users),
-        tokens=[_token_line(token, people, now_ms) for token in tokens[:ROWS_MAX]],
+        tokens=[_token_line(token, directory, now_ms) for token in tokens[:ROWS_MAX]],
         tokens_total=len(tokens),
-        sessions=[_session_line(session, people, who) for session in sessions[:ROWS_MAX]],
+        sessions=[_session_line(session, directory, who) for session in sessions[:ROWS_MAX]],
         sessions_total=len(sessions),
         table=_table(),
         roles=ROLES,
@@ -273,25 +273,25 @@ def _table() -> list[RightLine]:
     ]
 
 
-def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
+def user_line(user: UserRow, directory: UserDirectory, who: Principal) -> UserLine:
     return UserLine(
         name=user.name,
         role=user.role,
         patterns=() if user.role == Role.ADMIN else user.patterns,
         disabled=user.disabled,
         created_ms=user.created_ms,
-        tokens=len(people.tokens(user.name)),
-        sessions=len(people.sessions(user.name)),
+        tokens=len(directory.tokens(user.name)),
+        sessions=len(directory.sessions(user.name)),
         is_me=user.name == who.name,
         provider=user.issuer or "",
     )
 
 
-def _token_line(token: TokenRow, people: People, now_ms: int) -> TokenLine:
+def _token_line(token: TokenRow, directory: UserDirectory, now_ms: int) -> TokenLine:
     return TokenLine(
         id=token.id,
         name=token.name,
-        owner=people.name_of(token.user_id),
+        owner=directory.name_of(token.user_id),
         prefix=token.prefix,
         role=token.role,
         patterns=token.patterns,
@@ -301,10 +301,10 @@ def _token_line(token: TokenRow, people: People, now_ms: int) -> TokenLine:
     )
 
 
-def _session_line(session: SessionRow, people: People, who: Principal) -> SessionLine:
+def _session_line(session: SessionRow, directory: UserDirectory, who: Principal) -> SessionLine:
     return SessionLine(
         id=session.id,
-        user=people.name_of(session.user_id),
+        user=directory.name_of(session.user_id),
         created_ms=session.created_ms,
         seen_ms=session.seen_ms,
         expires_ms=session.expires_ms,
@@ -316,8 +316,8 @@ def _session_line(session: SessionRow, people: People, who: Principal) -> Sessio
 
 def _require_owned(request: Request, owner: str) -> None:
     """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
-    if owner != who_of(request.scope).name:
-        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
+    if owner != principal_of(request.scope).name:
+        rights.require(request, Action.ADMINISTER, ResourceKind.PEOPLE, "")
 
 
 def _may_begin(request: Request) -> bool:

@@ -6,8 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import NAMED, Action, Kind
-from app.security.simulator import Reason, Subject, Verdict, judge, subject_of
+from app.security.access import NAMED, Action, ResourceKind
+from app.security.rights_check import (
+    RightDecision,
+    RightReason,
+    RightsSubject,
+    decide_all,
+    subject_of,
+)
 from app.ui.access.access import ROLES, status_of
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
@@ -19,20 +25,20 @@ DOORS_SHOWN = 6
 FIELDS = ("who", "role", "patterns", "action", "kind", "name")
 NAME_CHARS_MAX = 255
 REASONS = {
-    Reason.OPEN: N_("there are no users, so everybody may"),
-    Reason.ROLE: N_("the role %(by)s has this right"),
-    Reason.PATTERN: N_("the pattern %(by)s covers it"),
+    RightReason.OPEN: N_("there are no users, so everybody may"),
+    RightReason.ROLE: N_("the role %(by)s has this right"),
+    RightReason.PATTERN: N_("the pattern %(by)s covers it"),
 }
 REFUSALS = {
-    Reason.ROLE: N_("the role %(by)s has not this right"),
-    Reason.PATTERN: N_("no pattern covers it: %(by)s"),
-    Reason.TOKEN_ROLE: N_("the token's own role %(by)s has not this right"),
-    Reason.TOKEN_PATTERN: N_("no pattern of the token covers it: %(by)s"),
-    Reason.TOKEN_OWN: N_("a token may not change what is its owner's own"),
-    Reason.READ_ONLY: N_("the rights are there, but the server is read-only"),
-    Reason.EXPIRED: N_("the token has expired"),
-    Reason.DISABLED: N_("the user is switched off"),
-    Reason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
+    RightReason.ROLE: N_("the role %(by)s has not this right"),
+    RightReason.PATTERN: N_("no pattern covers it: %(by)s"),
+    RightReason.TOKEN_ROLE: N_("the token's own role %(by)s has not this right"),
+    RightReason.TOKEN_PATTERN: N_("no pattern of the token covers it: %(by)s"),
+    RightReason.TOKEN_OWN: N_("a token may not change what is its owner's own"),
+    RightReason.READ_ONLY: N_("the rights are there, but the server is read-only"),
+    RightReason.EXPIRED: N_("the token has expired"),
+    RightReason.DISABLED: N_("the user is switched off"),
+    RightReason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
 }
 
 
@@ -80,8 +86,8 @@ async def show(request: Request) -> Response:
     form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
     if "patterns" not in values:
         form.values["patterns"] = "*:*:*"
-    found: list[Verdict] = []
-    subject: Subject | None = None
+    found: list[RightDecision] = []
+    subject: RightsSubject | None = None
     status = 200
     if form.values["who"]:
         try:
@@ -101,7 +107,7 @@ async def show(request: Request) -> Response:
         people_total=total,
         roles=ROLES,
         actions=tuple(Action),
-        kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
+        kinds=tuple(kind for kind in ResourceKind if kind is not ResourceKind.PUBLIC),
     )
     return await pages.respond(
         request,
@@ -113,31 +119,31 @@ async def show(request: Request) -> Response:
     )
 
 
-def _subject(request: Request, form: Form) -> Subject:
+def _subject(request: Request, form: Form) -> RightsSubject:
     kind, __, name = form.values["who"].partition(":")
     if kind == "role":
         patterns = form.values["patterns"].split()
         return subject_of(
-            services_of(request.scope).people, role=form.values["role"], patterns=patterns
+            services_of(request.scope).user_directory, role=form.values["role"], patterns=patterns
         )
     if kind == "token":
-        return subject_of(services_of(request.scope).people, token=name)
-    return subject_of(services_of(request.scope).people, user=name)
+        return subject_of(services_of(request.scope).user_directory, token=name)
+    return subject_of(services_of(request.scope).user_directory, user=name)
 
 
-def _judged(subject: Subject, form: Form) -> list[Verdict]:
+def _judged(subject: RightsSubject, form: Form) -> list[RightDecision]:
     action = form.choice("action", _("Action"), ("", *Action)) or None
-    kind = form.choice("kind", _("Kind"), ("", *Kind)) or None
+    kind = form.choice("kind", _("ResourceKind"), ("", *ResourceKind)) or None
     if form.is_wrong:
         return []
-    of = Kind(kind) if kind else None
+    of = ResourceKind(kind) if kind else None
     name = form.values["name"] if of is None or of in NAMED else ""
-    return judge(subject, action=Action(action) if action else None, kind=of, name=name)
+    return decide_all(subject, action=Action(action) if action else None, kind=of, name=name)
 
 
 def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     """Whom one may choose, users before tokens, and how many there are."""
-    people = services_of(request.scope).people
+    people = services_of(request.scope).user_directory
     users = [(f"user:{user.name}", user.name) for user in people.users()]
     tokens = [
         (
@@ -153,7 +159,7 @@ def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     return [*users, *tokens][:CHOICES_MAX], len(users) + len(tokens)
 
 
-def _line(verdict: Verdict) -> VerdictLine:
+def _line(verdict: RightDecision) -> VerdictLine:
     texts = REASONS if verdict.is_allowed else REFUSALS
     by = verdict.by or _("(none)")
     why = translated(texts[verdict.reason])

@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
 from app.errors import DoorError
-from app.security.doorman import LOGIN, LOGOUT_FAR
-from app.security.oidc.login import Callback
+from app.security.authenticator import LOGIN, LOGOUT_FAR
+from app.security.oidc.login import LoginCallback
 from app.ui.access import login
 from app.ui.access.login import LEFT_COOKIE, set_way_cookie
 from app.ui.framework import forms, pages
@@ -60,7 +60,7 @@ async def back(request: Request) -> Response:
         for name in ANSWERS
         if name in request.query_params
     }
-    callback = Callback(query, request.cookies.get(STATE_COOKIE, ""), base_of(request))
+    callback = LoginCallback(query, request.cookies.get(STATE_COOKIE, ""), base_of(request))
     try:
         session = await services_of(request.scope).provider_login.finish(
             callback, login.browser_of(request)

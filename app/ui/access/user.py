@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import UserRow
-from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, who_of
+from app.security.access import TABLE, Grant, Principal, ResourceKind, Role, lacks, principal_of
 from app.ui.access.access import ROLES, UserLine, patterns_of, status_of, user_line
 from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
@@ -99,8 +99,8 @@ async def _page(
     delete_form: Form | None = None,
     status: int = 200,
 ) -> Response:
-    people = services_of(request.scope).people
-    user = people.user(request.path_params["name"])
+    directory = services_of(request.scope).user_directory
+    user = directory.user(request.path_params["name"])
     if user is None:
         raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))
     values = {
@@ -110,7 +110,7 @@ async def _page(
     }
     on = request.query_params.get("on", "").strip()[:255]
     context = UserPage(
-        user=user_line(user, people, who_of(request.scope)),
+        user=user_line(user, directory, principal_of(request.scope)),
         roles=ROLES,
         form=form or Form(values),
         password_form=password_form or Form({"password": ""}),
@@ -129,7 +129,7 @@ def _answers(user: UserRow, on: str) -> list[Answer]:
     found = []
     for __, action, kind in TABLE:
         missing = lacks(who, action, kind, on)
-        has_name = kind in (Kind.TOPIC, Kind.GROUP)
+        has_name = kind in (ResourceKind.TOPIC, ResourceKind.GROUP)
         name = f":{on}" if has_name and on else ""
         answer = Answer(f"{action}:{kind}{name}", not missing)
         if answer not in found:

@@ -31,12 +31,12 @@ TREES = ("json", "avro", "msgpack", "protobuf")
 CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and arrays
 
 
-class NotThis(Exception):
+class NotDecodable(Exception):
     """Why a decoder cannot read the bytes."""
 
 
 @dataclass(frozen=True)
-class Tried:
+class DecoderResult:
     """One decoder's turn: what it made of the bytes, or why it could not."""
 
     name: str
@@ -70,7 +70,7 @@ class Body:
     tree: Node | None
     tree_cut: bool
     rows: list[HexRow]
-    tried: list[Tried]
+    tried: list[DecoderResult]
 
     @property
     def is_cut(self) -> bool:
@@ -121,21 +121,21 @@ def _is_marked(plain: PlainBody | bytes) -> bool:
     return not isinstance(plain, bytes) and bool(plain.codec)
 
 
-def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[Tried]]:
+def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[DecoderResult]]:
     """What each decoder made of the bytes, and the account of it."""
-    tried = [Tried("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
+    tried = [DecoderResult("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
     decoded: dict[str, _Decoded] = {}
     for name in ORDER:
         if packed.is_foreign and name in GUESSED:
-            tried.append(Tried(name, False, _("not tried, as the body is compressed")))
+            tried.append(DecoderResult(name, False, _("not tried, as the body is compressed")))
             continue
         try:
             decoded[name] = DECODERS[name](body, "text" in decoded)
-        except (NotThis, NotAvro, NotProtobuf) as error:
-            tried.append(Tried(name, False, str(error)))
+        except (NotDecodable, NotAvro, NotProtobuf) as error:
+            tried.append(DecoderResult(name, False, str(error)))
         else:
-            tried.append(Tried(name, True, decoded[name].detail))
-    tried.append(Tried("hex", True, _("shows any bytes")))
+            tried.append(DecoderResult(name, True, decoded[name].detail))
+    tried.append(DecoderResult("hex", True, _("shows any bytes")))
     return decoded, tried
 
 
@@ -165,7 +165,7 @@ def line(plain: PlainBody | bytes, view: str) -> str:
     try:
         return msgspec.json.encode(found.document, enc_hook=str).decode()
     except (ValueError, TypeError, RecursionError) as error:
-        raise NotThis(str(error) or _("nested too deeply")) from None
+        raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def document(plain: PlainBody | bytes, view: str = "") -> Any:
@@ -174,9 +174,9 @@ def document(plain: PlainBody | bytes, view: str = "") -> Any:
     if view in TREES:
         return _decoded(body, view).document
     for name in TREES:
-        with contextlib.suppress(NotThis):
+        with contextlib.suppress(NotDecodable):
             return _decoded(body, name).document
-    raise NotThis(_("it is no JSON, Avro, MessagePack or Protobuf"))
+    raise NotDecodable(_("it is no JSON, Avro, MessagePack or Protobuf"))
 
 
 def _decoded(body: bytes, view: str) -> _Decoded:
@@ -184,14 +184,14 @@ def _decoded(body: bytes, view: str) -> _Decoded:
     try:
         _text(body, True)
         is_text = True
-    except NotThis:
+    except NotDecodable:
         if view == "text":
             raise
         is_text = False
     try:
         return DECODERS[view](body, is_text)
     except (NotAvro, NotProtobuf) as error:
-        raise NotThis(str(error)) from None
+        raise NotDecodable(str(error)) from None
 
 
 def _limit(view: str, is_all: bool) -> int:
@@ -204,7 +204,7 @@ def _text(body: bytes, __: bool) -> _Decoded:
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise NotThis(
+        raise NotDecodable(
             _(
                 "byte %(start)s (0x%(byte)s) is not UTF-8",
                 start=error.start,
@@ -214,23 +214,23 @@ def _text(body: bytes, __: bool) -> _Decoded:
     strange = _unprintable(text[:SHOWN_BYTES_MAX])
     if strange:
         name = unicodedata.name(strange, f"U+{ord(strange):04X}")
-        raise NotThis(_("UTF-8, but holds the control character %(name)s", name=name))
+        raise NotDecodable(_("UTF-8, but holds the control character %(name)s", name=name))
     return _Decoded(_("valid UTF-8") if text else "empty")
 
 
 def _json(body: bytes, is_text: bool) -> _Decoded:
     if not is_text or body.lstrip()[:1] not in (b"{", b"["):
-        raise NotThis(_("does not begin with { or ["))
+        raise NotDecodable(_("does not begin with { or ["))
     _check_size(body, TREE_BYTES_MAX)
     try:
         return _Decoded(_("valid JSON"), json_text.loads(body))
     except (ValueError, RecursionError) as error:
-        raise NotThis(str(error) or _("nested too deeply")) from None
+        raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def _avro(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis(_("not tried, as the body is text"))
+        raise NotDecodable(_("not tried, as the body is text"))
     _check_size(body, TREE_BYTES_MAX)
     document, is_cut = avro.decode(body)
     return _Decoded(_("an object container file with its schema"), document, is_cut)
@@ -238,19 +238,19 @@ def _avro(body: bytes, is_text: bool) -> _Decoded:
 
 def _msgpack(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis(_("not tried, as the body is text"))
+        raise NotDecodable(_("not tried, as the body is text"))
     if not body or body[0] not in CONTAINERS:
-        raise NotThis(_("does not begin with a map or an array"))
+        raise NotDecodable(_("does not begin with a map or an array"))
     _check_size(body, TREE_BYTES_MAX)
     try:
         return _Decoded(_("one MessagePack value, to the last byte"), msgspec.msgpack.decode(body))
     except (msgspec.MsgspecError, RecursionError, ValueError, TypeError) as error:
-        raise NotThis(str(error) or _("nested too deeply")) from None
+        raise NotDecodable(str(error) or _("nested too deeply")) from None
 
 
 def _protobuf(body: bytes, is_text: bool) -> _Decoded:
     if is_text:
-        raise NotThis(_("not tried, as the body is text"))
+        raise NotDecodable(_("not tried, as the body is text"))
     _check_size(body, GUESS_BYTES_MAX)
     document = protobuf.decode(body)
     return _Decoded(
@@ -260,7 +260,7 @@ def _protobuf(body: bytes, is_text: bool) -> _Decoded:
 
 def _check_size(body: bytes, limit: int) -> None:
     if len(body) > limit:
-        raise NotThis(_("larger than %(limit)s KiB", limit=limit // 1024))
+        raise NotDecodable(_("larger than %(limit)s KiB", limit=limit // 1024))
 
 
 def _unprintable(text: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from app.security.message_rights import missing_right
 from app.ui.bodies import bodies
-from app.ui.bodies.bodies import NotThis
+from app.ui.bodies.bodies import NotDecodable
 from app.ui.bodies.preview import preview_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -52,7 +52,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Cell:
+class BodyCell:
     """A value as text, or `why` there is none."""
 
     text: str = ""
@@ -60,11 +60,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Shown:
+class RowColumns:
     """The body of one message in its columns."""
 
-    body: Cell
-    values: Sequence[Cell]
+    body: BodyCell
+    values: Sequence[BodyCell]
 
 
 def read(values: Mapping[str, str], form: Form) -> Columns:
@@ -82,56 +82,56 @@ def read(values: Mapping[str, str], form: Form) -> Columns:
     return Columns(view, () if "fields" in form.errors else paths)
 
 
-def show(messages: Iterable[StoredMessage], columns: Columns) -> list[Shown]:
+def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns]:
     """What each body holds; the rest, once the time for a page is up, says so."""
     until_s = time.perf_counter() + BUDGET_S
     found = []
-    late = Cell(why=_("the time to decode this page was up"))
+    late = BodyCell(why=_("the time to decode this page was up"))
     for message in messages:
         if time.perf_counter() < until_s:
             found.append(_shown(message, columns))
         else:
-            found.append(Shown(late, [late] * len(columns.paths)))
+            found.append(RowColumns(late, [late] * len(columns.paths)))
     return found
 
 
-def _shown(message: StoredMessage, columns: Columns) -> Shown:
-    preview = Cell(preview_of(message))
+def _shown(message: StoredMessage, columns: Columns) -> RowColumns:
+    preview = BodyCell(preview_of(message))
     if not columns.view and not columns.paths:
-        return Shown(preview, ())
+        return RowColumns(preview, ())
     if missing_right(message):
-        return Shown(preview, [Cell(why=preview.text)] * len(columns.paths))
+        return RowColumns(preview, [BodyCell(why=preview.text)] * len(columns.paths))
     if len(message.plain.body) > BODY_BYTES_MAX:
-        why = Cell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
-        return Shown(preview if not columns.view else why, [why] * len(columns.paths))
-    return Shown(
+        why = BodyCell(why=_("larger than %(limit)s KiB", limit=BODY_BYTES_MAX // 1024))
+        return RowColumns(preview if not columns.view else why, [why] * len(columns.paths))
+    return RowColumns(
         _body(message, columns.view) if columns.view else preview,
         _values(message, columns) if columns.paths else (),
     )
 
 
-def _body(message: StoredMessage, view: str) -> Cell:
+def _body(message: StoredMessage, view: str) -> BodyCell:
     try:
-        return Cell(_cut(bodies.line(message.plain, view)))
-    except NotThis as error:
-        return Cell(why=str(error))
+        return BodyCell(_cut(bodies.line(message.plain, view)))
+    except NotDecodable as error:
+        return BodyCell(why=str(error))
 
 
-def _values(message: StoredMessage, columns: Columns) -> list[Cell]:
+def _values(message: StoredMessage, columns: Columns) -> list[BodyCell]:
     try:
         document = bodies.document(message.plain, columns.view)
-    except NotThis as error:
-        return [Cell(why=str(error))] * len(columns.paths)
+    except NotDecodable as error:
+        return [BodyCell(why=str(error))] * len(columns.paths)
     return [_value(document, path) for path in columns.paths]
 
 
-def _value(document: Any, path: str) -> Cell:
+def _value(document: Any, path: str) -> BodyCell:
     for name, index in STEP.findall(path):
         try:
             document = document[int(index)] if index else document[name]
         except (KeyError, IndexError, TypeError):
-            return Cell(why=_("the body has no %(path)s", path=path))
-    return Cell(_cut(document if isinstance(document, str) else _json(document)))
+            return BodyCell(why=_("the body has no %(path)s", path=path))
+    return BodyCell(_cut(document if isinstance(document, str) else _json(document)))
 
 
 def _json(value: Any) -> str:

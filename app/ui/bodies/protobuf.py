@@ -20,7 +20,7 @@ class NotProtobuf(Exception):
     """Why the bytes are no message."""
 
 
-class _Budget:
+class _FieldBudget:
     """How many fields are looked at, over all levels and guesses."""
 
     def __init__(self) -> None:
@@ -31,10 +31,10 @@ def decode(body: bytes) -> dict[str, Any]:
     """The fields by number and wire type, repeated ones as lists; raises NotProtobuf."""
     if not body:
         raise NotProtobuf(_("the body is empty"))
-    return _message(body, 0, _Budget())
+    return _message(body, 0, _FieldBudget())
 
 
-def _message(data: bytes, depth: int, budget: _Budget) -> dict[str, Any]:
+def _message(data: bytes, depth: int, budget: _FieldBudget) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     at = 0
     while at < len(data):
@@ -72,7 +72,9 @@ class _Repeated(list[Any]):
     """The values of one field in their order."""
 
 
-def _field(data: bytes, at: int, wire: int, depth: int, budget: _Budget) -> tuple[str, Any, int]:
+def _field(
+    data: bytes, at: int, wire: int, depth: int, budget: _FieldBudget
+) -> tuple[str, Any, int]:
     """What the wire type is called, the value, and where the next field begins."""
     if wire == 0:
         value, end = _varint(data, at)
@@ -99,7 +101,7 @@ def _field(data: bytes, at: int, wire: int, depth: int, budget: _Budget) -> tupl
     )
 
 
-def _delimited(data: bytes, depth: int, budget: _Budget) -> tuple[str, Any]:
+def _delimited(data: bytes, depth: int, budget: _FieldBudget) -> tuple[str, Any]:
     """Bytes as the text, the message or the bytes that they look like."""
     if not data:
         return "empty", ""

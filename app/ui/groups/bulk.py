@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import Kind
+from app.security.access import ResourceKind
 from app.services.audit import Actor, actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import bulk, forms, pages, preferences
@@ -90,7 +90,7 @@ async def show(request: Request) -> Response:
     async def preview(name: str) -> BulkRow:
         return await _preview(order, name)
 
-    rows = await bulk.each(request, Kind.GROUP, names[: bulk.ITEMS_MAX], preview, BulkRow)
+    rows = await bulk.each(request, ResourceKind.GROUP, names[: bulk.ITEMS_MAX], preview, BulkRow)
     return await _page(request, form, rows, len(names))
 
 
@@ -114,7 +114,7 @@ async def apply(request: Request) -> Response:
     async def change(name: str) -> BulkRow:
         return await _change(order, actor, name, chosen[name])
 
-    rows = await bulk.each(request, Kind.GROUP, list(chosen), change, BulkRow)
+    rows = await bulk.each(request, ResourceKind.GROUP, list(chosen), change, BulkRow)
     return await _page(request, form, rows, len(chosen), is_done=True)
 
 
@@ -198,7 +198,9 @@ async def _page(
 ) -> Response:
     changed = [row for row in rows if row.outcome in ("would", "done")]
     context = Bulk(
-        **vars(bulk.sheet(Kind.GROUP, form, rows, matching, asking=asking, is_done=is_done)),
+        **vars(
+            bulk.sheet(ResourceKind.GROUP, form, rows, matching, asking=asking, is_done=is_done)
+        ),
         unread=sum(row.unread for row in changed),
         inflight=sum(row.inflight for row in changed),
         redelivered=sum(row.redelivered for row in changed),

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import Principal, who_of
+from app.security.access import Principal, principal_of
 from app.security.message_rights import (
     all_visible,
     found_for,
@@ -21,7 +21,7 @@ from app.security.message_rights import (
 )
 from app.services.bodies import decompress_all
 from app.ui.bodies import columns
-from app.ui.bodies.columns import Columns, Shown
+from app.ui.bodies.columns import Columns, RowColumns
 from app.ui.framework import pages, preferences
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
@@ -69,7 +69,7 @@ class MessageSearch:
     topics: list[str]
     topics_total: int
     rows: list[MessageRow]
-    shown: list[Shown]  # the bodies of the rows
+    shown: list[RowColumns]  # the bodies of the rows
     paths: tuple[str, ...]  # that are columns of their own
     looked: Looked | None
     note: str
@@ -109,7 +109,7 @@ async def show(request: Request) -> Response:
         is_asked = bool(form.values["key"])
     answer = _Answer([])
     status = 200
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     unread = lacks_messages(who, form.values["topic"]) if form.values["topic"] else ""
     if unread and by != "id":
         _refuse_inside(form, by, query)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import require_message
 from app.services.bodies import decompress
 from app.ui.framework import forms, pages
@@ -86,7 +86,7 @@ async def _filled(request: Request, values: dict[str, str]) -> Source | None:
             remedy=_("write it as topic:queue:offset"),
         )
     message = pages.console_of(request).broker.message(topic, int(queue), int(offset))
-    require_message(who_of(request.scope), message)
+    require_message(principal_of(request.scope), message)
     await decompress([message])
     try:
         values["body"], is_text = message.plain.body.decode(), True

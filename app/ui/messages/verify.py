@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.pause import Pause
-from app.security.access import Action, Kind
+from app.security.access import Action, ResourceKind
 from app.services.audit import actor_at
 from app.services.clients import ASK_S, Offer, Verified
 from app.services.topic_kinds import group_of
@@ -70,7 +70,7 @@ async def verify(request: Request) -> Response:
     """POST /messages/{topic}/{queue}/{offset}/verify"""
     posted = await forms.read(request)
     group, client = posted.one("group"), posted.one("client")
-    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
+    rights.require(request, Action.ADMINISTER, ResourceKind.GROUP, group)
     if not client:
         return await _page(request, trouble=_("choose a client"), status=422)
     actor = actor_at(client_of(request))

@@ -14,7 +14,7 @@ from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, topic_figures
 from app.monitoring.sparkline import Line
 from app.pause import Pause
-from app.security.access import Action, Kind
+from app.security.access import Action, ResourceKind
 from app.services.audit import actor_at
 from app.services.marks import Marks
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
@@ -264,7 +264,7 @@ async def create(request: Request) -> Response:
     config = read_config(form)
     if form.is_wrong:
         return await _form_page(request, form, 422)
-    rights.require(request, Action.ADMINISTER, Kind.TOPIC, config.name)
+    rights.require(request, Action.ADMINISTER, ResourceKind.TOPIC, config.name)
     topics = services_of(request.scope).topics
     try:
         created = await topics.create(actor_at(client_of(request)), config)

@@ -13,15 +13,15 @@ from argon2 import PasswordHasher
 
 from app.security import hash_queue, passwords
 from app.security.accounts import NO_USER
-from app.security.attempts import (
+from app.security.hash_queue import HashQueue
+from app.security.login_limits import (
     FREE_FAILURES,
     NAME_CHARS_MAX,
     WAIT_MAX_S,
-    Attempts,
+    FailureCounts,
     LoginLimits,
     network_of,
 )
-from app.security.hash_queue import HashQueue
 from app.security.passwords import Passwords
 from engine.errors import Busy
 from tests.app.conftest import URL, App, Starter
@@ -196,7 +196,7 @@ def test_made_up_names_never_push_out_the_count_of_a_user() -> None:
 
 
 def test_a_failure_that_is_forgiven_leaves_no_wait() -> None:
-    attempts = Attempts()
+    attempts = FailureCounts()
     for __ in range(FREE_FAILURES):
         attempts.failed("a", 0.0)
     attempts.forgive("a")

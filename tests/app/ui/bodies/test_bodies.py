@@ -225,7 +225,7 @@ def test_messagepack_is_shown_where_it_is_a_map_or_an_array_to_the_last_byte() -
 def test_compressed_bodies_are_unpacked_or_named() -> None:
     packed = bodies.decode(zlib.compress(b"hello " * 100))
     assert (packed.view, packed.packing, packed.size_bytes) == ("text", "zlib", 600)
-    assert packed.tried[0] == bodies.Tried(
+    assert packed.tried[0] == bodies.DecoderResult(
         "compression", True, f"zlib, {packed.stored_bytes} bytes to 600"
     )
     for magic, kind in ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4")):

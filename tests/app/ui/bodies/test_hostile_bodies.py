@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.ui.bodies import bodies, json_text
-from app.ui.bodies.bodies import NotThis
+from app.ui.bodies.bodies import NotDecodable
 from tests.app.ui import page_context
 from tests.app.ui.bodies.containers import SYNC, container, long, text
 
@@ -70,7 +70,7 @@ def shown(body: bytes) -> bodies.Body:
 def _readable(read: Callable[..., Any], body: bytes, view: str) -> None:
     try:
         found = read(body, view)
-    except NotThis:
+    except NotDecodable:
         return
     (found if isinstance(found, str) else str(found)).encode()
 

@@ -23,19 +23,19 @@ IPV6_PREFIX_BITS = 64  # what one customer of a provider is given
 
 
 @dataclass
-class Failures:
+class FailureCount:
     count: int = 0
     last_s: float = 0.0
     until_s: float = 0.0
 
 
-class Attempts:
+class FailureCounts:
     """Counts failures under keys; times are those of a monotonic clock."""
 
     def __init__(self, wait_max_s: float = WAIT_MAX_S, keys_max: int = KEYS_MAX) -> None:
         self._wait_max_s = wait_max_s
         self._keys_max = keys_max
-        self._failures: OrderedDict[str, Failures] = OrderedDict()
+        self._failures: OrderedDict[str, FailureCount] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._failures)
@@ -49,7 +49,7 @@ class Attempts:
         """Count a failure; whether `key` has to wait from now on."""
         found = self._failures.pop(key, None)
         if found is None or now_s - found.last_s > FORGET_AFTER_S:
-            found = Failures()
+            found = FailureCount()
         found.count += 1
         found.last_s = now_s
         over = found.count - FREE_FAILURES
@@ -73,7 +73,7 @@ class Attempts:
 
 
 @dataclass(frozen=True)
-class Guess:
+class LoginAttempt:
     """One attempt to log in, as it is counted."""
 
     name: str
@@ -92,45 +92,47 @@ class LoginLimits:
     def __init__(self, keys_max: int = KEYS_MAX) -> None:
         self._keys_max = keys_max
         # By whether there is a user of that name.
-        self._pairs = {known: Attempts(keys_max=keys_max) for known in (True, False)}
-        self._names = {known: Attempts(keys_max=keys_max) for known in (True, False)}
+        self._pairs = {known: FailureCounts(keys_max=keys_max) for known in (True, False)}
+        self._names = {known: FailureCounts(keys_max=keys_max) for known in (True, False)}
         self._usual: OrderedDict[str, None] = OrderedDict()  # pairs that have logged in
 
     def __len__(self) -> int:
         counted = (*self._pairs.values(), *self._names.values())
         return sum(map(len, counted)) + len(self._usual)
 
-    def guess(self, name: str, address: str, *, is_user: bool, is_usual: bool = False) -> Guess:
+    def guess(
+        self, name: str, address: str, *, is_user: bool, is_usual: bool = False
+    ) -> LoginAttempt:
         """The attempt as it is counted; `is_usual` where a login from there is known otherwise."""
         network = network_of(address)
-        made = Guess(name[:NAME_CHARS_MAX], network, is_user, is_usual)
+        made = LoginAttempt(name[:NAME_CHARS_MAX], network, is_user, is_usual)
         return (
             made
             if is_usual or made.pair not in self._usual
-            else Guess(made.name, network, is_user, is_usual=True)
+            else LoginAttempt(made.name, network, is_user, is_usual=True)
         )
 
-    def wait_s(self, guess: Guess, now_s: float) -> float:
+    def wait_s(self, guess: LoginAttempt, now_s: float) -> float:
         """How long the attempt has to wait; 0 where it may be verified."""
         by_pair = self._pairs[guess.is_user].wait_s(guess.pair, now_s)
         if guess.is_usual:
             return by_pair
         return max(by_pair, self._names[guess.is_user].wait_s(guess.name, now_s))
 
-    def count(self, guess: Guess, now_s: float) -> bool:
+    def count(self, guess: LoginAttempt, now_s: float) -> bool:
         """Count the attempt, before it is verified; whether the next one has to wait."""
         is_limited = self._pairs[guess.is_user].failed(guess.pair, now_s)
         if guess.is_usual:
             return is_limited
         return self._names[guess.is_user].failed(guess.name, now_s) or is_limited
 
-    def forgive(self, guess: Guess) -> None:
+    def forgive(self, guess: LoginAttempt) -> None:
         """The attempt was not verified after all."""
         self._pairs[guess.is_user].forgive(guess.pair)
         if not guess.is_usual:
             self._names[guess.is_user].forgive(guess.name)
 
-    def succeeded(self, guess: Guess) -> None:
+    def succeeded(self, guess: LoginAttempt) -> None:
         """The password fitted: forget what failed, and know the address from now on."""
         self._pairs[guess.is_user].succeeded(guess.pair)
         self._names[guess.is_user].succeeded(guess.name)

@@ -40,7 +40,7 @@ class NewToken:
     days: int | None = None  # None: for good
 
 
-def made_token(
+def create_token(
     name: str,
     owner: UserRow,
     role: Role,
@@ -67,7 +67,7 @@ def made_token(
     return row, secret
 
 
-def checked_name(text: str) -> str:
+def parse_name(text: str) -> str:
     """A user's name as it is kept: lower case. Invalid for what is none."""
     name = text.strip().lower()
     if NAME.match(name) is None:
@@ -79,7 +79,7 @@ def checked_name(text: str) -> str:
     return name
 
 
-def checked_role(text: str) -> Role:
+def parse_role(text: str) -> Role:
     if text not in set(Role):
         raise Invalid(f"{text[:40]!r} is no role", field="role", remedy=f"one of {', '.join(Role)}")
     return Role(text)

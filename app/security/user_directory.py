@@ -9,12 +9,12 @@ import contextlib
 import logging
 from dataclasses import replace
 
-from app.db.glance import has_users
-from app.db.rows import DatabaseError, PeopleRows, SessionRow, TokenRow, UserRow
+from app.db.rows import DatabaseError, SessionRow, TokenRow, UserRow, UserRows
+from app.db.user_probe import has_users
 from app.db.worker import DatabaseWorker
 from app.security.access import Grant, Principal, Role
 from app.security.access_keys import access_key_of
-from app.security.attempts import network_of
+from app.security.login_limits import network_of
 from app.security.passwords import hash_secret
 from app.settings import Settings
 from engine.clock import Clock
@@ -25,7 +25,7 @@ POLL_S = 2.0
 TOUCH_EVERY_MS = 60_000
 
 
-class People:
+class UserDirectory:
     """The users, tokens and sessions; `start` before the first request, on the loop's thread."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock, settings: Settings) -> None:
@@ -88,7 +88,7 @@ class People:
 
     async def reload(self) -> None:
         """Take over everything from the database; raises DatabaseError."""
-        self._take(await self._database.run(lambda database: database.people.load()))
+        self._take(await self._database.run(lambda database: database.users.load()))
 
     # -- who is it ------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class People:
     def _seen(self, session: SessionRow) -> int:
         return max(session.seen_ms, self._seen_ms.get(session.id, 0))
 
-    def _take(self, rows: PeopleRows) -> None:
+    def _take(self, rows: UserRows) -> None:
         if self.is_known and not self._users and rows.users:
             log.info("there are users now: whoever asks has to say who he is")
         self._version = rows.version
@@ -226,7 +226,7 @@ class People:
     async def _look(self) -> None:
         """Take over what others changed; while the database fails, what is known stays."""
         try:
-            version = await self._database.run(lambda database: database.people.version())
+            version = await self._database.run(lambda database: database.users.version())
             if version != self._version or not self.is_known:
                 await self.reload()
             if self._clock.now_ms() - self._touched_ms >= TOUCH_EVERY_MS:
@@ -248,7 +248,7 @@ class People:
             if session.id in seen:
                 self._sessions[secret] = replace(session, seen_ms=seen[session.id])
         over = (now_ms, now_ms - self._idle_ms)
-        await self._database.run(lambda database: database.people.touch(used, seen, over_ms=over))
+        await self._database.run(lambda database: database.users.touch(used, seen, over_ms=over))
 
 
 def _grant(user: UserRow) -> Grant:

@@ -5,13 +5,19 @@ when to come back. What is counted on the way in is given back on the way out.
 """
 
 from app.errors import DoorError
-from app.security.byte_budget import DETAILS, ByteBudget, Full, Hold, Reason
+from app.security.byte_budget import (
+    DETAILS,
+    BudgetExceeded,
+    ByteBudget,
+    ByteReservation,
+    RefusalReason,
+)
 
 RETRY_AFTER_S = 1.0
 SMALL_DIGITS_MAX = 4  # of the length of a body that is counted from its announcement on
 
 
-class Load:
+class RequestLimits:
     """The counts; one object for the application, on the event loop's thread only."""
 
     def __init__(
@@ -76,20 +82,20 @@ class Load:
         else:
             del self._clients[client]
 
-    def take(self, hold: Hold, size_bytes: int) -> None:
+    def take(self, hold: ByteReservation, size_bytes: int) -> None:
         """Hold so many bytes more, which have arrived.
 
         Raises a 429 where the address or the caller holds its share, a 503 where all is taken.
         """
         try:
             hold.take(size_bytes)
-        except Full as full:
+        except BudgetExceeded as full:
             raise self.full(full.reason) from None
 
     def too_large(self, limit_bytes: int) -> DoorError:
         """A 413 for a body larger than it may be."""
         self.refused += 1
-        self.budget.refuse(Reason.SIZE)
+        self.budget.refuse(RefusalReason.SIZE)
         return DoorError(
             413,
             "body_too_large",
@@ -98,9 +104,9 @@ class Load:
             remedy="send fewer or smaller messages in one request",
         )
 
-    def full(self, reason: Reason) -> DoorError:
+    def full(self, reason: RefusalReason) -> DoorError:
         """The answer to a request whose bytes were refused."""
-        if reason in (Reason.ADDRESS, Reason.CALLER):
+        if reason in (RefusalReason.ADDRESS, RefusalReason.CALLER):
             return self._refuse(429, "too_many_requests", DETAILS[reason])
         return self._refuse(503, "busy", DETAILS[reason])
 

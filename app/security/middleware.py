@@ -12,15 +12,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.db.rows import ASKED_FROM
 from app.errors import AUDITED, REFUSED, DoorError, problem_answer
-from app.security.access import WHO, who_of
-from app.security.doorman import Doorman
+from app.security.access import PRINCIPAL, principal_of
+from app.security.authenticator import Authenticator
 from app.security.headers import STAY_SECURE, Header, secured
 from app.security.hosts import LOOPBACK_NAMES, check_host, host_name, our_names
-from app.security.load import Load
 from app.security.origins import SAFE_METHODS, check_origin
 from app.security.proxies import client_address, proxies_of
-from app.security.refusals import ACTION, KIND, Attempt, Refusals
+from app.security.refusal_audit import ACTION, KIND, RefusalAudit, RefusedAttempt
 from app.security.request_body import RequestBody
+from app.security.request_limits import RequestLimits
 from app.settings import Settings
 
 log = logging.getLogger("kitemq.gate")
@@ -30,10 +30,12 @@ REFUSED_HANDSHAKE = 1008
 REFUSALS = frozenset({401, 403})
 REFUSED_CODES = {401: "login_needed", 403: "forbidden"}
 AUDITED_ELSEWHERE = frozenset({"login_failed", "login_limited"})  # by name, where they arise
-WANTED = frozenset({b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"})
+READ_HEADERS = frozenset(
+    {b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"}
+)
 
 
-class Gate:
+class SecurityMiddleware:
     """ASGI callable around the application."""
 
     def __init__(
@@ -41,13 +43,13 @@ class Gate:
         app: ASGIApp,
         *,
         settings: Settings,
-        load: Load,
-        doorman: Doorman,
-        refusals: Refusals,
+        load: RequestLimits,
+        authenticator: Authenticator,
+        refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._refusals = refusals
-        self._doorman = doorman
+        self._authenticator = authenticator
         self._load = load
         self._proxies = proxies_of(settings)
         self._names = our_names(settings.host, settings.allowed_hosts)
@@ -65,7 +67,7 @@ class Gate:
             await self._app(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send)
+        answer = _SecuredAnswer(send)
         client = self._client_of(scope)
         ASKED_FROM.set(client)
         # Who watches the server is told how it is, also while its own address floods it.
@@ -140,8 +142,8 @@ class Gate:
         if code in AUDITED_ELSEWHERE or hasattr(error, AUDITED):
             return
         name = f"{scope.get('method', 'WEBSOCKET')} {scope['path']}"
-        attempt = Attempt(
-            actor=who_of(scope).audit_name(client),
+        attempt = RefusedAttempt(
+            actor=principal_of(scope).audit_name(client),
             address=client,
             action=ACTION,
             kind=KIND,
@@ -154,19 +156,21 @@ class Gate:
 
     def _check(self, scope: Scope) -> dict[bytes, bytes]:
         """Check who asks and under which name; the headers that were looked at."""
-        found = {key: value for key, value in scope["headers"] if key in WANTED}
+        found = {key: value for key, value in scope["headers"] if key in READ_HEADERS}
         host = found.get(b"host", b"")
         check_host(host, self._names)
         if scope.get("method") not in SAFE_METHODS:
             check_origin(
                 found.get(b"origin", b""), found.get(b"sec-fetch-site", b""), host, self._origins
             )
-        doorman = self._doorman
-        scope[WHO] = doorman.everybody if doorman.is_open else doorman.identify(scope)
+        authenticator = self._authenticator
+        scope[PRINCIPAL] = (
+            authenticator.everybody if authenticator.is_open else authenticator.identify(scope)
+        )
         return found
 
 
-class _Answer:
+class _SecuredAnswer:
     """`send` with the security headers; knows whether an answer has begun."""
 
     __slots__ = ("_send", "extra", "has_begun", "status")

@@ -4,7 +4,7 @@
 interface, each frame of the WebSocket, each command, each change and each export of the console.
 A right names its resource by a word in braces: of the path, of the body, or of what an id stands
 for. Where two are joined by "+", both are needed. Tests compare the table with the doors, both
-ways, and try each of its cells. `python -m app.security.matrix` prints it for docs/access.md.
+ways, and try each of its cells. `python -m app.security.required_rights` prints it for docs/access.md.
 """
 
 import sys
@@ -144,7 +144,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def rights_by_door(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def rights_by_endpoint(table: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Each door of a table with the rights that it needs, all of them."""
     found: dict[str, tuple[str, ...]] = {}
     for rights, doors in table.items():

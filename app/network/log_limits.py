@@ -12,7 +12,7 @@ SPAN_S = 60.0
 LOUD = ("uvicorn.error", "asyncio")
 
 
-class Quiet(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets the first lines of each kind pass; the first of the next span says what was left out."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Quiet(logging.Filter):
         return count < LINES_MAX
 
 
-def quieten() -> None:
+def limit_repeated_lines() -> None:
     """Limit the loggers that repeat what clients make them say; more often changes nothing."""
     for name in LOUD:
         logger = logging.getLogger(name)
-        if not any(isinstance(each, Quiet) for each in logger.filters):
-            logger.addFilter(Quiet())
+        if not any(isinstance(each, RepeatFilter) for each in logger.filters):
+            logger.addFilter(RepeatFilter())

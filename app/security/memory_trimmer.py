@@ -18,7 +18,7 @@ LOOKS_AFTER = 4  # further ones, for what is freed only once the flood is over
 STATM = Path("/proc/self/statm")
 
 
-class Trimming:
+class MemoryTrimmer:
     """Looks every EVERY_S between `start` and `stop`."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from app.db.queries import insert_audit
-from app.db.rows import AuditEntry, PeopleRows, SessionRow, TokenRow, UserRow
+from app.db.rows import AuditEntry, SessionRow, TokenRow, UserRow, UserRows
 from app.db.tables import people_version, saved_views, sessions, tokens, topic_stars, users
 from engine.errors import Conflict, NotFound
 
@@ -25,7 +25,7 @@ ADMIN = "admin"
 ONLY_VERSION = 1
 
 
-class PeopleStore:
+class UserStore:
     """Every method is one transaction, and raises DatabaseError like those of `Database`."""
 
     def __init__(self, transaction: Transaction) -> None:
@@ -36,10 +36,10 @@ class PeopleStore:
         with self._transaction() as connection:
             return _version(connection)
 
-    def load(self) -> PeopleRows:
+    def load(self) -> UserRows:
         """Everybody, as of one version."""
         with self._transaction() as connection:
-            return PeopleRows(
+            return UserRows(
                 _version(connection),
                 _rows(connection, users, UserRow),
                 _rows(connection, tokens, TokenRow),

@@ -10,9 +10,9 @@ from collections import Counter
 from typing import Any, Protocol
 
 from app.connection_settings import ConnectionSettings
-from app.network import places
-from app.network.files import open_count
-from app.network.places import Place, Places
+from app.network import connection_limits
+from app.network.connection_limits import ConnectionLimits, ConnectionSlot
+from app.network.open_files import open_count
 
 log = logging.getLogger("kitemq.network")
 
@@ -23,7 +23,7 @@ LINGER_S = 10.0  # for a peer to read the rest of what was written before its co
 FRAMES_BYTES_MAX = 1024 * 1024  # that wait for one WebSocket client while it goes on asking
 
 
-class Transport(Protocol):
+class MonitoredTransport(Protocol):
     """What is asked of a connection's transport."""
 
     def is_closing(self) -> bool: ...
@@ -33,7 +33,7 @@ class Transport(Protocol):
     def get_write_buffer_size(self) -> int: ...
 
 
-class Pace:
+class TransferRate:
     """Whether something comes on with a least speed over each span of time."""
 
     __slots__ = ("_count", "_since_s")
@@ -51,17 +51,17 @@ class Pace:
         return is_slow
 
 
-class Watched(asyncio.Protocol):
+class MonitoredConnection(asyncio.Protocol):
     """What HTTP and WebSocket connections share; stands before uvicorn's protocol as a base."""
 
     transport: Any
-    _place: Place
-    _watch: "Watch"
+    _place: ConnectionSlot
+    _watch: "ConnectionMonitor"
     _closing_s = 0.0
-    _stall: Pace | None = None
+    _stall: TransferRate | None = None
     _stall_bytes = 0  # that waited when it was looked at last
 
-    def _enter(self, place: Place, watch: "Watch") -> None:
+    def _enter(self, place: ConnectionSlot, watch: "ConnectionMonitor") -> None:
         self._place = place
         self._watch = watch
 
@@ -115,22 +115,22 @@ class Watched(asyncio.Protocol):
         left = self.transport.get_write_buffer_size()
         self._watch.count_stall(self, left)
         if self._stall is None:
-            self._stall = Pace(now_s, -left)
+            self._stall = TransferRate(now_s, -left)
         elif self._stall.is_too_slow(
             now_s, -left, settings.write_timeout_s, settings.transfer_bytes_per_s_min
         ):
-            self.end(places.SLOW_READER)
+            self.end(connection_limits.SLOW_READER)
 
 
-class Watch:
+class ConnectionMonitor:
     """The connections of the HTTP port; `start` and `stop` once, on the event loop."""
 
-    def __init__(self, settings: ConnectionSettings, places: Places) -> None:
+    def __init__(self, settings: ConnectionSettings, places: ConnectionLimits) -> None:
         self.settings = settings
         self.places = places
-        self.connections: set[Watched] = set()
+        self.connections: set[MonitoredConnection] = set()
         self.unread_bytes = 0
-        self._stalled: dict[Watched, int] = {}  # the oldest stall first
+        self._stalled: dict[MonitoredConnection, int] = {}  # the oldest stall first
         self._looking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -142,22 +142,22 @@ class Watch:
             await asyncio.gather(self._looking, return_exceptions=True)
             self._looking = None
 
-    def is_stalled(self, connection: Watched) -> bool:
+    def is_stalled(self, connection: MonitoredConnection) -> bool:
         return connection in self._stalled
 
-    def begin_stall(self, connection: Watched) -> None:
+    def begin_stall(self, connection: MonitoredConnection) -> None:
         """A client does not read as fast as it is written to."""
         self.count_stall(connection, connection._stall_bytes)
         if self.unread_bytes > self.settings.unread_bytes_max:
             # Not from within the write that led here.
             asyncio.get_running_loop().call_soon(self._end_largest)
 
-    def count_stall(self, connection: Watched, size_bytes: int) -> None:
+    def count_stall(self, connection: MonitoredConnection, size_bytes: int) -> None:
         """So many bytes wait for a stalled client now."""
         self.unread_bytes += size_bytes - self._stalled.get(connection, 0)
         self._stalled[connection] = size_bytes
 
-    def end_stall(self, connection: Watched) -> None:
+    def end_stall(self, connection: MonitoredConnection) -> None:
         self.unread_bytes -= self._stalled.pop(connection, 0)
 
     def _end_largest(self) -> None:
@@ -169,7 +169,7 @@ class Watch:
             ((largest, _),) = sizes.most_common(1)
             oldest = next(each for each in self._stalled if each._place.address == largest)
             self.end_stall(oldest)
-            oldest.end(places.UNREAD)
+            oldest.end(connection_limits.UNREAD)
 
     async def _run(self) -> None:
         loop, looks = asyncio.get_running_loop(), 0

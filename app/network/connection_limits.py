@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from app.connection_settings import ConnectionSettings
-from app.network.files import FileShares
+from app.network.open_files import FileShares
 
 log = logging.getLogger("kitemq.network")
 
@@ -49,7 +49,7 @@ CROWDED = 0.9  # of what is permitted
 SAID_S = 60.0  # between two lines of the log for one reason
 
 
-class Refusals:
+class ConnectionRefusals:
     """Counts what was refused or ended, by reason; a line a minute in the log for each."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
@@ -72,13 +72,13 @@ class Refusals:
             )
 
 
-class Place:
+class ConnectionSlot:
     """What a connection holds; `release` once its socket is closed, more often does nothing."""
 
     __slots__ = ("_files", "_key", "_places", "address")
 
-    def __init__(self, places: "Places", address: str, key: str, files: int) -> None:
-        self._places: Places | None = places
+    def __init__(self, places: "ConnectionLimits", address: str, key: str, files: int) -> None:
+        self._places: ConnectionLimits | None = places
         self.address = address
         self._key = key
         self._files = files
@@ -89,7 +89,7 @@ class Place:
             places.give(self._key, self._files)
 
 
-class Places:
+class ConnectionLimits:
     """The counts of all ports; on the event loop's thread only."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Places:
         self.count = 0
         self._held: Counter[str] = Counter()  # connections by address
         self._held_files: Counter[str] = Counter()
-        self.refusals = Refusals(clock_s)
+        self.refusals = ConnectionRefusals(clock_s)
 
     @property
     def count_max(self) -> int:
@@ -131,7 +131,7 @@ class Places:
         )
         return self.count < self.count_max * CROWDED, text
 
-    def take(self, address: str, files: int = HTTP_FILES) -> Place | None:
+    def take(self, address: str, files: int = HTTP_FILES) -> ConnectionSlot | None:
         """A place for a connection from `address`; None where it has to be closed."""
         key = self._key(address)
         if reason := self._refusal(key, files):
@@ -142,7 +142,7 @@ class Places:
         if key:
             self._held[key] += 1
             self._held_files[key] += files
-        return Place(self, address, key, files)
+        return ConnectionSlot(self, address, key, files)
 
     def give(self, key: str, files: int) -> None:
         """A place is free again."""

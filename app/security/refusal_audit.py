@@ -29,7 +29,7 @@ KIND = "request"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RefusedAttempt:
     """What was refused: by whom and from where, what was tried, the error's code and sentence."""
 
     actor: str
@@ -42,14 +42,14 @@ class Attempt:
     request_id: str = ""
 
 
-OTHERS = Attempt("", "", ACTION, KIND, "", "too_many")
+OTHERS = RefusedAttempt("", "", ACTION, KIND, "", "too_many")
 
 
 @dataclass
-class Folded:
+class RefusalEntry:
     """An entry of the trail and how often what it tells of has happened."""
 
-    attempt: Attempt
+    attempt: RefusedAttempt
     first_ms: int
     last_ms: int
     count: int = 1
@@ -57,20 +57,20 @@ class Folded:
     written: int = 0
 
 
-class Refusals:
+class RefusalAudit:
     """Takes note at once, writes a moment later; `flush` before somebody reads the trail."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._folded: dict[tuple[str, ...], Folded] = {}
+        self._folded: dict[tuple[str, ...], RefusalEntry] = {}
         self._by_address: Counter[str] = Counter()
-        self._ended: list[Folded] = []
+        self._ended: list[RefusalEntry] = []
         self._window_ends_s = 0.0
         self._flushing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
-    def note(self, attempt: Attempt) -> None:
+    def note(self, attempt: RefusedAttempt) -> None:
         """Remember a refused attempt; never waits."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         if now_s >= self._window_ends_s:
@@ -81,7 +81,7 @@ class Refusals:
             attempt, key = OTHERS, _key(OTHERS)
             found = self._folded.get(key)
         if found is None:
-            self._folded[key] = Folded(attempt, now_ms, now_ms)
+            self._folded[key] = RefusalEntry(attempt, now_ms, now_ms)
             self._by_address[attempt.address] += 1
         else:
             found.count += 1
@@ -117,7 +117,7 @@ class Refusals:
                 await self._task
         await self.flush()
 
-    def _due(self) -> list[Folded]:
+    def _due(self) -> list[RefusalEntry]:
         return [each for each in (*self._ended, *self._folded.values()) if _is_due(each)]
 
     def _begin_window(self, now_s: float) -> None:
@@ -137,7 +137,7 @@ class Refusals:
             is_more = await self.flush()
             wait_s = FLUSH_S
 
-    async def _write(self, folded: Folded) -> None:
+    async def _write(self, folded: RefusalEntry) -> None:
         attempt = folded.attempt
         document: dict[str, object] = {"count": folded.count}
         if folded.count > 1:
@@ -164,9 +164,9 @@ class Refusals:
         folded.entry_id = await self._database.run(lambda db: db.insert_audit(entry))
 
 
-def _is_due(folded: Folded) -> bool:
+def _is_due(folded: RefusalEntry) -> bool:
     return folded.written < folded.count
 
 
-def _key(attempt: Attempt) -> tuple[str, ...]:
+def _key(attempt: RefusedAttempt) -> tuple[str, ...]:
     return attempt.actor, attempt.address, attempt.action, attempt.name, attempt.code

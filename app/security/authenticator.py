@@ -15,7 +15,7 @@ from app.errors import DoorError
 from app.security.access import NOBODY, Principal
 from app.security.origins import COOKIE as COOKIE
 from app.security.origins import SAFE_METHODS, unsaid_page
-from app.security.people import People
+from app.security.user_directory import UserDirectory
 
 BEARER = b"bearer "
 TOKEN_PROTOCOL = b"kitemq.token."
@@ -34,28 +34,28 @@ PUBLIC_PATHS = frozenset(
     {"/healthz", "/readyz", LOGIN, LOGIN_BEGIN, LOGIN_BACK, LOGOUT_LEFT, LOGOUT_FAR}
 )
 PUBLIC_FOLDER = "/static/"
-WANTED = frozenset(
+READ_HEADERS = frozenset(
     {b"authorization", b"cookie", b"accept", b"hx-request", b"hx-current-url"}
     | {POLL, b"sec-websocket-protocol", b"sec-fetch-site", b"origin", b"host"}
 )
 NEXT_CHARS_MAX = 2000
 
 
-class Doorman:
+class Authenticator:
     """Knows people by what they show."""
 
-    def __init__(self, people: People) -> None:
-        self._people = people
+    def __init__(self, directory: UserDirectory) -> None:
+        self._directory = directory
 
     @property
     def is_open(self) -> bool:
         """Whether nobody is asked."""
-        return self._people.is_open
+        return self._directory.is_open
 
     @property
     def everybody(self) -> Principal:
         """The anonymous principal, used while authentication is off."""
-        return self._people.everybody
+        return self._directory.everybody
 
     def identify(self, scope: Scope, *, is_use: bool = True) -> Principal:
         """Who sends this request; raises DoorError where nobody is known but has to be.
@@ -64,7 +64,7 @@ class Doorman:
         a person who typed an address.
         """
         path = scope["path"]
-        if not self._people.is_known:
+        if not self._directory.is_known:
             if is_public(path):
                 return NOBODY
             raise DoorError(
@@ -74,9 +74,9 @@ class Doorman:
                 remedy="see the server's log about its database",
                 retry_after_s=2.0,
             )
-        if self._people.is_open:
-            return self._people.everybody
-        found = {name: value for name, value in scope["headers"] if name in WANTED}
+        if self._directory.is_open:
+            return self._directory.everybody
+        found = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
         is_use = is_use and POLL not in found and path not in STREAMS
         who = self._known(scope, found, is_use=is_use)
         if who is None and not is_public(path):
@@ -98,9 +98,9 @@ class Doorman:
     ) -> Principal | None:
         token = _token(found)
         if token:
-            return self._people.of_token(token)
+            return self._directory.of_token(token)
         secret = cookie_of(found.get(b"cookie", b""))
-        who = self._people.of_session(secret, is_use=is_use) if secret else None
+        who = self._directory.of_session(secret, is_use=is_use) if secret else None
         if who is not None:
             _check_page(scope, found)
         return who

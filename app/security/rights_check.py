@@ -1,6 +1,6 @@
 """What somebody could do, worked out beforehand by the very decision that the doors make.
 
-The rights are the rows of `matrix.py`; each is put to `access.require`, as a door would. Only the
+The rights are the rows of `required_rights.py`; each is put to `access.require`, as a door would. Only the
 reasons are found here, by asking that decision about each grant alone.
 """
 
@@ -9,28 +9,28 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 
-from app.security import matrix
+from app.security import required_rights
 from app.security.access import (
     NAMED,
     TABLE,
     Action,
     Grant,
-    Kind,
     Principal,
     Reach,
-    ReadOnly,
+    ResourceKind,
     RightMissing,
+    ServerReadOnly,
     lacks,
     parse_patterns,
     require,
     right_text,
 )
-from app.security.drafts import checked_role
-from app.security.people import People
+from app.security.credentials import parse_role
+from app.security.user_directory import UserDirectory
 from engine.errors import Invalid, NotFound
 
 
-class Reason(StrEnum):
+class RightReason(StrEnum):
     """Why something is allowed or refused."""
 
     OPEN = "open"  # there are no users, so everybody may
@@ -46,7 +46,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Subject:
+class RightsSubject:
     """Whose rights are asked about; `shut_out` says why he would not even be let in."""
 
     who: Principal
@@ -54,25 +54,29 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RightDecision:
     """One right of one subject.
 
     `by` is the role or the pattern that decided; `doors` says by table what the right opens.
     """
 
     action: Action
-    kind: Kind
+    kind: ResourceKind
     name: str
     right: str
     is_allowed: bool
-    reason: Reason
+    reason: RightReason
     by: str
     doors: Mapping[str, tuple[str, ...]]
 
 
-def judge(
-    subject: Subject, *, action: Action | None = None, kind: Kind | None = None, name: str = ""
-) -> list[Verdict]:
+def decide_all(
+    subject: RightsSubject,
+    *,
+    action: Action | None = None,
+    kind: ResourceKind | None = None,
+    name: str = "",
+) -> list[RightDecision]:
     """Every right that a door asks for, in the table's order; those of one action or kind if given.
 
     `name` is that of a topic or a group, without a kind only they are judged then; "" asks whether
@@ -88,8 +92,13 @@ def judge(
 
 
 def subject_of(
-    people: People, *, user: str = "", token: str = "", role: str = "", patterns: Sequence[str] = ()
-) -> Subject:
+    directory: UserDirectory,
+    *,
+    user: str = "",
+    token: str = "",
+    role: str = "",
+    patterns: Sequence[str] = (),
+) -> RightsSubject:
     """The one who is asked about: a user, a token by its id, or a role that nobody need have.
 
     Raises NotFound for whom nobody knows, Invalid unless exactly one of the three is given.
@@ -101,32 +110,34 @@ def subject_of(
             remedy="give one of user, token (its id) and role",
         )
     if role:
-        grant = Grant(checked_role(role), parse_patterns(patterns))
-        return Subject(Principal(f"any {grant.role}", (grant,), is_read_only=people.is_read_only))
+        grant = Grant(parse_role(role), parse_patterns(patterns))
+        return RightsSubject(
+            Principal(f"any {grant.role}", (grant,), is_read_only=directory.is_read_only)
+        )
     if token:
-        found = next((row for row in people.tokens() if str(row.id) == token), None)
+        found = next((row for row in directory.tokens() if str(row.id) == token), None)
         if found is None:
             detail = f"there is no token {token[:40]!r}"
             raise NotFound(detail, field="token", code="no_such_token")
-        return Subject(*people.as_token(found))
-    row = people.user(user.strip().lower())
+        return RightsSubject(*directory.as_token(found))
+    row = directory.user(user.strip().lower())
     if row is None:
         raise NotFound(f"there is no user {user[:80]!r}", field="user", code="no_such_user")
-    return Subject(*people.as_user(row))
+    return RightsSubject(*directory.as_user(row))
 
 
 @cache
-def rights() -> Mapping[tuple[Action, Kind], Mapping[str, tuple[str, ...]]]:
+def rights() -> Mapping[tuple[Action, ResourceKind], Mapping[str, tuple[str, ...]]]:
     """Action and kind of every right in the tables, with the doors that ask for it."""
-    found: dict[tuple[Action, Kind], dict[str, list[str]]] = {}
-    for title, table in matrix.TABLES.items():
-        for door, needed in matrix.rights_by_door(table).items():
+    found: dict[tuple[Action, ResourceKind], dict[str, list[str]]] = {}
+    for title, table in required_rights.TABLES.items():
+        for door, needed in required_rights.rights_by_endpoint(table).items():
             for right in needed:
                 if ":" not in right:
                     continue  # what calls an operation needs the operation's rights
                 action, kind, *__ = right.split(":")
-                if kind != Kind.PUBLIC:
-                    doors = found.setdefault((Action(action), Kind(kind)), {})
+                if kind != ResourceKind.PUBLIC:
+                    doors = found.setdefault((Action(action), ResourceKind(kind)), {})
                     doors.setdefault(title, []).append(door)
     return {
         pair: {title: tuple(doors) for title, doors in found[pair].items()}
@@ -138,28 +149,32 @@ def rights() -> Mapping[tuple[Action, Kind], Mapping[str, tuple[str, ...]]]:
 TABLE_ORDER = tuple(dict.fromkeys((action, kind) for __, action, kind in TABLE))
 
 
-def _verdict(subject: Subject, action: Action, kind: Kind, name: str) -> Verdict:
+def _verdict(
+    subject: RightsSubject, action: Action, kind: ResourceKind, name: str
+) -> RightDecision:
     who = subject.who
-    is_allowed, reason, by = False, Reason.ROLE, ""
+    is_allowed, reason, by = False, RightReason.ROLE, ""
     if subject.shut_out:
-        reason = Reason(subject.shut_out)
+        reason = RightReason(subject.shut_out)
     else:
         try:
             require(who, action, kind, name)
-        except ReadOnly:
-            reason = Reason.READ_ONLY
+        except ServerReadOnly:
+            reason = RightReason.READ_ONLY
         except RightMissing:
             reason, by = _refused_by(who, action, kind, name)
         else:
             is_allowed = True
             reason, by = _allowed_by(who, action, kind, name)
     doors = rights()[action, kind]
-    return Verdict(
+    return RightDecision(
         action, kind, name, right_text(action, kind, name), is_allowed, reason, by, doors
     )
 
 
-def _refused_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[Reason, str]:
+def _refused_by(
+    who: Principal, action: Action, kind: ResourceKind, name: str
+) -> tuple[RightReason, str]:
     """Which grant stands in the way; of a token and its owner the token's is told first."""
     for index, grant in enumerate(who.grants):
         alone = replace(who, grants=(grant,), token="")
@@ -167,22 +182,26 @@ def _refused_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[
             continue
         of_token = bool(who.token) and index == 0
         if _reach(grant, action, kind) is Reach.MATCHING:
-            return (Reason.TOKEN_PATTERN if of_token else Reason.PATTERN), ", ".join(grant.patterns)
-        return (Reason.TOKEN_ROLE if of_token else Reason.ROLE), grant.role
-    return Reason.TOKEN_OWN, who.token
+            return (RightReason.TOKEN_PATTERN if of_token else RightReason.PATTERN), ", ".join(
+                grant.patterns
+            )
+        return (RightReason.TOKEN_ROLE if of_token else RightReason.ROLE), grant.role
+    return RightReason.TOKEN_OWN, who.token
 
 
-def _allowed_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[Reason, str]:
+def _allowed_by(
+    who: Principal, action: Action, kind: ResourceKind, name: str
+) -> tuple[RightReason, str]:
     if who.is_open:
-        return Reason.OPEN, ""
+        return RightReason.OPEN, ""
     for grant in who.grants:
         if _reach(grant, action, kind) is Reach.MATCHING:
             for pattern in grant.patterns:
                 alone = replace(who, grants=(Grant(grant.role, (pattern,)),), token="")
                 if not lacks(alone, action, kind, name):
-                    return Reason.PATTERN, pattern
-    return Reason.ROLE, who.grants[0].role
+                    return RightReason.PATTERN, pattern
+    return RightReason.ROLE, who.grants[0].role
 
 
-def _reach(grant: Grant, action: Action, kind: Kind) -> Reach:
+def _reach(grant: Grant, action: Action, kind: ResourceKind) -> Reach:
     return TABLE.get((grant.role, action, kind), Reach.NONE)
