@@ -49,7 +49,7 @@ class Application(FastAPI):
         self._gate = SecurityMiddleware(
             FastLane(super().__call__, operations=HOT),
             settings=services.settings,
-            load=services.request_limits,
+            limits=services.request_limits,
             authenticator=services.authenticator,
             refusals=services.refusal_audit,
         )

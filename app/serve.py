@@ -217,7 +217,7 @@ class Server(uvicorn.Server):
         self._remoting_listener = remoting_listener
         self._remoting_port: RemotingPort | None = None
         self._acceptor: Acceptor | None = None
-        self._watch = ConnectionMonitor(services.settings, services.connection_limits)
+        self._monitor = ConnectionMonitor(services.settings, services.connection_limits)
         self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -253,36 +253,40 @@ class Server(uvicorn.Server):
         if self._remoting_port is not None:
             await self._remoting_port.stop()
         await super().shutdown(sockets)
-        await self._watch.stop()
+        await self._monitor.stop()
 
     def _accept(self) -> None:
         """Begin to take HTTP connections, as many as the settings and the open files permit."""
-        places = self._services.connection_limits
+        limits = self._services.connection_limits
         settings = self._services.settings
 
-        def made(place: ConnectionSlot) -> asyncio.Protocol:
+        def connect(slot: ConnectionSlot) -> asyncio.Protocol:
             return HttpConnection(
-                self.config, self.server_state, self.lifespan.state, place=place, watch=self._watch
+                self.config,
+                self.server_state,
+                self.lifespan.state,
+                slot=slot,
+                monitor=self._monitor,
             )
 
         self._acceptor = Acceptor(
             self._listener,
-            places,
-            made,
+            limits,
+            connect,
             certificate=self._certificate,
             handshake_s=settings.header_timeout_s,
         )
-        if places.count_max < settings.connections_max:
+        if limits.count_max < settings.connections_max:
             log.warning(
                 "%d files may be open: %d connections are taken at once, %d of one address; "
                 "connections_max is %d. A higher limit (ulimit -n) permits more.",
                 files_max(),
-                places.count_max,
-                places.address_count_max,
+                limits.count_max,
+                limits.address_count_max,
                 settings.connections_max,
             )
         self._acceptor.start()
-        self._watch.start()
+        self._monitor.start()
 
     async def _open_others(self) -> bool:
         """Open the ports of RocketMQ's protocols; False where one cannot be."""
@@ -295,7 +299,7 @@ class Server(uvicorn.Server):
         """Serve classic clients; False, and the log says why, where that cannot be."""
         from app.remoting.port import RemotingPort  # only where it is not off
 
-        self._remoting_port = RemotingPort(self._services, listener, self._watch)
+        self._remoting_port = RemotingPort(self._services, listener, self._monitor)
         try:
             await self._remoting_port.start()
         except (OSError, ValueError) as error:

@@ -20,9 +20,9 @@ def _secrets(url: str) -> list[str]:
     """The passwords in an address as they are written and as they are meant, the longest first."""
     try:
         parts = urlsplit(url)
-        found = [parts.password or ""]
-        found += [value for name, value in parse_qsl(parts.query) if "password" in name.lower()]
+        secrets = [parts.password or ""]
+        secrets += [value for name, value in parse_qsl(parts.query) if "password" in name.lower()]
     except ValueError:
         return [url]
-    both = {form for secret in found for form in (secret, unquote(secret)) if form}
+    both = {form for secret in secrets for form in (secret, unquote(secret)) if form}
     return sorted(both, key=len, reverse=True)

@@ -43,9 +43,9 @@ class AlertStore:
     def rules(self) -> list[RuleRow]:
         """All rules by name."""
         with self._transaction() as connection:
-            found = connection.execute(select(alert_rules)).mappings()
+            rows = connection.execute(select(alert_rules)).mappings()
             # Sorted here: databases differ over capitals.
-            return sorted((RuleRow(**row) for row in found), key=lambda rule: rule.name)
+            return sorted((RuleRow(**row) for row in rows), key=lambda rule: rule.name)
 
     def insert_rule(self, rule: RuleRow) -> RuleRow:
         """Keep a new rule; the same with its id."""
@@ -137,8 +137,8 @@ class AlertStore:
         table = alert_silences
         with self._transaction() as connection:
             connection.execute(delete(table).where(table.c.until_ms <= now_ms))
-            found = connection.execute(select(table).order_by(table.c.until_ms))
-            return [SilenceRow(**row) for row in found.mappings()]
+            rows = connection.execute(select(table).order_by(table.c.until_ms))
+            return [SilenceRow(**row) for row in rows.mappings()]
 
     def insert_silence(self, silence: SilenceRow) -> SilenceRow:
         """Keep a new silence; the same with its id."""

@@ -64,11 +64,11 @@ class Database:
             queries.finish_audit(connection, entry_id, after_json=after_json, result=result)
 
     def list_audit(
-        self, limit: int, before_id: int | None, wanted: AuditFilter
+        self, limit: int, before_id: int | None, filter: AuditFilter
     ) -> list[AuditEntry]:
         """The newest entries; see `queries.list_audit`."""
         with self._transaction() as connection:
-            return queries.list_audit(connection, limit=limit, before_id=before_id, wanted=wanted)
+            return queries.list_audit(connection, limit=limit, before_id=before_id, filter=filter)
 
     def tally_audit(self) -> AuditTally:
         """What the newest entries have in common."""
@@ -106,8 +106,8 @@ class Database:
             yield
         except (SQLAlchemyError, OSError, ImportError) as error:
             cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-            said = without_password(str(cause), self._url)
-            raise DatabaseError(f"{type(cause).__name__}: {said}") from None
+            text = without_password(str(cause), self._url)
+            raise DatabaseError(f"{type(cause).__name__}: {text}") from None
 
 
 def open_engine(url: str) -> Engine:

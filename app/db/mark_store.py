@@ -89,20 +89,20 @@ class MarkStore:
             after = replace(note, changed_ms=max(note.changed_ms, before.changed_ms + 1))
             if after.text == before.text:
                 return before
-            told = replace(entry, before_json=_json(before), after_json=_json(after))
-            insert_audit(connection, told)
+            audited = replace(entry, before_json=_json(before), after_json=_json(after))
+            insert_audit(connection, audited)
             return _replace(connection, before, after)
 
 
 def _stars(connection: Connection, owner: str) -> set[str]:
-    found = connection.execute(select(topic_stars.c.topic).where(topic_stars.c.owner == owner))
-    return set(found.scalars())
+    rows = connection.execute(select(topic_stars.c.topic).where(topic_stars.c.owner == owner))
+    return set(rows.scalars())
 
 
 def _note(connection: Connection, topic: str) -> NoteRow:
-    wanted = select(topic_notes).where(topic_notes.c.topic == topic)
-    found = connection.execute(wanted).mappings().one_or_none()
-    return NoteRow(topic=topic) if found is None else NoteRow(**found)
+    statement = select(topic_notes).where(topic_notes.c.topic == topic)
+    row = connection.execute(statement).mappings().one_or_none()
+    return NoteRow(topic=topic) if row is None else NoteRow(**row)
 
 
 def _replace(connection: Connection, before: NoteRow, after: NoteRow) -> NoteRow:

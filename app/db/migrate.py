@@ -20,13 +20,13 @@ VERSION_TABLE = "alembic_version"
 def ensure_schema(engine: Engine) -> None:
     """Create the tables in an empty database, migrate those of an older version."""
     with engine.begin() as connection:
-        found = current_revision(connection)
-        if found == HEAD:
+        revision = current_revision(connection)
+        if revision == HEAD:
             return
-        if found is None and not inspect(connection).get_table_names():
+        if revision is None and not inspect(connection).get_table_names():
             _create(connection)
             return
-    log.info("migrating the database from revision %s to %s", found or "none", HEAD)
+    log.info("migrating the database from revision %s to %s", revision or "none", HEAD)
     migrate(engine, "head")
 
 

@@ -45,10 +45,10 @@ def list_audit(
     *,
     limit: int,
     before_id: int | None = None,
-    wanted: AuditFilter,
+    filter: AuditFilter,
 ) -> list[AuditEntry]:
     """At most `limit` (and 200) wanted entries, the newest first, older than `before_id`."""
-    statement = select(audit).where(*_conditions(wanted)).order_by(audit.c.id.desc())
+    statement = select(audit).where(*_conditions(filter)).order_by(audit.c.id.desc())
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)
     rows = connection.execute(statement.limit(min(limit, PAGE_MAX))).mappings()
@@ -93,9 +93,9 @@ def delete_surplus_audit(connection: Connection, entries_max: int) -> int:
         and_(audit.c.action == "login", audit.c.result.in_(FAILED_LOGINS)),
     )
     for chosen in (select(audit.c.id).where(is_refused), select(audit.c.id)):
-        found = connection.execute(chosen.order_by(audit.c.id).limit(surplus)).scalars().all()
-        if found:
-            return _delete(connection, found)
+        ids = connection.execute(chosen.order_by(audit.c.id).limit(surplus)).scalars().all()
+        if ids:
+            return _delete(connection, ids)
     return 0
 
 
@@ -105,27 +105,27 @@ def _delete(connection: Connection, ids: Sequence[int]) -> int:
     return len(ids)
 
 
-def _conditions(wanted: AuditFilter) -> list[ColumnElement[bool]]:
+def _conditions(filter: AuditFilter) -> list[ColumnElement[bool]]:
     """What an entry has to fulfil; parts of names match in any case, "%" is just a character."""
     columns = audit.c
     same = (
-        (columns.object_kind, wanted.object_kind),
-        (columns.object_name, wanted.object_name),
-        (columns.action, wanted.action),
-        (columns.actor, wanted.actor),
-        (columns.result, wanted.result),
-        (columns.request_id, wanted.request_id),
-        (columns.address, wanted.address),
+        (columns.object_kind, filter.object_kind),
+        (columns.object_name, filter.object_name),
+        (columns.action, filter.action),
+        (columns.actor, filter.actor),
+        (columns.result, filter.result),
+        (columns.request_id, filter.request_id),
+        (columns.address, filter.address),
     )
-    found = [column == _storable(value) for column, value in same if value]
-    if wanted.name_part:
-        part = _storable(wanted.name_part)
-        found.append(columns.object_name.icontains(part, autoescape=True))
-    if wanted.from_ms is not None:
-        found.append(columns.at_ms >= wanted.from_ms)
-    if wanted.to_ms is not None:
-        found.append(columns.at_ms < wanted.to_ms)
-    return found
+    conditions = [column == _storable(value) for column, value in same if value]
+    if filter.name_part:
+        part = _storable(filter.name_part)
+        conditions.append(columns.object_name.icontains(part, autoescape=True))
+    if filter.from_ms is not None:
+        conditions.append(columns.at_ms >= filter.from_ms)
+    if filter.to_ms is not None:
+        conditions.append(columns.at_ms < filter.to_ms)
+    return conditions
 
 
 def _storable(text: str) -> str:

@@ -20,35 +20,35 @@ Stretches = list[tuple[int, int]]
 
 def stretches(row: Mapping[str, Any]) -> Stretches:
     """The stretches of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
-    told = row.get("evaluated", UNTOLD)
-    if told == UNTOLD:
+    text = row.get("evaluated", UNTOLD)
+    if text == UNTOLD:
         return _guessed(row)
-    return [(begin, end) for begin, end in json.loads(told)]
+    return [(begin, end) for begin, end in json.loads(text)]
 
 
 def together(rows: Iterable[Row]) -> str:
     """The stretches of several rows as one row keeps them."""
-    found = joined(pair for row in rows for pair in stretches(row))
-    if len(found) > STRETCHES_MAX:
-        longest = sorted(found, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
-        found = sorted(longest)
-    return json.dumps(found)
+    merged = joined(pair for row in rows for pair in stretches(row))
+    if len(merged) > STRETCHES_MAX:
+        longest = sorted(merged, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
+        merged = sorted(longest)
+    return json.dumps(merged)
 
 
 def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
     """Stretches in order, those that touch as one."""
-    found: Stretches = []
+    merged: Stretches = []
     for begin, end in sorted(pairs):
-        if found and begin <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
-def within(begin: int, end: int, known: Stretches) -> Stretches:
+def within(begin: int, end: int, evaluated: Stretches) -> Stretches:
     """What of a time lies in the stretches."""
-    cut = [(max(begin, first), min(end, last)) for first, last in known]
+    cut = [(max(begin, first), min(end, last)) for first, last in evaluated]
     return [(first, last) for first, last in cut if first < last]
 
 

@@ -53,11 +53,11 @@ def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: 
         columns += [[value] * len(columns[0]) for value in added]
     if form != FORMAT or len(columns) != len(names) or len({len(each) for each in columns}) > 1:
         raise ValueError(f"a block of {table.name} has another form than is known here")
-    told: Row = {"hour": name_of(begin), "topic": topic}
+    place: Row = {"hour": name_of(begin), "topic": topic}
     if hours > HOUR:
-        told["hours"] = hours
+        place["hours"] = hours
     back = [_told(name, values, begin) for name, values in zip(names, columns, strict=True)]
-    rows = [{**told, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
+    rows = [{**place, **dict(zip(names, each, strict=True))} for each in zip(*back, strict=True)]
     return completed(table, rows)
 
 
@@ -92,9 +92,9 @@ def _moved(values: list[Any], hours: int) -> list[Any]:
 def _inflated(data: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, BYTES_MAX)
+        inflated = unpacker.decompress(data, BYTES_MAX)
     except zlib.error as error:
         raise ValueError(f"a block of figures is damaged: {error}") from None
     if not unpacker.eof:
         raise ValueError("a block of figures is cut, or larger than any that was made")
-    return found
+    return inflated

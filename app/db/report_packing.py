@@ -61,20 +61,20 @@ def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -
 
     Raises NotWhole where one has figures of other hours as well.
     """
-    wanted = {number_of(hour) for hour in hours}
-    if not wanted:
+    numbers = {number_of(hour) for hour in hours}
+    if not numbers:
         return
     statement = (
         select(packed.c.begin, packed.c.hours)
-        .where(packed.c.name == table.name, packed.c.begin <= max(wanted))
-        .where(packed.c.begin + packed.c.hours > min(wanted))
+        .where(packed.c.name == table.name, packed.c.begin <= max(numbers))
+        .where(packed.c.begin + packed.c.hours > min(numbers))
         .distinct()
     )
     for begin, length in connection.execute(statement).all():
         own = set(range(begin, begin + length))
-        if not own & wanted:
+        if not own & numbers:
             continue
-        if length > HOUR and not _done(connection, table.job, begin, length) <= wanted:
+        if length > HOUR and not _done(connection, table.job, begin, length) <= numbers:
             raise NotWhole(
                 f"the figures of {name_of(begin)} are kept as one with those of the same "
                 f"{SAID[length]}: compute all hours of it"
@@ -111,8 +111,8 @@ def _oldest(connection: Connection, table: ResultTable, hours: int) -> int | Non
     named = connection.execute(select(func.min(stored.c.hour))).scalar()
     shorter = (packed.c.name == table.name) & (packed.c.hours < hours)
     begin = connection.execute(select(func.min(packed.c.begin)).where(shorter)).scalar()
-    found = [] if named is None else [number_of(named)]
-    return min([*found, *([] if begin is None else [begin])], default=None)
+    candidates = [] if named is None else [number_of(named)]
+    return min([*candidates, *([] if begin is None else [begin])], default=None)
 
 
 def _topics(connection: Connection, table: ResultTable, begin: int, hours: int) -> list[str]:
@@ -152,10 +152,10 @@ def _done(connection: Connection, job: str, begin: int, hours: int) -> set[int]:
 
 
 def begins(
-    connection: Connection, table: ResultTable, wanted: ResultFilter, since: str = ""
+    connection: Connection, table: ResultTable, filter: ResultFilter, since: str = ""
 ) -> list[int]:
     """First hours of the periods of a range, in their order."""
-    statement = _where(select(packed.c.begin).distinct(), table.name, wanted)
+    statement = _where(select(packed.c.begin).distinct(), table.name, filter)
     if since:
         statement = statement.where(packed.c.begin >= number_of(since))
     return list(connection.execute(statement.order_by(packed.c.begin)).scalars())
@@ -170,34 +170,34 @@ def has_within(connection: Connection, table: ResultTable, hour: str) -> bool:
 
 
 def rows_of(
-    connection: Connection, table: ResultTable, begin: int, wanted: ResultFilter
+    connection: Connection, table: ResultTable, begin: int, filter: ResultFilter
 ) -> list[Row]:
     """The rows of one period, in no order."""
-    statement = _where(select(packed), table.name, wanted).where(packed.c.begin == begin)
-    return _matching(_unpacked(connection, table, statement), wanted)
+    statement = _where(select(packed), table.name, filter).where(packed.c.begin == begin)
+    return _matching(_unpacked(connection, table, statement), filter)
 
 
-def rows(connection: Connection, table: ResultTable, wanted: ResultFilter) -> Iterator[Row]:
+def rows(connection: Connection, table: ResultTable, filter: ResultFilter) -> Iterator[Row]:
     """All rows of a range, period by period."""
-    for begin in begins(connection, table, wanted):
-        yield from rows_of(connection, table, begin, wanted)
+    for begin in begins(connection, table, filter):
+        yield from rows_of(connection, table, begin, filter)
 
 
-def count(connection: Connection, name: str, wanted: ResultFilter) -> int:
+def count(connection: Connection, name: str, filter: ResultFilter) -> int:
     """Rows of a range and topic; other conditions are not looked at."""
-    statement = _where(select(func.sum(packed.c.rows)), name, wanted)
+    statement = _where(select(func.sum(packed.c.rows)), name, filter)
     return int(connection.execute(statement).scalar() or 0)
 
 
-def names(connection: Connection, name: str, column: str, wanted: ResultFilter) -> set[str]:
+def names(connection: Connection, name: str, column: str, filter: ResultFilter) -> set[str]:
     """The topics or groups of a range."""
     if column == "topic":
-        statement = _where(select(packed.c.topic).distinct(), name, wanted)
+        statement = _where(select(packed.c.topic).distinct(), name, filter)
         return set(connection.execute(statement).scalars())
     assert column == "group", "blocks tell their topic and groups"
-    statement = _where(select(packed.c.groups).distinct(), name, wanted)
-    found = connection.execute(statement).scalars()
-    return {each for data in found for each in unpack_names(bytes(data))}
+    statement = _where(select(packed.c.groups).distinct(), name, filter)
+    blocks = connection.execute(statement).scalars()
+    return {each for data in blocks for each in unpack_names(bytes(data))}
 
 
 def coarse(connection: Connection, job: str) -> list[Coarse]:
@@ -236,22 +236,22 @@ def _unpacked(connection: Connection, table: ResultTable, statement: Select[Any]
         )
 
 
-def _where(statement: Select[Any], name: str, wanted: ResultFilter) -> Select[Any]:
+def _where(statement: Select[Any], name: str, filter: ResultFilter) -> Select[Any]:
     """A period belongs to the range that its first hour lies in."""
     statement = statement.where(packed.c.name == name)
-    if wanted.first:
-        statement = statement.where(packed.c.begin >= number_of(wanted.first))
-    if wanted.last:
-        statement = statement.where(packed.c.begin <= number_of(wanted.last))
-    for column, value in wanted.equal:
+    if filter.first:
+        statement = statement.where(packed.c.begin >= number_of(filter.first))
+    if filter.last:
+        statement = statement.where(packed.c.begin <= number_of(filter.last))
+    for column, value in filter.equal:
         if column == "topic":
             statement = statement.where(packed.c.topic == value.replace("\0", "\ufffd"))
     return statement
 
 
-def _matching(found: Iterator[Row], wanted: ResultFilter) -> list[Row]:
+def _matching(rows: Iterator[Row], filter: ResultFilter) -> list[Row]:
     equal = [
         (column, int(value) if column == QUEUE else value.replace("\0", "\ufffd"))
-        for column, value in wanted.equal
+        for column, value in filter.equal
     ]
-    return [row for row in found if all(row[column] == value for column, value in equal)]
+    return [row for row in rows if all(row[column] == value for column, value in equal)]

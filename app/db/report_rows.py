@@ -186,8 +186,8 @@ def _table(
     name: str, job: str, replaces: str, key: str, columns: str, sums: str = ""
 ) -> ResultTable:
     pairs = (word.split(":") for word in columns.split())
-    found = tuple(ReportColumn(column, KINDS[kind]) for column, kind in pairs)
-    return ResultTable(name, job, replaces, tuple(key.split()), found, tuple(sums.split()))
+    typed = tuple(ReportColumn(column, KINDS[kind]) for column, kind in pairs)
+    return ResultTable(name, job, replaces, tuple(key.split()), typed, tuple(sums.split()))
 
 
 RESULTS = (

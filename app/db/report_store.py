@@ -36,13 +36,13 @@ class ReportStore:
         table = report_schedules
         with self._transaction() as connection:
             rows = connection.execute(select(table)).mappings()
-            found = {row["job"]: ScheduleRow(**row) for row in rows}
+            schedules = {row["job"]: ScheduleRow(**row) for row in rows}
             for schedule in defaults:
-                if schedule.job not in found:
+                if schedule.job not in schedules:
                     if keeps:
                         connection.execute(insert(table).values(**asdict(schedule)))
-                    found[schedule.job] = schedule
-        return sorted(found.values(), key=lambda schedule: schedule.job)
+                    schedules[schedule.job] = schedule
+        return sorted(schedules.values(), key=lambda schedule: schedule.job)
 
     def write_schedule(self, schedule: ScheduleRow) -> None:
         """Write a schedule as it is now."""
@@ -108,16 +108,16 @@ class ReportStore:
             ]
             return [run for run in lost if finish(connection, run)]
 
-    def runs(self, wanted: RunFilter, limit: int) -> list[RunRow]:
+    def runs(self, filter: RunFilter, limit: int) -> list[RunRow]:
         """The newest runs, at most 200."""
         table = report_runs
         statement = select(table).order_by(table.c.id.desc()).limit(min(limit, PAGE_MAX))
-        if wanted.job:
-            statement = statement.where(table.c.job == wanted.job)
-        if wanted.state:
-            statement = statement.where(table.c.state == wanted.state)
-        if wanted.before_id is not None:
-            statement = statement.where(table.c.id < wanted.before_id)
+        if filter.job:
+            statement = statement.where(table.c.job == filter.job)
+        if filter.state:
+            statement = statement.where(table.c.state == filter.state)
+        if filter.before_id is not None:
+            statement = statement.where(table.c.id < filter.before_id)
         with self._transaction() as connection:
             return [_run(row) for row in connection.execute(statement).mappings()]
 
@@ -131,12 +131,12 @@ class ReportStore:
     def newest(self, job: str, states: Iterable[str]) -> RunRow | None:
         """The newest run of a job that ended in one of these states."""
         table = report_runs
-        wanted = (table.c.job == job) & table.c.state.in_(list(states))
+        condition = (table.c.job == job) & table.c.state.in_(list(states))
         with self._transaction() as connection:
-            found = connection.execute(
-                select(table).where(wanted).order_by(table.c.id.desc()).limit(1)
+            rows = connection.execute(
+                select(table).where(condition).order_by(table.c.id.desc()).limit(1)
             )
-            row = found.mappings().first()
+            row = rows.mappings().first()
             return _run(row) if row is not None else None
 
     # -- hours ------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class ReportStore:
         table = report_partitions
         statement = select(table.c.hour, table.c.fingerprint).where(table.c.job == job)
         with self._transaction() as connection:
-            return {str(hour): str(found) for hour, found in connection.execute(statement)}
+            return {str(hour): str(source) for hour, source in connection.execute(statement)}
 
     def coverage(self, job: str) -> Coverage:
         """Which hours there are results of."""
@@ -162,8 +162,8 @@ class ReportStore:
 def finish(connection: Connection, run: RunRow) -> bool:
     """Write how a run ended within a transaction; False where it is not this owner's any more."""
     values = _values(run)
-    for kept in ("job", "cause", "owner", "began_ms", "actor"):
-        del values[kept]
+    for column in ("job", "cause", "owner", "began_ms", "actor"):
+        del values[column]
     own = (report_runs.c.id == run.id) & (report_runs.c.owner == run.owner)
     done = connection.execute(
         update(report_runs).where(own & (report_runs.c.state == RunState.RUNNING)).values(**values)

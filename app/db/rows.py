@@ -90,13 +90,13 @@ class UserRow:
 
     def described(self) -> dict[str, object]:
         """As the trail keeps it: without the hash."""
-        known = {} if self.issuer is None else {"issuer": self.issuer, "subject": self.subject}
+        provider = {} if self.issuer is None else {"issuer": self.issuer, "subject": self.subject}
         return {
             "name": self.name,
             "role": self.role,
             "patterns": self.patterns,
             "disabled": self.disabled,
-            **known,
+            **provider,
         }
 
 

@@ -75,11 +75,11 @@ class UserStore:
             connection.execute(update(users).where(users.c.id == before.id).values(_values(after)))
             if after.disabled or after.password_hash != before.password_hash:
                 connection.execute(delete(sessions).where(sessions.c.user_id == before.id))
-            told = {"password": "changed"} if "password_hash" in changes else {}
-            _audit(connection, entry, before.described(), {**after.described(), **told})
+            audited = {"password": "changed"} if "password_hash" in changes else {}
+            _audit(connection, entry, before.described(), {**after.described(), **audited})
         return after
 
-    def welcome(self, known: UserRow, entry: AuditEntry) -> UserRow:
+    def upsert_provided(self, provided: UserRow, entry: AuditEntry) -> UserRow:
         """Whom a provider let in: added at the first login, else with the role as of now.
 
         Somebody is known by issuer and subject and keeps the name of the first login; Conflict
@@ -88,22 +88,22 @@ class UserStore:
         """
         with self._transaction() as connection:
             _changed(connection)
-            same = (users.c.issuer == known.issuer) & (users.c.subject == known.subject)
+            same = (users.c.issuer == provided.issuer) & (users.c.subject == provided.subject)
             row = connection.execute(select(users).where(same)).mappings().first()
             if row is not None:
                 before = _row(row, UserRow)
-                after = replace(before, role=known.role)
+                after = replace(before, role=provided.role)
                 if after != before:
                     here = users.c.id == before.id
                     connection.execute(update(users).where(here).values(_values(after)))
                     changed = replace(entry, action="user.change", object_name=before.name)
                     _audit(connection, changed, before.described(), after.described())
                 return after
-            if _find_user(connection, known.name) is not None:
+            if _find_user(connection, provided.name) is not None:
                 raise Conflict(
-                    f"there is another user {known.name!r}", field="name", code="name_taken"
+                    f"there is another user {provided.name!r}", field="name", code="name_taken"
                 )
-            added = replace(known, id=_insert(connection, users, known))
+            added = replace(provided, id=_insert(connection, users, provided))
             _audit(connection, replace(entry, action="user.create"), None, added.described())
         return added
 
@@ -142,8 +142,8 @@ class UserStore:
         """Revoke a token; NotFound where there is none."""
         with self._transaction() as connection:
             _changed(connection)
-            found = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
-            row = found.first()
+            rows = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()
+            row = rows.first()
             if row is None:
                 raise NotFound(f"there is no token {token_id}", field="id")
             connection.execute(delete(tokens).where(tokens.c.id == token_id))
@@ -196,8 +196,10 @@ class UserStore:
 
 def _keep_provided(before: UserRow, changes: Mapping[str, Any]) -> None:
     """What the provider says about somebody is not said here."""
-    taken = {"password_hash": "password", "role": "role"}
-    field = next((taken[n] for n in changes if n in taken and changes[n] != getattr(before, n)), "")
+    provided = {"password_hash": "password", "role": "role"}
+    field = next(
+        (provided[n] for n in changes if n in provided and changes[n] != getattr(before, n)), ""
+    )
     if before.issuer is not None and field:
         raise Conflict(
             f"{before.name!r} logs in through {before.issuer}, which decides about the {field}",
@@ -223,8 +225,8 @@ def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | Non
 
 
 def _version(connection: Connection) -> int:
-    found = connection.execute(select(people_version.c.version)).scalar()
-    return int(found) if found is not None else 0
+    version = connection.execute(select(people_version.c.version)).scalar()
+    return int(version) if version is not None else 0
 
 
 def _changed(connection: Connection) -> None:
@@ -243,17 +245,17 @@ def _find_user(connection: Connection, name: str) -> UserRow | None:
 
 
 def _get_user(connection: Connection, name: str) -> UserRow:
-    found = _find_user(connection, name)
-    if found is None:
+    user = _find_user(connection, name)
+    if user is None:
         raise NotFound(
             f"there is no user {name!r}", field="name", remedy="check the name", code="no_such_user"
         )
-    return found
+    return user
 
 
 def _rows(connection: Connection, table: Table, kind: type[R]) -> list[R]:
-    found = connection.execute(select(table).order_by(table.c.id)).mappings()
-    return [_row(row, kind) for row in found]
+    rows = connection.execute(select(table).order_by(table.c.id)).mappings()
+    return [_row(row, kind) for row in rows]
 
 
 def _row(row: Mapping[Any, Any], kind: type[R]) -> R:
@@ -278,8 +280,8 @@ def _insert(connection: Connection, table: Table, row: UserRow | TokenRow | Sess
 
 def _audit(connection: Connection, entry: AuditEntry, before: object, after: object) -> None:
     """The entry of a change, in the change's own transaction."""
-    told = replace(entry, before_json=_json(before), after_json=_json(after))
-    insert_audit(connection, told)
+    audited = replace(entry, before_json=_json(before), after_json=_json(after))
+    insert_audit(connection, audited)
 
 
 def _json(value: object) -> str:

@@ -67,19 +67,19 @@ class ViewStore:
     def delete(self, owner: str, view_id: int, entry: AuditEntry) -> ViewRow:
         """Forget a view of this owner, which is returned; NotFound."""
         with self._transaction() as connection:
-            found = next((view for view in _of(connection, owner) if view.id == view_id), None)
-            if found is None:
+            view = next((view for view in _of(connection, owner) if view.id == view_id), None)
+            if view is None:
                 raise NotFound(f"you have no view {view_id}", field="id", remedy="list the views")
-            told = replace(entry, object_name=found.name, before_json=_json(found))
-            insert_audit(connection, told)
+            audited = replace(entry, object_name=view.name, before_json=_json(view))
+            insert_audit(connection, audited)
             connection.execute(delete(saved_views).where(saved_views.c.id == view_id))
-        return found
+        return view
 
 
 def _of(connection: Connection, owner: str) -> list[ViewRow]:
-    found = connection.execute(select(saved_views).where(saved_views.c.owner == owner)).mappings()
+    rows = connection.execute(select(saved_views).where(saved_views.c.owner == owner)).mappings()
     # Sorted here: databases differ over capitals.
-    return sorted((ViewRow(**row) for row in found), key=lambda view: view.name.casefold())
+    return sorted((ViewRow(**row) for row in rows), key=lambda view: view.name.casefold())
 
 
 def _json(view: ViewRow) -> str:

@@ -1,4 +1,4 @@
-"""What all handlers of the door share."""
+"""State that all gRPC handlers share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from protocol.rocketmq.numbers import Code
 
 @dataclass
 class GrpcBackend:
-    """One server's door."""
+    """The gRPC endpoint of one server."""
 
     host: EngineHost
     settings: Settings
@@ -33,7 +33,7 @@ class GrpcBackend:
     leases: Leases
     figures: RpcFigures
     activity: ClientFigures
-    address: str = ""  # where the door listens, for clients that do not say where they called
+    address: str = ""  # of the port, for clients that send no endpoints
     _polls: AddressQuota = field(init=False)
     _streams: AddressQuota = field(init=False)
 
@@ -56,7 +56,7 @@ class GrpcBackend:
 
     @contextmanager
     def polling(self, call: GrpcCall, client: GrpcClient) -> Iterator[None]:
-        """Count a poll while the context lasts; GrpcRefusal beyond the bounds."""
+        """Count a poll during the context; raises GrpcRefusal beyond the limits."""
         each = self.settings.grpc_client_polls_max
         if client.polls >= each:
             raise GrpcRefusal(Code.TOO_MANY_REQUESTS, f"one client holds at most {each} polls")
@@ -71,7 +71,7 @@ class GrpcBackend:
 
     @contextmanager
     def streaming(self, call: GrpcCall) -> Iterator[None]:
-        """Count a telemetry stream while the context lasts; GrpcRefusal beyond the bounds."""
+        """Count a telemetry stream during the context; raises GrpcRefusal beyond the limits."""
         with _taken(self._streams, call):
             yield
 

@@ -59,7 +59,7 @@ class ConnectionBytes:
     ) -> None:
         """`set_reading` pauses and resumes the client; `end` closes it after some last bytes."""
         self._budget = budget
-        self._hold = budget.hold(address, "", lambda: self._end(RefusalReason.EVICTED))
+        self._reservation = budget.reserve(address, "", lambda: self._end(RefusalReason.EVICTED))
         self._limit_bytes = budget.limits.connection_max
         self._unfinished = PartialMessages()
         self._set_reading = set_reading
@@ -72,25 +72,25 @@ class ConnectionBytes:
 
     def name(self, caller: str) -> None:
         """Say who calls over this connection: the first one who is known."""
-        if not self._hold.caller:
-            self._hold.name(caller)
+        if not self._reservation.caller:
+            self._reservation.name(caller)
 
     def received(self, data: bytes) -> None:
         """The client sent this."""
-        unfinished, hold = self._unfinished, self._hold
+        unfinished, reservation = self._unfinished, self._reservation
         unfinished.received(data)
-        more_bytes = unfinished.size_bytes - hold.size_bytes
+        more_bytes = unfinished.size_bytes - reservation.size_bytes
         if more_bytes <= 0:
             if more_bytes:
-                hold.add(more_bytes)
+                reservation.add(more_bytes)
             return
         try:
             if unfinished.size_bytes > self._limit_bytes:
                 self._budget.refuse(RefusalReason.CONNECTION)
                 raise BudgetExceeded(RefusalReason.CONNECTION)
-            hold.take(more_bytes)
+            reservation.take(more_bytes)
         except BudgetExceeded as full:
-            hold.add(more_bytes)  # they are here: it goes beyond by what one read brings
+            reservation.add(more_bytes)  # they are here: it goes beyond by what one read brings
             if not self._is_over:
                 self._is_over = True
                 self._set_reading(False)
@@ -98,10 +98,10 @@ class ConnectionBytes:
 
     def sent(self, data: bytes) -> None:
         """The server answered this."""
-        unfinished, hold = self._unfinished, self._hold
+        unfinished, reservation = self._unfinished, self._reservation
         ended = unfinished.sent(data)
-        if unfinished.size_bytes != hold.size_bytes:
-            hold.add(unfinished.size_bytes - hold.size_bytes)
+        if unfinished.size_bytes != reservation.size_bytes:
+            reservation.add(unfinished.size_bytes - reservation.size_bytes)
         if ended and self._is_over and not self._has_ended:
             self._look_again()
 
@@ -128,7 +128,7 @@ class ConnectionBytes:
     def close(self) -> None:
         """The connection is over."""
         self._has_ended = True
-        self._hold.close()
+        self._reservation.close()
         if self._later is not None:
             self._later.cancel()
             self._later = None
@@ -136,7 +136,7 @@ class ConnectionBytes:
     def _lacks(self) -> RefusalReason | None:
         if self._unfinished.size_bytes > self._limit_bytes:
             return RefusalReason.CONNECTION
-        return self._hold.lacks
+        return self._reservation.lacks
 
     def _shed(self, reason: RefusalReason) -> None:
         """End one call, and wait for what that brings; without any, end the connection.

@@ -108,9 +108,9 @@ class GrpcPort:
     async def _open(self) -> "GrpcServer":
         assert self._tls_mux is not None, "the port was started"
         _check_files()
-        made = await asyncio.to_thread(_door_class)
+        server_class = await asyncio.to_thread(_server_class)
         _check_files()
-        door = made(self._services, self.address, self._tls_mux)
+        door = server_class(self._services, self.address, self._tls_mux)
         await door.start()
         self._services.targets.own_ports.add(door.inner_port)
         return door
@@ -157,7 +157,7 @@ def _check_files() -> None:
             os.close(each)
 
 
-def _door_class() -> "type[GrpcServer]":
+def _server_class() -> "type[GrpcServer]":
     """Loads what takes long."""
     # The library writes lines of its own to the standard error stream, as many as a stranger likes.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -137,10 +137,10 @@ async def _inflate(wires: Any, messages: list[Message]) -> None:
 
 async def _inflated(body: bytes) -> bytes:
     is_large = len(body) > INLINE_BYTES_MAX
-    found = await asyncio.to_thread(inflated, body) if is_large else inflated(body)
-    if not found:
+    inflated_body = await asyncio.to_thread(inflated, body) if is_large else inflated(body)
+    if not inflated_body:
         raise GrpcRefusal(Code.MESSAGE_BODY_EMPTY, "the message has no body once it is inflated")
-    return found
+    return inflated_body
 
 
 def _handle(backend: GrpcBackend, topic: str, message: Message) -> str:

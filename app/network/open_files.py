@@ -1,4 +1,4 @@
-"""How many files the process may have open, and how many of them connections may take."""
+"""Limits of open files: of the process, and the share for connections."""
 
 import os
 import resource
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from app.connection_settings import ConnectionSettings
 
-OPEN = Path("/proc/self/fd")  # Linux; elsewhere nobody tells
-UNLIMITED = 1 << 20  # more than this is never counted on
+OPEN = Path("/proc/self/fd")  # Linux only
+UNLIMITED = 1 << 20  # stands for no limit
 QUEUE_FILES_SHARE = 4  # consume queues keep at most one file in so many open
-CONNECTION_FILES_MIN = 64  # though hardly anything is left
+CONNECTION_FILES_MIN = 64  # even with a very low limit
 
 
 @dataclass(frozen=True)
 class FileShares:
-    """`files_max` may be open; `connections` of them are for connections, the rest is reserved."""
+    """The limit `files_max`, and the share of it for connections; the rest is reserved."""
 
     files_max: int
     connections: int
@@ -26,44 +26,44 @@ class FileShares:
 
 
 def raise_file_limit() -> int:
-    """Let the process open as many files as the system permits it (soft limit to hard limit).
+    """Raise the soft limit of open files to the hard limit; returns the new limit.
 
-    How many that are. macOS refuses what is above its own maximum: then the limit stays.
+    macOS may refuse this; then the limit stays.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = UNLIMITED if hard == resource.RLIM_INFINITY else min(hard, UNLIMITED)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = UNLIMITED if hard == resource.RLIM_INFINITY else min(hard, UNLIMITED)
+    if soft != resource.RLIM_INFINITY and soft < target:
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
         except (OSError, ValueError):
             return files_max()
     return files_max()
 
 
 def files_max() -> int:
-    """How many files may be open at once."""
+    """The current limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 
 
-def queue_files(wanted: int, limit: int) -> int:
-    """How many consume queue files may stay open under a limit: a quarter of it at most."""
-    return max(1, min(wanted, limit // QUEUE_FILES_SHARE))
+def queue_files(files: int, limit: int) -> int:
+    """The consume queue files to keep open: at most a quarter of the limit."""
+    return max(1, min(files, limit // QUEUE_FILES_SHARE))
 
 
-def log_files(wanted: int, reserved_files: int) -> int:
-    """How many full files of log and key index may stay open: half of what is reserved at most."""
-    return max(1, min(wanted, reserved_files // 2))
+def log_files(files: int, reserved_files: int) -> int:
+    """The full log and index files to keep open: at most half of the reserved files."""
+    return max(1, min(files, reserved_files // 2))
 
 
 def file_shares(settings: ConnectionSettings, queue_files_max: int, limit: int) -> FileShares:
-    """What is left for connections after the consume queues and what is reserved."""
-    left = limit - queue_files_max - settings.reserved_files
-    return FileShares(limit, max(left, min(CONNECTION_FILES_MIN, limit // 4)))
+    """The share for connections after consume queues and reserved files."""
+    files = limit - queue_files_max - settings.reserved_files
+    return FileShares(limit, max(files, min(CONNECTION_FILES_MIN, limit // 4)))
 
 
 def open_count() -> int | None:
-    """How many files are open now; None where the system does not tell."""
+    """The number of open files; None if the system does not report it."""
     try:
         return len(os.listdir(OPEN)) - 1  # noqa: PTH208 - without the one that lists them
     except OSError:

@@ -1,4 +1,4 @@
-"""uvicorn's WebSocket protocol with limits: it keeps the place of its connection, slow readers."""
+"""uvicorn's WebSocket protocol with the connection's slot and a limit for slow readers."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from app.network.connection_monitor import FRAMES_BYTES_MAX, ConnectionMonitor, 
 
 
 class SocketConnection(MonitoredConnection, BoundedSocket):
-    """One WebSocket, from its handshake on; `with_budget` makes the class that knows the budget."""
+    """One WebSocket from its handshake on; `with_budget` creates the class for a budget."""
 
     def __init__(
         self,
@@ -20,17 +20,17 @@ class SocketConnection(MonitoredConnection, BoundedSocket):
         server_state: ServerState,
         app_state: dict[str, Any],
         *,
-        place: ConnectionSlot,
-        watch: ConnectionMonitor,
+        slot: ConnectionSlot,
+        monitor: ConnectionMonitor,
     ) -> None:
         BoundedSocket.__init__(self, config, server_state, app_state)
-        self._enter(place, watch)
+        self._enter(slot, monitor)
 
     def data_received(self, data: bytes) -> None:
-        # Pings are answered without the application, whether the answers are read or not.
-        if self._watch.is_stalled(self):
-            left = self.transport.get_write_buffer_size()
-            if left > self._stall_bytes + FRAMES_BYTES_MAX:
+        # Pongs are sent without the application, even if the client does not read them.
+        if self._monitor.is_stalled(self):
+            unwritten_bytes = self.transport.get_write_buffer_size()
+            if unwritten_bytes > self._stall_bytes + FRAMES_BYTES_MAX:
                 self.end(connection_limits.SLOW_READER)
                 return
         super().data_received(data)

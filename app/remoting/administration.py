@@ -49,8 +49,8 @@ def list_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse
 def list_system_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Names of the topics that are the engine's own."""
     call.require(Action.READ, ResourceKind.SERVER)
-    found = (each for each in backend.broker.topics(system=True) if each.is_system)
-    return _names(each.name for each in found if not each.name.startswith("%"))
+    topics = (each for each in backend.broker.topics(system=True) if each.is_system)
+    return _names(each.name for each in topics if not each.name.startswith("%"))
 
 
 def topic_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
@@ -144,28 +144,28 @@ def consumed_by(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse
 
 def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a consumer group, or change whether it consumes, its retries and order; audited."""
-    told = call.document(_Group)
-    call.require(Action.ADMINISTER, ResourceKind.GROUP, told.groupName)
-    return _update_group(backend, call, told)
+    settings = call.document(_Group)
+    call.require(Action.ADMINISTER, ResourceKind.GROUP, settings.groupName)
+    return _update_group(backend, call, settings)
 
 
 async def _update_group(
-    backend: "RemotingBackend", call: RemotingCall, told: _Group
+    backend: "RemotingBackend", call: RemotingCall, settings: _Group
 ) -> ErrorResponse:
-    groups, name = backend.services.groups, told.groupName
+    groups, name = backend.services.groups, settings.groupName
     changes = GroupSettings(
-        retry_max=told.retryMaxTimes,
-        consume_enabled=told.consumeEnable,
-        ordered=told.consumeMessageOrderly,
+        retry_max=settings.retryMaxTimes,
+        consume_enabled=settings.consumeEnable,
+        ordered=settings.consumeMessageOrderly,
     )
     try:
         backend.broker.group(name)
     except GroupNotFound:
         config = GroupConfig(
             name,
-            retry_max=told.retryMaxTimes,
-            consume_enabled=told.consumeEnable,
-            ordered=told.consumeMessageOrderly is True,
+            retry_max=settings.retryMaxTimes,
+            consume_enabled=settings.consumeEnable,
+            ordered=settings.consumeMessageOrderly is True,
         )
         await groups.create(call.actor, config)
     else:
@@ -325,8 +325,8 @@ async def _running_info(client: RemotingClient, group: str, jstack: str) -> Erro
         raise RemotingRefusal(
             ResponseCode.CONSUME_MSG_TIMEOUT, f"the consumer did not answer within {ASK_S:.0f} s"
         ) from None
-    known = set(ResponseCode)
-    code = ResponseCode(answer.code) if answer.code in known else ResponseCode.SYSTEM_ERROR
+    codes = set(ResponseCode)
+    code = ResponseCode(answer.code) if answer.code in codes else ResponseCode.SYSTEM_ERROR
     return ErrorResponse(code, body=answer.body, remark=answer.remark)
 
 
@@ -378,7 +378,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
     """The settings that RocketMQ's tools know by name."""
     call.require(Action.READ, ResourceKind.SERVER)
     settings = backend.settings
-    found = {
+    config = {
         "brokerName": settings.broker_name,
         "brokerClusterName": settings.cluster_name,
         "brokerId": "0",
@@ -391,7 +391,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
         "maxMessageSize": "4194304",
         "namesrvAddr": backend.address(call.connection),
     }
-    text = "".join(f"{name}={value}\n" for name, value in found.items())
+    text = "".join(f"{name}={value}\n" for name, value in config.items())
     return ErrorResponse(fields={"version": "{}"}, body=text.encode())
 
 

@@ -36,14 +36,14 @@ class RemotingBackend:
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
     sends: SendGate = field(init=False)
-    load: RequestLimits = field(init=False)
+    request_limits: RequestLimits = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         services = self.services
         self.host, self.settings, self.sends = services.host, services.settings, services.sends
-        self.load, self.activity = services.request_limits, services.client_figures
+        self.request_limits, self.activity = services.request_limits, services.client_figures
 
     @property
     def broker(self) -> Broker:

@@ -22,14 +22,14 @@ T = TypeVar("T")
 class RemotingCall:
     """What a handler knows of the request that it answers."""
 
-    __slots__ = ("command", "connection", "counted", "fields", "hold", "who")
+    __slots__ = ("command", "connection", "counted", "fields", "reservation", "who")
 
     def __init__(self, connection: "RemotingConnection", command: Command, who: Principal) -> None:
         self.connection = connection
         self.command = command
         self.fields = command.fields
         self.who = who
-        self.hold: ByteReservation | None = None  # of its bytes, until it is answered
+        self.reservation: ByteReservation | None = None  # of its bytes, until it is answered
         self.counted = ""  # the address under which it counts among the requests under way
 
     def answer(self, answer: ErrorResponse) -> None:

@@ -191,9 +191,9 @@ class RemotingClients:
             language=client.language,
             address=client.connection.client,
         )
-        known = client.consumers.get(group)
+        known_consumer = client.consumers.get(group)
         client.consumers[group] = consumer
-        if known is None or known.topics.keys() != consumer.topics.keys():
+        if known_consumer is None or known_consumer.topics.keys() != consumer.topics.keys():
             self.changed(group)
 
     def produces(self, client: RemotingClient, group: str) -> None:
@@ -214,8 +214,8 @@ class RemotingClients:
 
     def keep(self, client: RemotingClient, groups: Iterable[str]) -> None:
         """A heartbeat names all groups of a client: it left those that are not among them."""
-        kept = set(groups)
-        for group in [each for each in client.consumers if each not in kept]:
+        names = set(groups)
+        for group in [each for each in client.consumers if each not in names]:
             self.leaves(client, group)
 
     def leaves(self, client: RemotingClient, group: str) -> None:

@@ -36,17 +36,17 @@ class RemotingConnection(MonitoredConnection):
     """A client's connection; `client` and `server` are the addresses of both ends."""
 
     def __init__(
-        self, backend: "RemotingBackend", place: ConnectionSlot, watch: ConnectionMonitor
+        self, backend: "RemotingBackend", slot: ConnectionSlot, monitor: ConnectionMonitor
     ) -> None:
-        self._enter(place, watch)
+        self._enter(slot, monitor)
         self.backend = backend
         self.client = self.server = ""
-        self.host = place.address
+        self.host = slot.address
         self.since_ms = backend.host.clock.now_ms()
         self.is_open = False
         self.polls = 0
         self._reader = FrameReader(frame_bytes_max=backend.settings.request_bytes_max + FRAME_ROOM)
-        self._hold = backend.load.budget.hold(self.host, "", self._evicted)
+        self._reservation = backend.request_limits.budget.reserve(self.host, "", self._evicted)
         self._out: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: dict[int, asyncio.Future[Command]] = {}
@@ -74,7 +74,7 @@ class RemotingConnection(MonitoredConnection):
             task.cancel()
         for question in self._questions.values():
             question.cancel()
-        self._hold.close()
+        self._reservation.close()
         self.backend.disconnected(self)
         super().connection_lost(exc)
 
@@ -113,7 +113,7 @@ class RemotingConnection(MonitoredConnection):
             return
         if now_s - self._seen_s > settings.remoting_idle_s:
             self.transport.close()
-        elif self._reader.pending_bytes and not self._watch.is_stalled(self):
+        elif self._reader.pending_bytes and not self._monitor.is_stalled(self):
             self._look_at_arrival(now_s)
         else:
             self._arrival = None
@@ -141,7 +141,7 @@ class RemotingConnection(MonitoredConnection):
 
     def tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
         """Send the client a request that it does not answer; False where it cannot be reached."""
-        if not self.is_open or self._watch.is_stalled(self):
+        if not self.is_open or self._monitor.is_stalled(self):
             return False
         self._opaque += 1
         self._write(Command(int(code), self._opaque, Flag.ONE_WAY, fields, body))
@@ -159,8 +159,8 @@ class RemotingConnection(MonitoredConnection):
         try:
             self._write(Command(int(code), opaque, 0, fields, body))
             async with asyncio.timeout(timeout_s):
-                found: Command = await answer
-                return found
+                command: Command = await answer
+                return command
         finally:
             del self._questions[opaque]
 
@@ -210,22 +210,22 @@ class RemotingConnection(MonitoredConnection):
 
     def _count_in(self, call: RemotingCall) -> None:
         """Its bytes and itself count among all that are under way; DoorError where it is full."""
-        load = self.backend.load
-        load.enter(self.host)
+        limits = self.backend.request_limits
+        limits.enter(self.host)
         call.counted = self.host
         if call.body:
-            call.hold = load.budget.hold(self.host, call.who.caller, _nothing)
-            call.hold.settle()
-            load.take(call.hold, len(call.body))
+            call.reservation = limits.budget.reserve(self.host, call.who.caller, _nothing)
+            call.reservation.settle()
+            limits.take(call.reservation, len(call.body))
 
     def release(self, call: RemotingCall) -> None:
         """A request that is answered, or only waits from now on, does not count as under way."""
         if call.counted:
-            self.backend.load.leave(call.counted)
+            self.backend.request_limits.leave(call.counted)
             call.counted = ""
-        if call.hold is not None:
-            call.hold.close()
-            call.hold = None
+        if call.reservation is not None:
+            call.reservation.close()
+            call.reservation = None
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -243,11 +243,11 @@ class RemotingConnection(MonitoredConnection):
 
     def _count_pending(self) -> None:
         """Count the bytes of an unfinished frame in the server's budget; Full where it has none."""
-        more = self._reader.pending_bytes - self._hold.size_bytes
+        more = self._reader.pending_bytes - self._reservation.size_bytes
         if more > 0:
-            self._hold.take(more)
+            self._reservation.take(more)
         elif more:
-            self._hold.add(more)
+            self._reservation.add(more)
 
     def _look_at_arrival(self, now_s: float) -> None:
         settings = self.backend.settings

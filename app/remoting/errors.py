@@ -96,8 +96,8 @@ def code_of(error: EngineError) -> ResponseCode:
     """The code of an engine error: by its field where it is wrong input, else by its class."""
     if isinstance(error, Invalid):
         name = error.field.partition("].")[2] or error.field
-        if found := OF_FIELD.get(name.partition(".")[0]):
-            return found
+        if code := OF_FIELD.get(name.partition(".")[0]):
+            return code
     return next(CODES[base] for base in type(error).__mro__ if base in CODES)
 
 

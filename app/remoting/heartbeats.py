@@ -54,17 +54,17 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     beat = call.document(_Heartbeat)
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
         raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
-    for told in beat.consumerDataSet:
-        call.require(Action.CONSUME, ResourceKind.GROUP, told.groupName)
+    for consumer in beat.consumerDataSet:
+        call.require(Action.CONSUME, ResourceKind.GROUP, consumer.groupName)
     command, clients = call.command, backend.clients
     client = clients.seen(
         call.connection, beat.clientID, call.who, command.language, command.version
     )
     for producer in beat.producerDataSet:
         clients.produces(client, producer.groupName)
-    for told in beat.consumerDataSet:
-        clients.consumes(client, _consumer(told), call.who)
-    clients.keep(client, (told.groupName for told in beat.consumerDataSet))
+    for consumer in beat.consumerDataSet:
+        clients.consumes(client, _consumer(consumer), call.who)
+    clients.keep(client, (consumer.groupName for consumer in beat.consumerDataSet))
     return OK
 
 
@@ -98,15 +98,15 @@ def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Whether a subscription by SQL92 can be read; others are not checked, as with Apache."""
-    told = call.document(_ClientCheck)
-    if told.subscriptionData is not None:
-        backend.broker.check_filter(filter_text(told.subscriptionData))
+    check = call.document(_ClientCheck)
+    if check.subscriptionData is not None:
+        backend.broker.check_filter(filter_text(check.subscriptionData))
     return OK
 
 
-def filter_text(told: Any) -> str:
+def filter_text(subscription: Any) -> str:
     """A filter as the engine writes it."""
-    return engine_filter(told.subString or "", told.expressionType or "")
+    return engine_filter(subscription.subString or "", subscription.expressionType or "")
 
 
 def engine_filter(text: str, kind: str) -> str:
@@ -114,7 +114,7 @@ def engine_filter(text: str, kind: str) -> str:
     return f"SQL92: {text}" if kind == SQL else text or "*"
 
 
-def _consumer(told: _Consumer) -> RemotingConsumer:
+def _consumer(consumer: _Consumer) -> RemotingConsumer:
     topics = {
         each.topic: RemotingSubscription(
             each.topic,
@@ -123,8 +123,12 @@ def _consumer(told: _Consumer) -> RemotingConsumer:
             each.subVersion,
             filter_text(each),
         )
-        for each in told.subscriptionDataSet
+        for each in consumer.subscriptionDataSet
     }
     return RemotingConsumer(
-        told.groupName, told.consumeType, told.messageModel, told.consumeFromWhere, topics
+        consumer.groupName,
+        consumer.consumeType,
+        consumer.messageModel,
+        consumer.consumeFromWhere,
+        topics,
     )

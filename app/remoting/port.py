@@ -29,12 +29,12 @@ class RemotingPort:
     """Listens on `listener`, which it closes at the end; `services` are the application's."""
 
     def __init__(
-        self, services: Services, listener: socket.socket, watch: ConnectionMonitor
+        self, services: Services, listener: socket.socket, monitor: ConnectionMonitor
     ) -> None:
-        """`watch` looks at the connections; its owner starts and stops it."""
+        """`monitor` looks at the connections; its owner starts and stops it."""
         self._services = services
         self._listener = listener
-        self._watch = watch
+        self._monitor = monitor
         clients = RemotingClients(
             services.host, services.transactions, services.client_names, services.remoting_figures
         )
@@ -60,7 +60,7 @@ class RemotingPort:
         self._acceptor = Acceptor(
             self._listener,
             self._services.connection_limits,
-            self._made,
+            self._make_connection,
             certificate=certificate,
             handshake_s=settings.header_timeout_s,
             takes_plain=not settings.tls_required,
@@ -80,8 +80,8 @@ class RemotingPort:
         self._unlist = _nothing
         self._services.host.broker.events.unsubscribe(self.backend.clients.hear)
 
-    def _made(self, place: ConnectionSlot) -> asyncio.Protocol:
-        return RemotingConnection(self.backend, place, self._watch)
+    def _make_connection(self, slot: ConnectionSlot) -> asyncio.Protocol:
+        return RemotingConnection(self.backend, slot, self._monitor)
 
 
 def _certificate(settings: Settings) -> Certificate | None:

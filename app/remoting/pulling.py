@@ -46,14 +46,16 @@ def pull(
         "count_max": min(max(1, call.number("maxMsgNums")), BATCH_MAX),
         "bytes_max": min(max(1, call.number("maxMsgBytes", 0) or BYTES), BYTES_MAX),
     }
-    found = backend.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
+    result = backend.broker.pull(topic, queue, max(0, offset), filter=filter, group=group, **size)
     wait_s = min(call.number("suspendTimeoutMillis", 0) / 1000, SUSPEND_MAX_S)
-    if not flags & PullFlag.SUSPEND or wait_s <= 0 or found.answer not in GOES_ON:
-        return _answer(backend, call, found)
-    return _held(backend, call, (topic, queue, found.next_offset, group, filter), size, wait_s)
+    if not flags & PullFlag.SUSPEND or wait_s <= 0 or result.answer not in GOES_ON:
+        return _answer(backend, call, result)
+    return _wait_for_messages(
+        backend, call, (topic, queue, result.next_offset, group, filter), size, wait_s
+    )
 
 
-async def _held(
+async def _wait_for_messages(
     backend: "RemotingBackend",
     call: RemotingCall,
     place: tuple[str, int, int, str, str],
@@ -64,26 +66,26 @@ async def _held(
     topic, queue, offset, group, filter = place
     with backend.polling(call.connection):
         call.connection.release(call)
-        found = await backend.host.pull(
+        result = await backend.host.pull(
             topic, queue, offset, filter=filter, group=group, wait_s=wait_s, **size
         )
-    return _answer(backend, call, found)
+    return _answer(backend, call, result)
 
 
-def _answer(backend: "RemotingBackend", call: RemotingCall, found: PullResult) -> ErrorResponse:
+def _answer(backend: "RemotingBackend", call: RemotingCall, result: PullResult) -> ErrorResponse:
     fields = {
         "suggestWhichBrokerId": "0",
-        "nextBeginOffset": str(found.next_offset),
-        "minOffset": str(found.min_offset),
-        "maxOffset": str(found.max_offset),
+        "nextBeginOffset": str(result.next_offset),
+        "minOffset": str(result.min_offset),
+        "maxOffset": str(result.max_offset),
         "offsetDelta": "0",
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }
     body = b""
-    if found.messages:
-        body = records_of(found.messages, backend.address(call.connection))
-    return ErrorResponse(CODES[found.answer], fields, body, found.status.value)
+    if result.messages:
+        body = records_of(result.messages, backend.address(call.connection))
+    return ErrorResponse(CODES[result.answer], fields, body, result.status.value)
 
 
 def _filter(
@@ -96,13 +98,13 @@ def _filter(
         )
     if flags & PullFlag.SUBSCRIPTION:
         return engine_filter(call.text("subscription", ""), call.text("expressionType", ""))
-    known = backend.clients.filter_of(call.connection, group, topic)
-    if known is None:
+    filter = backend.clients.filter_of(call.connection, group, topic)
+    if filter is None:
         raise RemotingRefusal(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"no consumer of {group!r} has told its subscription to {topic!r} yet",
         )
-    return known
+    return filter
 
 
 def _commit(

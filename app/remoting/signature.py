@@ -40,9 +40,9 @@ class RemotingSignatures:
                 ResponseCode.SYSTEM_BUSY, "the key file of access keys is not loaded"
             )
         if secret_hash and self._is_signed(command, self._keys.secret_key(secret_hash)):
-            who = directory.of_hash(secret_hash)
-            if who is not None:
-                return who
+            principal = directory.of_hash(secret_hash)
+            if principal is not None:
+                return principal
         raise RemotingRefusal(
             ResponseCode.NO_PERMISSION,
             "the server has users, and this access key and signature are none of theirs; "
@@ -50,8 +50,8 @@ class RemotingSignatures:
         )
 
     def _is_signed(self, command: Command, secret_key: str) -> bool:
-        given = command.fields.get(SIGNATURE, "").encode()
-        return hmac.compare_digest(sign(command, secret_key).encode(), given)
+        signature = command.fields.get(SIGNATURE, "").encode()
+        return hmac.compare_digest(sign(command, secret_key).encode(), signature)
 
 
 def sign(command: Command, secret_key: str) -> str:

@@ -1,8 +1,8 @@
-"""Changes of people: users, tokens, sessions and logins, each in one transaction with its entry.
+"""Changes users, tokens and sessions, each in one transaction with its audit entry.
 
-What is decided about rights happens before, at the doors; here only what a change itself must
-not do is refused: the first user is an admin, somebody stays admin, a token gives no more than
-its owner has (`access.py` looks at both).
+Endpoints have checked the caller's rights before. Here a change is refused only if its result would
+be invalid: the first user is an admin, one admin always remains, and a token grants no more than
+its owner has (`access.py` checks both grants).
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ NO_USER = "(no such user)"  # instead of what was typed; no user can be called s
 
 @dataclass(frozen=True)
 class ChangeAuthor:
-    """Who changes something, for the trail."""
+    """The author of a change, for the audit trail."""
 
     name: str
     request_id: str = ""
@@ -55,15 +55,15 @@ class ChangeAuthor:
 
 @dataclass(frozen=True)
 class Browser:
-    """Where a login comes from."""
+    """The browser that a login comes from."""
 
     address: str
     user_agent: str = ""
-    session: str = ""  # the cookie it had before
+    session: str = ""  # the secret of its previous session
 
 
 class Accounts:
-    """Makes the changes, and lets `directory` know."""
+    """Makes the changes and reloads `directory`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Accounts:
         self.directory = directory
 
     async def bootstrap(self, name: str, password: str) -> None:
-        """Make the admin that the settings name, if there is nobody yet."""
+        """Create the admin that the settings name, if there are no users."""
         if not password or not self.directory.has_nobody:
             return
         new = NewUser(name, password, Role.ADMIN)
@@ -94,10 +94,12 @@ class Accounts:
 
     # -- users ----------------------------------------------------------------------------------
 
-    async def add_user(self, by: ChangeAuthor, new: NewUser, *, is_first: bool = False) -> UserRow:
-        """Add a user; Conflict where the name is taken, Invalid names what is wrong.
+    async def add_user(
+        self, author: ChangeAuthor, new: NewUser, *, is_first: bool = False
+    ) -> UserRow:
+        """Add a user. Raises Conflict if the name is taken, Invalid with the wrong field.
 
-        `is_first`: only while there is nobody, and only an admin.
+        With `is_first`, only while there are no users, and only an admin.
         """
         name = parse_name(new.name)
         role = parse_role(new.role)
@@ -111,21 +113,21 @@ class Accounts:
             patterns=patterns_for(role, new.patterns),
             created_ms=self._clock.now_ms(),
         )
-        entry = self._entry(by, "user.create", "user", name)
+        entry = self._entry(author, "user.create", "user", name)
         added = await self._run(lambda db: db.users.add_user(user, entry, only_first=is_first))
         await self._reload()
         return added
 
     async def change_user(
         self,
-        by: ChangeAuthor,
+        author: ChangeAuthor,
         name: str,
         *,
         role: str | None = None,
         patterns: tuple[str, ...] | None = None,
         disabled: bool | None = None,
     ) -> UserRow:
-        """Change what is given; NotFound, or Conflict where no admin would be left."""
+        """Change the given fields; raises NotFound, or Conflict if no admin would remain."""
         changes: dict[str, Any] = {}
         if role is not None:
             changes["role"] = parse_role(role)
@@ -133,42 +135,42 @@ class Accounts:
             changes["patterns"] = parse_patterns(patterns)
         if disabled is not None:
             changes["disabled"] = disabled
-        entry = self._entry(by, "user.change", "user", name)
+        entry = self._entry(author, "user.change", "user", name)
         changed = await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
         return changed
 
-    async def set_password(self, by: ChangeAuthor, name: str, password: str) -> None:
-        """Give a user another password; all the user's sessions end."""
+    async def set_password(self, author: ChangeAuthor, name: str, password: str) -> None:
+        """Set a user's password and end all sessions of the user."""
         check_password(password)
         changes = {"password_hash": await self._passwords.hash(password)}
-        entry = self._entry(by, "user.password", "user", name)
+        entry = self._entry(author, "user.password", "user", name)
         await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
 
     async def change_password(
-        self, by: ChangeAuthor, name: str, old: str, new: str, *, browser: Browser
+        self, author: ChangeAuthor, name: str, old: str, new: str, *, browser: Browser
     ) -> None:
-        """Change one's own password, which `old` proves to be one's own; ends all sessions."""
+        """Change one's own password, after verifying `old`; ends all sessions."""
         user = self.directory.user(name)
         if user is None:
             raise NotFound(f"there is no user {name!r}", field="name")
-        # Whoever is logged in does not wait for what others guess elsewhere.
-        guess = self._limits.guess(name, browser.address, is_user=True, is_usual=True)
+        # A user who is logged in does not wait because of attempts from elsewhere.
+        guess = self._limits.attempt(name, browser.address, is_user=True, is_usual=True)
         await self._prove(guess, browser.address, old, user.password_hash, field="old")
         self._limits.succeeded(guess)
-        await self.set_password(by, name, new)
+        await self.set_password(author, name, new)
 
-    async def delete_user(self, by: ChangeAuthor, name: str) -> None:
-        """Delete a user with tokens and sessions; NotFound, Conflict for the last admin."""
-        entry = self._entry(by, "user.delete", "user", name)
+    async def delete_user(self, author: ChangeAuthor, name: str) -> None:
+        """Delete a user with tokens and sessions; raises NotFound, Conflict for the last admin."""
+        entry = self._entry(author, "user.delete", "user", name)
         await self._run(lambda db: db.users.delete_user(name, entry))
         await self._reload()
 
     # -- tokens ---------------------------------------------------------------------------------
 
-    async def add_token(self, by: ChangeAuthor, new: NewToken) -> tuple[TokenRow, str]:
-        """Make a token; the row, and the secret that nobody can be shown again."""
+    async def add_token(self, author: ChangeAuthor, new: NewToken) -> tuple[TokenRow, str]:
+        """Create a token; returns its row and its secret, which is not stored."""
         if TOKEN_NAME.match(new.name) is None:
             raise Invalid(
                 f"{new.name[:80]!r} is no name for a token",
@@ -181,33 +183,33 @@ class Accounts:
         if new.days is not None and not 1 <= new.days <= DAYS_MAX:
             raise Invalid(f"days is {new.days}", field="days", remedy=f"1 to {DAYS_MAX}")
         role = parse_role(new.role or owner.role)
-        # Its owner's patterns bind it as well, also those that come later.
+        # Its owner's patterns limit it too, including later changes of them.
         patterns = EVERYWHERE if new.patterns is None else parse_patterns(new.patterns)
         token, secret = create_token(
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
-        entry = self._entry(by, "token.create", "token", f"{owner.name}/{new.name}")
+        entry = self._entry(author, "token.create", "token", f"{owner.name}/{new.name}")
         added = await self._run(lambda db: db.users.add_token(token, entry, count_max=TOKENS_MAX))
         await self._reload()
         return added, secret
 
-    async def revoke_token(self, by: ChangeAuthor, token_id: int) -> None:
-        """Make a token useless; NotFound where there is none."""
-        found = next((token for token in self.directory.tokens() if token.id == token_id), None)
-        if found is None:
+    async def revoke_token(self, author: ChangeAuthor, token_id: int) -> None:
+        """Revoke a token; raises NotFound."""
+        token = next((token for token in self.directory.tokens() if token.id == token_id), None)
+        if token is None:
             raise NotFound(f"there is no token {token_id}", field="id", code="no_such_token")
-        name = f"{self.directory.name_of(found.user_id)}/{found.name}"
-        entry = self._entry(by, "token.revoke", "token", name)
+        name = f"{self.directory.name_of(token.user_id)}/{token.name}"
+        entry = self._entry(author, "token.revoke", "token", name)
         await self._run(lambda db: db.users.delete_token(token_id, entry))
         await self._reload()
 
     # -- logging in and out ---------------------------------------------------------------------
 
     async def log_in(self, name: str, password: str, browser: Browser) -> tuple[str, int]:
-        """The secret of a new session and when it ends at the latest, in ms.
+        """Open a session; returns its secret and its latest end (ms since 1970).
 
-        Raises DoorError: 401 for what does not fit, 429 after too many failures, 403 where
-        nobody logs in by a password.
+        Raises DoorError: 401 for a wrong name or password, 429 after too many failures, 403 if
+        password logins are off.
         """
         if not self._has_passwords:
             raise DoorError(
@@ -218,27 +220,28 @@ class Accounts:
             )
         name = name.strip().lower()
         user = self.directory.user(name)
-        kept = user.password_hash if user is not None else ""
-        guess = self._limits.guess(
+        password_hash = user.password_hash if user is not None else ""
+        guess = self._limits.attempt(
             name,
             browser.address,
             is_user=user is not None,
             is_usual=self.directory.has_come_from(name, browser.address),
         )
-        await self._prove(guess, browser.address, password, kept)
+        await self._prove(guess, browser.address, password, password_hash)
         if user is None or user.disabled:
             await self._failed(guess, browser.address, "login_failed")
             raise _wrong("password")
         self._limits.succeeded(guess)
         return await self._open_session(user, browser, {"from": browser.address})
 
-    async def welcome(self, known: UserRow, browser: Browser) -> tuple[str, int]:
-        """The same for whom a provider let in, who is added or gets the role of `known`.
+    async def log_in_from_provider(self, provided: UserRow, browser: Browser) -> tuple[str, int]:
+        """Open a session for a provider's user, who is added or gets the role of `provided`.
 
-        Raises DoorError for who is switched off here, Conflict where the name is taken.
+        Returns the same as `log_in`. Raises DoorError for a user who is switched off here,
+        Conflict where the name is taken.
         """
-        entry = self._entry(ChangeAuthor(known.issuer or ""), "", "user", known.name)
-        user = await self._run(lambda db: db.users.welcome(known, entry))
+        entry = self._entry(ChangeAuthor(provided.issuer or ""), "", "user", provided.name)
+        user = await self._run(lambda db: db.users.upsert_provided(provided, entry))
         if user.disabled:
             await self._reload()
             raise DoorError(
@@ -247,18 +250,20 @@ class Accounts:
                 f"the user {user.name!r} is switched off on this server",
                 remedy="an admin can switch it on again on the page Access",
             )
-        told = {"from": browser.address, "through": known.issuer}
-        return await self._open_session(user, browser, told)
+        details = {"from": browser.address, "through": user.issuer}
+        return await self._open_session(user, browser, details)
 
-    async def refused(self, name: str, browser: Browser, told: Mapping[str, object]) -> None:
-        """Write down that a provider's user was not let in, and why."""
-        by = ChangeAuthor(f"anonymous@{browser.address}"[:255])
-        after = msgspec.json.encode(told).decode()
-        entry = self._entry(by, "login", "user", name, after=after, result="login_refused")
+    async def audit_refusal(
+        self, name: str, browser: Browser, details: Mapping[str, object]
+    ) -> None:
+        """Record in the audit trail that a provider's user was refused, and why."""
+        author = ChangeAuthor(f"anonymous@{browser.address}"[:255])
+        after = msgspec.json.encode(details).decode()
+        entry = self._entry(author, "login", "user", name, after=after, result="login_refused")
         await self._run(lambda db: db.insert_audit(entry))
 
     async def _open_session(
-        self, user: UserRow, browser: Browser, told: Mapping[str, object]
+        self, user: UserRow, browser: Browser, details: Mapping[str, object]
     ) -> tuple[str, int]:
         secret, now_ms = new_session(), self._clock.now_ms()
         session = SessionRow(
@@ -271,7 +276,7 @@ class Accounts:
             user_agent=browser.user_agent[:255],
         )
         before = hash_secret(browser.session) if browser.session else ""
-        after = msgspec.json.encode(told).decode()
+        after = msgspec.json.encode(details).decode()
         entry = self._entry(ChangeAuthor(user.name), "login", "user", user.name, after=after)
         await self._run(
             lambda db: db.users.add_session(
@@ -281,29 +286,34 @@ class Accounts:
         await self._reload()
         return secret, session.expires_ms
 
-    async def log_out(self, by: ChangeAuthor, session_id: int) -> None:
+    async def log_out(self, author: ChangeAuthor, session_id: int) -> None:
         """End one's own session."""
-        await self._end(by, "logout", "user", by.name, [session_id])
+        await self._end(author, "logout", "user", author.name, [session_id])
 
-    async def end_session(self, by: ChangeAuthor, session_id: int) -> None:
-        """End somebody's session; NotFound where it is over already."""
-        found = [s for s in self.directory.sessions() if s.id == session_id]
-        owner = self.directory.name_of(found[0].user_id) if found else ""
-        if not found or not await self._end(by, "session.end", "user", owner, [session_id]):
+    async def end_session(self, author: ChangeAuthor, session_id: int) -> None:
+        """End a session; raises NotFound if it has ended already."""
+        sessions = [s for s in self.directory.sessions() if s.id == session_id]
+        owner = self.directory.name_of(sessions[0].user_id) if sessions else ""
+        if not sessions or not await self._end(author, "session.end", "user", owner, [session_id]):
             raise NotFound(f"there is no session {session_id}", field="id", code="no_such_session")
 
     async def _end(
-        self, by: ChangeAuthor, action: str, kind: str, name: str, ids: list[int]
+        self, author: ChangeAuthor, action: str, kind: str, name: str, ids: list[int]
     ) -> int:
-        entry = self._entry(by, action, kind, name)
+        entry = self._entry(author, action, kind, name)
         ended = await self._run(lambda db: db.users.end_sessions(ids, entry))
         await self._reload()
         return ended
 
     async def _prove(
-        self, guess: LoginAttempt, address: str, password: str, kept: str, field: str = "password"
+        self,
+        guess: LoginAttempt,
+        address: str,
+        password: str,
+        password_hash: str,
+        field: str = "password",
     ) -> None:
-        """Return if the password fits; slower with each failure of that name at that address."""
+        """Return if the password is right; each failure lengthens the wait of the next attempt."""
         now_s = self._clock.monotonic_s()
         wait_s = self._limits.wait_s(guess, now_s)
         if wait_s > 0:
@@ -319,7 +329,7 @@ class Accounts:
         is_limited = self._limits.count(guess, now_s)
         try:
             fits = await self._passwords.matches(
-                password, kept, address=guess.network, goes_first=guess.is_usual
+                password, password_hash, address=guess.network, goes_first=guess.is_usual
             )
         except Busy:
             self._limits.forgive(guess)
@@ -331,10 +341,10 @@ class Accounts:
     async def _failed(self, guess: LoginAttempt, address: str, code: str) -> None:
         self._note(guess, address, code)
         if guess.is_user:  # of other names there is no end
-            await self._refusals.flush()  # before what follows, in the trail as well
+            await self._refusals.flush()  # so that the audit trail is in order
 
     def _note(self, guess: LoginAttempt, address: str, code: str) -> None:
-        # A password typed as a name is a name without a user: the trail has none of those.
+        # A password typed in place of a name must not get into the audit trail.
         actor = f"anonymous@{address}"[:255]
         name = guess.name if guess.is_user else NO_USER
         self._refusals.note(RefusedAttempt(actor, address, "login", "user", name, code))
@@ -343,7 +353,7 @@ class Accounts:
 
     def _entry(
         self,
-        by: ChangeAuthor,
+        author: ChangeAuthor,
         action: str,
         kind: str,
         name: str,
@@ -353,14 +363,14 @@ class Accounts:
     ) -> AuditEntry:
         return AuditEntry(
             at_ms=self._clock.now_ms(),
-            actor=by.name[:255],
+            actor=author.name[:255],
             action=action,
             object_kind=kind,
             object_name=name[:512],
             before_json="",
             after_json=after,
             result=result,
-            request_id=by.request_id[:64],
+            request_id=author.request_id[:64],
         )
 
     async def _run(self, work: "Callable[[Database], T]") -> T:

@@ -1,8 +1,8 @@
-"""Who asks: found out once for each request, from its token or its cookie.
+"""Authenticates each request by its token or its session cookie.
 
 A token comes as `Authorization: Bearer …`; over a WebSocket also as the subprotocol
-`kitemq.token.…`, since a browser's script can set no header there. A cookie is what the login
-page gave. Neither in an address: those end up in logs.
+`kitemq.token.…`, since scripts in browsers can set no header there. Neither token nor cookie is
+accepted in a URL, because URLs end up in logs.
 """
 
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ from app.security.user_directory import UserDirectory
 BEARER = b"bearer "
 TOKEN_PROTOCOL = b"kitemq.token."
 LOGIN = "/login"
-LOGIN_HEADER = "KiteMQ-Login"  # where to log in, in the refusal of a form sent by htmx
-# By way of a provider: to it, back from it; after logging out here, and out of it as well.
+LOGIN_HEADER = "KiteMQ-Login"  # the login page's URL, when a form sent by htmx is refused
+# Through a provider: to it and back; after logging out here, and out of it too.
 LOGIN_BEGIN = "/login/provider"
 LOGIN_BACK = "/login/callback"
 LOGOUT_LEFT = "/login/left"
 LOGOUT_FAR = "/login/leave-provider"
-# What the console sends along when a page asks by itself, as no sign that somebody is there.
+# The console sends this when a page refreshes itself, which does not keep a session alive.
 POLL = b"kitemq-poll"
-STREAMS = frozenset({"/tail/stream"})  # which a browser opens again by itself
-# What anybody may ask for: whether the server lives, and what the login page is made of.
+STREAMS = frozenset({"/tail/stream"})  # reopened by browsers themselves
+# Served without a login: health, and the login page with its files.
 PUBLIC_PATHS = frozenset(
     {"/healthz", "/readyz", LOGIN, LOGIN_BEGIN, LOGIN_BACK, LOGOUT_LEFT, LOGOUT_FAR}
 )
@@ -42,14 +42,14 @@ NEXT_CHARS_MAX = 2000
 
 
 class Authenticator:
-    """Knows people by what they show."""
+    """Authenticates requests against the user directory."""
 
     def __init__(self, directory: UserDirectory) -> None:
         self._directory = directory
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody is asked."""
+        """Whether authentication is off."""
         return self._directory.is_open
 
     @property
@@ -58,10 +58,10 @@ class Authenticator:
         return self._directory.everybody
 
     def identify(self, scope: Scope, *, is_use: bool = True) -> Principal:
-        """Who sends this request; raises DoorError where nobody is known but has to be.
+        """The principal of this request; raises DoorError if a login is needed.
 
-        401 for programs and for htmx, which is told where to log in; 303 to the login page for
-        a person who typed an address.
+        That is a 401 for programs and for htmx, with the login page's URL, and a 303 to the login
+        page for browsers. Without `is_use` the request does not keep its session alive.
         """
         path = scope["path"]
         if not self._directory.is_known:
@@ -76,17 +76,17 @@ class Authenticator:
             )
         if self._directory.is_open:
             return self._directory.everybody
-        found = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
-        is_use = is_use and POLL not in found and path not in STREAMS
-        who = self._known(scope, found, is_use=is_use)
-        if who is None and not is_public(path):
-            raise _stranger(scope, found)
-        return who or NOBODY
+        headers = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
+        is_use = is_use and POLL not in headers and path not in STREAMS
+        principal = self._known(scope, headers, is_use=is_use)
+        if principal is None and not is_public(path):
+            raise _stranger(scope, headers)
+        return principal or NOBODY
 
     def recognise(self, scope: Scope) -> Principal | None:
-        """Who sent this request, as of now; None where he may not go on. Never raises.
+        """The current principal of a long-running request; None if its login has ended.
 
-        That something long goes on is no use of its login.
+        Never raises, and does not keep the session alive.
         """
         try:
             return self.identify(scope, is_use=False)
@@ -94,25 +94,25 @@ class Authenticator:
             return None
 
     def _known(
-        self, scope: Scope, found: Mapping[bytes, bytes], *, is_use: bool
+        self, scope: Scope, headers: Mapping[bytes, bytes], *, is_use: bool
     ) -> Principal | None:
-        token = _token(found)
+        token = _token(headers)
         if token:
             return self._directory.of_token(token)
-        secret = cookie_of(found.get(b"cookie", b""))
-        who = self._directory.of_session(secret, is_use=is_use) if secret else None
-        if who is not None:
-            _check_page(scope, found)
-        return who
+        secret = cookie_of(headers.get(b"cookie", b""))
+        principal = self._directory.of_session(secret, is_use=is_use) if secret else None
+        if principal is not None:
+            _check_page(scope, headers)
+        return principal
 
 
 def is_public(path: str) -> bool:
-    """Whether anybody may ask for it."""
+    """Whether a path is served without a login."""
     return path in PUBLIC_PATHS or path.startswith(PUBLIC_FOLDER)
 
 
 def cookie_of(header: bytes) -> str:
-    """The session's secret among a browser's cookies; "" where there is none."""
+    """The session's secret in a Cookie header; "" if there is none."""
     if COOKIE.encode() not in header:
         return ""
     try:
@@ -122,29 +122,29 @@ def cookie_of(header: bytes) -> str:
     return jar[COOKIE].value if COOKIE in jar else ""
 
 
-def _token(found: Mapping[bytes, bytes]) -> str:
-    header = found.get(b"authorization", b"")
+def _token(headers: Mapping[bytes, bytes]) -> str:
+    header = headers.get(b"authorization", b"")
     if header[: len(BEARER)].lower() == BEARER:
         return header[len(BEARER) :].strip().decode("latin-1")
-    for offered in found.get(b"sec-websocket-protocol", b"").split(b","):
-        name = offered.strip()
+    for protocol in headers.get(b"sec-websocket-protocol", b"").split(b","):
+        name = protocol.strip()
         if name.startswith(TOKEN_PROTOCOL):
             return name.removeprefix(TOKEN_PROTOCOL).decode("latin-1")
     return ""
 
 
-def _check_page(scope: Scope, found: Mapping[bytes, bytes]) -> None:
-    """A cookie changes something only where the browser says which page asks.
+def _check_page(scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+    """Refuse a change by cookie unless the browser names the page that it comes from.
 
-    Whether that page is ours, the gate has looked at already.
+    The middleware has already checked that the page is ours.
     """
     is_safe = scope.get("method") in SAFE_METHODS
-    if is_safe or found.get(b"origin") or found.get(b"sec-fetch-site"):
+    if is_safe or headers.get(b"origin") or headers.get(b"sec-fetch-site"):
         return
     raise unsaid_page()
 
 
-def _stranger(scope: Scope, found: Mapping[bytes, bytes]) -> DoorError:
+def _stranger(scope: Scope, headers: Mapping[bytes, bytes]) -> DoorError:
     error = DoorError(
         401,
         "login_needed",
@@ -155,25 +155,25 @@ def _stranger(scope: Scope, found: Mapping[bytes, bytes]) -> DoorError:
     error.headers = {"WWW-Authenticate": 'Bearer realm="KiteMQ"'}
     if scope["type"] != "http" or scope["path"].startswith("/api/"):
         return error
-    if found.get(b"hx-request") == b"true":
-        login = login_path(_current(found))
+    if headers.get(b"hx-request") == b"true":
+        login = login_path(_current(headers))
         if scope.get("method") in SAFE_METHODS:
             error.headers["HX-Redirect"] = login
         else:  # what was typed into a form stays there; the page offers the login beside it
             error.headers |= {"HX-Reswap": "none", LOGIN_HEADER: login}
-    elif b"text/html" in found.get(b"accept", b""):
+    elif b"text/html" in headers.get(b"accept", b""):
         error.status_code = 303
         error.headers["Location"] = login_path(_asked(scope))
     return error
 
 
-def login_path(then: str) -> str:
-    """The login page's address, which leads on to `then`."""
-    return LOGIN if then in ("", "/") else f"{LOGIN}?next={quote(then, safe='/')}"
+def login_path(next_path: str) -> str:
+    """The login page's URL, which leads on to `next_path`."""
+    return LOGIN if next_path in ("", "/") else f"{LOGIN}?next={quote(next_path, safe='/')}"
 
 
 def _asked(scope: Scope) -> str:
-    """The page that was asked for; where something was to be changed, the overview."""
+    """The requested page; "" for a request that changes something."""
     if scope.get("method") not in SAFE_METHODS:
         return ""
     path = quote(scope["path"], safe="/%")
@@ -181,12 +181,12 @@ def _asked(scope: Scope) -> str:
     return (f"{path}?{query}" if query else path)[:NEXT_CHARS_MAX]
 
 
-def _current(found: Mapping[bytes, bytes]) -> str:
-    """The page in whose window htmx asks."""
+def _current(headers: Mapping[bytes, bytes]) -> str:
+    """The page from which htmx sent the request."""
     try:
-        parts = urlsplit(found.get(b"hx-current-url", b"").decode("latin-1"))
+        parts = urlsplit(headers.get(b"hx-current-url", b"").decode("latin-1"))
     except ValueError:
         return ""
-    if parts.netloc.encode() != found.get(b"host", b""):
+    if parts.netloc.encode() != headers.get(b"host", b""):
         return ""
     return (f"{parts.path}?{parts.query}" if parts.query else parts.path)[:NEXT_CHARS_MAX]

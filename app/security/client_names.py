@@ -1,9 +1,8 @@
-"""Whose a client's name is: a name belongs to the user or token that took it, while it is alive.
+"""Ownership of client names: a name belongs to a user or token while its client is alive.
 
-A client is known to the engine by its name alone, so whoever speaks under one could end another's
-connection, take its share of queues or move its place in a broadcast. Here each door asks first:
-for a connection's name, and for a name as a member of a group. Nobody is told apart on a server
-without users.
+The engine identifies a client by its name alone: under another client's name, one could end its
+connection, take its queues or move its offsets in a broadcast group. Each endpoint therefore checks
+the owner of a connection's name, and of a group member's name. Without users there are no owners.
 """
 
 from collections.abc import Callable
@@ -12,26 +11,26 @@ from dataclasses import dataclass
 from app.security.access import Principal
 from engine.errors import Forbidden
 
-PRUNE_EVERY = 1000  # members that may have gone before the list of holders is looked through
+PRUNE_EVERY = 1000  # new names between two removals of names whose members have left
 
 
 class ClientNameTaken(Forbidden):
-    """The name is another's as long as that one is alive."""
+    """The name belongs to another client that is alive."""
 
     code = "client_name_taken"
 
 
 @dataclass(frozen=True)
 class NameOwner:
-    """A user, and the token if one was sent; both are "" while nobody is asked who asks."""
+    """A user, and the token if one was sent; both are "" while authentication is off."""
 
     user: str = ""
     token: str = ""
 
     def is_other(self, who: "NameOwner") -> bool:
-        """Whether `who` may not go on under a name that this one holds.
+        """Whether `who` may not use a name of this owner.
 
-        Tokens of one user are strangers to each other; the user's own login may speak for any.
+        Two tokens of one user are different owners; the user's own login may use names of both.
         """
         if not self.user or not who.user:
             return False
@@ -39,12 +38,12 @@ class NameOwner:
 
 
 def owner_of(who: Principal) -> NameOwner:
-    """The holder of what `who` takes."""
+    """The owner of names that `who` claims."""
     return NameOwner(who.name, who.token)
 
 
 def check_name(client: str, holder: NameOwner | None, who: NameOwner) -> None:
-    """Raise ClientNameTaken where `holder` keeps `who` from the name `client`."""
+    """Raise ClientNameTaken if `client` belongs to an owner other than `who`."""
     if holder is not None and holder.is_other(who):
         raise ClientNameTaken(
             f"the client name {client[:255]!r} is in use by another user or token",
@@ -54,22 +53,22 @@ def check_name(client: str, holder: NameOwner | None, who: NameOwner) -> None:
 
 
 class ClientNames:
-    """The holders of names as members of groups; what they hold ends with the membership."""
+    """The owners of the names of group members; ownership ends with the membership."""
 
     def __init__(self, is_alive: Callable[[str, str], bool]) -> None:
-        """`is_alive` says of a group and a client whether that is a live member."""
+        """`is_alive` tells whether a client is a live member of a group."""
         self._is_alive = is_alive
         self._holders: dict[tuple[str, str], NameOwner] = {}
         self._prune_at = PRUNE_EVERY
 
     def check(self, group: str, client: str, who: NameOwner) -> None:
-        """Raise ClientNameTaken where another's live member of `group` has this name."""
+        """Raise ClientNameTaken if a live member of `group` with this name has another owner."""
         holder = self._holders.get((group, client))
         if holder is not None and self._is_alive(group, client):
             check_name(client, holder, who)
 
     def claim(self, group: str, client: str, who: NameOwner) -> None:
-        """Take the name for `who`, who becomes a member by it; raises as `check`."""
+        """Make `who` the owner of the name of a new member; raises like `check`."""
         self.check(group, client, who)
         if not who.user:
             self._holders.pop((group, client), None)
@@ -79,7 +78,7 @@ class ClientNames:
             self._prune()
 
     def _prune(self) -> None:
-        """Let go of those that are no members any more; members themselves are bounded."""
+        """Remove names whose members have left; the number of members is bounded."""
         alive = {key: each for key, each in self._holders.items() if self._is_alive(*key)}
         self._holders = alive
         self._prune_at = 2 * len(alive) + PRUNE_EVERY

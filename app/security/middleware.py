@@ -1,8 +1,8 @@
-"""The gate in front of every route: one pass over the headers, then the checks, in pure ASGI.
+"""The security middleware before every route, in pure ASGI.
 
-In order: how much is under way, the Host, the Origin of what changes something (and of every
-WebSocket handshake), who asks, the size of the body. Every answer leaves with the security
-headers, also that of a route which failed.
+It checks, in this order: the requests under way, the Host, the Origin of changes and WebSocket
+handshakes, the caller, the size of the body. Every answer gets the security headers, including
+the answer of a route that failed.
 """
 
 import logging
@@ -29,7 +29,7 @@ PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 REFUSED_HANDSHAKE = 1008
 REFUSALS = frozenset({401, 403})
 REFUSED_CODES = {401: "login_needed", 403: "forbidden"}
-AUDITED_ELSEWHERE = frozenset({"login_failed", "login_limited"})  # by name, where they arise
+AUDITED_ELSEWHERE = frozenset({"login_failed", "login_limited"})  # with the name, by `accounts.py`
 READ_HEADERS = frozenset(
     {b"host", b"origin", b"sec-fetch-site", b"content-length", b"transfer-encoding"}
 )
@@ -43,14 +43,14 @@ class SecurityMiddleware:
         app: ASGIApp,
         *,
         settings: Settings,
-        load: RequestLimits,
+        limits: RequestLimits,
         authenticator: Authenticator,
         refusals: RefusalAudit,
     ) -> None:
         self._app = app
         self._refusals = refusals
         self._authenticator = authenticator
-        self._load = load
+        self._limits = limits
         self._proxies = proxies_of(settings)
         self._names = our_names(settings.host, settings.allowed_hosts)
         self._is_tls = bool(settings.tls_certificate)
@@ -70,24 +70,24 @@ class SecurityMiddleware:
         answer = _SecuredAnswer(send)
         client = self._client_of(scope)
         ASKED_FROM.set(client)
-        # Who watches the server is told how it is, also while its own address floods it.
+        # Monitoring is answered even while requests of its own address fill the server.
         share = None if scope["path"] in PROBES else client
         try:
-            self._load.enter(share)
+            self._limits.enter(share)
         except DoorError as error:
             await answer.refuse(error)
             return
         body: RequestBody | None = None
         small_bytes = 0
         try:
-            found = self._check(scope)
-            if self._is_tls and host_name(found[b"host"].decode("latin-1")) not in LOOPBACK_NAMES:
-                answer.extra = STAY_SECURE  # on localhost it would bind other programs' ports too
-            is_chunked, length = b"transfer-encoding" in found, found.get(b"content-length")
+            headers = self._check(scope)
+            if self._is_tls and host_name(headers[b"host"].decode("latin-1")) not in LOOPBACK_NAMES:
+                answer.extra = STAY_SECURE  # on localhost it would affect ports of other programs
+            is_chunked, length = b"transfer-encoding" in headers, headers.get(b"content-length")
             if length is not None and not is_chunked and share is not None:
-                small_bytes = self._load.take_small(length)
+                small_bytes = self._limits.take_small(length)
             if is_chunked or (length is not None and not small_bytes):
-                body = RequestBody(receive, self._load, scope)
+                body = RequestBody(receive, self._limits, scope)
                 body.check_length(length)
                 receive = body.read
             await self._app(scope, receive, answer.send)
@@ -95,20 +95,20 @@ class SecurityMiddleware:
             scope[REFUSED] = error
             await answer.refuse(error)
         finally:
-            self._load.leave(share, small_bytes)
+            self._limits.leave(share, small_bytes)
             if body is not None:
                 body.close()
             if answer.status in REFUSALS and scope["method"] not in SAFE_METHODS:
                 self._note(scope, client, answer.status)
-            # The error knows the frames of the request, with its body, and they know the scope:
-            # all of that would stay until the collector comes round.
+            # The error refers to the request's frames and its body, and they refer to the scope:
+            # a cycle that would stay in memory until the garbage collector runs.
             scope.pop(REFUSED, None)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._client_of(scope)
         ASKED_FROM.set(client)
         try:
-            self._load.enter(client)
+            self._limits.enter(client)
         except DoorError as error:
             await _refuse_handshake(error, scope, send)
             return
@@ -123,10 +123,10 @@ class SecurityMiddleware:
         else:
             await self._app(scope, receive, send)
         finally:
-            self._load.leave(client)
+            self._limits.leave(client)
 
     def _client_of(self, scope: Scope) -> str:
-        """The client's address, which the scope names from here on instead of its proxy."""
+        """The client's address, which replaces its proxy's in the scope."""
         peer = scope.get("client")
         if not self._proxies.are_any:
             return str(peer[0]) if peer else ""
@@ -136,7 +136,7 @@ class SecurityMiddleware:
         return client
 
     def _note(self, scope: Scope, client: str, status: int) -> None:
-        """Have it audited that somebody was turned away who wanted to change something."""
+        """Audit a refused attempt to change something."""
         error = scope.get(REFUSED)
         code = getattr(error, "code", REFUSED_CODES[status])
         if code in AUDITED_ELSEWHERE or hasattr(error, AUDITED):
@@ -155,23 +155,26 @@ class SecurityMiddleware:
         self._refusals.note(attempt)
 
     def _check(self, scope: Scope) -> dict[bytes, bytes]:
-        """Check who asks and under which name; the headers that were looked at."""
-        found = {key: value for key, value in scope["headers"] if key in READ_HEADERS}
-        host = found.get(b"host", b"")
+        """Check Host, Origin and caller; returns the headers that were read."""
+        headers = {key: value for key, value in scope["headers"] if key in READ_HEADERS}
+        host = headers.get(b"host", b"")
         check_host(host, self._names)
         if scope.get("method") not in SAFE_METHODS:
             check_origin(
-                found.get(b"origin", b""), found.get(b"sec-fetch-site", b""), host, self._origins
+                headers.get(b"origin", b""),
+                headers.get(b"sec-fetch-site", b""),
+                host,
+                self._origins,
             )
         authenticator = self._authenticator
         scope[PRINCIPAL] = (
             authenticator.everybody if authenticator.is_open else authenticator.identify(scope)
         )
-        return found
+        return headers
 
 
 class _SecuredAnswer:
-    """`send` with the security headers; knows whether an answer has begun."""
+    """Sends answers with the security headers; knows whether one has begun."""
 
     __slots__ = ("_send", "extra", "has_begun", "status")
 
@@ -189,7 +192,7 @@ class _SecuredAnswer:
         await self._send(message)
 
     async def refuse(self, error: Exception) -> None:
-        """Answer with the problem, unless part of another answer is out already."""
+        """Answer with the problem, unless another answer has begun."""
         if self.has_begun:
             log.error("an answer broke off", exc_info=error)
             raise error
@@ -199,8 +202,8 @@ class _SecuredAnswer:
 
 
 def _request_id(scope: Scope) -> str:
-    found = (value for name, value in scope["headers"] if name == b"x-request-id")
-    return next(found, b"").decode("latin-1")[:64] or uuid4().hex
+    values = (value for name, value in scope["headers"] if name == b"x-request-id")
+    return next(values, b"").decode("latin-1")[:64] or uuid4().hex
 
 
 async def _refuse_handshake(error: DoorError, scope: Scope, send: Send) -> None:

@@ -1,9 +1,8 @@
-"""Refused attempts to change something, in the audit trail, without letting anybody fill it.
+"""Audits refused attempts to change something, with a bounded number of entries.
 
-The same attempt of the same sender within `WINDOW_S` is one entry that counts. Within a window one
-address makes at most `ADDRESS_ENTRIES_MAX` entries and all together `ENTRIES_MAX`; what is beyond
-is counted in one further entry. So the trail grows by at most ENTRIES_MAX + 1 entries in a window,
-whoever tries what.
+Repeated attempts of one sender within `WINDOW_S` are one entry with a count. In a window, one
+address makes at most `ADDRESS_ENTRIES_MAX` entries and all together `ENTRIES_MAX`; further attempts
+are counted in one more entry.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ KIND = "request"
 
 @dataclass(frozen=True)
 class RefusedAttempt:
-    """What was refused: by whom and from where, what was tried, the error's code and sentence."""
+    """A refused attempt: its actor and address, its target, the error's code and detail."""
 
     actor: str
     address: str
@@ -47,7 +46,7 @@ OTHERS = RefusedAttempt("", "", ACTION, KIND, "", "too_many")
 
 @dataclass
 class RefusalEntry:
-    """An entry of the trail and how often what it tells of has happened."""
+    """An audit entry with the number of attempts that it stands for."""
 
     attempt: RefusedAttempt
     first_ms: int
@@ -58,7 +57,7 @@ class RefusalEntry:
 
 
 class RefusalAudit:
-    """Takes note at once, writes a moment later; `flush` before somebody reads the trail."""
+    """Collects attempts and writes them soon; call `flush` before reading the audit trail."""
 
     def __init__(self, database: DatabaseWorker, clock: Clock) -> None:
         self._database = database
@@ -71,30 +70,30 @@ class RefusalAudit:
         self._task: asyncio.Task[None] | None = None
 
     def note(self, attempt: RefusedAttempt) -> None:
-        """Remember a refused attempt; never waits."""
+        """Record a refused attempt; never waits."""
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         if now_s >= self._window_ends_s:
             self._begin_window(now_s)
         key = _key(attempt)
-        found = self._folded.get(key)
-        if found is None and not self._has_room(attempt.address):
+        entry = self._folded.get(key)
+        if entry is None and not self._has_room(attempt.address):
             attempt, key = OTHERS, _key(OTHERS)
-            found = self._folded.get(key)
-        if found is None:
+            entry = self._folded.get(key)
+        if entry is None:
             self._folded[key] = RefusalEntry(attempt, now_ms, now_ms)
             self._by_address[attempt.address] += 1
         else:
-            found.count += 1
-            found.last_ms = now_ms
+            entry.count += 1
+            entry.last_ms = now_ms
         if self._task is None or self._task.done():
-            # At once where it is new, so that the trail is in order; a count may wait.
-            wait_s = FLUSH_S if found is not None else 0.0
+            # New entries are written at once, to keep the audit trail in order; counts may wait.
+            wait_s = FLUSH_S if entry is not None else 0.0
             self._task = asyncio.get_running_loop().create_task(self._write_in(wait_s))
 
     async def flush(self) -> bool:
-        """Write what was noted; whether more came meanwhile.
+        """Write pending entries; True if there are new ones already.
 
-        While the database fails, what was noted is kept for the next time.
+        While the database fails, entries stay pending.
         """
         async with self._flushing:
             try:
@@ -109,9 +108,9 @@ class RefusalAudit:
             return bool(self._due())
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write pending entries and stop."""
         if self._task is not None:
-            async with self._flushing:  # amid a write it would be written twice
+            async with self._flushing:  # cancelled during a write, an entry would be written twice
                 self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
@@ -121,7 +120,7 @@ class RefusalAudit:
         return [each for each in (*self._ended, *self._folded.values()) if _is_due(each)]
 
     def _begin_window(self, now_s: float) -> None:
-        # Bounded as the entries of one window are; what no flush took is let go with the next.
+        # Entries that are still pending after another window are dropped, so that they are bounded.
         self._ended = [each for each in self._folded.values() if _is_due(each)]
         self._folded.clear()
         self._by_address.clear()
@@ -137,20 +136,20 @@ class RefusalAudit:
             is_more = await self.flush()
             wait_s = FLUSH_S
 
-    async def _write(self, folded: RefusalEntry) -> None:
-        attempt = folded.attempt
-        document: dict[str, object] = {"count": folded.count}
-        if folded.count > 1:
-            document["last_ms"] = folded.last_ms
+    async def _write(self, refusal: RefusalEntry) -> None:
+        attempt = refusal.attempt
+        document: dict[str, object] = {"count": refusal.count}
+        if refusal.count > 1:
+            document["last_ms"] = refusal.last_ms
         if attempt.detail:
             document["detail"] = attempt.detail[:500]
         text = msgspec.json.encode(document).decode()
-        if folded.entry_id:
-            entry_id, code = folded.entry_id, attempt.code[:64]
+        if refusal.entry_id:
+            entry_id, code = refusal.entry_id, attempt.code[:64]
             await self._database.run(lambda db: db.finish_audit(entry_id, text, code))
             return
         entry = AuditEntry(
-            at_ms=folded.first_ms,
+            at_ms=refusal.first_ms,
             actor=attempt.actor[:255],
             action=attempt.action[:64],
             object_kind=attempt.kind[:32],
@@ -161,11 +160,11 @@ class RefusalAudit:
             request_id=attempt.request_id[:64],
             address=attempt.address[:64],
         )
-        folded.entry_id = await self._database.run(lambda db: db.insert_audit(entry))
+        refusal.entry_id = await self._database.run(lambda db: db.insert_audit(entry))
 
 
-def _is_due(folded: RefusalEntry) -> bool:
-    return folded.written < folded.count
+def _is_due(entry: RefusalEntry) -> bool:
+    return entry.written < entry.count
 
 
 def _key(attempt: RefusedAttempt) -> tuple[str, ...]:

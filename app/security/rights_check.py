@@ -1,7 +1,7 @@
-"""What somebody could do, worked out beforehand by the very decision that the doors make.
+"""Computes the rights of a user, a token or a role, with the decision that the endpoints use.
 
-The rights are the rows of `required_rights.py`; each is put to `access.require`, as a door would. Only the
-reasons are found here, by asking that decision about each grant alone.
+Each right in `required_rights.py` is passed to `access.require`, as an endpoint does. The reason is
+found by repeating that decision with each grant alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,33 +31,34 @@ from engine.errors import Invalid, NotFound
 
 
 class RightReason(StrEnum):
-    """Why something is allowed or refused."""
+    """The reason why a right is granted or refused."""
 
-    OPEN = "open"  # there are no users, so everybody may
-    ROLE = "role"  # the role has it, or has it not
+    OPEN = "open"  # there are no users, so everything is allowed
+    ROLE = "role"  # the role grants it, or does not
     PATTERN = "pattern"  # a pattern covers it, or none does
-    TOKEN_ROLE = "token_role"  # the token's own role has it not
+    TOKEN_ROLE = "token_role"  # the token's own role does not grant it
     TOKEN_PATTERN = "token_pattern"  # none of the token's own patterns covers it
-    TOKEN_OWN = "token_own"  # a token may not change what is its owner's own
-    READ_ONLY = "read_only"  # nobody may change anything
-    EXPIRED = "expired"  # the token is over
+    TOKEN_OWN = "token_own"  # a token cannot change its owner's account
+    READ_ONLY = "read_only"  # the server is read-only
+    EXPIRED = "expired"  # the token has expired
     DISABLED = "disabled"  # the user is switched off
-    PROVIDER = "provider"  # a provider that is no longer this server's vouched for the user
+    PROVIDER = "provider"  # the user comes from a provider that is no longer configured
 
 
 @dataclass(frozen=True)
 class RightsSubject:
-    """Whose rights are asked about; `shut_out` says why he would not even be let in."""
+    """The subject of a check; `shut_out` is the reason why its login would be refused."""
 
-    who: Principal
+    principal: Principal
     shut_out: str = ""
 
 
 @dataclass(frozen=True)
 class RightDecision:
-    """One right of one subject.
+    """The decision about one right of a subject.
 
-    `by` is the role or the pattern that decided; `doors` says by table what the right opens.
+    `by` is the role or the pattern that decided; `doors` has the endpoints that need the right, by
+    table.
     """
 
     action: Action
@@ -77,18 +78,18 @@ def decide_all(
     kind: ResourceKind | None = None,
     name: str = "",
 ) -> list[RightDecision]:
-    """Every right that a door asks for, in the table's order; those of one action or kind if given.
+    """A decision for every right in the tables, in their order; of one action or kind if given.
 
-    `name` is that of a topic or a group, without a kind only they are judged then; "" asks whether
-    there is any that may be touched.
+    `name` is that of a topic or a group; without a kind it limits the check to these two. With ""
+    the question is whether any resource of the kind may be used.
     """
-    wanted = [
+    pairs = [
         (each, of)
         for each, of in rights()
         if action in (None, each)
         and (of is kind or (kind is None and not (name and of not in NAMED)))
     ]
-    return [_verdict(subject, each, of, name if of in NAMED else "") for each, of in wanted]
+    return [_verdict(subject, each, of, name if of in NAMED else "") for each, of in pairs]
 
 
 def subject_of(
@@ -99,9 +100,9 @@ def subject_of(
     role: str = "",
     patterns: Sequence[str] = (),
 ) -> RightsSubject:
-    """The one who is asked about: a user, a token by its id, or a role that nobody need have.
+    """The subject of a check: a user, a token by its id, or a role with patterns.
 
-    Raises NotFound for whom nobody knows, Invalid unless exactly one of the three is given.
+    Raises NotFound, or Invalid unless exactly one of the three is given.
     """
     if sum(map(bool, (user, token, role))) != 1:
         raise Invalid(
@@ -115,11 +116,11 @@ def subject_of(
             Principal(f"any {grant.role}", (grant,), is_read_only=directory.is_read_only)
         )
     if token:
-        found = next((row for row in directory.tokens() if str(row.id) == token), None)
-        if found is None:
+        token_row = next((row for row in directory.tokens() if str(row.id) == token), None)
+        if token_row is None:
             detail = f"there is no token {token[:40]!r}"
             raise NotFound(detail, field="token", code="no_such_token")
-        return RightsSubject(*directory.as_token(found))
+        return RightsSubject(*directory.as_token(token_row))
     row = directory.user(user.strip().lower())
     if row is None:
         raise NotFound(f"there is no user {user[:80]!r}", field="user", code="no_such_user")
@@ -128,21 +129,23 @@ def subject_of(
 
 @cache
 def rights() -> Mapping[tuple[Action, ResourceKind], Mapping[str, tuple[str, ...]]]:
-    """Action and kind of every right in the tables, with the doors that ask for it."""
-    found: dict[tuple[Action, ResourceKind], dict[str, list[str]]] = {}
+    """The endpoints that need each right, by action and kind."""
+    endpoints_by_right: dict[tuple[Action, ResourceKind], dict[str, list[str]]] = {}
     for title, table in required_rights.TABLES.items():
-        for door, needed in required_rights.rights_by_endpoint(table).items():
+        for endpoint, needed in required_rights.rights_by_endpoint(table).items():
             for right in needed:
                 if ":" not in right:
                     continue  # what calls an operation needs the operation's rights
                 action, kind, *__ = right.split(":")
                 if kind != ResourceKind.PUBLIC:
-                    doors = found.setdefault((Action(action), ResourceKind(kind)), {})
-                    doors.setdefault(title, []).append(door)
+                    endpoints = endpoints_by_right.setdefault(
+                        (Action(action), ResourceKind(kind)), {}
+                    )
+                    endpoints.setdefault(title, []).append(endpoint)
     return {
-        pair: {title: tuple(doors) for title, doors in found[pair].items()}
+        pair: {title: tuple(endpoints) for title, endpoints in endpoints_by_right[pair].items()}
         for pair in TABLE_ORDER
-        if pair in found
+        if pair in endpoints_by_right
     }
 
 
@@ -152,20 +155,20 @@ TABLE_ORDER = tuple(dict.fromkeys((action, kind) for __, action, kind in TABLE))
 def _verdict(
     subject: RightsSubject, action: Action, kind: ResourceKind, name: str
 ) -> RightDecision:
-    who = subject.who
+    principal = subject.principal
     is_allowed, reason, by = False, RightReason.ROLE, ""
     if subject.shut_out:
         reason = RightReason(subject.shut_out)
     else:
         try:
-            require(who, action, kind, name)
+            require(principal, action, kind, name)
         except ServerReadOnly:
             reason = RightReason.READ_ONLY
         except RightMissing:
-            reason, by = _refused_by(who, action, kind, name)
+            reason, by = _refused_by(principal, action, kind, name)
         else:
             is_allowed = True
-            reason, by = _allowed_by(who, action, kind, name)
+            reason, by = _allowed_by(principal, action, kind, name)
     doors = rights()[action, kind]
     return RightDecision(
         action, kind, name, right_text(action, kind, name), is_allowed, reason, by, doors
@@ -173,34 +176,34 @@ def _verdict(
 
 
 def _refused_by(
-    who: Principal, action: Action, kind: ResourceKind, name: str
+    principal: Principal, action: Action, kind: ResourceKind, name: str
 ) -> tuple[RightReason, str]:
-    """Which grant stands in the way; of a token and its owner the token's is told first."""
-    for index, grant in enumerate(who.grants):
-        alone = replace(who, grants=(grant,), token="")
+    """The grant that is missing; the token's is named before its owner's."""
+    for index, grant in enumerate(principal.grants):
+        alone = replace(principal, grants=(grant,), token="")
         if not lacks(alone, action, kind, name):
             continue
-        of_token = bool(who.token) and index == 0
+        of_token = bool(principal.token) and index == 0
         if _reach(grant, action, kind) is Reach.MATCHING:
             return (RightReason.TOKEN_PATTERN if of_token else RightReason.PATTERN), ", ".join(
                 grant.patterns
             )
         return (RightReason.TOKEN_ROLE if of_token else RightReason.ROLE), grant.role
-    return RightReason.TOKEN_OWN, who.token
+    return RightReason.TOKEN_OWN, principal.token
 
 
 def _allowed_by(
-    who: Principal, action: Action, kind: ResourceKind, name: str
+    principal: Principal, action: Action, kind: ResourceKind, name: str
 ) -> tuple[RightReason, str]:
-    if who.is_open:
+    if principal.is_open:
         return RightReason.OPEN, ""
-    for grant in who.grants:
+    for grant in principal.grants:
         if _reach(grant, action, kind) is Reach.MATCHING:
             for pattern in grant.patterns:
-                alone = replace(who, grants=(Grant(grant.role, (pattern,)),), token="")
+                alone = replace(principal, grants=(Grant(grant.role, (pattern,)),), token="")
                 if not lacks(alone, action, kind, name):
                     return RightReason.PATTERN, pattern
-    return RightReason.ROLE, who.grants[0].role
+    return RightReason.ROLE, principal.grants[0].role
 
 
 def _reach(grant: Grant, action: Action, kind: ResourceKind) -> Reach:

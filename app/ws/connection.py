@@ -16,7 +16,7 @@ from starlette.types import Send as AsgiSend
 
 from app.container import services_of
 from app.host import EngineHost
-from app.network.bounded_socket import HOLD
+from app.network.bounded_socket import RESERVATION
 from app.security.access import Action, Principal, ResourceKind, principal_of, require
 from app.security.authenticator import Authenticator
 from app.security.byte_budget import ByteReservation
@@ -314,9 +314,9 @@ class Connection:
 def _hold_of(scope: Scope) -> ByteReservation:
     """What the connection holds of the server's memory, in the name of who opened it."""
     client = scope.get("client")
-    hold: ByteReservation = scope.get(HOLD) or services_of(scope).request_limits.budget.hold(
-        client[0] if client else "", "", _nothing
-    )
+    hold: ByteReservation = scope.get(RESERVATION) or services_of(
+        scope
+    ).request_limits.budget.reserve(client[0] if client else "", "", _nothing)
     hold.name(principal_of(scope).caller)
     return hold
 

@@ -159,7 +159,7 @@ async def test_a_connection_that_cannot_be_told_otherwise_is_closed_with_a_reaso
 ) -> None:
     async with open_door(**LIMITS) as running:
         budget = running.app.services.request_limits.budget
-        others = budget.hold("127.0.0.1", "", bool)
+        others = budget.reserve("127.0.0.1", "", bool)
         others.add(3 * MIB)
         telemetry = "/apache.rocketmq.v2.MessagingService/Telemetry"
         with raw(running) as connection:

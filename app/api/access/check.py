@@ -83,7 +83,7 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
         )
         for each in found
     ]
-    return AccessCheck(subject.who.audit_name(""), items)
+    return AccessCheck(subject.principal.audit_name(""), items)
 
 
 OPERATIONS = (check_access,)

@@ -132,7 +132,7 @@ class ProviderLogin:
             subject=identity.subject,
         )
         try:
-            secret, expires_ms = await self._accounts.welcome(user, browser)
+            secret, expires_ms = await self._accounts.log_in_from_provider(user, browser)
         except Conflict as error:
             raise refusals.name_taken(identity.name) from error
         self._id_tokens[hash_secret(secret)] = id_token
@@ -149,7 +149,7 @@ class ProviderLogin:
         self._audited = (since_s, count + 1)
         if count < AUDITED_MAX:
             details = {"reason": error.code, "detail": str(error.detail), "subject": subject}
-            await self._accounts.refused(subject, browser, details)
+            await self._accounts.audit_refusal(subject, browser, details)
 
 
 def _load(settings: OidcSettings, clock: Clock) -> "Provider":

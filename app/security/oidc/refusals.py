@@ -62,15 +62,15 @@ def state() -> DoorError:
 
 def denied(error: str, text: str) -> DoorError:
     """The provider's own words, cut short: they may come from anybody who made a link."""
-    said = f"{_short(error)}: {_short(text)}" if text else _short(error)
-    return DoorError(403, "oidc_denied", f"the provider refused ({said})", remedy=AGAIN)
+    words = f"{_short(error)}: {_short(text)}" if text else _short(error)
+    return DoorError(403, "oidc_denied", f"the provider refused ({words})", remedy=AGAIN)
 
 
-def token(what: str) -> DoorError:
+def token(reason: str) -> DoorError:
     return DoorError(
         403,
         "oidc_token",
-        f"the provider's answer proves nothing: {what}",
+        f"the provider's answer proves nothing: {reason}",
         remedy=f"{AGAIN}; if it happens again, {ASK}, whose log says more",
     )
 
@@ -101,17 +101,17 @@ def domain(domains: tuple[str, ...], *, is_verified: bool) -> DoorError:
     detail = "the e-mail address is of another domain than this server wants"
     if not is_verified:
         detail = "the provider does not say that the e-mail address is verified"
-    wanted = ", ".join(domains)
-    remedy = f"log in with a verified address of {wanted} (oidc_email_domains)"
+    expected = ", ".join(domains)
+    remedy = f"log in with a verified address of {expected} (oidc_email_domains)"
     return DoorError(403, "oidc_domain", detail, field="email", remedy=remedy)
 
 
 def no_role(name: str, claim_name: str, count: int) -> DoorError:
-    told = f"none of {name}'s {count} groups" if count else f"{name} is in no group, so none"
+    groups = f"none of {name}'s {count} groups" if count else f"{name} is in no group, so none"
     return DoorError(
         403,
         "oidc_no_role",
-        f"{told} has a role on this server (claim {claim_name!r})",
+        f"{groups} has a role on this server (claim {claim_name!r})",
         field=claim_name,
         remedy=f"{ASK} to give one of your groups a role (oidc_roles), or to put you into one",
     )

@@ -100,7 +100,7 @@ async def show(request: Request) -> Response:
     context = AccessCheckPage(
         form=form,
         asked=subject is not None and not form.is_wrong,
-        who="" if subject is None else subject.who.audit_name(""),
+        who="" if subject is None else subject.principal.audit_name(""),
         rows=[_line(each) for each in found],
         allowed=sum(each.is_allowed for each in found),
         people=people,

@@ -85,14 +85,14 @@ def read(values: Mapping[str, str], form: Form) -> Columns:
 def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns]:
     """What each body holds; the rest, once the time for a page is up, says so."""
     until_s = time.perf_counter() + BUDGET_S
-    found = []
+    rows = []
     late = BodyCell(why=_("the time to decode this page was up"))
     for message in messages:
         if time.perf_counter() < until_s:
-            found.append(_shown(message, columns))
+            rows.append(_shown(message, columns))
         else:
-            found.append(RowColumns(late, [late] * len(columns.paths)))
-    return found
+            rows.append(RowColumns(late, [late] * len(columns.paths)))
+    return rows
 
 
 def _shown(message: StoredMessage, columns: Columns) -> RowColumns:

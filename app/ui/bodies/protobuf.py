@@ -59,13 +59,13 @@ def _message(data: bytes, depth: int, budget: _FieldBudget) -> dict[str, Any]:
 
 def _add(fields: dict[str, Any], label: str, value: Any) -> None:
     """One value of a field; a second one makes a list of it, as repeated fields have."""
-    known = fields.get(label)
-    if known is None:
+    value_so_far = fields.get(label)
+    if value_so_far is None:
         fields[label] = value
-    elif isinstance(known, _Repeated):
-        known.append(value)
+    elif isinstance(value_so_far, _Repeated):
+        value_so_far.append(value)
     else:
-        fields[label] = _Repeated([known, value])
+        fields[label] = _Repeated([value_so_far, value])
 
 
 class _Repeated(list[Any]):

@@ -178,20 +178,20 @@ def test_what_is_remembered_of_guesses_is_bounded() -> None:
     limits = LoginLimits(keys_max=10)
     for number in range(500):
         for is_user in (True, False):
-            made = limits.guess(f"{number}" * 100, f"10.0.0.{number % 250}", is_user=is_user)
+            made = limits.attempt(f"{number}" * 100, f"10.0.0.{number % 250}", is_user=is_user)
             limits.count(made, 0.0)
             assert len(made.name) <= NAME_CHARS_MAX
-            limits.succeeded(limits.guess(f"u{number}", HOME, is_user=True))
+            limits.succeeded(limits.attempt(f"u{number}", HOME, is_user=True))
     assert len(limits) <= 50
 
 
 def test_made_up_names_never_push_out_the_count_of_a_user() -> None:
     limits = LoginLimits(keys_max=10)
-    vera = limits.guess("vera", ATTACKER, is_user=True)
+    vera = limits.attempt("vera", ATTACKER, is_user=True)
     for __ in range(FREE_FAILURES):
         limits.count(vera, 0.0)
     for number in range(100):
-        limits.count(limits.guess(f"nobody-{number}", ATTACKER, is_user=False), 0.0)
+        limits.count(limits.attempt(f"nobody-{number}", ATTACKER, is_user=False), 0.0)
     assert limits.wait_s(vera, 0.0) > 0
 
 

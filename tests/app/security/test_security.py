@@ -155,7 +155,7 @@ async def test_a_client_with_too_many_requests_waits_with_a_429(start: Starter) 
 
 async def test_a_full_server_says_503_and_when_to_come_back(start: Starter) -> None:
     async with start(request_bytes_max=1000, inflight_bytes_max=1000) as app:
-        others = app.app.services.request_limits.budget.hold("192.0.2.1", "", lambda: None)
+        others = app.app.services.request_limits.budget.reserve("192.0.2.1", "", lambda: None)
         others.add(1100)  # also what small ones may take beyond it
         answer = await app.http.post(MESSAGES, content=b"x" * 200)
         assert answer.status_code == 503
