@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# Where the request that is being answered came from, which its entries in the trail say as well.
-# Each door sets it; what nobody asked for, as a schedule's run, came from nowhere.
+# The address of the current request, for its audit entries. Each endpoint sets it; work without a
+# request, such as a scheduled run, has none.
 ASKED_FROM: ContextVar[str] = ContextVar("asked_from", default="")
 
 

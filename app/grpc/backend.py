@@ -4,17 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from app.container import Services
 from app.grpc.call import GrpcCall
 from app.grpc.clients import CLIENTS_MAX, GrpcClient, GrpcClients
 from app.grpc.codes import GrpcRefusal
 from app.grpc.leases import Leases
 from app.grpc.quotas import AddressQuota
 from app.host import EngineHost
-from app.services.client_figures import ClientFigures
 from app.services.rpc_figures import RpcFigures
-from app.services.scheduled import ScheduledMessages
 from app.services.sends import SendGate
-from app.services.transactions import Transactions
 from app.settings import Settings
 from engine.broker import Broker
 from protocol.rocketmq.numbers import Code
@@ -24,21 +22,21 @@ from protocol.rocketmq.numbers import Code
 class GrpcBackend:
     """The gRPC endpoint of one server."""
 
-    host: EngineHost
-    settings: Settings
-    sends: SendGate
-    transactions: Transactions
-    scheduled: ScheduledMessages
+    services: Services
     clients: GrpcClients
     leases: Leases
-    figures: RpcFigures
-    activity: ClientFigures
     address: str = ""  # of the port, for clients that send no endpoints
+    host: EngineHost = field(init=False)
+    settings: Settings = field(init=False)
+    sends: SendGate = field(init=False)
+    figures: RpcFigures = field(init=False)
     _polls: AddressQuota = field(init=False)
     _streams: AddressQuota = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = self.settings
+        services = self.services
+        self.host, self.sends, self.figures = services.host, services.sends, services.rpc_figures
+        self.settings = settings = services.settings
         self._polls = AddressQuota(
             "polls",
             each_max=settings.grpc_address_polls_max,

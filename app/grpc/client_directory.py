@@ -52,14 +52,14 @@ class GrpcClientDirectory:
         silent_ms = round((clock.monotonic_s() - known_client.seen_s) * 1000)
         why_not = "" if known_client.stream is not None else NO_STREAM
         return ClientFacts(
-            ENDPOINT,
-            known_client.address,
-            known_client.since_ms,
-            clock.now_ms() - silent_ms,
-            known_client.language,
-            known_client.version,
-            kind_of(known_client),
-            known_client.user,
+            door=ENDPOINT,
+            address=known_client.address,
+            since_ms=known_client.since_ms,
+            seen_ms=clock.now_ms() - silent_ms,
+            language=known_client.language,
+            version=known_client.version,
+            kind=kind_of(known_client),
+            user=known_client.user,
             is_open=known_client.stream is not None,
             polls=known_client.polls,
             told=known_client.told,

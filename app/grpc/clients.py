@@ -133,14 +133,14 @@ class GrpcClients:
         """All clients as the console lists them."""
         return [
             Connected(
-                client.name,
-                client.address,
-                client.since_ms,
-                "gRPC",
-                client.about,
-                client.language,
-                client.version,
-                None if not client.kind else client.kind is ClientType.PRODUCER,
+                client=client.name,
+                address=client.address,
+                since_ms=client.since_ms,
+                door="gRPC",
+                about=client.about,
+                language=client.language,
+                version=client.version,
+                is_producer=client.kind is ClientType.PRODUCER if client.kind else None,
             )
             for client in self._clients.values()
         ]
@@ -160,14 +160,14 @@ class GrpcClients:
             if why_not := self._shares.take(call.origin.host):
                 raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
             client = self._clients[call.client] = GrpcClient(
-                call.client,
-                call.origin.client,
-                call.origin.host,
-                call.language,
-                call.version,
-                call.namespace,
-                self._host.clock.now_ms(),
-                now_s,
+                name=call.client,
+                address=call.origin.client,
+                host=call.origin.host,
+                language=call.language,
+                version=call.version,
+                namespace=call.namespace,
+                since_ms=self._host.clock.now_ms(),
+                seen_s=now_s,
                 user=call.who.name,
             )
         client.seen_s = now_s

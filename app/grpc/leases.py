@@ -102,7 +102,7 @@ class Leases:
         self._end(client, gives_back=True)
 
     def abandon(self, client: str) -> None:
-        """End the leases of a lost client; its messages count as failed, as one may have killed it."""
+        """End the leases of a lost client; its messages count as failed: one may have killed it."""
         self._end(client, gives_back=False)
 
     def steps(self) -> Iterator[None]:

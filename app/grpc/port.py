@@ -59,11 +59,11 @@ class GrpcPort:
         self._tls_mux = TlsMux(
             self._listener,
             self._inner_port,
-            self._certificate.context if self._certificate else None,
-            self._services.rpc_figures,
-            shares,
-            self._services.host.clock.monotonic_s,
-            self._services.request_limits.budget,
+            context=self._certificate.context if self._certificate else None,
+            figures=self._services.rpc_figures,
+            shares=shares,
+            clock_s=self._services.host.clock.monotonic_s,
+            budget=self._services.request_limits.budget,
             is_plain_refused=settings.tls_required,
         )
         self._tls_mux.start()
@@ -95,9 +95,9 @@ class GrpcPort:
             await self._tls_mux.stop_accepting()
         opening, self._opening = self._opening, None
         if opening is not None:
-            (door,) = await asyncio.gather(opening, return_exceptions=True)
-            if not isinstance(door, BaseException):
-                await door.stop()
+            (server,) = await asyncio.gather(opening, return_exceptions=True)
+            if not isinstance(server, BaseException):
+                await server.stop()
         if self._tls_mux is not None:
             await self._tls_mux.stop()
         self._listener.close()
@@ -110,10 +110,10 @@ class GrpcPort:
         _check_files()
         server_class = await asyncio.to_thread(_server_class)
         _check_files()
-        door = server_class(self._services, self.address, self._tls_mux)
-        await door.start()
-        self._services.targets.own_ports.add(door.inner_port)
-        return door
+        server = server_class(self._services, self.address, self._tls_mux)
+        await server.start()
+        self._services.targets.own_ports.add(server.inner_port)
+        return server
 
     async def _prepared(self) -> str:
         """Read or make the files that the port needs; why that cannot be just now, or ""."""

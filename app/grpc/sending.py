@@ -46,7 +46,7 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     _check_types(backend, config, messages)
     client = backend.clients.seen(call)  # it may refuse, so before anything is stored
     stored = await backend.sends.stored(messages, None)
-    backend.activity.sent(client.name, len(messages), backend.host.clock.now_ms())
+    backend.services.client_figures.sent(client.name, len(messages), backend.host.clock.now_ms())
     if any(message.transaction_group for message in messages):
         backend.clients.produces(client, topic)
     entries = [
@@ -69,7 +69,7 @@ async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> 
     waiting = backend.broker.find_scheduled(message_id)
     if waiting is not None and waiting.topic != topic:
         raise GrpcRefusal(Code.BAD_REQUEST, "the recall handle is of another topic")
-    answer = await backend.scheduled.recall(call.actor, message_id)
+    answer = await backend.services.scheduled.recall(call.actor, message_id)
     if answer is TimerAnswer.ALREADY_DELIVERED:
         raise GrpcRefusal(Code.PRECONDITION_FAILED, "the message was delivered already")
     return RecallMessageResponse(status=ok(), message_id=message_id)
@@ -83,7 +83,7 @@ async def end_transaction(backend: GrpcBackend, call: GrpcCall, request: Any) ->
         raise GrpcRefusal(Code.INVALID_TRANSACTION_ID, "the request names no transaction")
     is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
     by = Decider.CHECK if is_check else Decider.PRODUCER
-    await backend.transactions.decide(request.transaction_id, decision, topic, by)
+    await backend.services.transactions.decide(request.transaction_id, decision, topic, by)
     return EndTransactionResponse(status=ok())
 
 

@@ -53,18 +53,7 @@ class GrpcServer:
             services.client_names,
             address_clients_max=settings.grpc_address_clients_max,
         )
-        self.backend = GrpcBackend(
-            services.host,
-            settings,
-            services.sends,
-            services.transactions,
-            services.scheduled,
-            clients,
-            leases,
-            services.rpc_figures,
-            services.client_figures,
-            address,
-        )
+        self.backend = GrpcBackend(services, clients, leases, address)
 
     async def start(self) -> None:
         """Begin to serve on `inner_port`."""

@@ -175,12 +175,12 @@ class TlsMux:
         self,
         listener: socket.socket,
         inner_port: Callable[[], Awaitable[int]],
+        *,
         context: ssl.SSLContext | None,
         figures: RpcFigures,
         shares: AddressQuota,
         clock_s: Callable[[], float],
         budget: ByteBudget,
-        *,
         is_plain_refused: bool = False,
     ) -> None:
         """`clock_s` is the monotonic clock that connections end by; `context` may be set later.

@@ -1,4 +1,4 @@
-"""Workarounds for known bugs of official clients, which would otherwise lose messages, spin or hang.
+"""Workarounds for bugs of official clients, which would otherwise lose messages, spin or hang.
 
 Each has its cause beside it; no other module depends on the client's language.
 """

@@ -5,7 +5,7 @@ Unfinished messages, and messages that the application has not received yet, cou
 message is not complete within MESSAGE_S with 1008.
 
 Tiny frames take the parser long for their size, and hundreds of connections may send at once: large
-reads are therefore parsed in slices, for TURN_S in each turn of the event loop over all connections.
+reads are therefore parsed in slices, for TURN_S in each turn of the event loop.
 Too many fragments or pings close the connection with 1008.
 """
 

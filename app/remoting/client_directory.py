@@ -9,7 +9,7 @@ from engine.errors import Busy, Refused
 from engine.message import StoredMessage
 from protocol.remoting.codes import RequestCode
 
-DOOR = "TCP"
+ENDPOINT = "TCP"
 NOT_A_CONSUMER = "only consumers tell what their threads do; this one produces"
 NOT_OFFERED = "classic clients are not asked to process single messages"
 JSTACK = '"jstack":'
@@ -29,14 +29,16 @@ class RemotingClientDirectory:
         """All clients that are alive."""
         return [
             Connected(
-                client.name,
-                client.connection.client,
-                client.since_ms,
-                DOOR,
-                _about(client),
-                client.language,
-                client.version,
-                not client.consumers if client.producers or client.consumers else None,
+                client=client.name,
+                address=client.connection.client,
+                since_ms=client.since_ms,
+                door=ENDPOINT,
+                about=_about(client),
+                language=client.language,
+                version=client.version,
+                is_producer=(
+                    not client.consumers if client.producers or client.consumers else None
+                ),
             )
             for client in self._clients.all()
         ]
@@ -47,14 +49,14 @@ class RemotingClientDirectory:
         if known_client is None:
             return None
         return ClientFacts(
-            DOOR,
-            known_client.connection.client,
-            known_client.since_ms,
-            known_client.seen_ms,
-            known_client.language,
-            known_client.version,
-            _kind(known_client),
-            known_client.user,
+            door=ENDPOINT,
+            address=known_client.connection.client,
+            since_ms=known_client.since_ms,
+            seen_ms=known_client.seen_ms,
+            language=known_client.language,
+            version=known_client.version,
+            kind=_kind(known_client),
+            user=known_client.user,
             is_open=known_client.connection.is_open,
             polls=known_client.connection.polls,
             topics=sorted(known_client.producers),

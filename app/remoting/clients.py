@@ -152,7 +152,14 @@ class RemotingClients:
                 )
             text = version_text(version)
             client = RemotingClient(
-                name, connection, who.name, language, text, version, now_ms, now_ms
+                name=name,
+                connection=connection,
+                user=who.name,
+                language=language,
+                version=text,
+                version_number=version,
+                since_ms=now_ms,
+                seen_ms=now_ms,
             )
             self._clients[name] = client
         elif client.user and who.name and client.user != who.name:

@@ -23,8 +23,15 @@ class RequestBody:
     """`receive` for one request; `close` it when the request is over."""
 
     __slots__ = (
-        "_address", "_caller", "_reservation", "_limit_bytes", "_limits", "_reading", "_receive",
-        "_small_bytes", "_was_evicted",
+        "_address",
+        "_caller",
+        "_limit_bytes",
+        "_limits",
+        "_reading",
+        "_receive",
+        "_reservation",
+        "_small_bytes",
+        "_was_evicted",
     )  # fmt: skip
 
     def __init__(self, receive: Receive, limits: RequestLimits, scope: Scope) -> None:

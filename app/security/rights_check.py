@@ -169,9 +169,15 @@ def _verdict(
         else:
             is_allowed = True
             reason, by = _allowed_by(principal, action, kind, name)
-    doors = rights()[action, kind]
     return RightDecision(
-        action, kind, name, right_text(action, kind, name), is_allowed, reason, by, doors
+        action=action,
+        kind=kind,
+        name=name,
+        right=right_text(action, kind, name),
+        is_allowed=is_allowed,
+        reason=reason,
+        by=by,
+        doors=rights()[action, kind],
     )
 
 

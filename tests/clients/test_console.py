@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from tests.clients.official import Official
-from tests.grpc.door import Served
+from tests.grpc.endpoint import Served
 
 # To the question for its threads, how its text begins, and to process a message.
 ANSWERS = {

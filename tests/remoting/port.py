@@ -18,7 +18,7 @@ from app.settings import Settings
 from engine.clock import ManualClock
 from protocol.remoting.codes import Flag, RequestCode, ResponseCode
 from protocol.remoting.frames import Command, FrameReader, encode
-from tests.grpc.door import listening
+from tests.grpc.endpoint import listening
 
 LIMIT_S = 30.0
 
