@@ -1,8 +1,8 @@
-"""The database itself, opened and brought up to date; every call may wait for disk and network.
+"""Opens the database and migrates its schema; calls may wait for disk and network.
 
-SQLite is the default (WAL, so that readers do not wait for a writer); PostgreSQL by its URL, whose
-connections are tried before each use, so that a server which was started again is found by itself.
-`worker.py` keeps these calls off the event loop.
+SQLite is the default (WAL, so that readers do not wait for a writer), PostgreSQL by its URL; its
+connections are tested before each use, to survive a restart of its server. `worker.py` runs these
+calls off the event loop.
 """
 
 import os
@@ -39,7 +39,7 @@ POSTGRES = {
 
 
 class Database:
-    """An open database; every method is one transaction and raises DatabaseError."""
+    """An open database; each method is one transaction and raises DatabaseError."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -54,12 +54,12 @@ class Database:
         self.views = ViewStore(self._transaction)
 
     def insert_audit(self, entry: AuditEntry) -> int:
-        """Write a new entry; the id it got."""
+        """Insert an entry; returns its id."""
         with self._transaction() as connection:
             return queries.insert_audit(connection, entry)
 
     def finish_audit(self, entry_id: int, after_json: str, result: str) -> None:
-        """Complete an entry with how its change ended."""
+        """Complete an entry with the result of its change."""
         with self._transaction() as connection:
             queries.finish_audit(connection, entry_id, after_json=after_json, result=result)
 
@@ -71,7 +71,7 @@ class Database:
             return queries.list_audit(connection, limit=limit, before_id=before_id, filter=filter)
 
     def tally_audit(self) -> AuditTally:
-        """What the newest entries have in common."""
+        """Counts of actions, kinds and results in the newest entries."""
         with self._transaction() as connection:
             return queries.tally_audit(connection)
 
@@ -86,7 +86,7 @@ class Database:
             return queries.delete_surplus_audit(connection, entries_max)
 
     def revision(self) -> tuple[str | None, str]:
-        """The revision that the schema is marked with, and the one that it should have."""
+        """The schema's revision, and the one that it should have."""
         with self._transaction() as connection:
             return current_revision(connection), HEAD
 
@@ -101,7 +101,7 @@ class Database:
 
     @contextmanager
     def _mapped(self) -> Iterator[None]:
-        """What the driver said as a DatabaseError: no statement, no value, no password in it."""
+        """The driver's error as a DatabaseError, without statement, values and passwords."""
         try:
             yield
         except (SQLAlchemyError, OSError, ImportError) as error:
@@ -111,7 +111,7 @@ class Database:
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for `url` whose schema is up to date; it is closed again where that fails."""
+    """An engine for `url` with a migrated schema; it is closed if that fails."""
     engine = _engine(url)
     try:
         ensure_schema(engine)
@@ -138,7 +138,7 @@ def _engine(url: str) -> Engine:
 
 
 def _make_private(path: Path) -> None:
-    """An empty database that is its owner's alone: SQLite gives its other files the same mode."""
+    """Create an empty database readable by its owner only; SQLite's other files get its mode."""
     path.parent.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
     if not path.exists() and not path.name.startswith("file:"):  # a URI names what exists
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))

@@ -1,4 +1,4 @@
-"""Every statement of the application, each on a connection whose transaction the caller owns."""
+"""SQL of the audit trail, within the caller's transaction."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ FAILED_LOGINS = ("login_failed", "login_limited")
 
 
 def insert_audit(connection: Connection, entry: AuditEntry) -> int:
-    """Write a new entry; the id it got."""
+    """Insert an entry; returns its id."""
     statement = insert(audit).values(
         at_ms=entry.at_ms,
         actor=_storable(entry.actor),
@@ -34,7 +34,7 @@ def insert_audit(connection: Connection, entry: AuditEntry) -> int:
 
 
 def finish_audit(connection: Connection, entry_id: int, *, after_json: str, result: str) -> None:
-    """Complete an entry with how its change ended."""
+    """Complete an entry with the result of its change."""
     connection.execute(
         update(audit).where(audit.c.id == entry_id).values(after_json=after_json, result=result)
     )
@@ -47,7 +47,7 @@ def list_audit(
     before_id: int | None = None,
     filter: AuditFilter,
 ) -> list[AuditEntry]:
-    """At most `limit` (and 200) wanted entries, the newest first, older than `before_id`."""
+    """At most `limit` (and 200) matching entries older than `before_id`, the newest first."""
     statement = select(audit).where(*_conditions(filter)).order_by(audit.c.id.desc())
     if before_id is not None:
         statement = statement.where(audit.c.id < before_id)
@@ -56,7 +56,7 @@ def list_audit(
 
 
 def tally_audit(connection: Connection) -> AuditTally:
-    """Which actions, kinds and results the newest 100,000 entries have, and how often."""
+    """Counts of the actions, kinds and results of the newest 100,000 entries."""
     newest = (
         select(audit.c.action, audit.c.object_kind, audit.c.result)
         .order_by(audit.c.id.desc())
@@ -74,15 +74,15 @@ def tally_audit(connection: Connection) -> AuditTally:
 
 
 def delete_old_audit(connection: Connection, before_ms: int) -> int:
-    """Delete the oldest entries from before `before_ms`, at most PRUNE_MAX; how many they were."""
+    """Delete at most PRUNE_MAX entries older than `before_ms`; returns their number."""
     old = select(audit.c.id).where(audit.c.at_ms < before_ms).order_by(audit.c.at_ms)
     return _delete(connection, connection.execute(old.limit(PRUNE_MAX)).scalars().all())
 
 
 def delete_surplus_audit(connection: Connection, entries_max: int) -> int:
-    """Delete what is beyond `entries_max`, at most PRUNE_MAX entries; how many they were.
+    """Delete at most PRUNE_MAX entries beyond `entries_max`; returns their number.
 
-    Refused attempts go before changes that were made, so that nobody can push those out.
+    Refused attempts go before changes, so that refusals cannot displace changes.
     """
     count = connection.execute(select(func.count()).select_from(audit)).scalar_one()
     surplus = min(count - entries_max, PRUNE_MAX)
@@ -106,7 +106,7 @@ def _delete(connection: Connection, ids: Sequence[int]) -> int:
 
 
 def _conditions(filter: AuditFilter) -> list[ColumnElement[bool]]:
-    """What an entry has to fulfil; parts of names match in any case, "%" is just a character."""
+    """The conditions of a filter; parts of names match in any case, "%" is a plain character."""
     columns = audit.c
     same = (
         (columns.object_kind, filter.object_kind),
@@ -129,5 +129,5 @@ def _conditions(filter: AuditFilter) -> list[ColumnElement[bool]]:
 
 
 def _storable(text: str) -> str:
-    """PostgreSQL keeps every character but NUL, which nobody but an attacker types."""
+    """The text without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd")

@@ -1,7 +1,7 @@
-"""When a group on a topic was evaluated: stretches of time, read and put together. Pure.
+"""The times when a group's lag on a topic was evaluated, as intervals. Pure.
 
-Figures of an earlier version do not tell; of them only the length of it all and the last
-evaluation are known, so that they count as one stretch up to that.
+Rows of earlier versions have only the total length and the last evaluation, and count as one
+interval up to it.
 """
 
 import json
@@ -19,7 +19,7 @@ Stretches = list[tuple[int, int]]
 
 
 def stretches(row: Mapping[str, Any]) -> Stretches:
-    """The stretches of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
+    """The intervals of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
     text = row.get("evaluated", UNTOLD)
     if text == UNTOLD:
         return _guessed(row)
@@ -27,7 +27,7 @@ def stretches(row: Mapping[str, Any]) -> Stretches:
 
 
 def together(rows: Iterable[Row]) -> str:
-    """The stretches of several rows as one row keeps them."""
+    """The intervals of several rows, in the form of one row."""
     merged = joined(pair for row in rows for pair in stretches(row))
     if len(merged) > STRETCHES_MAX:
         longest = sorted(merged, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
@@ -36,7 +36,7 @@ def together(rows: Iterable[Row]) -> str:
 
 
 def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
-    """Stretches in order, those that touch as one."""
+    """Intervals in order, adjacent ones merged."""
     merged: Stretches = []
     for begin, end in sorted(pairs):
         if merged and begin <= merged[-1][1]:
@@ -47,7 +47,7 @@ def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
 
 
 def within(begin: int, end: int, evaluated: Stretches) -> Stretches:
-    """What of a time lies in the stretches."""
+    """The parts of a time that lie in the intervals."""
     cut = [(max(begin, first), min(end, last)) for first, last in evaluated]
     return [(first, last) for first, last in cut if first < last]
 

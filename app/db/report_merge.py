@@ -1,8 +1,8 @@
-"""Figures of several hours put together as those of one longer period. Pure.
+"""Merges the figures of several hours into those of a longer period. Pure.
 
-What may be added up is added up, histograms by their counts: percentiles of a day are those of its
-messages, never averages. Lists of the most frequent or slowest are ranked anew; of frequent ones
-that some hour kept no name of, the sum is kept in rank 0, as in the hours.
+Sums are added, and histograms by their counts, so that percentiles of a day are those of its
+messages, never averages. Lists of the most frequent or slowest are ranked again; the sum of unnamed
+frequent ones is in rank 0, as in the hours.
 """
 
 import json
@@ -30,10 +30,10 @@ Group = tuple[Any, ...]
 
 
 def merged(table: ResultTable, rows: Iterable[Row], hour: str, hours: int) -> list[Row]:
-    """The rows of the period of `hours` hours that begins with `hour`, in no order.
+    """The rows of the period of `hours` hours from `hour`, in no order.
 
-    `rows` are those of shorter periods within, with their histograms packed. Those of one hour
-    stay as they are, but for the slowest messages, of which fewer are kept.
+    `rows` are those of its shorter periods, with packed histograms. Rows of a single hour stay
+    unchanged, except that fewer slowest messages are stored.
     """
     if hours == HOUR:
         return [row for row in rows if table.name != "slowest" or row["rank"] <= SLOWEST[HOUR]]
@@ -48,7 +48,7 @@ def merged(table: ResultTable, rows: Iterable[Row], hour: str, hours: int) -> li
 
 
 def completed(table: ResultTable, rows: list[Row]) -> list[Row]:
-    """The same with what follows from the other columns: shares, rates, percentiles."""
+    """The rows with derived columns: shares, rates, percentiles."""
     derive = DERIVED.get(table.name)
     if derive is not None:
         derive(rows)
@@ -56,7 +56,7 @@ def completed(table: ResultTable, rows: list[Row]) -> list[Row]:
 
 
 def derived_columns(table: ResultTable) -> tuple[str, ...]:
-    """What `completed` adds, and nobody has to keep."""
+    """The columns that `completed` derives, which need not be stored."""
     return COLUMNS_DERIVED.get(table.name, ())
 
 
@@ -68,7 +68,7 @@ def _grouped(rows: Rows, names: Sequence[str]) -> dict[Group, list[Row]]:
 
 
 def _sum(rows: Rows, name: str) -> int | None:
-    """Of what is known; None where nothing is."""
+    """The sum of the values that are not None; None if all are."""
     values = [row[name] for row in rows if row[name] is not None]
     return sum(values) if values else None
 
@@ -78,7 +78,7 @@ def _most(rows: Rows, name: str) -> Any:
 
 
 def _added(table: ResultTable, rows: Rows) -> list[Row]:
-    """One row for each key, its sums added up."""
+    """One row for each key, with added sums."""
     return [
         {**each[0], **{name: _sum(each, name) for name in table.sums}}
         for each in _grouped(rows, table.key).values()

@@ -1,4 +1,4 @@
-"""The rows of a table, a topic and a period as one block of bytes, column by column. Pure.
+"""Packs the rows of a table, topic and period into one block of bytes, by column. Pure.
 
     zlib of the MessagePack array [format, [column, …]]
 
@@ -30,9 +30,9 @@ ADDED: Mapping[str, tuple[Any, ...]] = {"lag_hours": (UNTOLD,)}
 
 
 def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
-    """The rows of one topic; `begin` is the first hour of their period.
+    """The block of one topic's rows; `begin` is the first hour of their period.
 
-    ValueError where they are more than would be unpacked again.
+    Raises ValueError if the block would be too large to unpack.
     """
     columns = [_kept(name, [row[name] for row in rows], begin) for name in _names(table)]
     data = msgspec.msgpack.encode([FORMAT, columns])
@@ -42,9 +42,9 @@ def pack_rows(table: ResultTable, rows: Sequence[Row], begin: int) -> bytes:
 
 
 def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: str) -> list[Row]:
-    """The rows of a block; those of more than one hour say of how many in `hours`.
+    """The rows of a block; rows of several hours have their number in `hours`.
 
-    ValueError for what is no block of this table.
+    Raises ValueError if it is no block of this table.
     """
     names = _names(table)
     form, columns = msgspec.msgpack.decode(_inflated(data), type=tuple[int, list[list[Any]]])
@@ -62,12 +62,12 @@ def unpack_rows(table: ResultTable, data: bytes, begin: int, hours: int, topic: 
 
 
 def pack_names(names: Iterable[str]) -> bytes:
-    """Names as few bytes, always the same ones for them."""
+    """Names as packed bytes; the same names give the same bytes."""
     return zlib.compress("\n".join(sorted(names)).encode(), LEVEL)
 
 
 def unpack_names(data: bytes) -> list[str]:
-    """What `pack_names` made."""
+    """The names in the bytes of `pack_names`."""
     return _inflated(data).decode().split("\n")
 
 

@@ -1,8 +1,8 @@
-"""Packs the figures of older hours, and hands them out: statements within somebody's transaction.
+"""Stores and reads packed figures of older hours, within the caller's transaction.
 
-A period is of one hour, of a day or of four weeks (`report_periods.py`). Whatever hour one looks
-at, its figures are in rows of their own, or in one period, never in two: what is put together is
-deleted in the same transaction, and whoever writes an hour anew deletes the period first.
+A period is an hour, a day or four weeks (`report_periods.py`). The figures of an hour are in rows
+of their own or in one period, never in two: packing deletes its sources in the same transaction,
+and writing an hour again deletes its period first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,9 +33,9 @@ SAID = {DAY: "day", WEEKS: "four weeks"}
 
 
 def put_together(connection: Connection, table: ResultTable, hours: int, before: str) -> bool:
-    """The oldest period of `hours` hours of which there are figures by shorter ones, as one.
+    """Pack the oldest period of `hours` hours that still has shorter periods.
 
-    False where there is none that ends before that hour.
+    False if there is none that ends before the given hour.
     """
     assert hours in GRAINS
     oldest = _oldest(connection, table, hours)
@@ -57,9 +57,9 @@ def put_together(connection: Connection, table: ResultTable, hours: int, before:
 
 
 def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -> None:
-    """Delete the periods that these hours lie in, which are about to be written anew.
+    """Delete the periods of these hours before they are written again.
 
-    Raises NotWhole where one has figures of other hours as well.
+    Raises NotWhole if one has figures of other hours too.
     """
     numbers = {number_of(hour) for hour in hours}
     if not numbers:
@@ -85,7 +85,7 @@ def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -
 
 
 def expire(connection: Connection, oldest: str) -> int:
-    """Delete the periods that end before an hour; how many blocks."""
+    """Delete the periods that end before an hour; returns the number of blocks."""
     is_old = packed.c.begin + packed.c.hours <= number_of(oldest)
     return connection.execute(delete(packed).where(is_old)).rowcount
 
@@ -106,7 +106,7 @@ def _block(
 
 
 def _oldest(connection: Connection, table: ResultTable, hours: int) -> int | None:
-    """The first hour of which there are figures by shorter periods than of `hours` hours."""
+    """The first hour with figures in periods shorter than `hours` hours."""
     stored = RESULT_TABLES[table.name]
     named = connection.execute(select(func.min(stored.c.hour))).scalar()
     shorter = (packed.c.name == table.name) & (packed.c.hours < hours)
@@ -142,7 +142,7 @@ def _within(name: str, begin: int, hours: int) -> Any:
 
 
 def _done(connection: Connection, job: str, begin: int, hours: int) -> set[int]:
-    """Hours of a period that there are results of."""
+    """The hours of a period that have results."""
     done = report_partitions
     statement = select(done.c.hour).where(done.c.job == job, _hours_of(done, begin, hours))
     return {number_of(hour) for hour in connection.execute(statement).scalars()}
@@ -154,7 +154,7 @@ def _done(connection: Connection, job: str, begin: int, hours: int) -> set[int]:
 def begins(
     connection: Connection, table: ResultTable, filter: ResultFilter, since: str = ""
 ) -> list[int]:
-    """First hours of the periods of a range, in their order."""
+    """The first hours of the periods of a range, in order."""
     statement = _where(select(packed.c.begin).distinct(), table.name, filter)
     if since:
         statement = statement.where(packed.c.begin >= number_of(since))
@@ -184,7 +184,7 @@ def rows(connection: Connection, table: ResultTable, filter: ResultFilter) -> It
 
 
 def count(connection: Connection, name: str, filter: ResultFilter) -> int:
-    """Rows of a range and topic; other conditions are not looked at."""
+    """The number of rows of a range and topic; other conditions are ignored."""
     statement = _where(select(func.sum(packed.c.rows)), name, filter)
     return int(connection.execute(statement).scalar() or 0)
 
@@ -201,7 +201,7 @@ def names(connection: Connection, name: str, column: str, filter: ResultFilter) 
 
 
 def coarse(connection: Connection, job: str) -> list[Coarse]:
-    """Up to where figures are by longer periods than hours; the longest first."""
+    """The ends of the ranges with periods longer than an hour, the longest periods first."""
     statement = (
         select(packed.c.hours, func.max(packed.c.begin + packed.c.hours))
         .where(packed.c.hours > HOUR, packed.c.name.in_(_tables(job)))

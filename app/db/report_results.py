@@ -1,8 +1,8 @@
 """The reports' figures in SQL: replaced by whole hours in one transaction, read by range and name.
 
-A run that dies before its transaction ends leaves the figures of the run before it; the same run
-once more leaves the same figures. Of older hours the figures are packed (`report_packing.py`):
-whoever reads is given them among the others, in the order of the key.
+A run that dies before its transaction ends leaves the previous figures; repeating a run leaves the
+same figures. Figures of older hours are packed (`report_packing.py`) and are read together with the
+others, in the order of the key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,7 +129,7 @@ class ResultStore:
             return _added(totals, packed, by, sums, limit)
 
     def count(self, name: str, filter: ResultFilter) -> int:
-        """How many rows there are; of packed ones those of the topic, whatever else is wanted."""
+        """The number of rows; for packed ones only the range and topic are checked."""
         table = RESULT_TABLES[name]
         statement = _where(select(func.count()).select_from(table), table, filter)
         with self._transaction() as connection:
@@ -137,7 +137,7 @@ class ResultStore:
             return stored + packing.count(connection, name, filter)
 
     def packed_count(self, name: str, filter: ResultFilter) -> int:
-        """Rows that have to be unpacked for an answer."""
+        """The number of rows that have to be unpacked for an answer."""
         with self._transaction() as connection:
             return packing.count(connection, name, filter)
 
@@ -152,7 +152,7 @@ class ResultStore:
         return sorted(values)[:limit]
 
     def hours_done(self, job: str, first: str, last: str) -> list[str]:
-        """Hours of a range that there are results of, at most 100,000."""
+        """The hours of a range with results, at most 100,000."""
         column = report_partitions.c.hour
         statement = select(column).where(report_partitions.c.job == job).order_by(column)
         if first:
@@ -182,7 +182,7 @@ def _replace(
 
 
 def _packed(text: str) -> bytes:
-    """A histogram as the jobs write it, packed; ValueError where it is none."""
+    """A job's histogram, packed; raises ValueError if it is none."""
     return pack(msgspec.json.decode(text, type=dict[int, int], strict=False))
 
 
@@ -206,7 +206,7 @@ def _mark_done(connection: Connection, run: RunRow, fingerprints: dict[str, str]
 def _all_rows(
     connection: Connection, name: str, filter: ResultFilter, size: int, after: Sequence[Any]
 ) -> Iterator[Row]:
-    """Packed rows among the others: of an hour there are either these or those."""
+    """Packed and unpacked rows in order; an hour has only one of both."""
     table = RESULTS_BY_NAME[name]
     stored = _stored_rows(connection, table, filter, size, after)
     if table.replaces != HOURS:
@@ -250,7 +250,7 @@ def _stored_rows(
 def _added(
     stored: list[Row], packed: Iterable[Row], by: Sequence[str], sums: Sequence[str], limit: int
 ) -> list[Row]:
-    """Sums of stored and of packed rows as one, in the order of `by`."""
+    """The sums of stored and packed rows, in the order of `by`."""
     places = {tuple(row[name] for name in by): row for row in stored}
     is_cut = len(stored) >= limit  # what comes after is not whole, and not told
     is_changed = False

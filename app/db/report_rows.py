@@ -1,4 +1,4 @@
-"""What the reports' tables hand out and take in, without SQLAlchemy; and what the tables are.
+"""Rows and definitions of the reports' tables, without SQLAlchemy.
 
 `TABLES` repeats what the jobs make (`analytics/results.py`, which the server never imports): a
 result is loaded only where both agree, and a test compares them.
@@ -18,7 +18,7 @@ PACKED = frozenset({"buckets"})
 
 
 class RunState(StrEnum):
-    """What became of a run; all but RUNNING are final."""
+    """The state of a run; all but RUNNING are final."""
 
     RUNNING = "running"
     OK = "ok"
@@ -30,7 +30,7 @@ class RunState(StrEnum):
 
 
 class Trigger(StrEnum):
-    """Why a run began."""
+    """The cause of a run."""
 
     SCHEDULE = "schedule"
     MANUAL = "manual"
@@ -40,7 +40,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleRow:
-    """When a job runs by itself; `next_ms` is the first time that is not yet done."""
+    """The schedule of a job; `next_ms` is the next time that is due."""
 
     job: str
     cron: str
@@ -87,7 +87,7 @@ class RunRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs are wanted; what is empty or None does not matter."""
+    """A filter of runs; empty and None fields match all."""
 
     job: str = ""
     state: str = ""
@@ -96,7 +96,7 @@ class RunFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """Which hours of a job there are results of."""
+    """The hours of a job that have results."""
 
     hours: int
     first: str
@@ -136,9 +136,9 @@ class ResultTable:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFilter:
-    """Which figures are wanted: of hours `first` to `last`, both in; "" does not matter.
+    """A filter of figures: hours `first` to `last`, inclusive; "" matches all.
 
-    `equal` are further columns, each with the value that it has to have.
+    `equal` has further columns with their required values.
     """
 
     first: str = ""
@@ -164,15 +164,15 @@ class Loaded:
 
 
 class NotWhole(ValueError):
-    """Some hours were computed of a period whose figures are kept as one: they are not taken."""
+    """A run computed only some hours of a packed period, so its figures are refused."""
 
 
 class Moved(Exception):
-    """Since the page before, its hours were put together: what follows it is in no place now."""
+    """The hours of the previous page were packed meanwhile, so its cursor is invalid."""
 
 
 class NotOurs(Exception):
-    """The run was taken over by another server: its figures are not taken."""
+    """Another server took over the run, so its figures are refused."""
 
 
 KINDS = {"s": "STRING", "i": "INT", "b": "BIGINT", "d": "DOUBLE", "j": "JSON"}

@@ -1,5 +1,7 @@
-"""Schedules and runs of the reports in SQL. Of the runs under way there is one at most: an index
-says so, and a lease says whether its server is still there."""
+"""Schedules and runs of the reports in SQL.
+
+A unique index allows one running run at most; a lease tells whether its server is still alive.
+"""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -45,7 +47,7 @@ class ReportStore:
         return sorted(schedules.values(), key=lambda schedule: schedule.job)
 
     def write_schedule(self, schedule: ScheduleRow) -> None:
-        """Write a schedule as it is now."""
+        """Write a schedule."""
         table = report_schedules
         with self._transaction() as connection:
             same = table.c.job == schedule.job
@@ -71,7 +73,7 @@ class ReportStore:
             return replace(run, id=int(key[0]))
 
     def renew(self, run_id: int, owner: str, lease_ms: int) -> bool:
-        """Keep the lease of a run; False where it is somebody else's, or over."""
+        """Extend the lease of a run; False if it has ended or another owner has it."""
         table = report_runs
         own = (table.c.id == run_id) & (table.c.owner == owner)
         with self._transaction() as connection:
@@ -83,7 +85,7 @@ class ReportStore:
             return bool(done.rowcount)
 
     def finish(self, run: RunRow) -> bool:
-        """Write how a run ended; False where it was taken over meanwhile."""
+        """Write a run's end; False if it was taken over."""
         with self._transaction() as connection:
             return finish(connection, run)
 
@@ -142,14 +144,14 @@ class ReportStore:
     # -- hours ------------------------------------------------------------------------------------
 
     def done(self, job: str) -> dict[str, str]:
-        """By hour what its results were made of."""
+        """The sources of the results, by hour."""
         table = report_partitions
         statement = select(table.c.hour, table.c.fingerprint).where(table.c.job == job)
         with self._transaction() as connection:
             return {str(hour): str(source) for hour, source in connection.execute(statement)}
 
     def coverage(self, job: str) -> Coverage:
-        """Which hours there are results of."""
+        """The hours with results."""
         column = report_partitions.c.hour
         statement = select(func.count(column), func.min(column), func.max(column)).where(
             report_partitions.c.job == job
@@ -160,7 +162,7 @@ class ReportStore:
 
 
 def finish(connection: Connection, run: RunRow) -> bool:
-    """Write how a run ended within a transaction; False where it is not this owner's any more."""
+    """Write a run's end within a transaction; False if another owner has taken it over."""
     values = _values(run)
     for column in ("job", "cause", "owner", "began_ms", "actor"):
         del values[column]
@@ -185,7 +187,7 @@ def _run(row: Any) -> RunRow:
 
 
 def _trim(connection: Connection) -> None:
-    """Forget the oldest runs over the limit."""
+    """Delete the oldest runs over the limit."""
     column = report_runs.c.id
     oldest = connection.execute(
         select(column).order_by(column.desc()).offset(RUNS_MAX - 1).limit(1)

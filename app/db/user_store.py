@@ -1,8 +1,8 @@
 """Users, tokens and sessions in SQL: each change is one transaction with its audit entry.
 
-Every change counts `people_version` up, so that a server notices what the command line changed. It
-does so first: the row stays locked until the end, so that of two changes at the same time the one
-sees what the other did, and the last two admins cannot remove each other.
+Every change increments `people_version`, so that servers notice changes by the command line. It
+does so first, which locks the row: concurrent changes see each other's result, so that the last two
+admins cannot remove each other.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,18 +26,18 @@ ONLY_VERSION = 1
 
 
 class UserStore:
-    """Every method is one transaction, and raises DatabaseError like those of `Database`."""
+    """Each method is one transaction and raises DatabaseError, as in `Database`."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def version(self) -> int:
-        """How often people were changed."""
+        """The version of users, tokens and sessions."""
         with self._transaction() as connection:
             return _version(connection)
 
     def load(self) -> UserRows:
-        """Everybody, as of one version."""
+        """All users, tokens and sessions of one version."""
         with self._transaction() as connection:
             return UserRows(
                 _version(connection),
@@ -47,7 +47,7 @@ class UserStore:
             )
 
     def add_user(self, user: UserRow, entry: AuditEntry, *, only_first: bool = False) -> UserRow:
-        """Add a user; Conflict where the name is taken, or `only_first` and there are others."""
+        """Add a user; raises Conflict if the name is taken, or if `only_first` and users exist."""
         with self._transaction() as connection:
             _changed(connection)
             if only_first and _count(connection, users):
@@ -61,10 +61,10 @@ class UserStore:
         return added
 
     def change_user(self, name: str, changes: Mapping[str, Any], entry: AuditEntry) -> UserRow:
-        """Change fields of a user; NotFound, or Conflict where no admin would be left.
+        """Change fields of a user; raises NotFound, or Conflict if no admin would remain.
 
-        A new password, and being disabled, end all the user's sessions. Who logs in through a
-        provider gets no password: that would be a way around it.
+        A new password, and disabling, end all sessions of the user. A provider's user gets no
+        password, which would bypass the provider.
         """
         with self._transaction() as connection:
             _changed(connection)
@@ -80,11 +80,11 @@ class UserStore:
         return after
 
     def upsert_provided(self, provided: UserRow, entry: AuditEntry) -> UserRow:
-        """Whom a provider let in: added at the first login, else with the role as of now.
+        """Add a provider's user at the first login, or update the role.
 
-        Somebody is known by issuer and subject and keeps the name of the first login; Conflict
-        where that name is somebody else's. Also the last admin can lose the role this way, since
-        the provider says who is one.
+        The user is identified by issuer and subject and keeps the name of the first login; raises
+        Conflict if another user has that name. The last admin can lose the role this way, as the
+        provider determines it.
         """
         with self._transaction() as connection:
             _changed(connection)
@@ -152,7 +152,7 @@ class UserStore:
     def add_session(
         self, session: SessionRow, entry: AuditEntry, *, instead_of: str, count_max: int
     ) -> SessionRow:
-        """Log in: the session that the browser had before ends, and the user's oldest too many."""
+        """Add a session; ends the browser's previous one, and the user's oldest over the limit."""
         with self._transaction() as connection:
             _changed(connection)
             connection.execute(delete(sessions).where(sessions.c.secret_hash == instead_of))
@@ -166,7 +166,7 @@ class UserStore:
         return added
 
     def end_sessions(self, ids: list[int], entry: AuditEntry) -> int:
-        """End sessions; how many of them there were."""
+        """End sessions; returns the number of those that existed."""
         with self._transaction() as connection:
             _changed(connection)
             ended = connection.execute(delete(sessions).where(sessions.c.id.in_(ids))).rowcount
@@ -177,9 +177,9 @@ class UserStore:
     def touch(
         self, used_ms: Mapping[int, int], seen_ms: Mapping[int, int], *, over_ms: tuple[int, int]
     ) -> None:
-        """Write when tokens were used and sessions seen, and drop the sessions that are over.
+        """Write times of use of tokens and sessions, and delete sessions that are over.
 
-        `over_ms` is now, and the time since which a session must have been seen.
+        `over_ms` is the current time, and the earliest last use of a live session.
         """
         now_ms, idle_ms = over_ms
         with self._transaction() as connection:
@@ -195,7 +195,7 @@ class UserStore:
 
 
 def _keep_provided(before: UserRow, changes: Mapping[str, Any]) -> None:
-    """What the provider says about somebody is not said here."""
+    """Refuse to change fields that the provider determines."""
     provided = {"password_hash": "password", "role": "role"}
     field = next(
         (provided[n] for n in changes if n in provided and changes[n] != getattr(before, n)), ""
@@ -210,7 +210,7 @@ def _keep_provided(before: UserRow, changes: Mapping[str, Any]) -> None:
 
 
 def _keep_an_admin(connection: Connection, before: UserRow, after: UserRow | None) -> None:
-    """Without an admin nobody could ever change people again; without users all would be open."""
+    """Raise Conflict if no admin remains: nobody could change users, or all would be open."""
     is_one = after is not None and after.role == ADMIN and not after.disabled
     if before.role != ADMIN or before.disabled or is_one:
         return
@@ -279,7 +279,7 @@ def _insert(connection: Connection, table: Table, row: UserRow | TokenRow | Sess
 
 
 def _audit(connection: Connection, entry: AuditEntry, before: object, after: object) -> None:
-    """The entry of a change, in the change's own transaction."""
+    """Write the audit entry in the change's transaction."""
     audited = replace(entry, before_json=_json(before), after_json=_json(after))
     insert_audit(connection, audited)
 

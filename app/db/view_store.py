@@ -19,7 +19,7 @@ Transaction = Callable[[], AbstractContextManager[Connection]]
 
 @dataclass(frozen=True, kw_only=True)
 class ViewRow:
-    """A page of the console with its filter, under a name that is its owner's alone."""
+    """A page of the console with its filter, under a name of its owner."""
 
     id: int = 0
     owner: str
@@ -30,7 +30,7 @@ class ViewRow:
 
     @property
     def href(self) -> str:
-        """Where it leads."""
+        """The URL of the view."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
@@ -46,7 +46,7 @@ class ViewStore:
             return _of(connection, owner)
 
     def add(self, view: ViewRow, entry: AuditEntry) -> ViewRow:
-        """Keep a view; Conflict where its owner has one of that name, or 100."""
+        """Add a view; raises Conflict if its owner has this name, or 100 views."""
         with self._transaction() as connection:
             insert_audit(connection, replace(entry, after_json=_json(view)))
             others = _of(connection, view.owner)
@@ -65,7 +65,7 @@ class ViewStore:
             return replace(view, id=int(key[0]))
 
     def delete(self, owner: str, view_id: int, entry: AuditEntry) -> ViewRow:
-        """Forget a view of this owner, which is returned; NotFound."""
+        """Delete and return a view of this owner; raises NotFound."""
         with self._transaction() as connection:
             view = next((view for view in _of(connection, owner) if view.id == view_id), None)
             if view is None:

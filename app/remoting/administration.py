@@ -1,7 +1,6 @@
-"""What administration tools ask for and change: topics, groups, statistics, connections.
+"""Requests of administration tools: topics, groups, statistics, connections.
 
-Maps by queue are written as RocketMQ's tools write and read them: each key is an object, not a
-text, so that such a body is no JSON for anybody else.
+Maps by queue have objects as keys, as RocketMQ's tools write them; such a body is no valid JSON.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -41,27 +40,27 @@ class _Group(msgspec.Struct):
 
 
 def list_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Names of all topics, those of the engine and of groups among them."""
+    """The names of all topics, including system, retry and dead-letter topics."""
     call.require(Action.READ, ResourceKind.SERVER)
     return _names(each.name for each in backend.broker.topics(system=True))
 
 
 def list_system_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Names of the topics that are the engine's own."""
+    """The names of the system topics."""
     call.require(Action.READ, ResourceKind.SERVER)
     topics = (each for each in backend.broker.topics(system=True) if each.is_system)
     return _names(each.name for each in topics if not each.name.startswith("%"))
 
 
 def topic_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How one topic is set up."""
+    """The configuration of one topic."""
     return ErrorResponse(
         body=json_body(_topic_shape(backend.broker.topic(call.topic(Action.READ))))
     )
 
 
 def all_topic_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How all topics are set up."""
+    """The configurations of all topics."""
     call.require(Action.READ, ResourceKind.SERVER)
     table = {each.name: _topic_shape(each) for each in backend.broker.topics(system=True)}
     return ErrorResponse(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
@@ -108,7 +107,7 @@ async def _delete_topic(backend: "RemotingBackend", call: RemotingCall, name: st
 
 
 def delete_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A name server forgets a topic's route, which here is gone with the topic."""
+    """Delete a topic's route; here it is deleted with the topic."""
     call.topic(Action.ADMINISTER)
     return OK
 
@@ -184,13 +183,13 @@ async def _delete_group(backend: "RemotingBackend", call: RemotingCall, name: st
 
 
 def group_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How one consumer group is set up."""
+    """The configuration of one consumer group."""
     group = backend.broker.group(call.group(Action.READ, "group"))
     return ErrorResponse(body=json_body(_group_shape(group)))
 
 
 def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How all consumer groups are set up."""
+    """The configurations of all consumer groups."""
     call.require(Action.READ, ResourceKind.SERVER)
     table = {each.name: _group_shape(each) for each in backend.broker.groups()}
     return ErrorResponse(
@@ -201,7 +200,7 @@ def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorRe
 
 
 def consume_stats(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """How far a group is in each queue; of one topic where it is named."""
+    """The progress of a group in each queue, of one topic if named."""
     group, topic = call.group(Action.READ), call.text("topic", "")
     queues = [each for each in _lag(backend, group) if topic in ("", each.topic)]
     rate = backend.broker.statistics.group_rate(group)
@@ -227,9 +226,9 @@ def topics_of_group(backend: "RemotingBackend", call: RemotingCall) -> ErrorResp
 
 
 def reset_offsets(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
-    """Move a group in a topic to a time, or one queue to an offset; audited.
+    """Reset a group in a topic to a time, or one queue to an offset; audited.
 
-    Consumers that are connected are told, and go on from there at once.
+    Connected consumers are notified and continue from there at once.
     """
     group = call.group(Action.ADMINISTER, "group")
     return _reset_offsets(backend, call, group, call.topic(Action.READ))
@@ -307,7 +306,7 @@ def producer_connections(backend: "RemotingBackend", call: RemotingCall) -> Erro
 
 
 def running_info(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
-    """What a consumer tells of itself; it is asked."""
+    """A consumer's running info, which is requested from it."""
     group = call.group(Action.READ)
     client = backend.clients.find(call.text("clientId"))
     if client is None or group not in client.consumers:
@@ -396,7 +395,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def kv_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Values that a name server keeps; here there are none."""
+    """Values of a name server; there are none."""
     call.require(Action.READ, ResourceKind.SERVER)
     raise RemotingRefusal(
         ResponseCode.QUERY_NOT_FOUND,

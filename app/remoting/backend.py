@@ -1,4 +1,4 @@
-"""What all handlers of the port share."""
+"""State that all handlers of the remoting port share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,13 +21,13 @@ from engine.errors import MessageNotFound
 from engine.message import StoredMessage, offset_id
 from protocol.remoting.codes import RequestCode, ResponseCode
 
-UNKNOWN_CODE = -1  # under which figures count all codes that nobody knows
+UNKNOWN_CODE = -1  # under which unknown request codes are counted
 KNOWN = frozenset(map(int, RequestCode))
 
 
 @dataclass
 class RemotingBackend:
-    """One server's port for classic clients; `services` are the application's, for its services."""
+    """The remoting endpoint of one server; `services` are the application's."""
 
     services: Services
     clients: RemotingClients
@@ -50,7 +50,7 @@ class RemotingBackend:
         return self.host.broker
 
     def handler(self, code: int) -> Handler:
-        """What answers a request code; Refusal with the reason where nothing does."""
+        """The handler of a request code; raises RemotingRefusal if there is none."""
         return handler_of(code)
 
     def connected(self, connection: RemotingConnection) -> None:
@@ -66,15 +66,15 @@ class RemotingBackend:
         self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += 1
 
     def address(self, connection: RemotingConnection) -> str:
-        """Where clients shall call: as this one called, so that port mappings work."""
+        """The address for clients: the one that this client called, so that port mappings work."""
         return self.settings.remoting_advertised or connection.server
 
     def offset_id(self, connection: RemotingConnection, position: int) -> str:
-        """The id of a record as clients decode it: this port's address, and the position."""
+        """A record's id as clients decode it: this port's address and the position."""
         return offset_id(self.address(connection), position)
 
     def message_at(self, position: int) -> StoredMessage:
-        """The record at a position of the log, with the code for none that clients expect."""
+        """The record at a position of the log; raises the error that clients expect for none."""
         try:
             return self.broker.message_at(position)
         except MessageNotFound:
@@ -84,7 +84,7 @@ class RemotingBackend:
 
     @contextmanager
     def polling(self, connection: RemotingConnection) -> Iterator[None]:
-        """A pull is held for as long as the context is; a RemotingRefusal beyond the bounds."""
+        """Count a waiting pull during the context; raises RemotingRefusal beyond the limits."""
         settings, figures = self.settings, self.figures
         if connection.polls >= settings.remoting_client_polls_max:
             raise RemotingRefusal(

@@ -1,4 +1,4 @@
-"""The port's clients as the console and REST see them: listed, known by name, sent away."""
+"""Classic clients for the console and REST: list, query and disconnect them by name."""
 
 import json
 
@@ -16,7 +16,7 @@ JSTACK = '"jstack":'
 
 
 class RemotingClientDirectory:
-    """Answers `Connections` for the port of classic clients."""
+    """Implements `Connections` for classic clients."""
 
     def __init__(self, clients: RemotingClients) -> None:
         self._clients = clients
@@ -44,7 +44,7 @@ class RemotingClientDirectory:
         ]
 
     def find(self, client: str) -> ClientFacts | None:
-        """What one of them told of itself."""
+        """What a client has reported about itself."""
         known_client = self._clients.find(client)
         if known_client is None:
             return None
@@ -69,7 +69,7 @@ class RemotingClientDirectory:
         )
 
     async def stack(self, client: str, timeout_s: float) -> str:
-        """What its threads do; Busy where it cannot be asked just now, TimeoutError."""
+        """The client's thread dump; raises Busy if it is not reachable, TimeoutError."""
         known_client = self._clients.find(client)
         group = next(iter(known_client.consumers), "") if known_client is not None else ""
         if known_client is None or not group:

@@ -1,8 +1,7 @@
-"""Who calls: clients by the names that their heartbeats tell, with their groups, and how to reach
-them.
+"""The classic clients by name, with their groups and connections.
 
-A client lives as long as its connection, or its heartbeats over another one. Consumers are told at
-once when the members of their group change, so that they share the queues anew.
+A client is alive as long as its connection, or its heartbeats over another one. Consumers are
+notified when the members of their group change, so that they rebalance at once.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ BROADCASTING = "BROADCASTING"
 
 @dataclass(frozen=True)
 class RemotingSubscription:
-    """One topic of a subscription as its client told it; `filter` is as the engine writes it."""
+    """One topic of a client's subscription; `filter` is in the engine's form."""
 
     topic: str
     text: str
@@ -57,7 +56,7 @@ class RemotingConsumer:
 
 @dataclass(eq=False)
 class RemotingClient:
-    """One client; it is a member of `consumers`' groups, and answers checks of `producers`."""
+    """One client, with its consumer groups and the producer groups whose checks it answers."""
 
     name: str
     connection: "RemotingConnection"
@@ -72,7 +71,7 @@ class RemotingClient:
 
 
 class RemotingClients:
-    """At most 10,000; further ones get SYSTEM_BUSY."""
+    """At most CLIENTS_MAX clients; others get SYSTEM_BUSY."""
 
     def __init__(
         self,
@@ -87,9 +86,9 @@ class RemotingClients:
         self._figures = figures
         self._clients: dict[str, RemotingClient] = {}
         self._of: dict[RemotingConnection, dict[str, RemotingClient]] = {}
-        self._changed: set[str] = set()  # groups whose members are to be told
+        self._changed: set[str] = set()  # groups whose members are to be notified
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._clients)

@@ -1,7 +1,7 @@
-"""One connection: frames in, answers out, and requests of ours to the client.
+"""One connection: requests and answers of the client, and requests of the server to it.
 
-Every frame of one read is taken up at once, and what is answered in one turn of the event loop is
-written at once. Nonsense closes the connection; nothing that was accepted before is lost by that.
+All frames of one read are processed at once, and all answers of one turn of the event loop are
+written at once. An invalid frame closes the connection; earlier requests are not affected.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kitemq.remoting")
 
-QUESTIONS_MAX = 16  # to one client, without an answer yet
-FRAME_ROOM = 1024 * 1024  # of a frame besides a body of the largest size
+QUESTIONS_MAX = 16  # unanswered, to one client
+FRAME_ROOM = 1024 * 1024  # of a frame in addition to the largest body
 Outcome = ErrorResponse | None | Awaitable[ErrorResponse]
 
 
 class RemotingConnection(MonitoredConnection):
-    """A client's connection; `client` and `server` are the addresses of both ends."""
+    """A client's connection; `client` and `server` are the addresses of its ends."""
 
     def __init__(
         self, backend: "RemotingBackend", slot: ConnectionSlot, monitor: ConnectionMonitor
@@ -81,7 +81,7 @@ class RemotingConnection(MonitoredConnection):
     def pause_writing(self) -> None:
         super().pause_writing()
         if not self.transport.is_closing():
-            self.transport.pause_reading()  # who does not read its answers asks no more
+            self.transport.pause_reading()  # a client that reads no answers sends no more requests
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -106,7 +106,7 @@ class RemotingConnection(MonitoredConnection):
             self.end(connection_limits.UNREAD)
 
     def look(self, now_s: float) -> None:
-        """End it where nothing was heard of the client for long, or a frame comes too slowly."""
+        """End an idle connection, or one whose frame arrives too slowly."""
         super().look(now_s)
         settings = self.backend.settings
         if self.transport.is_closing():
@@ -121,7 +121,7 @@ class RemotingConnection(MonitoredConnection):
     # -- answers ---------------------------------------------------------------------------------
 
     def answer(self, call: RemotingCall, answer: ErrorResponse) -> None:
-        """Answer a request, once; a request that expects none is only counted."""
+        """Answer a request once; one-way requests are only counted."""
         self.release(call)
         command = call.command
         self.backend.count(command.code, answer.code)
@@ -140,7 +140,7 @@ class RemotingConnection(MonitoredConnection):
         )
 
     def tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
-        """Send the client a request that it does not answer; False where it cannot be reached."""
+        """Send a one-way request to the client; False if it is not reachable."""
         if not self.is_open or self._monitor.is_stalled(self):
             return False
         self._opaque += 1
@@ -150,7 +150,7 @@ class RemotingConnection(MonitoredConnection):
     async def ask(
         self, code: RequestCode, fields: dict[str, str], timeout_s: float, body: bytes = b""
     ) -> Command:
-        """Send the client a request, and wait for its answer; Refusal, TimeoutError."""
+        """Send the client a request; returns its answer. RemotingRefusal, TimeoutError."""
         if not self.is_open or len(self._questions) >= QUESTIONS_MAX:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the client cannot be asked just now")
         self._opaque += 1
@@ -165,7 +165,7 @@ class RemotingConnection(MonitoredConnection):
             del self._questions[opaque]
 
     def close(self) -> None:
-        """Write what is left, then close."""
+        """Close after writing pending answers."""
         if self.is_open:
             self._flush()
             self.transport.close()
@@ -193,7 +193,7 @@ class RemotingConnection(MonitoredConnection):
             self._begin(call, outcome)
 
     def _begin(self, call: RemotingCall, outcome: Awaitable[ErrorResponse]) -> None:
-        """Let a handler that has to wait go on by itself."""
+        """Continue an asynchronous handler as a task."""
         task = asyncio.get_running_loop().create_task(self._finish(call, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -209,7 +209,7 @@ class RemotingConnection(MonitoredConnection):
         self.answer(call, answer)
 
     def _count_in(self, call: RemotingCall) -> None:
-        """Its bytes and itself count among all that are under way; DoorError where it is full."""
+        """Count the request and its bytes; raises DoorError if the server is full."""
         limits = self.backend.request_limits
         limits.enter(self.host)
         call.counted = self.host
@@ -219,7 +219,7 @@ class RemotingConnection(MonitoredConnection):
             limits.take(call.reservation, len(call.body))
 
     def release(self, call: RemotingCall) -> None:
-        """A request that is answered, or only waits from now on, does not count as under way."""
+        """End the count of a request that is answered, or that only waits from now on."""
         if call.counted:
             self.backend.request_limits.leave(call.counted)
             call.counted = ""
@@ -242,7 +242,7 @@ class RemotingConnection(MonitoredConnection):
             self.transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _count_pending(self) -> None:
-        """Count the bytes of an unfinished frame in the server's budget; Full where it has none."""
+        """Count the bytes of an unfinished frame; raises BudgetExceeded."""
         more = self._reader.pending_bytes - self._reservation.size_bytes
         if more > 0:
             self._reservation.take(more)
@@ -270,7 +270,7 @@ Handler = Callable[[Any, RemotingCall], Outcome]
 
 
 def _text(address: Any) -> str:
-    """ "127.0.0.1:52100", "[::1]:52100"; "" where it is not known any more."""
+    """An address such as "127.0.0.1:52100" or "[::1]:52100"; "" if unknown."""
     return host_text(*address[:2]) if address else ""
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats, goodbyes, and who is a member of a group."""
+"""Heartbeats, unregistration, and the members of groups."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ class _ClientCheck(msgspec.Struct):
 
 
 def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A client tells all that it is: its producer groups, its consumer groups, their topics."""
+    """Store a client's producer groups, consumer groups and subscriptions."""
     beat = call.document(_Heartbeat)
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
         raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
@@ -69,7 +69,7 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def unregister(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A producer or consumer of a client ends."""
+    """Remove a producer or consumer of a client."""
     client = backend.clients.find(call.text("clientID"))
     if client is None or client.connection is not call.connection:
         return OK
@@ -83,7 +83,7 @@ def unregister(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """The members of a group among which its queues are shared."""
+    """The members of a group that share its queues."""
     group = call.group(Action.READ)
     try:
         members = [each.client for each in backend.broker.members.of(group) if each.is_pulling]
@@ -97,7 +97,7 @@ def consumer_list(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Whether a subscription by SQL92 can be read; others are not checked, as with Apache."""
+    """Check an SQL92 subscription; others are not checked, as with Apache."""
     check = call.document(_ClientCheck)
     if check.subscriptionData is not None:
         backend.broker.check_filter(filter_text(check.subscriptionData))
@@ -105,12 +105,12 @@ def check_client(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 
 def filter_text(subscription: Any) -> str:
-    """A filter as the engine writes it."""
+    """A subscription's filter in the engine's form."""
     return engine_filter(subscription.subString or "", subscription.expressionType or "")
 
 
 def engine_filter(text: str, kind: str) -> str:
-    """A tag expression or an SQL92 one, as the engine writes it."""
+    """A tag or SQL92 expression in the engine's form."""
     return f"SQL92: {text}" if kind == SQL else text or "*"
 
 

@@ -27,7 +27,7 @@ class _Locks(msgspec.Struct):
 
 
 def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Lock queues for a client, or keep them; the answer leaves out those that others have."""
+    """Lock queues for a client, or extend its locks; the answer lists those that it has."""
     request, queues = _lock_request(backend, call)
     locked = []
     if queues:
@@ -40,13 +40,13 @@ def lock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def unlock(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """Give up queues that a client has."""
+    """Release a client's queue locks."""
     request, queues = _lock_request(backend, call)
     if queues:
         try:
             backend.broker.locks.unlock(request.consumerGroup, request.clientId, queues)
         except GroupNotFound:
-            return OK  # then nobody has any
+            return OK  # then there are no locks
     return OK
 
 

@@ -1,4 +1,4 @@
-"""Messages by their ids and keys."""
+"""Queries for messages by id and by key."""
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Every request code: who answers it, or why nobody does. `docs/remoting.md` is made from this.
+"""Every request code: its handler, or why there is none. `docs/remoting.md` is made from this.
 
 `python -m app.remoting.operations` prints the page's table.
 """
@@ -22,7 +22,7 @@ from protocol.remoting.codes import ResponseCode
 
 
 class RemotingOperation(NamedTuple):
-    """What the server does with a code."""
+    """The handler of a request code, and its description."""
 
     handler: Handler
     about: str

@@ -1,6 +1,6 @@
 """The port for classic clients between `start` and `stop`: name server and broker in one.
 
-It shares the event loop, the engine, the users and the limits with the other ports.
+It shares event loop, engine, users and limits with the other ports.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ log = logging.getLogger("kitemq.remoting")
 
 
 class RemotingPort:
-    """Listens on `listener`, which it closes at the end; `services` are the application's."""
+    """Listens on `listener` and closes it at the end; `services` are the application's."""
 
     def __init__(
         self, services: Services, listener: socket.socket, monitor: ConnectionMonitor
     ) -> None:
-        """`monitor` looks at the connections; its owner starts and stops it."""
+        """`monitor` checks the connections; its owner starts and stops it."""
         self._services = services
         self._listener = listener
         self._monitor = monitor
@@ -45,7 +45,7 @@ class RemotingPort:
         self.address = host_text(*listener.getsockname()[:2])
 
     async def start(self) -> None:
-        """Begin to listen; ValueError (TlsError is one) where the certificate cannot be used."""
+        """Start listening; raises ValueError (such as TlsError) for an unusable certificate."""
         settings = self._services.settings
         self._services.targets.own_ports.add(self._listener.getsockname()[1])
         try:
@@ -69,7 +69,7 @@ class RemotingPort:
         log.info("classic RocketMQ clients are served on %s", self.address)
 
     async def stop(self) -> None:
-        """Take no more connections, answer what was asked, then close them all."""
+        """Stop accepting, answer pending requests, then close all connections."""
         if self._acceptor is not None:
             await self._acceptor.stop()
         self._listener.close()
@@ -85,11 +85,11 @@ class RemotingPort:
 
 
 def _certificate(settings: Settings) -> Certificate | None:
-    """What the port serves TLS with beside plain text; None where it is plain only."""
+    """The certificate for TLS beside plain text; None for plain text only."""
     if not (settings.remoting_tls and settings.tls_certificate):
         return None
     return Certificate(Pair(Path(settings.tls_certificate), Path(settings.tls_key)))
 
 
 def _nothing() -> None:
-    """Nothing was put into any list yet."""
+    """Nothing to remove yet."""

@@ -31,7 +31,7 @@ LEVELS_MAX = 1 << 16
 def pull(
     backend: "RemotingBackend", call: RemotingCall
 ) -> ErrorResponse | Awaitable[ErrorResponse]:
-    """Messages of one queue from an offset on; held until there is one where the client allows."""
+    """Messages of one queue from an offset; waits for one if the client allows."""
     group = call.group(Action.CONSUME)
     topic = call.topic(Action.CONSUME)
     queue, offset, flags = (
@@ -62,7 +62,7 @@ async def _wait_for_messages(
     size: dict[str, int],
     wait_s: float,
 ) -> ErrorResponse:
-    """Wait for a message; the request counts as a held pull meanwhile, not as one under way."""
+    """Wait for a message; meanwhile the request counts as a waiting pull."""
     topic, queue, offset, group, filter = place
     with backend.polling(call.connection):
         call.connection.release(call)
@@ -110,7 +110,7 @@ def _filter(
 def _commit(
     backend: "RemotingBackend", call: RemotingCall, group: str, topic: str, queue: int, offset: int
 ) -> bool:
-    """Move a group's place; False where a reset forbids it."""
+    """Advance a group's offset; False if a reset forbids it."""
     broker = backend.broker
     client = ""
     if broker.is_broadcast(group):
@@ -119,7 +119,7 @@ def _commit(
 
 
 def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A consumer is done with all messages of a queue before an offset."""
+    """Commit a consumer's offset in a queue."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, offset = call.number("queueId"), call.number("commitOffset")
     end = _queue_bounds(backend, topic, queue)[1]
@@ -137,7 +137,7 @@ def update_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def query_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A group's place in a queue; a group without one begins where RocketMQ lets it begin."""
+    """A group's offset in a queue; without one, RocketMQ's rules for the start apply."""
     group, topic = call.group(Action.CONSUME), call.topic(Action.CONSUME)
     queue, broker = call.number("queueId"), backend.broker
     client = ""
@@ -160,7 +160,7 @@ def max_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 
 def min_offset(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """The oldest offset of a queue that is kept."""
+    """The oldest offset of a queue."""
     return _bound(backend, call, 0)
 
 
@@ -185,7 +185,7 @@ def earliest_time(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 
 def send_back(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
-    """A consumer failed with a message: it comes back later, or becomes a dead letter."""
+    """Retry a message that a consumer failed to process, or make it a dead letter."""
     group = call.group(Action.CONSUME, "group")
     message = backend.message_at(call.number("offset"))
     retries = call.number("maxReconsumeTimes", -1)
@@ -209,7 +209,7 @@ def _bound(backend: "RemotingBackend", call: RemotingCall, which: int) -> ErrorR
 
 
 def _queue_bounds(backend: "RemotingBackend", topic: str, queue: int) -> tuple[int, int]:
-    """The first offset that is kept, and the next one to be stored."""
+    """The oldest offset of a queue, and its next one."""
     config = backend.broker.topic(topic)
     queue_count = max(config.read_queues, config.write_queues)
     if not 0 <= queue < queue_count:

@@ -126,7 +126,7 @@ def _message(
     sent_properties: dict[str, str],
     flag: int,
 ) -> Message:
-    """A producer's message; properties that are the broker's own are left out."""
+    """A producer's message, without the properties that belong to the broker."""
     properties = {name: value for name, value in sent_properties.items() if name not in RESERVED}
     if sent_properties.get(WAIT) == "false":
         properties[WAIT] = "false"

@@ -1,7 +1,7 @@
-"""RocketMQ's signature over a request: who sends it, by access key.
+"""Authenticates requests by RocketMQ's signature and an access key.
 
-The signature is the HMAC-SHA1 over the values of all other fields in the order of their names, then
-the body. It protects a request's content, though not against being repeated: TLS does.
+The signature is the HMAC-SHA1 over the values of all other fields in order of their names, then the
+body. It protects the content, but not against replay, which needs TLS.
 """
 
 import base64
@@ -21,14 +21,14 @@ UNSIGNED = frozenset({SIGNATURE, "_UNIQUE_KEY_QUERY"})  # Apache's own tools add
 
 
 class RemotingSignatures:
-    """Recognises callers while there are users; without any, everybody may do everything."""
+    """Authenticates callers; while there are no users, all requests are allowed."""
 
     def __init__(self, directory: UserDirectory, keys: AccessKeys) -> None:
         self._directory = directory
         self._keys = keys
 
     def identify(self, command: Command) -> Principal:
-        """Who sends a request; Refusal with NO_PERMISSION where that is not known."""
+        """The sender's principal; raises RemotingRefusal with NO_PERMISSION."""
         directory = self._directory
         if not directory.is_known:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the database of users does not answer")

@@ -1,4 +1,4 @@
-"""What producers say of their transactions."""
+"""Decisions of producers about their transactions."""
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
@@ -23,9 +23,9 @@ DECISIONS = {
 def end_transaction(
     backend: "RemotingBackend", call: RemotingCall
 ) -> ErrorResponse | Awaitable[ErrorResponse]:
-    """Commit or roll back a half message, found by the position that its send was answered.
+    """Commit or roll back a half message by the position in the answer to its send.
 
-    "Unknown" decides nothing: the producer is asked later.
+    "Unknown" decides nothing: the transaction is checked later.
     """
     group = call.text("producerGroup")
     decision = DECISIONS.get(

@@ -1,4 +1,4 @@
-"""A message body as people can read it, and the account of how it was decoded. Pure."""
+"""Decodes a message body for display, with a report of the decoders that were tried. Pure."""
 
 import contextlib
 import unicodedata
@@ -23,7 +23,7 @@ TREE_BYTES_MAX = 256 * 1024
 GUESS_BYTES_MAX = 64 * 1024
 PREVIEW_CHARS = 160
 HEX_ROW = 16
-# The first that fits is shown first: what states its own form goes before what is guessed.
+# The first that fits is shown: self-describing formats come before guesses.
 VIEWS = ("avro", "json", "text", "msgpack", "protobuf", "hex")
 ORDER = ("text", "json", "avro", "msgpack", "protobuf")
 GUESSED = ("msgpack", "protobuf")
@@ -32,12 +32,12 @@ CONTAINERS = (*range(0x80, 0xA0), *range(0xDC, 0xE0))  # MessagePack's maps and 
 
 
 class NotDecodable(Exception):
-    """Why a decoder cannot read the bytes."""
+    """A decoder cannot read the bytes; the text says why."""
 
 
 @dataclass(frozen=True)
 class DecoderResult:
-    """One decoder's turn: what it made of the bytes, or why it could not."""
+    """The result of one decoder, or why it failed."""
 
     name: str
     is_ok: bool
@@ -53,10 +53,10 @@ class HexRow:
 
 @dataclass(frozen=True)
 class Body:
-    """What the page shows: one of the `views` that fit, and what was tried.
+    """A body in one of the `views` that fit, and the decoders that were tried.
 
-    `stored_bytes` is what lies in the log, `size_bytes` what it is unpacked, where it is.
-    `why_packed` says why a body that is marked as compressed is shown as it is stored.
+    `stored_bytes` is its size in the log, `size_bytes` its decompressed size. `why_packed` says why
+    a body that is marked as compressed is shown as stored.
     """
 
     view: str
@@ -79,7 +79,7 @@ class Body:
 
 @dataclass(frozen=True)
 class _Decoded:
-    """What a decoder made of the bytes: a document for a tree, or a text."""
+    """A decoder's result: a document for a tree, or nothing for a text."""
 
     detail: str
     document: Any = None
@@ -90,7 +90,7 @@ def decode(plain: PlainBody | bytes, *, view: str = "", is_all: bool = False) ->
     """Decode a body for `view`, or for the best view that fits; never raises.
 
     At most SHOWN_BYTES_MAX bytes are turned into text, ALL_BYTES_MAX when `is_all`;
-    the rest is for the download. A PlainBody says besides how its producer compressed it.
+    the rest is for the download. A PlainBody also has its producer's compression.
     """
     stored = len(plain) if isinstance(plain, bytes) else plain.stored_bytes
     packed = unpack(plain)
@@ -122,7 +122,7 @@ def _is_marked(plain: PlainBody | bytes) -> bool:
 
 
 def _try_all(body: bytes, packed: Unpacked) -> tuple[dict[str, _Decoded], list[DecoderResult]]:
-    """What each decoder made of the bytes, and the account of it."""
+    """The results of all decoders, and the report of them."""
     tried = [DecoderResult("compression", packed.is_unpacked, packed.detail)] if packed.kind else []
     decoded: dict[str, _Decoded] = {}
     for name in ORDER:
@@ -155,7 +155,7 @@ def preview(body: bytes) -> str:
 
 
 def line(plain: PlainBody | bytes, view: str) -> str:
-    """A body as one decoder reads it; NotThis where it cannot. A JSON text stays as it is."""
+    """A body as one decoder reads it; raises NotDecodable. A JSON text stays as it is."""
     body = unpack(plain).body
     if view == "hex":
         return body[:PREVIEW_CHARS].hex(" ")
@@ -169,7 +169,7 @@ def line(plain: PlainBody | bytes, view: str) -> str:
 
 
 def document(plain: PlainBody | bytes, view: str = "") -> Any:
-    """What a decoder makes of a body, or the first that can of all; NotThis where none can."""
+    """What a decoder makes of a body, or the first that can of all; raises NotDecodable."""
     body = unpack(plain).body
     if view in TREES:
         return _decoded(body, view).document
@@ -180,7 +180,7 @@ def document(plain: PlainBody | bytes, view: str = "") -> Any:
 
 
 def _decoded(body: bytes, view: str) -> _Decoded:
-    """One decoder's result; NotThis."""
+    """One decoder's result; raises NotDecodable."""
     try:
         _text(body, True)
         is_text = True
@@ -264,7 +264,7 @@ def _check_size(body: bytes, limit: int) -> None:
 
 
 def _unprintable(text: str) -> str:
-    """The first control character that no text file holds, or ""."""
+    """The first control character that is unusual in text, or ""."""
     return next((c for c in text if c < " " and c not in "\t\n\r\f\x1b"), "")
 
 

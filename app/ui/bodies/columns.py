@@ -1,7 +1,7 @@
-"""Columns of a list of messages that are read from the bodies: by which decoder, and which values.
+"""Columns of a message list that are read from the bodies. Pure.
 
-`view` decodes the body column; each of up to four paths, as "order.lines[0].price", is a column of
-its own. Bodies over 64 KiB are left out, and so is what would take a page too long. Pure.
+`view` is the decoder of the body column; each of up to four paths, such as "order.lines[0].price",
+is a column of its own. Bodies over 64 KiB are left out, as are those after BUDGET_S of decoding.
 """
 
 import re
@@ -40,20 +40,20 @@ PATH = re.compile(r"[^.\[\]]+(\.[^.\[\]]+|\[\d{1,9}\])*\Z")
 
 @dataclass(frozen=True)
 class Columns:
-    """What the address asks for; neither a view nor paths: the list is as ever."""
+    """The columns in a URL; without view and paths, the list has only previews."""
 
     view: str
     paths: tuple[str, ...]
 
     @property
-    def kept(self) -> dict[str, str]:
-        """The same for an address."""
+    def query(self) -> dict[str, str]:
+        """The parameters of a URL with these columns."""
         return {"view": self.view, "fields": ", ".join(self.paths)}
 
 
 @dataclass(frozen=True)
 class BodyCell:
-    """A value as text, or `why` there is none."""
+    """A value as text, or the reason why there is none."""
 
     text: str = ""
     why: str = ""
@@ -68,7 +68,7 @@ class RowColumns:
 
 
 def read(values: Mapping[str, str], form: Form) -> Columns:
-    """The columns of an address; what is wrong with `fields` is said there."""
+    """The columns of a URL; errors of `fields` are added to the form."""
     view = values.get("view", "")
     view = view if view in dict(VIEWS) else ""
     text = values.get("fields", "").strip()[:1000]
@@ -83,7 +83,7 @@ def read(values: Mapping[str, str], form: Form) -> Columns:
 
 
 def show(messages: Iterable[StoredMessage], columns: Columns) -> list[RowColumns]:
-    """What each body holds; the rest, once the time for a page is up, says so."""
+    """The columns of each message; those after BUDGET_S have a reason instead."""
     until_s = time.perf_counter() + BUDGET_S
     rows = []
     late = BodyCell(why=_("the time to decode this page was up"))

@@ -1,7 +1,7 @@
-"""Protobuf's wire format read without a schema: field numbers, wire types, and a guess. Pure.
+"""Decodes Protobuf's wire format without a schema: field numbers, wire types, and a guess. Pure.
 
-Names and exact types are in the schema only, so that a number may be signed or not and bytes may be
-a text, a message or a packed list: what fits is shown, the number and the wire type always.
+Only the schema has names and exact types: a number may be signed or not, and bytes may be a text, a
+message or a packed list. The first interpretation that fits is shown.
 """
 
 import struct
@@ -17,11 +17,11 @@ RESERVED_NUMBERS = range(19000, 20000)
 
 
 class NotProtobuf(Exception):
-    """Why the bytes are no message."""
+    """The bytes are no message; the text says why."""
 
 
 class _FieldBudget:
-    """How many fields are looked at, over all levels and guesses."""
+    """The number of fields to decode, over all levels and guesses."""
 
     def __init__(self) -> None:
         self.left = FIELDS_MAX
@@ -75,7 +75,7 @@ class _Repeated(list[Any]):
 def _field(
     data: bytes, at: int, wire: int, depth: int, budget: _FieldBudget
 ) -> tuple[str, Any, int]:
-    """What the wire type is called, the value, and where the next field begins."""
+    """The wire type's name, the value, and the position of the next field."""
     if wire == 0:
         value, end = _varint(data, at)
         return "varint", value, end
@@ -102,7 +102,7 @@ def _field(
 
 
 def _delimited(data: bytes, depth: int, budget: _FieldBudget) -> tuple[str, Any]:
-    """Bytes as the text, the message or the bytes that they look like."""
+    """Length-delimited bytes as text, message or bytes, whichever fits first."""
     if not data:
         return "empty", ""
     text = _readable(data)
@@ -126,7 +126,7 @@ def _readable(data: bytes) -> str | None:
 
 
 def _fixed(data: bytes, at: int, size: int) -> str:
-    """Both readings of four or eight bytes: which one was meant, only the schema says."""
+    """Four or eight bytes both as an integer and as a float, as only the schema decides."""
     piece = data[at : at + size]
     if len(piece) < size:
         raise NotProtobuf(

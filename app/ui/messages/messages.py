@@ -199,7 +199,7 @@ async def _answer(
 
 
 def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Columns) -> Looked:
-    kept: dict[str, object] = {**chosen.kept}
+    kept: dict[str, object] = {**chosen.query}
     if size != SIZE_DEFAULT:
         kept["size"] = size
     following = page.next_cursor or ""
