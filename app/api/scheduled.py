@@ -6,14 +6,15 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import Encoding, Seen, seen
+from app.api.messages.messages import seen
 from app.api.messages.produce import DelayMs, Time
 from app.api.topics.topics import actor_of
-from app.security.access import EVERYTHING, READ_SERVER, Action, Needs, Principal, ResourceKind
+from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
 from engine.broker import Scheduled
 from engine.errors import Invalid
+from kitemq.model.messages import Encoding, Seen
 
 TAG = "scheduled"
 LIMIT_MAX = 200
@@ -85,7 +86,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     say.
     """
     query = call.query
-    page = call.host.broker.scheduled(
+    page = await call.messaging.scheduled(
         topic=query.topic, from_ms=query.from_ms, after=query.after, count_max=query.limit
     )
     await bodies.decompress([item.message for item in page.items])
@@ -97,7 +98,7 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     "POST",
     f"{API}/scheduled/{{message_id}}/recall",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     answer=Changed,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
@@ -117,7 +118,7 @@ async def recall_message(call: Call[None, None]) -> Changed:
     "POST",
     f"{API}/scheduled/{{message_id}}/deliver",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     answer=Changed,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
@@ -134,7 +135,7 @@ async def deliver_message(call: Call[None, None]) -> Changed:
     "POST",
     f"{API}/scheduled/{{message_id}}/reschedule",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     body=NewTime,
     answer=Changed,
     errors=(404,),

@@ -7,14 +7,14 @@ from msgspec import Meta
 
 from app.addresses import shown_url
 from app.api.framework.operation import API, Call, encode, operation
-from app.api.messages.messages import Encoding, Seen, Stored, fields_of, seen
+from app.api.messages.messages import fields_of, seen
 from app.api.topics.topics import actor_of
 from app.security.access import (
     READ_SERVER,
     Action,
+    Kind,
     Needs,
     Principal,
-    ResourceKind,
     require_decision,
 )
 from app.security.message_rights import visible
@@ -27,6 +27,7 @@ from engine.broker import (
     TransactionDecision,
     TransactionState,
 )
+from kitemq.model.messages import Encoding, Seen, Stored
 
 TAG = "transactions"
 LIMIT_MAX = 200
@@ -240,7 +241,7 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionLi
     "POST",
     f"{API}/transactions/checks",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, ResourceKind.GROUP),
+    needs=Needs(Action.PRODUCE, Kind.GROUP),
     body=NewPoll,
     answer=Checks,
     example="curl -X POST $URL/api/v1/transactions/checks -H 'Content-Type: application/json' "
@@ -253,7 +254,7 @@ async def poll_checks(call: Call[None, NewPoll]) -> Checks:
     else gets them before. Producers with a connection or a callback are asked without polling.
     """
     wanted = call.body
-    call.require(Action.PRODUCE, ResourceKind.GROUP, wanted.group)
+    call.require(Action.PRODUCE, Kind.GROUP, wanted.group)
     found = call.host.broker.transactions.checks(wanted.group, wanted.max)
     return Checks(list(map(_check_out, found)))
 
@@ -276,7 +277,7 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
     "GET",
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
-    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=CallbackOut,
     errors=(404,),
     example="curl $URL/api/v1/transactions/callbacks/billing",
@@ -290,7 +291,7 @@ async def get_callback(call: Call[None, None]) -> CallbackOut:
     "PUT",
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=NewCallback,
     answer=CallbackOut,
     example="curl -X PUT $URL/api/v1/transactions/callbacks/billing "
@@ -307,7 +308,7 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
     back so.
     """
     # The address gets the group's half messages, bodies included.
-    call.require(Action.READ_MESSAGES, ResourceKind.GROUP, call.path("group"))
+    call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
     service = call.services.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
     return _callback_out(call, await service.set_callback(actor_of(call), callback))
@@ -317,7 +318,7 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
     "DELETE",
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     status=204,
     errors=(404,),
     example="curl -X DELETE $URL/api/v1/transactions/callbacks/billing",
@@ -353,7 +354,7 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionOut:
     "POST",
     f"{API}/transactions/{{id}}/commit",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, ResourceKind.TOPIC),
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
     answer=Decided,
     errors=(404, 409),
@@ -372,7 +373,7 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> Decided:
     "POST",
     f"{API}/transactions/{{id}}/rollback",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, ResourceKind.TOPIC),
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
     answer=Decided,
     errors=(404, 409),
@@ -390,7 +391,7 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> Decided:
     "POST",
     f"{API}/transactions/{{id}}/unknown",
     tag=TAG,
-    needs=Needs(Action.PRODUCE, ResourceKind.TOPIC),
+    needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
     answer=Decided,
     errors=(404, 409),
@@ -412,7 +413,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
     "POST",
     f"{API}/transactions/{{id}}/resume",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
     query=GroupQuery,
     answer=Decided,
     errors=(404, 409),

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import StrEnum
+
+from kitemq.model.access import UserSource
 
 # The address of the current request, for its audit entries. Each endpoint sets it; work without a
 # request, such as a scheduled run, has none.
@@ -58,13 +59,6 @@ class AuditTally:
     actions: Mapping[str, int]
     kinds: Mapping[str, int]
     results: Mapping[str, int]
-
-
-class UserSource(StrEnum):
-    """How a user is authenticated: by a local password or an OpenID Connect provider."""
-
-    LOCAL = "local"
-    OIDC = "oidc"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from app.grpc.codes import GrpcRefusal
 from app.grpc.leases import Leases
 from app.grpc.quotas import AddressQuota
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.services.rpc_figures import RpcFigures
-from app.services.sends import SendGate
 from app.settings import Settings
 from engine.broker import Broker
 from protocol.rocketmq.numbers import Code
@@ -28,14 +28,15 @@ class GrpcBackend:
     address: str = ""  # of the port, for clients that send no endpoints
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
-    sends: SendGate = field(init=False)
+    messaging: Messaging = field(init=False)
     figures: RpcFigures = field(init=False)
     _polls: AddressQuota = field(init=False)
     _streams: AddressQuota = field(init=False)
 
     def __post_init__(self) -> None:
         services = self.services
-        self.host, self.sends, self.figures = services.host, services.sends, services.rpc_figures
+        self.host, self.messaging = services.host, services.messaging
+        self.figures = services.rpc_figures
         self.settings = settings = services.settings
         self._polls = AddressQuota(
             "polls",

@@ -9,7 +9,7 @@ from app.grpc import workarounds
 from app.grpc.codes import GrpcRefusal
 from app.grpc.connection import GrpcConnection
 from app.grpc.names import check_namespace, inner
-from app.security.access import Action, Principal, ResourceKind, require
+from app.security.access import Action, Kind, Principal, require
 from app.services.audit import Actor, actor_at
 from protocol.rocketmq.numbers import ClientLanguage, Code
 
@@ -64,7 +64,7 @@ class GrpcCall:
         name = inner(resource, self.namespace)
         if not resource.name:
             raise GrpcRefusal(Code.ILLEGAL_TOPIC, "the request names no topic")
-        self.require(action, ResourceKind.TOPIC, name)
+        self.require(action, Kind.TOPIC, name)
         return name
 
     def group(self, resource: Any, action: Action) -> str:
@@ -72,10 +72,10 @@ class GrpcCall:
         name = inner(resource, self.namespace)
         if not resource.name:
             raise GrpcRefusal(Code.ILLEGAL_CONSUMER_GROUP, "the request names no consumer group")
-        self.require(action, ResourceKind.GROUP, name)
+        self.require(action, Kind.GROUP, name)
         return name
 
-    def require(self, action: Action, kind: ResourceKind, name: str) -> None:
+    def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing or ServerReadOnly unless the caller has this right."""
         if self.who.is_open and not self.who.is_read_only:
             return

@@ -94,7 +94,7 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
         self._phase = GONE
         self._monitor.connections.discard(self)
         protocol: Any = self.config.ws_protocol_class
-        self.ws_protocol_class = partial(protocol, place=self._slot, watch=self._monitor)  # type: ignore[assignment]
+        self.ws_protocol_class = partial(protocol, slot=self._slot, monitor=self._monitor)  # type: ignore[assignment]
         super().handle_websocket_upgrade()
         self.parser = None  # type: ignore[assignment]  # breaks a reference cycle
 

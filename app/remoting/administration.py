@@ -11,7 +11,7 @@ import msgspec
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingClient
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from app.services.resets import ResetOrder
 from app.version import VERSION
 from engine.broker import GroupConfig, QueueLag, ResetTarget, ResetTo, TopicConfig
@@ -41,13 +41,13 @@ class _Group(msgspec.Struct):
 
 def list_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The names of all topics, including system, retry and dead-letter topics."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     return _names(each.name for each in backend.broker.topics(system=True))
 
 
 def list_system_topics(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The names of the system topics."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     topics = (each for each in backend.broker.topics(system=True) if each.is_system)
     return _names(each.name for each in topics if not each.name.startswith("%"))
 
@@ -61,7 +61,7 @@ def topic_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 def all_topic_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The configurations of all topics."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     table = {each.name: _topic_shape(each) for each in backend.broker.topics(system=True)}
     return ErrorResponse(body=json_body({"topicConfigTable": table, "dataVersion": DATA_VERSION}))
 
@@ -144,7 +144,7 @@ def consumed_by(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse
 def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[ErrorResponse]:
     """Create a consumer group, or change whether it consumes, its retries and order; audited."""
     settings = call.document(_Group)
-    call.require(Action.ADMINISTER, ResourceKind.GROUP, settings.groupName)
+    call.require(Action.ADMINISTER, Kind.GROUP, settings.groupName)
     return _update_group(backend, call, settings)
 
 
@@ -190,7 +190,7 @@ def group_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 def all_group_configs(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The configurations of all consumer groups."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     table = {each.name: _group_shape(each) for each in backend.broker.groups()}
     return ErrorResponse(
         body=json_body(
@@ -295,7 +295,7 @@ def consumer_connections(backend: "RemotingBackend", call: RemotingCall) -> Erro
 
 def producer_connections(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The producers of a producer group."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     group = call.text("producerGroup")
     clients = backend.clients.producers_of(group)
     if not clients:
@@ -334,7 +334,7 @@ async def _running_info(client: RemotingClient, group: str, jstack: str) -> Erro
 
 def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Figures of the broker by name."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     broker, settings = backend.broker, backend.settings
     health = broker.health()
     traffic = broker.statistics.broker().traffic
@@ -375,7 +375,7 @@ def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
 
 def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The settings that RocketMQ's tools know by name."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     settings = backend.settings
     config = {
         "brokerName": settings.broker_name,
@@ -396,7 +396,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
 
 def kv_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """Values of a name server; there are none."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     raise RemotingRefusal(
         ResponseCode.QUERY_NOT_FOUND,
         f"no value is kept for {call.text('namespace', '')}.{call.text('key', '')}",

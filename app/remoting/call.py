@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from app.remoting.errors import ErrorResponse, RemotingRefusal
-from app.security.access import Action, Principal, ResourceKind, require
+from app.security.access import Action, Kind, Principal, require
 from app.security.byte_budget import ByteReservation
 from app.services.audit import Actor, actor_at
 from protocol.remoting.codes import ResponseCode
@@ -84,16 +84,16 @@ class RemotingCall:
     def topic(self, action: Action, name: str = "topic") -> str:
         """The topic in a field, after a check of the sender's right."""
         topic = self.text(name)
-        self.require(action, ResourceKind.TOPIC, topic)
+        self.require(action, Kind.TOPIC, topic)
         return topic
 
     def group(self, action: Action, name: str = "consumerGroup") -> str:
         """The consumer group in a field, after a check of the sender's right."""
         group = self.text(name)
-        self.require(action, ResourceKind.GROUP, group)
+        self.require(action, Kind.GROUP, group)
         return group
 
-    def require(self, action: Action, kind: ResourceKind, name: str = "") -> None:
+    def require(self, action: Action, kind: Kind, name: str = "") -> None:
         """Raise RightMissing or ServerReadOnly unless the sender has this right."""
         if self.who.is_open and not self.who.is_read_only:
             return

@@ -7,7 +7,7 @@ import msgspec
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.clients import RemotingConsumer, RemotingSubscription
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from engine.errors import GroupNotFound
 from protocol.remoting.codes import ResponseCode
 
@@ -55,7 +55,7 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     if len(beat.producerDataSet) + len(beat.consumerDataSet) > GROUPS_MAX:
         raise RemotingRefusal(ResponseCode.INVALID_PARAMETER, f"more than {GROUPS_MAX} groups")
     for consumer in beat.consumerDataSet:
-        call.require(Action.CONSUME, ResourceKind.GROUP, consumer.groupName)
+        call.require(Action.CONSUME, Kind.GROUP, consumer.groupName)
     command, clients = call.command, backend.clients
     client = clients.seen(
         call.connection, beat.clientID, call.who, command.language, command.version

@@ -6,7 +6,7 @@ import msgspec
 
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import OK, ErrorResponse
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from engine.broker import LockedQueue
 from engine.errors import GroupNotFound
 
@@ -54,7 +54,7 @@ def _lock_request(
     backend: "RemotingBackend", call: RemotingCall
 ) -> tuple[_Locks, list[LockedQueue]]:
     request = call.document(_Locks)
-    call.require(Action.CONSUME, ResourceKind.GROUP, request.consumerGroup)
+    call.require(Action.CONSUME, Kind.GROUP, request.consumerGroup)
     name = backend.settings.broker_name
     queues = [
         LockedQueue(each.topic, each.queueId)

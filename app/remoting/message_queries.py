@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from app.remoting.call import RemotingCall
 from app.remoting.errors import ErrorResponse, RemotingRefusal
 from app.remoting.records import record_of, records_of
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from protocol.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ COUNT_MAX = 64
 def view_message(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The record at a position of the log, as an offset id states it."""
     message = backend.message_at(call.number("offset"))
-    call.require(Action.READ_MESSAGES, ResourceKind.TOPIC, message.origin_topic)
+    call.require(Action.READ_MESSAGES, Kind.TOPIC, message.origin_topic)
     return ErrorResponse(body=record_of(message, backend.address(call.connection)))
 
 

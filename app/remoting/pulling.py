@@ -66,7 +66,7 @@ async def _wait_for_messages(
     topic, queue, offset, group, filter = place
     with backend.polling(call.connection):
         call.connection.release(call)
-        result = await backend.host.pull(
+        result = await backend.messaging.pull(
             topic, queue, offset, filter=filter, group=group, wait_s=wait_s, **size
         )
     return _answer(backend, call, result)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.remoting.call import RemotingCall, json_body
 from app.remoting.errors import ErrorResponse, RemotingRefusal
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from engine.broker import TopicConfig
 from engine.errors import TopicNotFound
 from protocol.remoting.codes import ResponseCode
@@ -46,7 +46,7 @@ def get_route(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
 
 def get_cluster_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     """The one broker of the one cluster."""
-    call.require(Action.READ, ResourceKind.SERVER)
+    call.require(Action.READ, Kind.SERVER)
     settings = backend.settings
     return ErrorResponse(
         body=json_body(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from app.remoting.call import RemotingCall
 from app.remoting.errors import OK, ErrorResponse, RemotingRefusal
-from app.security.access import Action, ResourceKind, require_decision
+from app.security.access import Action, Kind, require_decision
 from engine.broker import Decider, TransactionDecision
 from engine.errors import MessageNotFound
 from engine.message import PGROUP, REAL_TOPIC, TRANSACTION_ID
@@ -43,7 +43,7 @@ def end_transaction(
         raise RemotingRefusal(
             ResponseCode.SYSTEM_ERROR, f"no half message of producer group {group!r} lies there"
         )
-    call.require(Action.PRODUCE, ResourceKind.TOPIC, topic)
+    call.require(Action.PRODUCE, Kind.TOPIC, topic)
     require_decision(call.who, topic, by_hand=False)
     by = Decider.CHECK if call.is_true("fromTransactionCheck") else Decider.PRODUCER
     return _decide(backend, transaction_id, decision, group, by)

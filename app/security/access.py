@@ -9,15 +9,18 @@ reports. A token has its own grant beside its owner's, and may do only what both
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from engine.errors import Forbidden, Invalid
+from kitemq.model.access import Action as Action
+from kitemq.model.access import Kind as Kind
+from kitemq.model.access import Reach as Reach
+from kitemq.model.access import Role as Role
 
-Right = tuple["Action", "ResourceKind", str]  # as `require` takes it
+Right = tuple["Action", "Kind", str]  # as `require` takes it
 
 PRINCIPAL = "kitemq.who"  # key of the principal in a request's scope
 EVERYTHING = "*"  # as a name: all resources of a kind
@@ -27,83 +30,47 @@ PATTERNS_MAX = 100
 OF_GROUP = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
-class Action(StrEnum):
-    READ = "read"
-    READ_MESSAGES = "read_messages"  # their bodies, keys and properties
-    PRODUCE = "produce"
-    CONSUME = "consume"
-    ADMINISTER = "administer"
-
-
-class ResourceKind(StrEnum):
-    """What an action applies to."""
-
-    TOPIC = "topic"
-    GROUP = "group"
-    SERVER = "server"
-    AUDIT = "audit"
-    REPORT = "report"  # running and cancelling reports; reading them is a right of the server
-    CONTROL = "control"  # the running server: log levels, read-only, its support bundle
-    PEOPLE = "people"  # users, tokens and sessions of all users
-    OWN = "own"  # one's own password, tokens and sessions
-    PUBLIC = "public"  # health and the login page, which need no login
-
-
-class Role(StrEnum):
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-
-class Reach(StrEnum):
-    """How far a right goes."""
-
-    NONE = "none"
-    MATCHING = "matching"  # resources that match the patterns
-    ALL = "all"
-
-
-NAMED = (ResourceKind.TOPIC, ResourceKind.GROUP)
-PATTERNED = (*NAMED, ResourceKind.REPORT)  # allowed in patterns
+NAMED = (Kind.TOPIC, Kind.GROUP)
+PATTERNED = (*NAMED, Kind.REPORT)  # allowed in patterns
 LOOKING = (Action.READ, Action.READ_MESSAGES)  # actions that change nothing
 # Allowed while the server is read-only: one's own account, and switching read-only off.
-NEVER_FROZEN = (ResourceKind.OWN, ResourceKind.PUBLIC, ResourceKind.CONTROL)
+NEVER_FROZEN = (Kind.OWN, Kind.PUBLIC, Kind.CONTROL)
 NONE, MATCHING, ALL = Reach.NONE, Reach.MATCHING, Reach.ALL
 
 # Rows: the kinds. Columns: viewer, operator, admin. A missing row means NONE.
-_ROWS: dict[Action, dict[ResourceKind, tuple[Reach, Reach, Reach]]] = {
+_ROWS: dict[Action, dict[Kind, tuple[Reach, Reach, Reach]]] = {
     Action.READ: {
-        ResourceKind.TOPIC: (ALL, ALL, ALL),
-        ResourceKind.GROUP: (ALL, ALL, ALL),
-        ResourceKind.SERVER: (ALL, ALL, ALL),
-        ResourceKind.AUDIT: (NONE, ALL, ALL),
-        ResourceKind.CONTROL: (NONE, NONE, ALL),
-        ResourceKind.PEOPLE: (NONE, NONE, ALL),
-        ResourceKind.OWN: (ALL, ALL, ALL),
+        Kind.TOPIC: (ALL, ALL, ALL),
+        Kind.GROUP: (ALL, ALL, ALL),
+        Kind.SERVER: (ALL, ALL, ALL),
+        Kind.AUDIT: (NONE, ALL, ALL),
+        Kind.CONTROL: (NONE, NONE, ALL),
+        Kind.PEOPLE: (NONE, NONE, ALL),
+        Kind.OWN: (ALL, ALL, ALL),
     },
     Action.READ_MESSAGES: {
-        ResourceKind.TOPIC: (MATCHING, MATCHING, ALL),
-        ResourceKind.GROUP: (MATCHING, MATCHING, ALL),  # in its retry and dead-letter topics
+        Kind.TOPIC: (MATCHING, MATCHING, ALL),
+        Kind.GROUP: (MATCHING, MATCHING, ALL),  # in its retry and dead-letter topics
     },
     Action.PRODUCE: {
-        ResourceKind.TOPIC: (NONE, MATCHING, ALL),
-        ResourceKind.GROUP: (NONE, MATCHING, ALL),  # to act as a producer group
+        Kind.TOPIC: (NONE, MATCHING, ALL),
+        Kind.GROUP: (NONE, MATCHING, ALL),  # to act as a producer group
     },
     Action.CONSUME: {
-        ResourceKind.TOPIC: (NONE, MATCHING, ALL),
-        ResourceKind.GROUP: (NONE, MATCHING, ALL),
+        Kind.TOPIC: (NONE, MATCHING, ALL),
+        Kind.GROUP: (NONE, MATCHING, ALL),
     },
     Action.ADMINISTER: {
-        ResourceKind.TOPIC: (NONE, MATCHING, ALL),
-        ResourceKind.GROUP: (NONE, MATCHING, ALL),
-        ResourceKind.SERVER: (NONE, NONE, ALL),
-        ResourceKind.REPORT: (NONE, MATCHING, ALL),
-        ResourceKind.CONTROL: (NONE, NONE, ALL),
-        ResourceKind.PEOPLE: (NONE, NONE, ALL),
-        ResourceKind.OWN: (ALL, ALL, ALL),
+        Kind.TOPIC: (NONE, MATCHING, ALL),
+        Kind.GROUP: (NONE, MATCHING, ALL),
+        Kind.SERVER: (NONE, NONE, ALL),
+        Kind.REPORT: (NONE, MATCHING, ALL),
+        Kind.CONTROL: (NONE, NONE, ALL),
+        Kind.PEOPLE: (NONE, NONE, ALL),
+        Kind.OWN: (ALL, ALL, ALL),
     },
 }
-TABLE: dict[tuple[Role, Action, ResourceKind], Reach] = {
+TABLE: dict[tuple[Role, Action, Kind], Reach] = {
     (role, action, kind): reach
     for action, kinds in _ROWS.items()
     for kind, reaches in kinds.items()
@@ -130,7 +97,7 @@ class Grant:
     role: Role
     patterns: tuple[str, ...] = ()
 
-    def reaches(self, action: Action, kind: ResourceKind, name: str) -> bool:
+    def reaches(self, action: Action, kind: Kind, name: str) -> bool:
         """Whether this covers `name`; "" asks whether any resource is covered."""
         reach = TABLE.get((self.role, action, kind), Reach.NONE)
         if reach is not Reach.MATCHING:
@@ -175,7 +142,7 @@ class Needs:
     """
 
     action: Action
-    kind: ResourceKind
+    kind: Kind
     of: str = ""
 
     def name_in(self, parameters: dict[str, Any]) -> str:
@@ -191,18 +158,18 @@ class Needs:
 
 
 NOBODY = Principal("")
-PUBLIC = Needs(Action.READ, ResourceKind.PUBLIC)
-OWN = Needs(Action.ADMINISTER, ResourceKind.OWN)
-READ_TOPIC = Needs(Action.READ, ResourceKind.TOPIC)
-READ_GROUP = Needs(Action.READ, ResourceKind.GROUP)
-READ_MESSAGES = Needs(Action.READ_MESSAGES, ResourceKind.TOPIC, "topic")
-READ_SERVER = Needs(Action.READ, ResourceKind.SERVER)
-ADMINISTER_SERVER = Needs(Action.ADMINISTER, ResourceKind.SERVER)
-RUN_REPORTS = Needs(Action.ADMINISTER, ResourceKind.REPORT)
-ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, ResourceKind.PEOPLE)
-READ_PEOPLE = Needs(Action.READ, ResourceKind.PEOPLE)
-READ_CONTROL = Needs(Action.READ, ResourceKind.CONTROL)
-ADMINISTER_CONTROL = Needs(Action.ADMINISTER, ResourceKind.CONTROL)
+PUBLIC = Needs(Action.READ, Kind.PUBLIC)
+OWN = Needs(Action.ADMINISTER, Kind.OWN)
+READ_TOPIC = Needs(Action.READ, Kind.TOPIC)
+READ_GROUP = Needs(Action.READ, Kind.GROUP)
+READ_MESSAGES = Needs(Action.READ_MESSAGES, Kind.TOPIC, "topic")
+READ_SERVER = Needs(Action.READ, Kind.SERVER)
+ADMINISTER_SERVER = Needs(Action.ADMINISTER, Kind.SERVER)
+RUN_REPORTS = Needs(Action.ADMINISTER, Kind.REPORT)
+ADMINISTER_PEOPLE = Needs(Action.ADMINISTER, Kind.PEOPLE)
+READ_PEOPLE = Needs(Action.READ, Kind.PEOPLE)
+READ_CONTROL = Needs(Action.READ, Kind.CONTROL)
+ADMINISTER_CONTROL = Needs(Action.ADMINISTER, Kind.CONTROL)
 
 
 def principal_of(scope: Any) -> Principal:
@@ -211,26 +178,26 @@ def principal_of(scope: Any) -> Principal:
     return principal
 
 
-def lacks(principal: Principal, action: Action, kind: ResourceKind, name: str = "") -> str:
+def lacks(principal: Principal, action: Action, kind: Kind, name: str = "") -> str:
     """The right that `principal` lacks, such as "administer:topic:orders"; "" if allowed.
 
     This is the one decision. `name` is that of a topic or a group, EVERYTHING for all of them, ""
     for any.
     """
-    if kind is ResourceKind.PUBLIC or principal.is_open:
+    if kind is Kind.PUBLIC or principal.is_open:
         return ""
     kind, name = owned(kind, name)
-    if kind is ResourceKind.REPORT:
+    if kind is Kind.REPORT:
         name = EVERYTHING  # reports have no names
-    if kind is ResourceKind.OWN and action is not Action.READ and principal.token:
+    if kind is Kind.OWN and action is not Action.READ and principal.token:
         # Otherwise a token could create one with more rights than its own.
-        kind = ResourceKind.PEOPLE
+        kind = Kind.PEOPLE
     if principal.grants and all(grant.reaches(action, kind, name) for grant in principal.grants):
         return ""
     return right_text(action, kind, name)
 
 
-def require(principal: Principal, action: Action, kind: ResourceKind, name: str = "") -> None:
+def require(principal: Principal, action: Action, kind: Kind, name: str = "") -> None:
     """Raise RightMissing for a missing right, ServerReadOnly if the server is read-only."""
     missing = lacks(principal, action, kind, name)
     if missing:
@@ -247,7 +214,7 @@ def require(principal: Principal, action: Action, kind: ResourceKind, name: str 
         )
 
 
-def is_frozen(principal: Principal, action: Action, kind: ResourceKind) -> bool:
+def is_frozen(principal: Principal, action: Action, kind: Kind) -> bool:
     """Whether the action is refused only because the server is read-only."""
     return principal.is_read_only and action not in LOOKING and kind not in NEVER_FROZEN
 
@@ -264,34 +231,34 @@ def replay_rights(source: str, to: str, to_name: str) -> list[Right]:
     Replaying to their origin needs only the right over the source. Another topic may be readable
     by others, so naming one also needs the right to read the source.
     """
-    rights: list[Right] = [(Action.ADMINISTER, ResourceKind.TOPIC, source)]
+    rights: list[Right] = [(Action.ADMINISTER, Kind.TOPIC, source)]
     if to == "topic":
-        rights.append((Action.PRODUCE, ResourceKind.TOPIC, to_name))
-        rights.append((Action.READ_MESSAGES, ResourceKind.TOPIC, source))
+        rights.append((Action.PRODUCE, Kind.TOPIC, to_name))
+        rights.append((Action.READ_MESSAGES, Kind.TOPIC, source))
     elif to_name:
-        rights.append((Action.ADMINISTER, ResourceKind.GROUP, to_name))
+        rights.append((Action.ADMINISTER, Kind.GROUP, to_name))
     return rights
 
 
 def require_decision(principal: Principal, topic: str, *, by_hand: bool) -> None:
     """Raise RightMissing unless `principal` may commit or roll back a message for `topic`."""
-    require(principal, Action.ADMINISTER if by_hand else Action.PRODUCE, ResourceKind.TOPIC, topic)
+    require(principal, Action.ADMINISTER if by_hand else Action.PRODUCE, Kind.TOPIC, topic)
 
 
-def right_text(action: Action, kind: ResourceKind, name: str = "") -> str:
+def right_text(action: Action, kind: Kind, name: str = "") -> str:
     """A right as text; with a name only if its kind has names."""
     return f"{action}:{kind}:{name or EVERYTHING}" if kind in NAMED else f"{action}:{kind}"
 
 
-def least_role(action: Action, kind: ResourceKind) -> Role:
+def least_role(action: Action, kind: Kind) -> Role:
     """The lowest role that can have this right, perhaps by a pattern."""
     return next(role for role in Role if TABLE.get((role, action, kind), NONE) is not NONE)
 
 
-def owned(kind: ResourceKind, name: str) -> tuple[ResourceKind, str]:
+def owned(kind: Kind, name: str) -> tuple[Kind, str]:
     """The resource whose rights apply: the group, for its retry and dead-letter topics."""
-    if kind is ResourceKind.TOPIC and name.startswith(OF_GROUP):
-        return ResourceKind.GROUP, name.split("%", 2)[2]
+    if kind is Kind.TOPIC and name.startswith(OF_GROUP):
+        return Kind.GROUP, name.split("%", 2)[2]
     return kind, name
 
 
@@ -303,7 +270,7 @@ def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
         is_pattern = match is not None and (
             match[1] in {EVERYTHING, *Action}
             and match[2] in {EVERYTHING, *PATTERNED}
-            and (match[2] != ResourceKind.REPORT or match[3] == EVERYTHING)
+            and (match[2] != Kind.REPORT or match[3] == EVERYTHING)
         )
         if not is_pattern:
             raise Invalid(
@@ -319,7 +286,7 @@ def parse_patterns(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _matches(pattern: str, action: Action, kind: ResourceKind, name: str) -> bool:
+def _matches(pattern: str, action: Action, kind: Kind, name: str) -> bool:
     pattern_action, pattern_kind, glob = pattern.split(":", 2)
     if pattern_action not in (EVERYTHING, action):
         return False

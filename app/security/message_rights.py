@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from app.security.access import Action, Principal, ResourceKind, lacks, require
+from app.security.access import Action, Kind, Principal, lacks, require
 from engine.compression import COMPRESSION_BITS
 from engine.message import (
     KEYS,
@@ -67,19 +67,19 @@ def lacks_message(principal: Principal, message: StoredMessage) -> str:
 
 def lacks_messages(principal: Principal, topic: str) -> str:
     """The right that `principal` lacks to read messages of a topic; "" if allowed."""
-    return lacks(principal, Action.READ_MESSAGES, ResourceKind.TOPIC, topic)
+    return lacks(principal, Action.READ_MESSAGES, Kind.TOPIC, topic)
 
 
 def require_message(principal: Principal, *messages: StoredMessage) -> None:
     """Raise RightMissing unless `principal` may read each of the messages."""
     if not principal.is_open:
         for message in messages:
-            require(principal, Action.READ_MESSAGES, ResourceKind.TOPIC, _topic(message))
+            require(principal, Action.READ_MESSAGES, Kind.TOPIC, _topic(message))
 
 
 def require_messages(principal: Principal, topic: str) -> None:
     """Raise RightMissing unless `principal` may read messages of the topic."""
-    require(principal, Action.READ_MESSAGES, ResourceKind.TOPIC, topic)
+    require(principal, Action.READ_MESSAGES, Kind.TOPIC, topic)
 
 
 def looks_inside(filter: str) -> bool:

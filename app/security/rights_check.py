@@ -6,7 +6,6 @@ found by repeating that decision with each grant alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 
 from app.security import required_rights
@@ -15,9 +14,9 @@ from app.security.access import (
     TABLE,
     Action,
     Grant,
+    Kind,
     Principal,
     Reach,
-    ResourceKind,
     RightMissing,
     ServerReadOnly,
     lacks,
@@ -28,21 +27,7 @@ from app.security.access import (
 from app.security.credentials import parse_role
 from app.security.user_directory import UserDirectory
 from engine.errors import Invalid, NotFound
-
-
-class RightReason(StrEnum):
-    """The reason why a right is granted or refused."""
-
-    OPEN = "open"  # there are no users, so everything is allowed
-    ROLE = "role"  # the role grants it, or does not
-    PATTERN = "pattern"  # a pattern covers it, or none does
-    TOKEN_ROLE = "token_role"  # the token's own role does not grant it
-    TOKEN_PATTERN = "token_pattern"  # none of the token's own patterns covers it
-    TOKEN_OWN = "token_own"  # a token cannot change its owner's account
-    READ_ONLY = "read_only"  # the server is read-only
-    EXPIRED = "expired"  # the token has expired
-    DISABLED = "disabled"  # the user is switched off
-    PROVIDER = "provider"  # the user comes from a provider that is no longer configured
+from kitemq.model.access import CheckedRight, RightReason
 
 
 @dataclass(frozen=True)
@@ -53,31 +38,13 @@ class RightsSubject:
     shut_out: str = ""
 
 
-@dataclass(frozen=True)
-class RightDecision:
-    """The decision about one right of a subject.
-
-    `by` is the role or the pattern that decided; `doors` has the endpoints that need the right, by
-    table.
-    """
-
-    action: Action
-    kind: ResourceKind
-    name: str
-    right: str
-    is_allowed: bool
-    reason: RightReason
-    by: str
-    doors: Mapping[str, tuple[str, ...]]
-
-
 def decide_all(
     subject: RightsSubject,
     *,
     action: Action | None = None,
-    kind: ResourceKind | None = None,
+    kind: Kind | None = None,
     name: str = "",
-) -> list[RightDecision]:
+) -> list[CheckedRight]:
     """A decision for every right in the tables, in their order; of one action or kind if given.
 
     `name` is that of a topic or a group; without a kind it limits the check to these two. With ""
@@ -128,19 +95,17 @@ def subject_of(
 
 
 @cache
-def rights() -> Mapping[tuple[Action, ResourceKind], Mapping[str, tuple[str, ...]]]:
+def rights() -> Mapping[tuple[Action, Kind], dict[str, tuple[str, ...]]]:
     """The endpoints that need each right, by action and kind."""
-    endpoints_by_right: dict[tuple[Action, ResourceKind], dict[str, list[str]]] = {}
+    endpoints_by_right: dict[tuple[Action, Kind], dict[str, list[str]]] = {}
     for title, table in required_rights.TABLES.items():
         for endpoint, needed in required_rights.rights_by_endpoint(table).items():
             for right in needed:
                 if ":" not in right:
                     continue  # what calls an operation needs the operation's rights
                 action, kind, *__ = right.split(":")
-                if kind != ResourceKind.PUBLIC:
-                    endpoints = endpoints_by_right.setdefault(
-                        (Action(action), ResourceKind(kind)), {}
-                    )
+                if kind != Kind.PUBLIC:
+                    endpoints = endpoints_by_right.setdefault((Action(action), Kind(kind)), {})
                     endpoints.setdefault(title, []).append(endpoint)
     return {
         pair: {title: tuple(endpoints) for title, endpoints in endpoints_by_right[pair].items()}
@@ -152,9 +117,7 @@ def rights() -> Mapping[tuple[Action, ResourceKind], Mapping[str, tuple[str, ...
 TABLE_ORDER = tuple(dict.fromkeys((action, kind) for __, action, kind in TABLE))
 
 
-def _verdict(
-    subject: RightsSubject, action: Action, kind: ResourceKind, name: str
-) -> RightDecision:
+def _verdict(subject: RightsSubject, action: Action, kind: Kind, name: str) -> CheckedRight:
     principal = subject.principal
     is_allowed, reason, by = False, RightReason.ROLE, ""
     if subject.shut_out:
@@ -169,12 +132,12 @@ def _verdict(
         else:
             is_allowed = True
             reason, by = _allowed_by(principal, action, kind, name)
-    return RightDecision(
+    return CheckedRight(
         action=action,
         kind=kind,
         name=name,
         right=right_text(action, kind, name),
-        is_allowed=is_allowed,
+        allowed=is_allowed,
         reason=reason,
         by=by,
         doors=rights()[action, kind],
@@ -182,7 +145,7 @@ def _verdict(
 
 
 def _refused_by(
-    principal: Principal, action: Action, kind: ResourceKind, name: str
+    principal: Principal, action: Action, kind: Kind, name: str
 ) -> tuple[RightReason, str]:
     """The grant that is missing; the token's is named before its owner's."""
     for index, grant in enumerate(principal.grants):
@@ -199,7 +162,7 @@ def _refused_by(
 
 
 def _allowed_by(
-    principal: Principal, action: Action, kind: ResourceKind, name: str
+    principal: Principal, action: Action, kind: Kind, name: str
 ) -> tuple[RightReason, str]:
     if principal.is_open:
         return RightReason.OPEN, ""
@@ -212,5 +175,5 @@ def _allowed_by(
     return RightReason.ROLE, principal.grants[0].role
 
 
-def _reach(grant: Grant, action: Action, kind: ResourceKind) -> Reach:
+def _reach(grant: Grant, action: Action, kind: Kind) -> Reach:
     return TABLE.get((grant.role, action, kind), Reach.NONE)

@@ -179,7 +179,15 @@ async def splitting() -> AsyncIterator[tuple[socket.socket, RpcFigures]]:
     budget = ByteBudget(
         ByteLimits(all_max=limit, address_max=limit, caller_max=limit, connection_max=limit)
     )
-    relay = TlsMux(listener, inner_port, None, figures, shares, time.monotonic, budget)
+    relay = TlsMux(
+        listener,
+        inner_port,
+        context=None,
+        figures=figures,
+        shares=shares,
+        clock_s=time.monotonic,
+        budget=budget,
+    )
     relay.start()
     client = socket.create_connection(listener.getsockname())
     try:

@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.security.access import READ_PEOPLE, Action, ResourceKind
-from app.security.rights_check import RightReason, decide_all, subject_of
+from app.security.access import READ_PEOPLE, Action, Kind
+from app.security.rights_check import decide_all, subject_of
+from kitemq.model.access import AccessCheck
 
 TAG = "access"
 
@@ -22,30 +23,10 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
         ""
     )
     action: Annotated[Action | None, Meta(description="Left out: all of them.")] = None
-    kind: Annotated[ResourceKind | None, Meta(description="Left out: all of them.")] = None
+    kind: Annotated[Kind | None, Meta(description="Left out: all of them.")] = None
     name: Annotated[str, Meta(description="A topic's or group's; left out: any that there is.")] = (
         ""
     )
-
-
-class CheckedRight(msgspec.Struct):
-    """One right: whether it is there, and what decided; `doors` are what it opens, by table."""
-
-    right: str
-    action: Action
-    kind: ResourceKind
-    name: str
-    allowed: bool
-    reason: RightReason
-    by: Annotated[str, Meta(description="The role or the patterns that decided.")]
-    doors: dict[str, list[str]]
-
-
-class AccessCheck(msgspec.Struct):
-    """Every right that was asked for, in the order of docs/access.md."""
-
-    who: str
-    items: list[CheckedRight]
 
 
 @operation(
@@ -70,20 +51,7 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
         directory, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
     found = decide_all(subject, action=query.action, kind=query.kind, name=query.name)
-    items = [
-        CheckedRight(
-            each.right,
-            each.action,
-            each.kind,
-            each.name,
-            each.is_allowed,
-            each.reason,
-            each.by,
-            {title: list(doors) for title, doors in each.doors.items()},
-        )
-        for each in found
-    ]
-    return AccessCheck(subject.principal.audit_name(""), items)
+    return AccessCheck(subject.principal.audit_name(""), found)
 
 
 OPERATIONS = (check_access,)

@@ -18,12 +18,13 @@ from starlette.types import Receive, Scope, Send
 from app.container import Services, services_of
 from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.security.access import (
     ADMINISTER_SERVER,
     Action,
+    Kind,
     Needs,
     Principal,
-    ResourceKind,
     principal_of,
     require,
 )
@@ -32,7 +33,7 @@ from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
-from kitemq.model.conversion import encoded
+from kitemq.model.conversion import decoded, encoded
 from protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
@@ -77,6 +78,10 @@ class Call(Generic[Q, B]):
         return self.services.host
 
     @property
+    def messaging(self) -> Messaging:
+        return self.services.messaging
+
+    @property
     def settings(self) -> Settings:
         return self.services.settings
 
@@ -97,7 +102,7 @@ class Call(Generic[Q, B]):
         """The one who asks."""
         return principal_of(self.scope)
 
-    def require(self, action: Action, kind: ResourceKind, name: str) -> None:
+    def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing unless the one who asks may do this to what the body names."""
         who = self.who
         if not who.is_open or who.is_read_only:
@@ -207,7 +212,7 @@ class _Endpoint:
         self._raw_body = operation.raw_body
         self._needs = operation.needs or ADMINISTER_SERVER
         decodes = operation.body is not None and not operation.raw_body
-        self._decoder = msgspec.json.Decoder(operation.body) if decodes else None
+        self._decoder = msgspec.json.Decoder(operation.body, dec_hook=decoded) if decodes else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -312,7 +317,7 @@ def decode_query(query: bytes, kind: type[Q]) -> Q:
     """The query string as its type; Invalid names the parameter that does not fit."""
     try:
         pairs = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=64))
-        return msgspec.convert(pairs, kind, strict=False)
+        return msgspec.convert(pairs, kind, strict=False, dec_hook=decoded)
     except msgspec.ValidationError as error:
         raise _invalid(error) from None
     except ValueError as error:

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
-from app.security.access import READ_SERVER, Action, Needs, ResourceKind
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, given
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
@@ -67,7 +67,7 @@ async def list_groups(call: Call[GroupListQuery, None]) -> GroupPage:
     "POST",
     f"{API}/groups",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP),
     body=NewGroup,
     answer=Group,
     status=201,
@@ -81,7 +81,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     Receiving for an unknown group creates it too, where the setting auto_create_groups allows it.
     """
     new = call.body
-    call.require(Action.ADMINISTER, ResourceKind.GROUP, new.name)
+    call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **given(new)})
     groups = call.services.groups
     return group_out(call, await groups.create(actor_of(call), config))
@@ -91,7 +91,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     "GET",
     f"{API}/groups/{{group}}",
     tag=TAG,
-    needs=Needs(Action.READ, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.READ, Kind.GROUP, "group"),
     answer=Group,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing",
@@ -105,7 +105,7 @@ async def get_group(call: Call[None, None]) -> Group:
     "PATCH",
     f"{API}/groups/{{group}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=GroupSettings,
     answer=Group,
     errors=(404,),
@@ -122,7 +122,7 @@ async def change_group(call: Call[None, GroupSettings]) -> Group:
     "POST",
     f"{API}/groups/{{group}}/pause",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     query=PauseQuery,
     answer=Group,
     errors=(404,),
@@ -142,7 +142,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     "POST",
     f"{API}/groups/{{group}}/resume",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     query=PauseQuery,
     answer=Group,
     errors=(404,),
@@ -160,7 +160,7 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
     "DELETE",
     f"{API}/groups/{{group}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.GROUP, "group"),
+    needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     status=204,
     errors=(404,),
     example="curl -X DELETE $URL/api/v1/groups/billing",

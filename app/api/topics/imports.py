@@ -6,7 +6,7 @@ from typing import Any
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
 from app.pause import Pause
-from app.security.access import Action, Needs, ResourceKind
+from app.security.access import Action, Kind, Needs
 from app.services.topic_files import FileRow
 from app.services.topic_imports import ImportRow, counted
 from kitemq.model.conversion import convert
@@ -17,7 +17,7 @@ from kitemq.model.topics import ImportedTopic, ImportedTopics, TopicImportFile
     "POST",
     f"{API}/topics/import",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
     body=TopicImportFile,
     answer=ImportedTopics,
     example="curl -X POST $URL/api/v1/topics/import -H 'Content-Type: application/json' "
@@ -36,7 +36,7 @@ async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
     await _require_all(call, rows)
 
     def allowed(name: str) -> None:
-        call.require(Action.ADMINISTER, ResourceKind.TOPIC, name)
+        call.require(Action.ADMINISTER, Kind.TOPIC, name)
 
     if body.dry_run:
         found = await imports.preview(rows, allowed)
@@ -55,7 +55,7 @@ async def _require_all(call: Call[Any, Any], rows: Sequence[FileRow]) -> None:
     pause = Pause()
     for row in rows:
         if row.definition is not None:
-            call.require(Action.ADMINISTER, ResourceKind.TOPIC, row.name)
+            call.require(Action.ADMINISTER, Kind.TOPIC, row.name)
         await pause.when_due()
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.security.access import READ_SERVER, Action, Needs, ResourceKind
+from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.audit import Actor, actor_at
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, given
@@ -76,7 +76,7 @@ async def list_topics(call: Call[TopicQuery, None]) -> TopicPage:
     "POST",
     f"{API}/topics",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC),
     body=NewTopic,
     answer=Topic,
     status=201,
@@ -90,7 +90,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     Without queue numbers it gets the setting `default_queues`. A name that is taken is a 409.
     """
     new = call.body
-    call.require(Action.ADMINISTER, ResourceKind.TOPIC, new.name)
+    call.require(Action.ADMINISTER, Kind.TOPIC, new.name)
     queues = call.settings.default_queues
     defaults = {"read_queues": queues, "write_queues": queues}
     config = convert(new, TopicConfig, **{**defaults, **given(new)})
@@ -102,7 +102,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     "GET",
     f"{API}/topics/{{topic}}",
     tag=TAG,
-    needs=Needs(Action.READ, ResourceKind.TOPIC, "topic"),
+    needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     answer=TopicDetail,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders",
@@ -125,7 +125,7 @@ async def get_topic(call: Call[None, None]) -> TopicDetail:
     "PATCH",
     f"{API}/topics/{{topic}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, "topic"),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
     body=TopicSettings,
     answer=Topic,
     errors=(404, 409),
@@ -145,7 +145,7 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
     "DELETE",
     f"{API}/topics/{{topic}}",
     tag=TAG,
-    needs=Needs(Action.ADMINISTER, ResourceKind.TOPIC, "topic"),
+    needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
     status=204,
     errors=(404,),
     example="curl -X DELETE $URL/api/v1/topics/orders",

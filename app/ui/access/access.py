@@ -11,8 +11,8 @@ from app.errors import DoorError
 from app.security.access import (
     TABLE,
     Action,
+    Kind,
     Principal,
-    ResourceKind,
     Role,
     lacks,
     principal_of,
@@ -160,7 +160,7 @@ async def add_token(request: Request) -> Response:
     values, who = form.values, principal_of(request.scope)
     owner = values["owner"] or who.name
     if owner != who.name:
-        rights.require(request, Action.ADMINISTER, ResourceKind.PEOPLE, "")
+        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
     days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
         return await _page(request, token_form=form, status=422)
@@ -230,7 +230,7 @@ async def _page(
     status: int = 200,
 ) -> Response:
     directory, who = services_of(request.scope).user_directory, principal_of(request.scope)
-    owner = who.name if lacks(who, Action.READ, ResourceKind.PEOPLE) else ""
+    owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
     users = [user for user in directory.users() if not owner or user.name == owner]
     myself = directory.user(who.name)
     tokens, sessions = directory.tokens(owner), directory.sessions(owner)
@@ -317,7 +317,7 @@ def _session_line(session: SessionRow, directory: UserDirectory, who: Principal)
 def _require_owned(request: Request, owner: str) -> None:
     """Raise RightMissing for what is somebody else's, unless one may change everybody's."""
     if owner != principal_of(request.scope).name:
-        rights.require(request, Action.ADMINISTER, ResourceKind.PEOPLE, "")
+        rights.require(request, Action.ADMINISTER, Kind.PEOPLE, "")
 
 
 def _may_begin(request: Request) -> bool:

@@ -6,19 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import NAMED, Action, ResourceKind
-from app.security.rights_check import (
-    RightDecision,
-    RightReason,
-    RightsSubject,
-    decide_all,
-    subject_of,
-)
+from app.security.access import NAMED, Action, Kind
+from app.security.rights_check import RightsSubject, decide_all, subject_of
 from app.ui.access.access import ROLES, status_of
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from engine.errors import Invalid, NotFound
+from kitemq.model.access import CheckedRight, RightReason
 
 CHOICES_MAX = 200
 DOORS_SHOWN = 6
@@ -86,7 +81,7 @@ async def show(request: Request) -> Response:
     form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
     if "patterns" not in values:
         form.values["patterns"] = "*:*:*"
-    found: list[RightDecision] = []
+    found: list[CheckedRight] = []
     subject: RightsSubject | None = None
     status = 200
     if form.values["who"]:
@@ -102,12 +97,12 @@ async def show(request: Request) -> Response:
         asked=subject is not None and not form.is_wrong,
         who="" if subject is None else subject.principal.audit_name(""),
         rows=[_line(each) for each in found],
-        allowed=sum(each.is_allowed for each in found),
+        allowed=sum(each.allowed for each in found),
         people=people,
         people_total=total,
         roles=ROLES,
         actions=tuple(Action),
-        kinds=tuple(kind for kind in ResourceKind if kind is not ResourceKind.PUBLIC),
+        kinds=tuple(kind for kind in Kind if kind is not Kind.PUBLIC),
     )
     return await pages.respond(
         request,
@@ -131,12 +126,12 @@ def _subject(request: Request, form: Form) -> RightsSubject:
     return subject_of(services_of(request.scope).user_directory, user=name)
 
 
-def _judged(subject: RightsSubject, form: Form) -> list[RightDecision]:
+def _judged(subject: RightsSubject, form: Form) -> list[CheckedRight]:
     action = form.choice("action", _("Action"), ("", *Action)) or None
-    kind = form.choice("kind", _("ResourceKind"), ("", *ResourceKind)) or None
+    kind = form.choice("kind", _("Kind"), ("", *Kind)) or None
     if form.is_wrong:
         return []
-    of = ResourceKind(kind) if kind else None
+    of = Kind(kind) if kind else None
     name = form.values["name"] if of is None or of in NAMED else ""
     return decide_all(subject, action=Action(action) if action else None, kind=of, name=name)
 
@@ -159,13 +154,13 @@ def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     return [*users, *tokens][:CHOICES_MAX], len(users) + len(tokens)
 
 
-def _line(verdict: RightDecision) -> VerdictLine:
-    texts = REASONS if verdict.is_allowed else REFUSALS
+def _line(verdict: CheckedRight) -> VerdictLine:
+    texts = REASONS if verdict.allowed else REFUSALS
     by = verdict.by or _("(none)")
     why = translated(texts[verdict.reason])
     return VerdictLine(
         verdict.right,
-        verdict.is_allowed,
+        verdict.allowed,
         verdict.reason,
         why % {"by": by},
         [

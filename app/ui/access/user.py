@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.db.rows import UserRow
-from app.security.access import TABLE, Grant, Principal, ResourceKind, Role, lacks, principal_of
+from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, principal_of
 from app.ui.access.access import ROLES, UserLine, patterns_of, status_of, user_line
 from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
@@ -129,7 +129,7 @@ def _answers(user: UserRow, on: str) -> list[Answer]:
     found = []
     for __, action, kind in TABLE:
         missing = lacks(who, action, kind, on)
-        has_name = kind in (ResourceKind.TOPIC, ResourceKind.GROUP)
+        has_name = kind in (Kind.TOPIC, Kind.GROUP)
         name = f":{on}" if has_name and on else ""
         answer = Answer(f"{action}:{kind}{name}", not missing)
         if answer not in found:

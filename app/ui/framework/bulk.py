@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from starlette.requests import Request
 
 from app.pause import Pause
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from app.ui.framework import rights
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -70,7 +70,7 @@ class Sheet:
 
 async def each(
     request: Request,
-    kind: ResourceKind,
+    kind: Kind,
     names: Sequence[str],
     work: Callable[[str], Awaitable[Row]],
     told: Callable[[str, str, str], Row],
@@ -99,7 +99,7 @@ async def each(
 
 
 def sheet(
-    kind: ResourceKind,
+    kind: Kind,
     form: Form,
     rows: Sequence[Outcome],
     matching: int,

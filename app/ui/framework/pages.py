@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from app.container import services_of
-from app.security.access import Action, Principal, ResourceKind, lacks, principal_of, replay_rights
+from app.security.access import Action, Kind, Principal, lacks, principal_of, replay_rights
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
 from app.ui.framework import language, preferences, rights, saved_bar
@@ -101,7 +101,7 @@ class Frame:
 
     def lacks(self, action: str, kind: str, name: str = "") -> str:
         """The right that the one who looks has not, as text; "" where he has it."""
-        return lacks(self.who, Action(action), ResourceKind(kind), name)
+        return lacks(self.who, Action(action), Kind(kind), name)
 
     def lock(self, action: str, kind: str, name: str = "") -> Lock | None:
         """Why the one who looks may not do this now; None where he may.
@@ -109,7 +109,7 @@ class Frame:
         A page shows the control then disabled, once with the reason: `m.can`, or `m.locked` or
         `m.by` together with `m.why`.
         """
-        return rights.lock_of(self.who, self._lock_id(), (Action(action), ResourceKind(kind), name))
+        return rights.lock_of(self.who, self._lock_id(), (Action(action), Kind(kind), name))
 
     def unread(self, right: str) -> Lock | None:
         """Why messages are not shown, by the right that is missing; None where they are."""

@@ -23,9 +23,9 @@ from app.security.access import (
     READ_SERVER,
     READ_TOPIC,
     Action,
+    Kind,
     Needs,
     Principal,
-    ResourceKind,
     Right,
     Role,
     is_frozen,
@@ -41,15 +41,15 @@ from app.security.access import require_decision as require_decision_right
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.unread import reason_of
 
-READ_AUDIT = Needs(Action.READ, ResourceKind.AUDIT)
-READ_OWN = Needs(Action.READ, ResourceKind.OWN)
-TOPIC = Needs(Action.ADMINISTER, ResourceKind.TOPIC, "topic")
-GROUP = Needs(Action.ADMINISTER, ResourceKind.GROUP, "group")
-ANY_TOPIC = Needs(Action.ADMINISTER, ResourceKind.TOPIC)  # the handler asks for the one it is
-ANY_GROUP = Needs(Action.ADMINISTER, ResourceKind.GROUP)
-EVERY_TOPIC = Needs(Action.ADMINISTER, ResourceKind.TOPIC, EVERYTHING)
-PRODUCE = Needs(Action.PRODUCE, ResourceKind.TOPIC, "topic")
-ADMINISTER_REPORT = Needs(Action.ADMINISTER, ResourceKind.REPORT)
+READ_AUDIT = Needs(Action.READ, Kind.AUDIT)
+READ_OWN = Needs(Action.READ, Kind.OWN)
+TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, "topic")
+GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
+ANY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC)  # the handler asks for the one it is
+ANY_GROUP = Needs(Action.ADMINISTER, Kind.GROUP)
+EVERY_TOPIC = Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING)
+PRODUCE = Needs(Action.PRODUCE, Kind.TOPIC, "topic")
+ADMINISTER_REPORT = Needs(Action.ADMINISTER, Kind.REPORT)
 
 LOOKS = {
     "/login": PUBLIC,
@@ -107,12 +107,12 @@ READ_ONLY_TEXT = N_("Read-only mode: nothing can be changed")
 # How the least role that could is told, by kind and by whether a name is known.
 ONE, EACH, SOME = "one", "each", "some"
 NEEDS_TEXTS = {
-    (ResourceKind.TOPIC, ONE): N_("Needs operator on topic %(name)s"),
-    (ResourceKind.TOPIC, EACH): N_("Needs operator on all topics"),
-    (ResourceKind.TOPIC, SOME): N_("Needs operator on a topic"),
-    (ResourceKind.GROUP, ONE): N_("Needs operator on group %(name)s"),
-    (ResourceKind.GROUP, EACH): N_("Needs operator on all groups"),
-    (ResourceKind.GROUP, SOME): N_("Needs operator on a group"),
+    (Kind.TOPIC, ONE): N_("Needs operator on topic %(name)s"),
+    (Kind.TOPIC, EACH): N_("Needs operator on all topics"),
+    (Kind.TOPIC, SOME): N_("Needs operator on a topic"),
+    (Kind.GROUP, ONE): N_("Needs operator on group %(name)s"),
+    (Kind.GROUP, EACH): N_("Needs operator on all groups"),
+    (Kind.GROUP, SOME): N_("Needs operator on a group"),
 }
 
 
@@ -139,15 +139,15 @@ def lock_of(who: Principal, id: str, *rights: Right) -> Lock | None:
     return None
 
 
-def needs_text(action: Action, kind: ResourceKind, name: str) -> str:
+def needs_text(action: Action, kind: Kind, name: str) -> str:
     """Who may, in words: "Needs operator on group payments", "Needs admin"."""
     kind, name = owned(kind, name)
     if action is Action.READ_MESSAGES:
         return reason_of(right_text(action, kind, name))
-    if kind is ResourceKind.REPORT:
+    if kind is Kind.REPORT:
         return _("Needs the right to run reports")
     # A token may not change what is its owner's own.
-    role = least_role(action, ResourceKind.PEOPLE if kind is ResourceKind.OWN else kind)
+    role = least_role(action, Kind.PEOPLE if kind is Kind.OWN else kind)
     if role is Role.ADMIN:
         return _("Needs admin")
     if kind not in NAMED:
@@ -174,7 +174,7 @@ def needs_of(method: str, path: str) -> Needs:
     return READ_GROUP if "{group}" in path else READ_SERVER
 
 
-def require(request: Request, action: Action, kind: ResourceKind, name: str) -> None:
+def require(request: Request, action: Action, kind: Kind, name: str) -> None:
     """Raise RightMissing unless the one who asks may do this to what a form names."""
     require_right(principal_of(request.scope), action, kind, name)
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import ResourceKind
+from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import bulk, forms, pages, preferences
@@ -90,7 +90,7 @@ async def show(request: Request) -> Response:
     async def preview(name: str) -> BulkRow:
         return await _preview(order, name)
 
-    rows = await bulk.each(request, ResourceKind.GROUP, names[: bulk.ITEMS_MAX], preview, BulkRow)
+    rows = await bulk.each(request, Kind.GROUP, names[: bulk.ITEMS_MAX], preview, BulkRow)
     return await _page(request, form, rows, len(names))
 
 
@@ -114,7 +114,7 @@ async def apply(request: Request) -> Response:
     async def change(name: str) -> BulkRow:
         return await _change(order, actor, name, chosen[name])
 
-    rows = await bulk.each(request, ResourceKind.GROUP, list(chosen), change, BulkRow)
+    rows = await bulk.each(request, Kind.GROUP, list(chosen), change, BulkRow)
     return await _page(request, form, rows, len(chosen), is_done=True)
 
 
@@ -150,7 +150,7 @@ async def _preview(order: Order, name: str) -> BulkRow:
     if not wanted.topics:
         return replace(row, outcome="left", note=_("it has no place in any topic yet"))
     preview = await services_of(order.request.scope).resets.preview(name, wanted)
-    moving = sum(each.is_moved and each.target != each.current for each in preview.queues)
+    moving = sum(each.moves and each.target != each.current for each in preview.queues)
     return replace(
         row,
         outcome="would" if moving else "left",
@@ -198,9 +198,7 @@ async def _page(
 ) -> Response:
     changed = [row for row in rows if row.outcome in ("would", "done")]
     context = Bulk(
-        **vars(
-            bulk.sheet(ResourceKind.GROUP, form, rows, matching, asking=asking, is_done=is_done)
-        ),
+        **vars(bulk.sheet(Kind.GROUP, form, rows, matching, asking=asking, is_done=is_done)),
         unread=sum(row.unread for row in changed),
         inflight=sum(row.inflight for row in changed),
         redelivered=sum(row.redelivered for row in changed),

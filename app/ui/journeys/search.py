@@ -138,7 +138,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
     is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
     hits = _distinct(found_for(principal_of(request.scope), text, found.messages))
     # What nothing is found for may still have a journey (a refused send), and always has reasons.
-    return hits, found.is_cut, text if is_id or not (hits or found.is_cut) else ""
+    return hits, found.messages_cut, text if is_id or not (hits or found.messages_cut) else ""
 
 
 async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
@@ -178,7 +178,7 @@ async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit
     for each in console.broker.traces.recent(RECENT_MAX):
         await pause.when_due()
         try:
-            stored = console.broker.message(each.topic, each.queue, each.offset)
+            stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         message = visible(who, stored)
@@ -199,7 +199,7 @@ async def _lately(console: Console, who: Principal, by: str, topic: str) -> Late
     for each in console.broker.traces.recent(LATELY_MAX):
         await pause.when_due()
         try:
-            stored = console.broker.message(each.topic, each.queue, each.offset)
+            stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         message = visible(who, stored)

@@ -36,6 +36,7 @@ from engine.message import (
     RESERVED,
     StoredMessage,
 )
+from kitemq.model.conversion import convert
 
 COPIES_MAX = 50
 ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position
@@ -114,7 +115,7 @@ class Gone:
 async def show(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
     console = pages.console_of(request)
-    message = _find(console, request)
+    message = await _find(console, request)
     if message is None:
         return await _show_gone(request)
     who = principal_of(request.scope)
@@ -153,7 +154,7 @@ def _waits(message: StoredMessage) -> bool:
 
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = pages.console_of(request).broker.message(*place_of(request))
+    message = await pages.console_of(request).messaging.message(*place_of(request))
     require_message(principal_of(request.scope), message)
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
     await decompress([message])
@@ -189,11 +190,11 @@ def place_of(request: Request) -> tuple[str, int, int]:
     return request.path_params["topic"], queue, offset
 
 
-def _find(console: Console, request: Request) -> StoredMessage | None:
+async def _find(console: Console, request: Request) -> StoredMessage | None:
     """The message of a permalink, None where it was there and is gone; MessageNotFound."""
     topic, queue, offset = place_of(request)
     try:
-        return console.broker.message(topic, queue, offset)
+        return await console.messaging.message(topic, queue, offset)
     except MessageNotFound:
         stats = _queue_of(console, topic, queue)
         if stats is not None and offset < stats.min_offset:
@@ -214,7 +215,7 @@ async def _show_gone(request: Request) -> Response:
     begin = stats.min_offset if stats else 0
     begins_ms = None
     with contextlib.suppress(MessageNotFound):
-        begins_ms = console.broker.message(topic, queue, begin).stored_ms
+        begins_ms = (await console.messaging.message(topic, queue, begin)).stored_ms
     context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
     return await pages.respond(
         request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
@@ -257,26 +258,12 @@ def _context(
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     stats = _queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
-    return MessagePage(
-        topic=message.topic,
-        queue=message.queue,
-        offset=message.offset,
-        position=message.position,
-        message_id=message.message_id,
-        offset_id=message.offset_id,
-        origin_topic=message.origin_topic,
+    return convert(
+        message,
+        MessagePage,
         group=group_of(message.topic),
         is_dead=is_dead,
         is_retry=message.topic.startswith(RETRY_PREFIX),
-        tag=message.tag,
-        keys=message.keys,
-        message_group=message.message_group,
-        attempt=message.attempt,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        stored_ms=message.stored_ms,
-        store_host=message.store_host,
-        size_bytes=message.size_bytes,
         properties=[
             Property(name, value, name in RESERVED)
             for name, value in sorted(

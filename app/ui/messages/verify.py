@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.pause import Pause
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.services.clients import ASK_S, Offer, Verified
+from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
@@ -19,6 +19,7 @@ from app.ui.framework.language import _
 from app.ui.messages.message import address, place_of
 from engine.errors import Busy, NotFound, Refused
 from engine.message import StoredMessage
+from kitemq.model.clients import Processing
 
 GROUPS_SHOWN = 20
 CLIENTS_SHOWN = 50  # of one group
@@ -57,7 +58,7 @@ class VerifyPage:
     groups: Sequence[GroupChoice]
     groups_total: int
     ask_s: float
-    done: Verified | None
+    done: Processing | None
     trouble: str
 
 
@@ -70,7 +71,7 @@ async def verify(request: Request) -> Response:
     """POST /messages/{topic}/{queue}/{offset}/verify"""
     posted = await forms.read(request)
     group, client = posted.one("group"), posted.one("client")
-    rights.require(request, Action.ADMINISTER, ResourceKind.GROUP, group)
+    rights.require(request, Action.ADMINISTER, Kind.GROUP, group)
     if not client:
         return await _page(request, trouble=_("choose a client"), status=422)
     actor = actor_at(client_of(request))
@@ -84,10 +85,10 @@ async def verify(request: Request) -> Response:
 
 
 async def _page(
-    request: Request, done: Verified | None = None, trouble: str = "", status: int = 200
+    request: Request, done: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
     console = pages.console_of(request)
-    message = console.broker.message(*place_of(request))
+    message = await console.messaging.message(*place_of(request))
     groups = _groups(console, message, request.query_params.get("group", ""))
     here = address(message.topic, message.queue, message.offset)
     context = VerifyPage(

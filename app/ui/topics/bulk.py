@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import ResourceKind
+from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
@@ -100,7 +100,7 @@ async def show(request: Request) -> Response:
         return _preview(asked, name)
 
     chosen = names[: bulk.ITEMS_MAX]
-    rows = await bulk.each(request, ResourceKind.TOPIC, chosen, preview, TopicBulkRow)
+    rows = await bulk.each(request, Kind.TOPIC, chosen, preview, TopicBulkRow)
     return await _page(request, form, rows, len(names))
 
 
@@ -123,7 +123,7 @@ async def apply(request: Request) -> Response:
     async def change(name: str) -> TopicBulkRow:
         return await _change(asked, actor, name, chosen[name])
 
-    rows = await bulk.each(request, ResourceKind.TOPIC, list(chosen), change, TopicBulkRow)
+    rows = await bulk.each(request, Kind.TOPIC, list(chosen), change, TopicBulkRow)
     return await _page(request, form, rows, len(chosen), is_done=True)
 
 
@@ -161,7 +161,7 @@ async def _again(request: Request, form: Form, asked: Asked, chosen: Mapping[str
     async def preview(name: str) -> TopicBulkRow:
         return replace(_preview(asked, name), seen=chosen[name])
 
-    rows = await bulk.each(request, ResourceKind.TOPIC, list(chosen), preview, TopicBulkRow)
+    rows = await bulk.each(request, Kind.TOPIC, list(chosen), preview, TopicBulkRow)
     return await _page(request, form, rows, len(chosen))
 
 
@@ -219,9 +219,7 @@ async def _page(
 ) -> Response:
     would = [row for row in rows if row.outcome == "would"]
     context = TopicBulk(
-        **vars(
-            bulk.sheet(ResourceKind.TOPIC, form, rows, matching, asking=asking, is_done=is_done)
-        ),
+        **vars(bulk.sheet(Kind.TOPIC, form, rows, matching, asking=asking, is_done=is_done)),
         messages=sum(row.messages for row in would),
         groups=sum(row.groups_total for row in would),
         confirm=confirmation(len(would)),

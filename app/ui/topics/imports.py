@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.security.access import Action, ResourceKind
+from app.security.access import Action, Kind
 from app.services import topic_files
 from app.services.audit import actor_at
 from app.services.topic_imports import OUTCOMES, ImportRow, counted
@@ -60,7 +60,7 @@ async def change(request: Request) -> Response:
     imports = services_of(request.scope).topic_imports
 
     def allowed(name: str) -> None:
-        rights.require(request, Action.ADMINISTER, ResourceKind.TOPIC, name)
+        rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)
 
     try:
         rows = await imports.read(form.values["content"])

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 
 from app.db.database import Database
 from app.db.migrate import migrate
-from app.security.access import Action, Grant, ResourceKind, Role
+from app.security.access import Action, Grant, Kind, Role
 
 BEFORE = "20261122_alert_acks"
 USERS = {
@@ -63,11 +63,11 @@ def test_rights_of_before_are_kept_but_a_producers_token_reads_nothing(url: str)
         }
         reads = {
             name for name, grant in found.items()
-            if grant.reaches(Action.READ_MESSAGES, ResourceKind.TOPIC, "payments")
+            if grant.reaches(Action.READ_MESSAGES, Kind.TOPIC, "payments")
         }  # fmt: skip
         runs = {
             name for name, grant in found.items()
-            if grant.reaches(Action.ADMINISTER, ResourceKind.REPORT, "*")
+            if grant.reaches(Action.ADMINISTER, Kind.REPORT, "*")
         }  # fmt: skip
         assert reads == {*found} - {"producer"}
         assert runs == {*found} - {"producer", "vera", "reader"}

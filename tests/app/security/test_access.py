@@ -17,9 +17,9 @@ from app.security.access import (
     TABLE,
     Action,
     Grant,
+    Kind,
     Principal,
     Reach,
-    ResourceKind,
     Role,
     lacks,
     parse_patterns,
@@ -40,29 +40,29 @@ CELLS = list(
     itertools.product(
         Role,
         Action,
-        (ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.SERVER, ResourceKind.AUDIT),
+        (Kind.TOPIC, Kind.GROUP, Kind.SERVER, Kind.AUDIT),
     )
 )
 # One operation for each cell: method, path below /api/v1, body.
-DOORS: dict[tuple[Action, ResourceKind], tuple[str, str, Any]] = {
-    (Action.READ, ResourceKind.TOPIC): ("GET", "/topics/orders-1", None),
-    (Action.READ, ResourceKind.GROUP): ("GET", "/groups/orders-1", None),
-    (Action.READ, ResourceKind.SERVER): ("GET", "/system", None),
-    (Action.READ, ResourceKind.AUDIT): ("GET", "/audit", None),
-    (Action.READ, ResourceKind.PEOPLE): ("GET", "/users", None),
-    (Action.READ, ResourceKind.OWN): ("GET", "/tokens", None),
-    (Action.PRODUCE, ResourceKind.TOPIC): ("POST", "/topics/orders-1/messages", {"body": "x"}),
-    (Action.PRODUCE, ResourceKind.GROUP): ("POST", "/transactions/checks", {"group": "orders-1"}),
-    (Action.CONSUME, ResourceKind.TOPIC): (
+DOORS: dict[tuple[Action, Kind], tuple[str, str, Any]] = {
+    (Action.READ, Kind.TOPIC): ("GET", "/topics/orders-1", None),
+    (Action.READ, Kind.GROUP): ("GET", "/groups/orders-1", None),
+    (Action.READ, Kind.SERVER): ("GET", "/system", None),
+    (Action.READ, Kind.AUDIT): ("GET", "/audit", None),
+    (Action.READ, Kind.PEOPLE): ("GET", "/users", None),
+    (Action.READ, Kind.OWN): ("GET", "/tokens", None),
+    (Action.PRODUCE, Kind.TOPIC): ("POST", "/topics/orders-1/messages", {"body": "x"}),
+    (Action.PRODUCE, Kind.GROUP): ("POST", "/transactions/checks", {"group": "orders-1"}),
+    (Action.CONSUME, Kind.TOPIC): (
         "POST",
         "/groups/orders-1/receive",
         {"topic": "orders-1"},
     ),
-    (Action.CONSUME, ResourceKind.GROUP): ("POST", "/groups/orders-1/ack", {"receipts": []}),
-    (Action.ADMINISTER, ResourceKind.TOPIC): ("PATCH", "/topics/orders-1", {"permission": 6}),
-    (Action.ADMINISTER, ResourceKind.GROUP): ("PATCH", "/groups/orders-1", {"retry_max": 3}),
-    (Action.ADMINISTER, ResourceKind.PEOPLE): ("PATCH", "/users/bob", {"disabled": False}),
-    (Action.ADMINISTER, ResourceKind.OWN): ("DELETE", "/tokens/999", None),
+    (Action.CONSUME, Kind.GROUP): ("POST", "/groups/orders-1/ack", {"receipts": []}),
+    (Action.ADMINISTER, Kind.TOPIC): ("PATCH", "/topics/orders-1", {"permission": 6}),
+    (Action.ADMINISTER, Kind.GROUP): ("PATCH", "/groups/orders-1", {"retry_max": 3}),
+    (Action.ADMINISTER, Kind.PEOPLE): ("PATCH", "/users/bob", {"disabled": False}),
+    (Action.ADMINISTER, Kind.OWN): ("DELETE", "/tokens/999", None),
 }
 
 
@@ -113,7 +113,7 @@ def _hashes_are_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("role", "action", "kind"), CELLS)
-def test_each_cell_of_the_table_decides(role: Role, action: Action, kind: ResourceKind) -> None:
+def test_each_cell_of_the_table_decides(role: Role, action: Action, kind: Kind) -> None:
     reach = TABLE.get((role, action, kind), Reach.NONE)
     everywhere = Principal("x", (Grant(role, ("*:*:*",)),))
     nowhere = Principal("x", (Grant(role, ()),))
@@ -124,28 +124,28 @@ def test_each_cell_of_the_table_decides(role: Role, action: Action, kind: Resour
 @pytest.mark.parametrize(
     ("pattern", "action", "kind", "name", "may"),
     [
-        ("produce:topic:orders-*", Action.PRODUCE, ResourceKind.TOPIC, "orders-1", True),
-        ("produce:topic:orders-*", Action.PRODUCE, ResourceKind.TOPIC, "payments", False),
-        ("produce:topic:orders-*", Action.CONSUME, ResourceKind.TOPIC, "orders-1", False),
-        ("produce:topic:orders-*", Action.PRODUCE, ResourceKind.GROUP, "orders-1", False),
-        ("*:group:billing", Action.ADMINISTER, ResourceKind.GROUP, "billing", True),
-        ("*:group:billing", Action.ADMINISTER, ResourceKind.TOPIC, "%DLQ%billing", True),
-        ("*:topic:*", Action.ADMINISTER, ResourceKind.TOPIC, "%DLQ%billing", False),
-        ("*:topic:a*", Action.ADMINISTER, ResourceKind.TOPIC, "*", False),
-        ("*:topic:*", Action.ADMINISTER, ResourceKind.TOPIC, "*", True),
-        ("*:*:*", Action.ADMINISTER, ResourceKind.PEOPLE, "", False),
+        ("produce:topic:orders-*", Action.PRODUCE, Kind.TOPIC, "orders-1", True),
+        ("produce:topic:orders-*", Action.PRODUCE, Kind.TOPIC, "payments", False),
+        ("produce:topic:orders-*", Action.CONSUME, Kind.TOPIC, "orders-1", False),
+        ("produce:topic:orders-*", Action.PRODUCE, Kind.GROUP, "orders-1", False),
+        ("*:group:billing", Action.ADMINISTER, Kind.GROUP, "billing", True),
+        ("*:group:billing", Action.ADMINISTER, Kind.TOPIC, "%DLQ%billing", True),
+        ("*:topic:*", Action.ADMINISTER, Kind.TOPIC, "%DLQ%billing", False),
+        ("*:topic:a*", Action.ADMINISTER, Kind.TOPIC, "*", False),
+        ("*:topic:*", Action.ADMINISTER, Kind.TOPIC, "*", True),
+        ("*:*:*", Action.ADMINISTER, Kind.PEOPLE, "", False),
     ],
 )
 def test_an_operator_reaches_what_a_pattern_names(
-    pattern: str, action: Action, kind: ResourceKind, name: str, may: bool
+    pattern: str, action: Action, kind: Kind, name: str, may: bool
 ) -> None:
     who = Principal("otto", (Grant(Role.OPERATOR, (pattern,)),))
     assert (not lacks(who, action, kind, name)) is may
 
 
 def test_nobody_may_do_anything_but_what_is_public() -> None:
-    for action, kind in itertools.product(Action, ResourceKind):
-        assert bool(lacks(NOBODY, action, kind)) == (kind is not ResourceKind.PUBLIC)
+    for action, kind in itertools.product(Action, Kind):
+        assert bool(lacks(NOBODY, action, kind)) == (kind is not Kind.PUBLIC)
 
 
 @pytest.mark.parametrize("text", ["", "a", "produce:topic", "produce:topic:", "drink:topic:a"])
@@ -188,9 +188,7 @@ async def test_each_cell_of_the_table_holds_at_its_door(guarded: App, role: Role
             )
             may = TABLE.get((role, action, kind), Reach.NONE) is not Reach.NONE
             # One's own things are changed by oneself, not by a token.
-            may = may and not (
-                kind is ResourceKind.OWN and action is not Action.READ and role != "admin"
-            )
+            may = may and not (kind is Kind.OWN and action is not Action.READ and role != "admin")
             assert (answer.status_code != 403) == may, f"{role} {action} {kind}: {answer.text}"
             if not may:
                 problem = answer.json()

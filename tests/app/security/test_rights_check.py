@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.security import required_rights
-from app.security.access import Action, Grant, Principal, ResourceKind, Role
+from app.security.access import Action, Grant, Kind, Principal, Role
 from app.security.rights_check import RightsSubject, decide_all, rights
 from tests.app.conftest import URL, App
 from tests.app.security.test_access import PASSWORD, bearer, token_of, with_admin
@@ -38,12 +38,12 @@ def principal_of(person: Person) -> Principal:
 @pytest.mark.parametrize("name", ["orders-1", "payments", "%DLQ%orders-1", "*"])
 def test_every_right_is_judged_as_the_judge_of_the_tests_does(person: Person, name: str) -> None:
     for verdict in decide_all(RightsSubject(principal_of(person)), name=name):
-        if name.startswith("%") and verdict.kind is ResourceKind.GROUP:
+        if name.startswith("%") and verdict.kind is Kind.GROUP:
             continue  # that is a topic's name
-        assert verdict.is_allowed == person.may(f"{verdict.action}:{verdict.kind}:{name}"), verdict
+        assert verdict.allowed == person.may(f"{verdict.action}:{verdict.kind}:{name}"), verdict
     for verdict in decide_all(RightsSubject(principal_of(person))):
-        if verdict.kind not in (ResourceKind.TOPIC, ResourceKind.GROUP):
-            assert verdict.is_allowed == person.may(f"{verdict.action}:{verdict.kind}"), verdict
+        if verdict.kind not in (Kind.TOPIC, Kind.GROUP):
+            assert verdict.allowed == person.may(f"{verdict.action}:{verdict.kind}"), verdict
 
 
 def test_every_right_of_every_door_is_there_with_the_door() -> None:
@@ -54,7 +54,7 @@ def test_every_right_of_every_door_is_there_with_the_door() -> None:
                 if ":" not in right or right == required_rights.PUBLIC:
                     continue
                 action, kind, *__ = right.split(":")
-                assert door in found[Action(action), ResourceKind(kind)][title]
+                assert door in found[Action(action), Kind(kind)][title]
 
 
 async def verdicts(app: App, query: str) -> dict[str, dict[str, Any]]:

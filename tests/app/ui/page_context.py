@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.ui.framework import pages
+from kitemq.model import conversion
 
 # As text, as in the REST API's answers.
 AS_TEXT = frozenset(
@@ -36,7 +37,7 @@ async def respond_with_context(
 
 def encoded(context: object) -> bytes:
     """The context as JSON."""
-    return msgspec.json.encode(_plain(msgspec.to_builtins(context)))
+    return msgspec.json.encode(_plain(msgspec.to_builtins(context, enc_hook=conversion.encoded)))
 
 
 def _plain(value: Any, name: str = "") -> Any:
