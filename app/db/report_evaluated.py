@@ -15,10 +15,10 @@ from app.db.report_rows import Row
 STRETCHES_MAX = 200
 UNTOLD = ""
 
-Stretches = list[tuple[int, int]]
+Intervals = list[tuple[int, int]]
 
 
-def stretches(row: Mapping[str, Any]) -> Stretches:
+def intervals(row: Mapping[str, Any]) -> Intervals:
     """The intervals of a row of `lag_hours`, [begin, end) in ms since 1970, in order."""
     text = row.get("evaluated", UNTOLD)
     if text == UNTOLD:
@@ -26,18 +26,18 @@ def stretches(row: Mapping[str, Any]) -> Stretches:
     return [(begin, end) for begin, end in json.loads(text)]
 
 
-def together(rows: Iterable[Row]) -> str:
+def merge_rows(rows: Iterable[Row]) -> str:
     """The intervals of several rows, in the form of one row."""
-    merged = joined(pair for row in rows for pair in stretches(row))
+    merged = merge_intervals(pair for row in rows for pair in intervals(row))
     if len(merged) > STRETCHES_MAX:
         longest = sorted(merged, key=lambda pair: pair[0] - pair[1])[:STRETCHES_MAX]
         merged = sorted(longest)
     return json.dumps(merged)
 
 
-def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
+def merge_intervals(pairs: Iterable[tuple[int, int]]) -> Intervals:
     """Intervals in order, adjacent ones merged."""
-    merged: Stretches = []
+    merged: Intervals = []
     for begin, end in sorted(pairs):
         if merged and begin <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
@@ -46,13 +46,13 @@ def joined(pairs: Iterable[tuple[int, int]]) -> Stretches:
     return merged
 
 
-def within(begin: int, end: int, evaluated: Stretches) -> Stretches:
+def clip_intervals(begin: int, end: int, evaluated: Intervals) -> Intervals:
     """The parts of a time that lie in the intervals."""
     cut = [(max(begin, first), min(end, last)) for first, last in evaluated]
     return [(first, last) for first, last in cut if first < last]
 
 
-def _guessed(row: Mapping[str, Any]) -> Stretches:
+def _guessed(row: Mapping[str, Any]) -> Intervals:
     evaluations, queues = row.get("evaluations") or 0, row.get("queues") or 0
     if not (evaluations and queues and row.get("at_ms")):
         return []

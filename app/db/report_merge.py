@@ -174,7 +174,7 @@ def _lags(table: ResultTable, rows: Rows) -> list[Row]:
                 "evaluations": evaluations,
                 "completeness": sum(a * b for a, b in shares) / weight if weight else None,
                 "state_ms": _state_ms(each),
-                "evaluated": report_evaluated.together(each),
+                "evaluated": report_evaluated.merge_rows(each),
             }
         )
     return merged

@@ -30,7 +30,7 @@ SAID = {DAY: "day", WEEKS: "four weeks"}
 # -- writing --------------------------------------------------------------------------------------
 
 
-def put_together(connection: Connection, table: ResultTable, hours: int, before: str) -> bool:
+def compact(connection: Connection, table: ResultTable, hours: int, before: str) -> bool:
     """Pack the oldest period of `hours` hours that still has shorter periods.
 
     False if there is none that ends before the given hour.
@@ -54,7 +54,7 @@ def put_together(connection: Connection, table: ResultTable, hours: int, before:
     return True
 
 
-def make_way(connection: Connection, table: ResultTable, hours: Sequence[str]) -> None:
+def delete_periods(connection: Connection, table: ResultTable, hours: Sequence[str]) -> None:
     """Delete the periods of these hours before they are written again.
 
     Raises NotWhole if one has figures of other hours too.

@@ -72,13 +72,13 @@ class ResultStore:
             connection.execute(delete(report_partitions).where(report_partitions.c.hour < oldest))
         return deleted
 
-    def put_together(self, name: str, hours: int, before: str) -> bool:
+    def compact(self, name: str, hours: int, before: str) -> bool:
         """Pack the oldest figures that end before an hour as one period of `hours` hours.
 
         In one transaction: what it is made of is deleted. False where there are none.
         """
         with self._transaction() as connection:
-            return packing.put_together(connection, RESULTS_BY_NAME[name], hours, before)
+            return packing.compact(connection, RESULTS_BY_NAME[name], hours, before)
 
     def coarse(self, job: str) -> list[Coarse]:
         """Up to where the figures of a job are by days, or longer; the longest first."""
@@ -167,7 +167,7 @@ def _replace(
     if table.replaces == ALL:
         connection.execute(delete(stored))
     else:
-        packing.make_way(connection, table, hours)
+        packing.delete_periods(connection, table, hours)
         for some in _chunks(iter(hours), KEYS_MAX):
             connection.execute(delete(stored).where(stored.c.hour.in_(some)))
     packed = [name for name in table.names if name in PACKED]

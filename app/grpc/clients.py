@@ -152,10 +152,10 @@ class GrpcClients:
     def stream_count(self) -> int:
         return sum(client.stream is not None for client in self._clients.values())
 
-    def seen(self, call: GrpcCall) -> GrpcClient:
+    def touch(self, call: GrpcCall) -> GrpcClient:
         """The client of a call, created if new; marks it as alive."""
         now_s = self._host.clock.monotonic_s()
-        client = self._own(call)
+        client = self._client_of(call)
         if client is None:
             if why_not := self._shares.take(call.origin.host):
                 raise GrpcRefusal(Code.TOO_MANY_REQUESTS, why_not)
@@ -174,7 +174,7 @@ class GrpcClients:
         client.address = call.origin.client  # it may have reconnected
         return client
 
-    def consumes(
+    def join_group(
         self, client: GrpcClient, group: str, topics: Mapping[str, str] | None = None
     ) -> None:
         """Make a client a member of a group with these subscriptions (topic to filter).
@@ -188,7 +188,7 @@ class GrpcClients:
                 return
             subscribed = client.groups[group] = {}
         for topic, filter in (topics or {}).items():
-            self._wants(client, subscribed, topic, filter)
+            self._subscribe(client, subscribed, topic, filter)
         try:
             self._host.broker.members.seen(
                 group,
@@ -201,55 +201,55 @@ class GrpcClients:
             )
         except EngineError:
             del client.groups[group]  # the group cannot be created: the next receive says so
-            self._remember(client, -sum(_size(*each) for each in subscribed.items()))
+            self._reserve(client, -sum(_size(*each) for each in subscribed.items()))
 
-    def produces(self, client: GrpcClient, topic: str) -> None:
+    def register_producer(self, client: GrpcClient, topic: str) -> None:
         """Register a client for transaction checks of a topic, while it is alive."""
         if self._clients.get(client.name) is not client:
             return  # it ended while its message was stored: nothing would undo this
         if topic in client.asks or len(client.asks) >= TOPICS_MAX:
             return
-        if not self._remember(client, _size(topic)):
+        if not self._reserve(client, _size(topic)):
             return
 
         def ask(check: TransactionCheck) -> bool:
-            return self._ask(client, check)
+            return self._send_check(client, check)
 
         client.asks[topic] = ask
         self._transactions.producers.enter(topic, ask)
         if client.stream is not None:
-            self._ask_waiting(client, topic)
+            self._send_pending_checks(client, topic)
 
-    def opened(self, client: GrpcClient, stream: TelemetryStream) -> None:
+    def set_stream(self, client: GrpcClient, stream: TelemetryStream) -> None:
         """Set a client's telemetry stream; ends the previous one."""
         older, client.stream = client.stream, stream
         if older is not None:
             older.close()
         for topic in client.asks:
-            self._ask_waiting(client, topic)
+            self._send_pending_checks(client, topic)
 
-    def closed(self, client: GrpcClient, stream: TelemetryStream) -> None:
+    def remove_stream(self, client: GrpcClient, stream: TelemetryStream) -> None:
         """Remove a telemetry stream that has ended; the client may open another one."""
         stream.is_over()
         if client.stream is stream:
             client.stream = None
             client.seen_s = self._host.clock.monotonic_s()
 
-    def terminated(self, call: GrpcCall) -> bool:
+    def terminate(self, call: GrpcCall) -> bool:
         """Remove a client that ends, and release its messages; False if it is unknown."""
-        client = self._own(call)
+        client = self._client_of(call)
         if client is None:
             return False
         self._leases.give_back(client.name)
-        self._forget(client)
+        self._remove(client)
         return True
 
     def disconnect(self, client: GrpcClient) -> None:
         """Remove a client at an operator's request; its messages count as failed."""
         self._leases.abandon(client.name)
-        self._forget(client)
+        self._remove(client)
 
-    def reports(self, client: GrpcClient, settings: Any) -> None:
+    def store_settings(self, client: GrpcClient, settings: Any) -> None:
         """Store a client's settings, as a whole if there is room for them."""
         self._known.give(client.settings_bytes)
         size_bytes = settings.ByteSize()
@@ -269,12 +269,12 @@ class GrpcClients:
             is_known = self._clients.get(client.name) is client  # other tasks ran in between
             if is_known and not is_alive and now_s - client.seen_s > SILENT_S:
                 self._leases.abandon(client.name)
-                self._forget(client)
+                self._remove(client)
                 yield  # it may have had many messages
             elif number % STEP_MAX == 0:
                 yield
 
-    def identify(self, identified: Callable[[Mapping[str, str]], object]) -> Iterator[None]:
+    def check_streams(self, identified: Callable[[Mapping[str, str]], object]) -> Iterator[None]:
         """End streams whose caller is no longer authorized; checks a part in each round."""
         streams = [client.stream for client in self._clients.values() if client.stream is not None]
         begin = self._identified % max(1, len(streams))
@@ -299,7 +299,7 @@ class GrpcClients:
                 client.stream.offer(TelemetryCommand(reconnect_endpoints_command=again))
             client.stream.close()
 
-    async def question(
+    async def request(
         self, client: GrpcClient, command: str, timeout_s: float, **fields: Any
     ) -> Any:
         """Send a command with a nonce; returns the client's answer (a TelemetryCommand).
@@ -328,7 +328,7 @@ class GrpcClients:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _wants(
+    def _subscribe(
         self, client: GrpcClient, subscribed: dict[str, str], topic: str, filter: str
     ) -> None:
         """Store a subscription of a client, if there is room for it."""
@@ -336,17 +336,17 @@ class GrpcClients:
         if before == filter or (before is None and len(subscribed) >= TOPICS_MAX):
             return
         freed_bytes = 0 if before is None else _size(topic, before)
-        if self._remember(client, _size(topic, filter) - freed_bytes):
+        if self._reserve(client, _size(topic, filter) - freed_bytes):
             subscribed[topic] = filter
 
-    def _remember(self, client: GrpcClient, size_bytes: int) -> bool:
+    def _reserve(self, client: GrpcClient, size_bytes: int) -> bool:
         """Reserve bytes for what is stored of a client; False if there is no room."""
         if not self._known.take(size_bytes):
             return False
         client.known_bytes += size_bytes
         return True
 
-    def _own(self, call: GrpcCall) -> GrpcClient | None:
+    def _client_of(self, call: GrpcCall) -> GrpcClient | None:
         """The client of a call, if known; raises GrpcRefusal if its name belongs to another user.
 
         Client ids are no secret, and a caller with this id could answer its transaction checks or
@@ -361,7 +361,7 @@ class GrpcClients:
             client.user = call.who.name
         return client
 
-    def _ask(self, client: GrpcClient, check: TransactionCheck) -> bool:
+    def _send_check(self, client: GrpcClient, check: TransactionCheck) -> bool:
         if client.stream is None:
             return False
         recover = RecoverOrphanedTransactionCommand(
@@ -369,15 +369,15 @@ class GrpcClients:
         )
         return client.stream.offer(TelemetryCommand(recover_orphaned_transaction_command=recover))
 
-    def _ask_waiting(self, client: GrpcClient, topic: str) -> None:
+    def _send_pending_checks(self, client: GrpcClient, topic: str) -> None:
         """Send the checks that were due while no producer was reachable."""
         try:
             for check in self._host.broker.transactions.checks(topic):
-                self._ask(client, check)
+                self._send_check(client, check)
         except EngineError:
             return  # repeated at the next check
 
-    def _forget(self, client: GrpcClient) -> None:
+    def _remove(self, client: GrpcClient) -> None:
         del self._clients[client.name]
         client.is_gone = True
         for end in list(client.waits):

@@ -103,9 +103,9 @@ class ConnectionBytes:
         if unfinished.size_bytes != reservation.size_bytes:
             reservation.add(unfinished.size_bytes - reservation.size_bytes)
         if ended and self._is_over and not self._has_ended:
-            self._look_again()
+            self._check_again()
 
-    def _look_again(self) -> None:
+    def _check_again(self) -> None:
         """After a call has ended or timed out: resume if there is room, else end the next one."""
         if self._later is not None:
             self._later.cancel()
@@ -149,7 +149,7 @@ class ConnectionBytes:
             return
         self._was_patient |= not has_refused
         wait_s = SHED_S if has_refused else BEGIN_S
-        self._later = asyncio.get_running_loop().call_later(wait_s, self._look_again)
+        self._later = asyncio.get_running_loop().call_later(wait_s, self._check_again)
 
     def _end(self, reason: RefusalReason) -> None:
         if self._has_ended:

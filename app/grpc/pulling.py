@@ -30,9 +30,9 @@ async def pull_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> As
     """Read a queue from an offset; the next offset always comes last."""
     group = call.group(request.group, Action.CONSUME)
     topic = call.topic(request.message_queue.topic, Action.CONSUME)
-    client = backend.clients.seen(call)
+    client = backend.clients.touch(call)
     with backend.polling(call, client):
-        backend.clients.consumes(client, group)
+        backend.clients.join_group(client, group)
         pulling = backend.messaging.pull(
             topic,
             request.message_queue.id,

@@ -49,4 +49,4 @@ class ConnectionQuota(AddressQuota):
 
     def give(self, address: str) -> None:
         super().give(address)
-        self._limits.take_back(address, GRPC_FILES)
+        self._limits.release_address(address, GRPC_FILES)

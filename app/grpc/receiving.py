@@ -83,10 +83,12 @@ class Receives:
         filter = filter_text(request.filter_expression)
         invisible_s = _invisible_s(request)
         wait_s = poll_s(request, call.limit_s)
-        client = backend.clients.seen(call)
+        client = backend.clients.touch(call)
         self._repeat(group, request.attempt_id)
         with backend.polling(call, client):
-            backend.clients.consumes(client, group, {topic: filter} if request.auto_renew else None)
+            backend.clients.join_group(
+                client, group, {topic: filter} if request.auto_renew else None
+            )
             receive = partial(
                 backend.broker.receive,
                 group,
@@ -176,7 +178,7 @@ class Receives:
                 f"{len(entries)} entries in one request, it must be 1 to {RECEIPTS_MAX}",
             )
         backend = self._backend
-        backend.clients.seen(call)
+        backend.clients.touch(call)
         results: list[Any] = []
         receipts = [_known(entry.receipt_handle) for entry in entries]
         valid = [receipt for receipt in receipts if receipt is not None]
@@ -202,7 +204,7 @@ class Receives:
         receipt = receipt_of(request.receipt_handle)
         wait_s = _checked_s(request.invisible_duration, least_ms=0)
         backend = self._backend
-        client = backend.clients.seen(call)
+        client = backend.clients.touch(call)
         try:
             if backend.leases.drop(group, [receipt]) or client.is_push:
                 renewed = self._fail(group, receipt, client)
@@ -227,7 +229,7 @@ class Receives:
         group = call.group(request.group, Action.CONSUME)
         receipt = receipt_of(request.receipt_handle)
         backend = self._backend
-        client = backend.clients.seen(call)
+        client = backend.clients.touch(call)
         backend.leases.drop(group, [receipt])
         attempts = f"given up by its consumer after {request.delivery_attempt} attempts"
         nack = Nack(receipt, delay_level=-1, error=attempts)

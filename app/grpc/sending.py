@@ -44,11 +44,11 @@ async def send_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> An
     messages = [to_engine(wire, topic, call) for wire in request.messages]
     await _inflate(request.messages, messages)
     _check_types(backend, config, messages)
-    client = backend.clients.seen(call)  # it may refuse, so before anything is stored
+    client = backend.clients.touch(call)  # it may refuse, so before anything is stored
     stored = await backend.messaging.send(messages)
     backend.services.client_figures.sent(client.name, len(messages), backend.host.clock.now_ms())
     if any(message.transaction_group for message in messages):
-        backend.clients.produces(client, topic)
+        backend.clients.register_producer(client, topic)
     entries = [
         SendResultEntry(
             status=ok(),

@@ -122,7 +122,7 @@ class GrpcServer:
         self._tls_mux.grow_older()
         yield from backend.clients.steps()
         yield from backend.leases.steps()
-        yield from backend.clients.identify(self._signatures.identify)
+        yield from backend.clients.check_streams(self._signatures.identify)
         backend.figures.clients = len(backend.clients)
         backend.figures.streams = backend.clients.stream_count
         backend.figures.leases = backend.leases.count

@@ -35,10 +35,10 @@ class GrpcSignatures:
         if not self._directory.is_known:
             raise GrpcRefusal(Code.INTERNAL_SERVER_ERROR, "the database of users does not answer")
         if self._directory.is_open:
-            return self._directory.everybody
+            return self._directory.anonymous
         header = metadata.get("authorization", "")[:HEADER_CHARS_MAX]
         if header[: len(BEARER)].lower() == BEARER:
-            principal = self._directory.of_token(header[len(BEARER) :].strip())
+            principal = self._directory.principal_of_token(header[len(BEARER) :].strip())
         else:
             principal = self._signed(header, metadata.get(DATE, ""))
         if principal is None:
@@ -51,7 +51,7 @@ class GrpcSignatures:
 
     def _signed(self, header: str, date: str) -> Principal | None:
         parts = dict(PARTS.findall(header))
-        secret_hash = self._directory.hash_of(parts.get("Credential", "").partition("/")[0])
+        secret_hash = self._directory.token_hash_of(parts.get("Credential", "").partition("/")[0])
         if not (secret_hash and date and header.startswith(ALGORITHM)):
             return None
         if not self._keys.is_loaded:
@@ -63,7 +63,7 @@ class GrpcSignatures:
         signature = parts.get("Signature", "").lower().encode()
         if not hmac.compare_digest(expected.encode(), signature):
             return None
-        return self._directory.of_hash(secret_hash)
+        return self._directory.principal_of_hash(secret_hash)
 
 
 def sign(secret_key: str, date: str) -> str:

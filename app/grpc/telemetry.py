@@ -38,9 +38,9 @@ async def telemetry(
     backend: GrpcBackend, call: GrpcCall, requests: AsyncIterator[Any]
 ) -> AsyncIterator[Any]:
     """Answer settings and send commands; ends when either side ends the stream."""
-    client = backend.clients.seen(call)
+    client = backend.clients.touch(call)
     stream = TelemetryStream(call.metadata, backend.clients.outboxes)
-    backend.clients.opened(client, stream)
+    backend.clients.set_stream(client, stream)
     reader = asyncio.ensure_future(_read(backend, call, client, stream, requests))
     try:
         while (command := await stream.next()) is not None:
@@ -48,7 +48,7 @@ async def telemetry(
         if stream.error is not None:
             raise stream.error
     finally:
-        backend.clients.closed(client, stream)
+        backend.clients.remove_stream(client, stream)
         reader.cancel()
         await asyncio.gather(reader, return_exceptions=True)
 
@@ -97,8 +97,8 @@ def settle(backend: GrpcBackend, call: GrpcCall, command: Any) -> Any:
     """
     settings = command.settings
     _check(settings)
-    client = backend.clients.seen(call)
-    backend.clients.reports(client, settings)
+    client = backend.clients.touch(call)
+    backend.clients.store_settings(client, settings)
     number = settings.client_type
     if number in set(ClientType):
         client.kind = ClientType(number)
@@ -115,7 +115,7 @@ def _settle_producer(
     missing: list[Forbidden] = []
     for topic in settings.publishing.topics[:SETTINGS_TOPICS_MAX]:
         if name := _allowed(call.topic, topic, Action.PRODUCE, missing):
-            backend.clients.produces(client, name)
+            backend.clients.register_producer(client, name)
     return client_settings.for_producer(settings, client.speaks)
 
 
@@ -136,7 +136,7 @@ def _settle_consumer(
     client.refusal = None
     config = GroupConfig("", retry_max=backend.settings.retry_max)
     if group:
-        backend.clients.consumes(client, group, topics)
+        backend.clients.join_group(client, group, topics)
         config = client_settings.group_of(backend.broker, group, backend.settings.retry_max)
     in_order = client_settings.is_fifo(backend.broker, config, list(topics))
     return client_settings.for_consumer(settings, config, client.speaks, is_fifo=in_order)
@@ -159,23 +159,23 @@ async def heartbeat(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
         raise GrpcRefusal(
             Code.UNRECOGNIZED_CLIENT_TYPE, f"the client type is {request.client_type}"
         )
-    client = backend.clients.seen(call)
+    client = backend.clients.touch(call)
     client.kind = ClientType(request.client_type)
     if request.HasField("group") and client.kind in CONSUMERS:
-        backend.clients.consumes(client, call.group(request.group, Action.CONSUME))
+        backend.clients.join_group(client, call.group(request.group, Action.CONSUME))
     return HeartbeatResponse(status=ok())
 
 
 async def notify_client_termination(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
     """Remove a client that ends."""
-    if not backend.clients.terminated(call):
+    if not backend.clients.terminate(call):
         raise GrpcRefusal(Code.UNRECOGNIZED_CLIENT_TYPE, "the client is not known")
     return NotifyClientTerminationResponse(status=ok())
 
 
 async def ask_stack(backend: GrpcBackend, client: GrpcClient, timeout_s: float = 5.0) -> str:
     """A client's thread dump; raises GrpcRefusal if it is not reachable, TimeoutError."""
-    answer = await backend.clients.question(client, "print_thread_stack_trace_command", timeout_s)
+    answer = await backend.clients.request(client, "print_thread_stack_trace_command", timeout_s)
     return str(answer.thread_stack_trace.thread_stack_trace)
 
 
@@ -183,7 +183,7 @@ async def ask_verify(
     backend: GrpcBackend, client: GrpcClient, message: Any, timeout_s: float = 5.0
 ) -> Any:
     """Have a push consumer process a message outside its delivery; returns its status."""
-    answer = await backend.clients.question(
+    answer = await backend.clients.request(
         client, "verify_message_command", timeout_s, message=message
     )
     return answer.status

@@ -153,7 +153,7 @@ class ConnectionLimits:
             if not self._held[key]:
                 del self._held[key], self._held_files[key]
 
-    def take_back(self, address: str, files: int) -> None:
+    def release_address(self, address: str, files: int) -> None:
         """Release a slot of `address` without its ConnectionSlot."""
         self.give(self._key(address), files)
 

@@ -101,16 +101,16 @@ class MonitoredConnection(asyncio.Protocol):
         self._monitor.limits.refusals.note(reason, self._slot.address)
         self.transport.abort()
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """End a closing connection whose peer does not read, or a slow reader."""
         if self.transport.is_closing():
             self._closing_s = self._closing_s or now_s
             if now_s - self._closing_s >= LINGER_S:
                 self.transport.abort()
         elif self._monitor.is_stalled(self):
-            self._look_at_stall(now_s)
+            self._check_stall(now_s)
 
-    def _look_at_stall(self, now_s: float) -> None:
+    def _check_stall(self, now_s: float) -> None:
         settings = self._monitor.settings
         unwritten_bytes = self.transport.get_write_buffer_size()
         self._monitor.count_stall(self, unwritten_bytes)
@@ -176,19 +176,19 @@ class ConnectionMonitor:
         while True:
             await asyncio.sleep(LOOK_S)
             try:
-                await self._look_at_all(loop.time())
+                await self._check_all(loop.time())
                 if looks % FILES_EVERY == 0:
                     await self._count_files()
             except Exception:
                 log.exception("a look at the connections failed")
             looks += 1
 
-    async def _look_at_all(self, now_s: float) -> None:
+    async def _check_all(self, now_s: float) -> None:
         connections = tuple(self.connections)
         for start in range(0, len(connections), AT_ONCE):
             for connection in connections[start : start + AT_ONCE]:
                 if connection in self.connections:
-                    connection.look(now_s)
+                    connection.check(now_s)
             await asyncio.sleep(0)
         if self.unread_bytes > self.settings.unread_bytes_max:
             self._end_largest()

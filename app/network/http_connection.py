@@ -100,20 +100,20 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
 
     # -- limits ----------------------------------------------------------------------------------
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """Called once a second: end requests that take too long."""
-        super().look(now_s)
+        super().check(now_s)
         if self._phase in (IDLE, GONE) or self.flow.read_paused or self.transport.is_closing():
             self._phase_s = 0.0
             return
         if not self._phase_s:
             self._phase_s, self._pace = now_s, None
         if self._phase is HEAD:
-            self._look_at_head(now_s)
+            self._check_header(now_s)
         else:
-            self._look_at_body(now_s)
+            self._check_body(now_s)
 
-    def _look_at_head(self, now_s: float) -> None:
+    def _check_header(self, now_s: float) -> None:
         """Skipped during the answer to an earlier request, for which the client waits."""
         if self._is_answering():
             return
@@ -124,7 +124,7 @@ class HttpConnection(MonitoredConnection, HttpToolsProtocol):
                 connection_limits.HEADER_TIMEOUT, HTTPStatus.REQUEST_TIMEOUT, "timeout", detail
             )
 
-    def _look_at_body(self, now_s: float) -> None:
+    def _check_body(self, now_s: float) -> None:
         settings = self._monitor.settings
         if self._pace is None:
             self._pace = TransferRate(now_s, self._received)

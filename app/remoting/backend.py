@@ -61,7 +61,7 @@ class RemotingBackend:
     def disconnected(self, connection: RemotingConnection) -> None:
         self.connections.discard(connection)
         self.figures.connections = len(self.connections)
-        self.clients.lost(connection)
+        self.clients.connection_lost(connection)
 
     def count(self, code: int, answer: ResponseCode) -> None:
         self.figures.requests[code if code in KNOWN else UNKNOWN_CODE, int(answer)] += 1

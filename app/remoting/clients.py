@@ -128,7 +128,7 @@ class RemotingClients:
 
     # -- signs of life ---------------------------------------------------------------------------
 
-    def seen(
+    def touch(
         self,
         connection: "RemotingConnection",
         name: str,
@@ -173,7 +173,9 @@ class RemotingClients:
         self._figures.clients = len(self._clients)
         return client
 
-    def consumes(self, client: RemotingClient, consumer: RemotingConsumer, who: Principal) -> None:
+    def join_group(
+        self, client: RemotingClient, consumer: RemotingConsumer, who: Principal
+    ) -> None:
         """A client is a member of a group with this subscription."""
         group = consumer.group
         if group not in client.consumers and len(client.consumers) >= GROUPS_MAX:
@@ -202,7 +204,7 @@ class RemotingClients:
         if known_consumer is None or known_consumer.topics.keys() != consumer.topics.keys():
             self.changed(group)
 
-    def produces(self, client: RemotingClient, group: str) -> None:
+    def register_producer(self, client: RemotingClient, group: str) -> None:
         """A client answers checks of a producer group while it is alive."""
         if group in client.producers or len(client.producers) >= GROUPS_MAX:
             return
@@ -218,13 +220,13 @@ class RemotingClients:
         except EngineError:
             return  # they are asked again at the next check
 
-    def keep(self, client: RemotingClient, groups: Iterable[str]) -> None:
+    def retain_groups(self, client: RemotingClient, groups: Iterable[str]) -> None:
         """A heartbeat names all groups of a client: it left those that are not among them."""
         names = set(groups)
         for group in [each for each in client.consumers if each not in names]:
-            self.leaves(client, group)
+            self.leave_group(client, group)
 
-    def leaves(self, client: RemotingClient, group: str) -> None:
+    def leave_group(self, client: RemotingClient, group: str) -> None:
         """A client consumes for a group no more."""
         if client.consumers.pop(group, None) is None:
             return
@@ -233,31 +235,31 @@ class RemotingClients:
         except EngineError:
             return  # the group is gone
 
-    def stops_producing(self, client: RemotingClient, group: str) -> None:
+    def unregister_producer(self, client: RemotingClient, group: str) -> None:
         ask = client.producers.pop(group, None)
         if ask is not None:
             self._transactions.producers.leave(group, ask)
 
-    def forget(self, client: RemotingClient) -> None:
+    def remove(self, client: RemotingClient) -> None:
         """A client is gone."""
         for group in tuple(client.consumers):
-            self.leaves(client, group)
+            self.leave_group(client, group)
         for group in tuple(client.producers):
-            self.stops_producing(client, group)
+            self.unregister_producer(client, group)
         if self._clients.get(client.name) is client:
             del self._clients[client.name]
         self._of.get(client.connection, {}).pop(client.name, None)
         self._figures.clients = len(self._clients)
 
-    def lost(self, connection: "RemotingConnection") -> None:
+    def connection_lost(self, connection: "RemotingConnection") -> None:
         """A connection is over, and with it the clients that spoke over it last."""
         for client in tuple(self._of.get(connection, {}).values()):
-            self.forget(client)
+            self.remove(client)
         self._of.pop(connection, None)
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def hear(self, event: EngineEvent) -> None:
+    def on_event(self, event: EngineEvent) -> None:
         """Listens to the engine."""
         if isinstance(event, (MemberJoined, MemberLeft)):
             self.changed(event.group)
@@ -265,10 +267,10 @@ class RemotingClients:
     def changed(self, group: str) -> None:
         """Tell the group's members, at the end of this turn of the loop, to share queues anew."""
         if not self._changed:
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._notify)
         self._changed.add(group)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         changed, self._changed = self._changed, set()
         for client in self._clients.values():
             for group in changed & client.consumers.keys():

@@ -105,16 +105,16 @@ class RemotingConnection(MonitoredConnection):
         except BudgetExceeded:
             self.end(connection_limits.UNREAD)
 
-    def look(self, now_s: float) -> None:
+    def check(self, now_s: float) -> None:
         """End an idle connection, or one whose frame arrives too slowly."""
-        super().look(now_s)
+        super().check(now_s)
         settings = self.backend.settings
         if self.transport.is_closing():
             return
         if now_s - self._seen_s > settings.remoting_idle_s:
             self.transport.close()
         elif self._reader.pending_bytes and not self._monitor.is_stalled(self):
-            self._look_at_arrival(now_s)
+            self._check_arrival(now_s)
         else:
             self._arrival = None
 
@@ -249,7 +249,7 @@ class RemotingConnection(MonitoredConnection):
         elif more:
             self._reservation.add(more)
 
-    def _look_at_arrival(self, now_s: float) -> None:
+    def _check_arrival(self, now_s: float) -> None:
         settings = self.backend.settings
         if self._arrival is None:
             self._arrival = TransferRate(now_s, self._received_bytes)

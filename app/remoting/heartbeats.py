@@ -57,14 +57,14 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     for consumer in beat.consumerDataSet:
         call.require(Action.CONSUME, Kind.GROUP, consumer.groupName)
     command, clients = call.command, backend.clients
-    client = clients.seen(
+    client = clients.touch(
         call.connection, beat.clientID, call.who, command.language, command.version
     )
     for producer in beat.producerDataSet:
-        clients.produces(client, producer.groupName)
+        clients.register_producer(client, producer.groupName)
     for consumer in beat.consumerDataSet:
-        clients.consumes(client, _consumer(consumer), call.who)
-    clients.keep(client, (consumer.groupName for consumer in beat.consumerDataSet))
+        clients.join_group(client, _consumer(consumer), call.who)
+    clients.retain_groups(client, (consumer.groupName for consumer in beat.consumerDataSet))
     return OK
 
 
@@ -74,11 +74,11 @@ def unregister(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
     if client is None or client.connection is not call.connection:
         return OK
     if group := call.text("producerGroup", ""):
-        backend.clients.stops_producing(client, group)
+        backend.clients.unregister_producer(client, group)
     if group := call.text("consumerGroup", ""):
-        backend.clients.leaves(client, group)
+        backend.clients.leave_group(client, group)
     if not client.producers and not client.consumers:
-        backend.clients.forget(client)
+        backend.clients.remove(client)
     return OK
 
 

@@ -53,7 +53,7 @@ class RemotingPort:
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
         certificate = await asyncio.to_thread(_certificate, settings)
-        self._services.host.broker.events.subscribe(self.backend.clients.hear)
+        self._services.host.broker.events.subscribe(self.backend.clients.on_event)
         self._unlist = self._services.connections.add_door(
             RemotingClientDirectory(self.backend.clients)
         )
@@ -78,7 +78,7 @@ class RemotingPort:
         await asyncio.sleep(0)
         self._unlist()
         self._unlist = _nothing
-        self._services.host.broker.events.unsubscribe(self.backend.clients.hear)
+        self._services.host.broker.events.unsubscribe(self.backend.clients.on_event)
 
     def _make_connection(self, slot: ConnectionSlot) -> asyncio.Protocol:
         return RemotingConnection(self.backend, slot, self._monitor)

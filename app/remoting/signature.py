@@ -33,14 +33,14 @@ class RemotingSignatures:
         if not directory.is_known:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, "the database of users does not answer")
         if directory.is_open:
-            return directory.everybody
-        secret_hash = directory.hash_of(command.fields.get(ACCESS_KEY, ""))
+            return directory.anonymous
+        secret_hash = directory.token_hash_of(command.fields.get(ACCESS_KEY, ""))
         if secret_hash and not self._keys.is_loaded:
             raise RemotingRefusal(
                 ResponseCode.SYSTEM_BUSY, "the key file of access keys is not loaded"
             )
         if secret_hash and self._is_signed(command, self._keys.secret_key(secret_hash)):
-            principal = directory.of_hash(secret_hash)
+            principal = directory.principal_of_hash(secret_hash)
             if principal is not None:
                 return principal
         raise RemotingRefusal(

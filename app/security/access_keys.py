@@ -50,7 +50,7 @@ class AccessKeys:
             )
         self._key = key
 
-    async def made_for(self, secret_hash: str) -> tuple[str, str]:
+    async def key_pair(self, secret_hash: str) -> tuple[str, str]:
         """Access key and secret for a token's hash; loads the key file."""
         await asyncio.to_thread(self.load)
         return access_key_of(secret_hash), self.secret_key(secret_hash)

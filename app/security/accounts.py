@@ -84,7 +84,7 @@ class Accounts:
 
     async def bootstrap(self, name: str, password: str) -> None:
         """Create the admin that the settings name, if there are no users."""
-        if not password or not self.directory.has_nobody:
+        if not password or not self.directory.has_no_users:
             return
         new = NewUser(name, password, Role.ADMIN)
         await self.add_user(ChangeAuthor("settings"), new, is_first=True)
@@ -104,7 +104,7 @@ class Accounts:
         name = parse_name(new.name)
         role = parse_role(new.role)
         check_password(new.password)
-        if self.directory.has_nobody and role is not Role.ADMIN:
+        if self.directory.has_no_users and role is not Role.ADMIN:
             raise Invalid("the first user must be an admin", field="role", remedy="choose admin")
         user = UserRow(
             name=name,
@@ -225,7 +225,7 @@ class Accounts:
             name,
             browser.address,
             is_user=user is not None,
-            is_usual=self.directory.has_come_from(name, browser.address),
+            is_usual=self.directory.has_logged_in_from(name, browser.address),
         )
         await self._prove(guess, browser.address, password, password_hash)
         if user is None or user.disabled:

@@ -53,9 +53,9 @@ class Authenticator:
         return self._directory.is_open
 
     @property
-    def everybody(self) -> Principal:
+    def anonymous(self) -> Principal:
         """The anonymous principal, used while authentication is off."""
-        return self._directory.everybody
+        return self._directory.anonymous
 
     def identify(self, scope: Scope, *, is_use: bool = True) -> Principal:
         """The principal of this request; raises DoorError if a login is needed.
@@ -75,7 +75,7 @@ class Authenticator:
                 retry_after_s=2.0,
             )
         if self._directory.is_open:
-            return self._directory.everybody
+            return self._directory.anonymous
         headers = {name: value for name, value in scope["headers"] if name in READ_HEADERS}
         is_use = is_use and POLL not in headers and path not in STREAMS
         principal = self._known(scope, headers, is_use=is_use)
@@ -83,7 +83,7 @@ class Authenticator:
             raise _stranger(scope, headers)
         return principal or NOBODY
 
-    def recognise(self, scope: Scope) -> Principal | None:
+    def reauthenticate(self, scope: Scope) -> Principal | None:
         """The current principal of a long-running request; None if its login has ended.
 
         Never raises, and does not keep the session alive.
@@ -98,9 +98,9 @@ class Authenticator:
     ) -> Principal | None:
         token = _token(headers)
         if token:
-            return self._directory.of_token(token)
+            return self._directory.principal_of_token(token)
         secret = cookie_of(headers.get(b"cookie", b""))
-        principal = self._directory.of_session(secret, is_use=is_use) if secret else None
+        principal = self._directory.principal_of_session(secret, is_use=is_use) if secret else None
         if principal is not None:
             _check_page(scope, headers)
         return principal

@@ -46,7 +46,7 @@ def all_visible(principal: Principal, messages: Iterable[StoredMessage]) -> list
     return [visible(principal, message) for message in messages]
 
 
-def found_for(
+def visible_matches(
     principal: Principal, text: str, messages: Iterable[StoredMessage]
 ) -> list[StoredMessage]:
     """The result of a search by id or key for `principal`.

@@ -168,7 +168,7 @@ class SecurityMiddleware:
             )
         authenticator = self._authenticator
         scope[PRINCIPAL] = (
-            authenticator.everybody if authenticator.is_open else authenticator.identify(scope)
+            authenticator.anonymous if authenticator.is_open else authenticator.identify(scope)
         )
         return headers
 

@@ -35,7 +35,7 @@ class RightsSubject:
     """The subject of a check; `shut_out` is the reason why its login would be refused."""
 
     principal: Principal
-    shut_out: str = ""
+    refusal: str = ""
 
 
 def decide_all(
@@ -87,11 +87,11 @@ def subject_of(
         if token_row is None:
             detail = f"there is no token {token[:40]!r}"
             raise NotFound(detail, field="token", code="no_such_token")
-        return RightsSubject(*directory.as_token(token_row))
+        return RightsSubject(*directory.check_token(token_row))
     row = directory.user(user.strip().lower())
     if row is None:
         raise NotFound(f"there is no user {user[:80]!r}", field="user", code="no_such_user")
-    return RightsSubject(*directory.as_user(row))
+    return RightsSubject(*directory.check_user(row))
 
 
 @cache
@@ -120,8 +120,8 @@ TABLE_ORDER = tuple(dict.fromkeys((action, kind) for __, action, kind in TABLE))
 def _verdict(subject: RightsSubject, action: Action, kind: Kind, name: str) -> CheckedRight:
     principal = subject.principal
     is_allowed, reason, by = False, RightReason.ROLE, ""
-    if subject.shut_out:
-        reason = RightReason(subject.shut_out)
+    if subject.refusal:
+        reason = RightReason(subject.refusal)
     else:
         try:
             require(principal, action, kind, name)

@@ -46,21 +46,21 @@ class UserDirectory:
         self._touched_ms = clock.now_ms()
         self._polling: asyncio.Task[None] | None = None
         self.is_known = False  # whether it is known if there are users
-        self.everybody = Principal("", (Grant(Role.ADMIN),), is_open=True)
+        self.anonymous = Principal("", (Grant(Role.ADMIN),), is_open=True)
         self.freeze(settings.read_only)
 
     def freeze(self, is_read_only: bool) -> None:
         """Set whether the server is read-only, from the next request on."""
         self.is_read_only = is_read_only
-        self.everybody = replace(self.everybody, is_read_only=is_read_only)
+        self.anonymous = replace(self.anonymous, is_read_only=is_read_only)
 
     @property
     def is_open(self) -> bool:
         """Whether authentication is off: there are no users and no provider."""
-        return self.has_nobody and not self._issuer
+        return self.has_no_users and not self._issuer
 
     @property
-    def has_nobody(self) -> bool:
+    def has_no_users(self) -> bool:
         """Whether it is certain that there are no users."""
         return self.is_known and not self._users
 
@@ -92,48 +92,48 @@ class UserDirectory:
 
     # -- authentication -------------------------------------------------------------------------
 
-    def of_token(self, secret: str) -> Principal | None:
+    def principal_of_token(self, secret: str) -> Principal | None:
         """The principal of a token; None if it is unknown or expired, or its owner disabled."""
-        return self.of_hash(hash_secret(secret))
+        return self.principal_of_hash(hash_secret(secret))
 
-    def hash_of(self, access_key: str) -> str:
+    def token_hash_of(self, access_key: str) -> str:
         """The hash of the token that an access key belongs to; "" for an unknown one."""
         return self._access_keys.get(access_key, "")
 
-    def of_hash(self, secret_hash: str) -> Principal | None:
+    def principal_of_hash(self, secret_hash: str) -> Principal | None:
         """The principal of the token with this hash, which the caller has verified; else None."""
         token = self._tokens.get(secret_hash)
         now_ms = self._clock.now_ms()
         if token is None or (token.expires_ms is not None and token.expires_ms <= now_ms):
             return None
         user = self._users.get(token.user_id)
-        if user is None or not self._may_come(user):
+        if user is None or not self._may_log_in(user):
             return None
         self._used_ms[token.id] = now_ms
         return self._with_token(user, token)
 
-    def of_session(self, secret: str, *, is_use: bool = True) -> Principal | None:
+    def principal_of_session(self, secret: str, *, is_use: bool = True) -> Principal | None:
         """The principal of a session cookie; None if the session is unknown or over.
 
         Without `is_use` (a page that refreshes itself) the session's idle time goes on.
         """
         session = self.session(secret)
         user = None if session is None else self._users.get(session.user_id)
-        if session is None or user is None or not self._may_come(user):
+        if session is None or user is None or not self._may_log_in(user):
             return None
         if is_use:
             self._seen_ms[session.id] = self._clock.now_ms()
         return replace(self._with_password(user), session_id=session.id)
 
-    def as_user(self, user: UserRow) -> tuple[Principal, str]:
+    def check_user(self, user: UserRow) -> tuple[Principal, str]:
         """The principal of a user, and why a login is refused: "", "disabled" or "provider"."""
-        return self._with_password(user), self._shut_out(user)
+        return self._with_password(user), self._refusal_of(user)
 
-    def as_token(self, token: TokenRow) -> tuple[Principal, str]:
+    def check_token(self, token: TokenRow) -> tuple[Principal, str]:
         """The same for a token, which may also be "expired"; this does not count as a use."""
         user = self._users[token.user_id]
         is_over = token.expires_ms is not None and token.expires_ms <= self._clock.now_ms()
-        return self._with_token(user, token), "expired" if is_over else self._shut_out(user)
+        return self._with_token(user, token), "expired" if is_over else self._refusal_of(user)
 
     def _with_password(self, user: UserRow) -> Principal:
         return Principal(user.name, (_grant(user),), is_read_only=self.is_read_only)
@@ -144,10 +144,10 @@ class UserDirectory:
             user.name, (own, _grant(user)), token=token.name, is_read_only=self.is_read_only
         )
 
-    def _shut_out(self, user: UserRow) -> str:
+    def _refusal_of(self, user: UserRow) -> str:
         if user.disabled:
             return "disabled"
-        return "" if self._may_come(user) else "provider"
+        return "" if self._may_log_in(user) else "provider"
 
     def session(self, secret: str) -> SessionRow | None:
         """The session of a cookie, unless it is over."""
@@ -158,7 +158,7 @@ class UserDirectory:
         is_over = session.expires_ms <= now_ms or self._seen(session) + self._idle_ms <= now_ms
         return None if is_over else session
 
-    def _may_come(self, user: UserRow) -> bool:
+    def _may_log_in(self, user: UserRow) -> bool:
         """Whether a user may log in: not disabled, and local or of the configured provider."""
         return not user.disabled and user.issuer in (None, self._issuer)
 
@@ -170,7 +170,7 @@ class UserDirectory:
     def user(self, name: str) -> UserRow | None:
         return self._names.get(name)
 
-    def has_come_from(self, name: str, address: str) -> bool:
+    def has_logged_in_from(self, name: str, address: str) -> bool:
         """Whether a stored session of this user began at this address."""
         user = self._names.get(name)
         return user is not None and (user.id, network_of(address)) in self._places

@@ -248,9 +248,9 @@ class Connection:
     def _require(self, action: Action, kind: Kind, *names: str) -> None:
         """Raise RightMissing unless whoever opened this connection has the right as of now."""
         authenticator = self._authenticator
-        if authenticator.is_open and not authenticator.everybody.is_read_only:
+        if authenticator.is_open and not authenticator.anonymous.is_read_only:
             return
-        who = authenticator.recognise(self._scope) or Principal("")
+        who = authenticator.reauthenticate(self._scope) or Principal("")
         for name in names:
             require(who, action, kind, name)
 
@@ -258,7 +258,7 @@ class Connection:
         """End the connection soon after its token or its session has ended."""
         if self._is_closing:
             return
-        if self._authenticator.recognise(self._scope) is None:
+        if self._authenticator.reauthenticate(self._scope) is None:
             self._fail(CLOSE_NOT_ALLOWED, "the token or the login is not valid", is_text=False)
             return
         self._looking = asyncio.get_running_loop().call_later(RIGHTS_EVERY_S, self._look_again)

@@ -221,10 +221,12 @@ def headers(data: bytes) -> None:
 
 def _people() -> Any:
     """People of whom everybody has one access key, `key`."""
-    nobody = SimpleNamespace(of_token=lambda _: None, of_hash=lambda _: "somebody")
+    nobody = SimpleNamespace(
+        principal_of_token=lambda _: None, principal_of_hash=lambda _: "somebody"
+    )
     known = {"is_known": True, "is_open": False}
     return SimpleNamespace(
-        **known, **vars(nobody), hash_of=lambda key: "hash" if key == "key" else None
+        **known, **vars(nobody), token_hash_of=lambda key: "hash" if key == "key" else None
     )
 
 

@@ -107,8 +107,8 @@ async def test_a_frame_that_never_ends_is_given_up(running: Running, client: Cli
     while not connection._reader.pending_bytes:
         await asyncio.sleep(0.01)
     now_s = asyncio.get_running_loop().time()
-    connection.look(now_s)
-    connection.look(now_s + running.app.services.settings.body_timeout_s)
+    connection.check(now_s)
+    connection.check(now_s + running.app.services.settings.body_timeout_s)
     assert await client.is_closed()
 
 

@@ -83,7 +83,7 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
     row, secret = await call.services.accounts.add_token(by_of(call), wanted)
     owner = call.services.user_directory.name_of(row.user_id)
-    access_key, secret_key = await call.services.access_keys.made_for(row.secret_hash)
+    access_key, secret_key = await call.services.access_keys.key_pair(row.secret_hash)
     return convert(
         row, MadeToken, owner=owner, token=secret, access_key=access_key, secret_key=secret_key
     )

@@ -172,7 +172,7 @@ async def add_token(request: Request) -> Response:
         form.blame(error)
         return await _page(request, token_form=form, status=status_of(error))
     keys = services_of(request.scope).access_keys
-    pair = await keys.made_for(token.secret_hash)
+    pair = await keys.key_pair(token.secret_hash)
     return await _page(request, made=secret, made_name=token.name, made_pair=pair, status=201)
 
 

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from app.container import services_of
 from app.pause import Pause
 from app.security.access import Principal, principal_of
-from app.security.message_rights import found_for, lacks_messages, visible
+from app.security.message_rights import lacks_messages, visible, visible_matches
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
@@ -136,7 +136,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         form.blame(error)
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
-    hits = _distinct(found_for(principal_of(request.scope), text, found.messages))
+    hits = _distinct(visible_matches(principal_of(request.scope), text, found.messages))
     # What nothing is found for may still have a journey (a refused send), and always has reasons.
     return hits, found.messages_cut, text if is_id or not (hits or found.messages_cut) else ""
 

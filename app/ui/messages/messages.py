@@ -14,10 +14,10 @@ from app.container import services_of
 from app.security.access import Principal, principal_of
 from app.security.message_rights import (
     all_visible,
-    found_for,
     lacks_messages,
     looks_inside,
     missing_right,
+    visible_matches,
 )
 from app.services.bodies import decompress_all
 from app.ui.bodies import columns
@@ -162,7 +162,9 @@ def _seen(
     who: Principal, form: Form, by: str, messages: Sequence[StoredMessage]
 ) -> list[StoredMessage]:
     by_key = by == "key"
-    seen = found_for(who, form.values["key"], messages) if by_key else all_visible(who, messages)
+    seen = (
+        visible_matches(who, form.values["key"], messages) if by_key else all_visible(who, messages)
+    )
     decompress_all(seen)
     return seen
 

@@ -146,7 +146,7 @@ def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
     authenticator = services_of(request.scope).authenticator
 
     def check() -> Principal:
-        who = authenticator.recognise(request.scope)
+        who = authenticator.reauthenticate(request.scope)
         if who is None:
             raise Forbidden(_("the login or the token has ended"), remedy=_("log in again"))
         require(who, READ_SERVER.action, READ_SERVER.kind)
