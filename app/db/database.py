@@ -28,8 +28,7 @@ from app.db.user_store import UserStore
 from app.db.view_store import ViewStore
 from app.private_data import DIRECTORY_MODE, FILE_MODE
 
-# Nobody waits for long: what hangs (a lost network, a lock) becomes an error with its reason. What
-# the URL says itself goes first.
+# Bounds waits, so that a lost network or a lock becomes an error. The URL's options precede.
 POSTGRES = {
     "connect_timeout": "5",  # s
     "tcp_user_timeout": "10000",  # ms until what was sent and not acknowledged breaks a connection

@@ -81,7 +81,7 @@ class ResultStore:
             return packing.compact(connection, RESULTS_BY_NAME[name], hours, before)
 
     def coarse(self, job: str) -> list[Coarse]:
-        """Up to where the figures of a job are by days, or longer; the longest first."""
+        """The ends of the ranges that are packed by days or longer, the longest periods first."""
         with self._transaction() as connection:
             return packing.coarse(connection, job)
 
@@ -107,7 +107,7 @@ class ResultStore:
             return list(islice(_all_rows(connection, name, filter, size, after), size))
 
     def totals(self, name: str, by: Sequence[str], filter: ResultFilter, limit: int) -> list[Row]:
-        """What may be added up of a table, by these columns, or "day" for the date of the hour."""
+        """Sums of a table by these columns; "day" stands for the date of the hour."""
         table, sums = RESULT_TABLES[name], RESULTS_BY_NAME[name].sums
         groups = [
             func.substr(table.c.hour, 1, DAY_CHARS).label(DAY) if each == DAY else table.c[each]

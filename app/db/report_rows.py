@@ -1,4 +1,4 @@
-"""What the reports' tables hand out and take in, without SQLAlchemy."""
+"""Rows and filters of the reports' tables, without SQLAlchemy."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class ResultFilter:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a run brought: `tables` are the names and rows; every other table of the job stays."""
+    """The results of a run: rows by table; other tables of the job stay unchanged."""
 
     run: RunRow
     fingerprints: dict[str, str]

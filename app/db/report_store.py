@@ -57,7 +57,7 @@ class ReportStore:
     # -- runs -------------------------------------------------------------------------------------
 
     def begin(self, run: RunRow) -> RunRow | None:
-        """Keep a new run and give it its number; None where one is under way already.
+        """Insert a new run; returns its id, or None if one is running.
 
         Where two servers share the database and begin at once, the index lets one of them, and the
         other gets a DatabaseError.
@@ -91,7 +91,7 @@ class ReportStore:
             return finish(connection, run)
 
     def take_over(self, store: str, now_ms: int) -> list[RunRow]:
-        """Mark as lost what runs for a server that is gone: of the same data, or without a lease.
+        """Mark runs of dead servers as lost: those of the same data, or without a valid lease.
 
         `store` is what the owner of all runs over these data begins with.
         """

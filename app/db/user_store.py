@@ -121,7 +121,7 @@ class UserStore:
             _audit(connection, entry, before.described(), None)
 
     def add_token(self, token: TokenRow, entry: AuditEntry, *, count_max: int) -> TokenRow:
-        """Add a token; Conflict where its owner has `count_max` or one of that name."""
+        """Add a token; raises Conflict if its owner has `count_max`, or one of this name."""
         with self._transaction() as connection:
             _changed(connection)
             owned = tokens.c.user_id == token.user_id
@@ -139,7 +139,7 @@ class UserStore:
         return added
 
     def delete_token(self, token_id: int, entry: AuditEntry) -> None:
-        """Revoke a token; NotFound where there is none."""
+        """Delete a token; raises NotFound."""
         with self._transaction() as connection:
             _changed(connection)
             rows = connection.execute(select(tokens).where(tokens.c.id == token_id)).mappings()

@@ -21,7 +21,7 @@ TEXT_CHARS_MAX = 64
 class GrpcCall:
     """A call as its handler sees it; `limit_s` is None without a deadline."""
 
-    who: Principal
+    principal: Principal
     origin: GrpcConnection
     client: str
     metadata: Mapping[str, str]
@@ -35,7 +35,9 @@ class GrpcCall:
     @property
     def actor(self) -> Actor:
         """The caller's name for the audit trail."""
-        return actor_at(self.who.audit_name(self.origin.client), self.header("x-mq-request-id"))
+        return actor_at(
+            self.principal.audit_name(self.origin.client), self.header("x-mq-request-id")
+        )
 
     @property
     def language(self) -> str:
@@ -77,9 +79,9 @@ class GrpcCall:
 
     def require(self, action: Action, kind: Kind, name: str) -> None:
         """Raise RightMissing or ServerReadOnly unless the caller has this right."""
-        if self.who.is_open and not self.who.is_read_only:
+        if self.principal.is_open and not self.principal.is_read_only:
             return
-        require(self.who, action, kind, name)
+        require(self.principal, action, kind, name)
 
 
 def client_of(metadata: Mapping[str, str]) -> str:

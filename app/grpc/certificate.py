@@ -198,7 +198,7 @@ def _made(hosts: Sequence[str]) -> tuple[bytes, bytes]:
 
 
 def _names(hosts: Sequence[str]) -> "list[x509.GeneralName]":
-    """Loopback, this machine's name and `hosts`, each once, without what no client can call."""
+    """Loopback, this machine's name and `hosts`, each once, without unspecified addresses."""
     from cryptography import x509
 
     names: list[x509.GeneralName] = []

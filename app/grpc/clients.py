@@ -168,7 +168,7 @@ class GrpcClients:
                 namespace=call.namespace,
                 since_ms=self._host.clock.now_ms(),
                 seen_s=now_s,
-                user=call.who.name,
+                user=call.principal.name,
             )
         client.seen_s = now_s
         client.address = call.origin.client  # it may have reconnected
@@ -353,12 +353,12 @@ class GrpcClients:
         end it. Another access key of the same user may use it.
         """
         client = self._clients.get(call.client)
-        if client is not None and call.who.name:
-            if client.user not in ("", call.who.name):
+        if client is not None and call.principal.name:
+            if client.user not in ("", call.principal.name):
                 raise GrpcRefusal(
                     Code.FORBIDDEN, f"the client id {call.client!r} is in use by another user"
                 )
-            client.user = call.who.name
+            client.user = call.principal.name
         return client
 
     def _send_check(self, client: GrpcClient, check: TransactionCheck) -> bool:

@@ -114,7 +114,7 @@ def code_of(error: EngineError) -> Code:
 
 
 def status_of(error: Exception) -> Any:
-    """The status that tells a client about `error`; what is unexpected is logged, not told."""
+    """The status for `error`; unexpected errors are logged and not described to the client."""
     if isinstance(error, GrpcRefusal):
         return status(error.code, error.text)
     if isinstance(error, EngineError):

@@ -78,7 +78,7 @@ class PartialMessage:
         self.size_bytes = 0
 
     def take(self, data: bytes, start: int, end: int) -> None:
-        """Take in a piece; `size_bytes` is 0 again where a message ends with it."""
+        """Count a piece; `size_bytes` returns to 0 when it completes a message."""
         self.size_bytes += FRAME_BYTES
         while start < end:
             if not self._left:
@@ -99,7 +99,7 @@ class PartialMessage:
 
 
 class PartialMessages:
-    """The streams of one connection, and `size_bytes` that have arrived of unfinished messages."""
+    """The streams of one connection, and the `size_bytes` of their unfinished messages."""
 
     def __init__(self) -> None:
         self._in = Http2FrameCutter(len(PREFACE))
@@ -114,7 +114,7 @@ class PartialMessages:
         return self._out.at_boundary
 
     def received(self, data: bytes) -> None:
-        """Count what the client sent."""
+        """Count data from the client."""
         frames, position, size = self._in, 0, len(data)
         while position < size:
             start, position, is_over = frames.next(data, position)
@@ -132,7 +132,7 @@ class PartialMessages:
                 self._end(frames.stream)
 
     def sent(self, data: bytes) -> bool:
-        """Count out what the server has answered; whether that ended a stream before its client."""
+        """Remove answered streams; True if one ended before its client had finished."""
         has_ended = False
         frames, position, size = self._out, 0, len(data)
         while position < size:

@@ -157,7 +157,7 @@ def _check_files() -> None:
 
 
 def _server_class() -> "type[GrpcServer]":
-    """Loads what takes long."""
+    """Load the server's class with gRPC's library, which takes long."""
     # The library writes lines of its own to the standard error stream, as many as a stranger likes.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from app.grpc.server import GrpcServer

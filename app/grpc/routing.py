@@ -42,7 +42,7 @@ async def query_route(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any
     A client whose settings were refused gets the reason here too (`workarounds.py`, on Java).
     """
     client = backend.clients.find(call.client)
-    if client is not None and client.refusal is not None and client.user == call.who.name:
+    if client is not None and client.refusal is not None and client.user == call.principal.name:
         raise client.refusal
     topic = find_topic(backend, call.topic(request.topic, Action.READ))
     broker = _broker(backend, call, request.endpoints)

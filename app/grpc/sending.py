@@ -76,7 +76,7 @@ async def recall_message(backend: GrpcBackend, call: GrpcCall, request: Any) -> 
 
 
 async def end_transaction(backend: GrpcBackend, call: GrpcCall, request: Any) -> Any:
-    """Commit or roll back; OK means that it is done, which with Apache it need not."""
+    """Commit or roll back; unlike Apache, OK means that it is done."""
     topic = call.topic(request.topic, Action.PRODUCE)
     decision = DECISIONS.get(request.resolution, TransactionDecision.UNKNOWN)
     if not request.transaction_id:
@@ -103,7 +103,7 @@ def _one_topic(call: GrpcCall, request: Any) -> str:
 
 
 def _check_types(backend: GrpcBackend, config: TopicConfig, messages: list[Message]) -> None:
-    """A topic takes messages of its own type; a batch only what needs no handling of its own."""
+    """Refuse messages of another type than the topic's, and special ones in a batch."""
     accepted = accepted_types(backend, config)
     for message in messages:
         kind = type_of(message)

@@ -169,9 +169,9 @@ class MessagingService:
         metadata = {
             name: value for name, value in context.invocation_metadata() if isinstance(value, str)
         }
-        who = self._signatures.identify(metadata)
-        origin.bytes.name(who.caller)
-        return GrpcCall(who, origin, client_of(metadata), metadata, context.time_remaining())
+        principal = self._signatures.identify(metadata)
+        origin.bytes.name(principal.caller)
+        return GrpcCall(principal, origin, client_of(metadata), metadata, context.time_remaining())
 
     async def _request(self, call: GrpcCall, context: Any, *, is_poll: bool = False) -> Any:
         """The call's one request; raises GrpcRefusal for none, several, or after REQUEST_S."""
@@ -215,7 +215,7 @@ class MessagingService:
     @contextmanager
     def _held(self, call: GrpcCall, size_bytes: int) -> Any:
         """Count the request's bytes in the server's budget."""
-        hold = self._limits.budget.reserve(call.origin.host, call.who.caller, _nothing)
+        hold = self._limits.budget.reserve(call.origin.host, call.principal.caller, _nothing)
         hold.settle()
         self._limits.take(hold, size_bytes)
         try:

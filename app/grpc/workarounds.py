@@ -133,7 +133,7 @@ def language_of(text: str) -> ClientLanguage:
 def known_types(
     types: tuple[MessageType, ...], language: ClientLanguage, version: str
 ) -> tuple[MessageType, ...]:
-    """Those of `types` that a client can parse; without PRIORITY where that is not certain."""
+    """Those of `types` that a client can parse; without PRIORITY if uncertain."""
     since = PRIORITY_SINCE.get(language)
     if language in KEEP_ANY_TYPE or (since is not None and is_since(version, since)):
         return types
@@ -169,10 +169,10 @@ def tells_refusals(language: ClientLanguage, version: str) -> bool:
 
 
 def body_bytes_max(language: ClientLanguage) -> int:
-    """The largest body that a producer is told of."""
+    """The body limit in the answer to a producer's settings."""
     return BODY_BYTES_MAX - (HEADROOM_BYTES if language is ClientLanguage.NODE_JS else 0)
 
 
 def poll_s(language: ClientLanguage, default_s: float) -> float:
-    """How long a push consumer is told to let a poll wait."""
+    """The poll wait in the answer to a push consumer's settings, in seconds."""
     return min(default_s, SHORT_POLL_S) if language in WAITS_POLLS_OUT else default_s

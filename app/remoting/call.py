@@ -22,13 +22,15 @@ T = TypeVar("T")
 class RemotingCall:
     """A request as its handler sees it."""
 
-    __slots__ = ("command", "connection", "counted", "fields", "reservation", "who")
+    __slots__ = ("command", "connection", "counted", "fields", "principal", "reservation")
 
-    def __init__(self, connection: "RemotingConnection", command: Command, who: Principal) -> None:
+    def __init__(
+        self, connection: "RemotingConnection", command: Command, principal: Principal
+    ) -> None:
         self.connection = connection
         self.command = command
         self.fields = command.fields
-        self.who = who
+        self.principal = principal
         self.reservation: ByteReservation | None = None  # of its bytes, until the answer
         self.counted = ""  # the address under which the request is counted
 
@@ -43,7 +45,7 @@ class RemotingCall:
     @property
     def actor(self) -> Actor:
         """The sender's name for the audit trail."""
-        return actor_at(self.who.audit_name(self.connection.client))
+        return actor_at(self.principal.audit_name(self.connection.client))
 
     def text(self, name: str, default: str | None = None) -> str:
         """A field; raises RemotingRefusal if it is missing without a default."""
@@ -95,9 +97,9 @@ class RemotingCall:
 
     def require(self, action: Action, kind: Kind, name: str = "") -> None:
         """Raise RightMissing or ServerReadOnly unless the sender has this right."""
-        if self.who.is_open and not self.who.is_read_only:
+        if self.principal.is_open and not self.principal.is_read_only:
             return
-        require(self.who, action, kind, name)
+        require(self.principal, action, kind, name)
 
 
 def json_body(value: Any) -> bytes:

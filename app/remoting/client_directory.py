@@ -89,7 +89,7 @@ class RemotingClientDirectory:
         raise Refused(NOT_OFFERED, field="client")
 
     def disconnect(self, client: str) -> int:
-        """Close its connection, which others may share; how many connections that were."""
+        """Close the client's connection, which others may share; returns the number closed."""
         known_client = self._clients.find(client)
         if known_client is None:
             return 0

@@ -108,11 +108,11 @@ class RemotingClients:
         return [client for client in self._clients.values() if group in client.consumers]
 
     def producers_of(self, group: str) -> list[RemotingClient]:
-        """The clients that send for a producer group."""
+        """The clients of a producer group."""
         return [client for client in self._clients.values() if group in client.producers]
 
     def filter_of(self, connection: "RemotingConnection", group: str, topic: str) -> str | None:
-        """What a pull that names no filter means: that of its client's last heartbeat."""
+        """The filter of a pull that names none: that of its client's last heartbeat."""
         own = self._of.get(connection, {}).values()
         others = () if any(group in each.consumers for each in own) else self.consumers_of(group)
         for client in (*own, *others):
@@ -122,7 +122,7 @@ class RemotingClients:
         return None
 
     def member_name(self, connection: "RemotingConnection", group: str) -> str:
-        """Which client of a connection is a member of the group; "" where none is."""
+        """The client of a connection that is a member of the group; "" if there is none."""
         own = self._of.get(connection, {}).values()
         return next((each.name for each in own if group in each.consumers), "")
 
@@ -132,11 +132,11 @@ class RemotingClients:
         self,
         connection: "RemotingConnection",
         name: str,
-        who: Principal,
+        principal: Principal,
         language: str,
         version: int,
     ) -> RemotingClient:
-        """Note that a client is alive on this connection; RemotingRefusal if its name is taken."""
+        """The client, created if new and marked as alive; may raise RemotingRefusal."""
         if not name or len(name) > NAME_CHARS_MAX or not name.isprintable():
             raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER,
@@ -153,7 +153,7 @@ class RemotingClients:
             client = RemotingClient(
                 name=name,
                 connection=connection,
-                user=who.name,
+                user=principal.name,
                 language=language,
                 version=text,
                 version_number=version,
@@ -161,7 +161,7 @@ class RemotingClients:
                 seen_ms=now_ms,
             )
             self._clients[name] = client
-        elif client.user and who.name and client.user != who.name:
+        elif client.user and principal.name and client.user != principal.name:
             raise RemotingRefusal(
                 ResponseCode.NO_PERMISSION, f"the client id {name!r} is in use by another user"
             )
@@ -169,14 +169,14 @@ class RemotingClients:
             self._of.get(client.connection, {}).pop(name, None)
             client.connection = connection
         self._of.setdefault(connection, {})[name] = client
-        client.seen_ms, client.user = now_ms, who.name or client.user
+        client.seen_ms, client.user = now_ms, principal.name or client.user
         self._figures.clients = len(self._clients)
         return client
 
     def join_group(
-        self, client: RemotingClient, consumer: RemotingConsumer, who: Principal
+        self, client: RemotingClient, consumer: RemotingConsumer, principal: Principal
     ) -> None:
-        """A client is a member of a group with this subscription."""
+        """Make a client a member of a group with this subscription."""
         group = consumer.group
         if group not in client.consumers and len(client.consumers) >= GROUPS_MAX:
             raise RemotingRefusal(ResponseCode.SYSTEM_BUSY, f"{GROUPS_MAX} groups of one client")
@@ -184,7 +184,7 @@ class RemotingClients:
             raise RemotingRefusal(
                 ResponseCode.INVALID_PARAMETER, f"over {TOPICS_MAX} topics of one group"
             )
-        self._names.claim(group, client.name, owner_of(who))
+        self._names.claim(group, client.name, owner_of(principal))
         self._ensure_group(consumer)
         topics = {
             each.topic: each.filter
@@ -205,7 +205,7 @@ class RemotingClients:
             self.changed(group)
 
     def register_producer(self, client: RemotingClient, group: str) -> None:
-        """A client answers checks of a producer group while it is alive."""
+        """Register a client for transaction checks of a producer group, while it is alive."""
         if group in client.producers or len(client.producers) >= GROUPS_MAX:
             return
 
@@ -221,13 +221,13 @@ class RemotingClients:
             return  # they are asked again at the next check
 
     def retain_groups(self, client: RemotingClient, groups: Iterable[str]) -> None:
-        """A heartbeat names all groups of a client: it left those that are not among them."""
+        """Remove a client from groups that its heartbeat does not name."""
         names = set(groups)
         for group in [each for each in client.consumers if each not in names]:
             self.leave_group(client, group)
 
     def leave_group(self, client: RemotingClient, group: str) -> None:
-        """A client consumes for a group no more."""
+        """Remove a client from a consumer group."""
         if client.consumers.pop(group, None) is None:
             return
         try:
@@ -241,7 +241,7 @@ class RemotingClients:
             self._transactions.producers.leave(group, ask)
 
     def remove(self, client: RemotingClient) -> None:
-        """A client is gone."""
+        """Remove a client."""
         for group in tuple(client.consumers):
             self.leave_group(client, group)
         for group in tuple(client.producers):
@@ -252,7 +252,7 @@ class RemotingClients:
         self._figures.clients = len(self._clients)
 
     def connection_lost(self, connection: "RemotingConnection") -> None:
-        """A connection is over, and with it the clients that spoke over it last."""
+        """Remove the clients of a connection that has ended."""
         for client in tuple(self._of.get(connection, {}).values()):
             self.remove(client)
         self._of.pop(connection, None)
@@ -260,12 +260,12 @@ class RemotingClients:
     # -- telling ---------------------------------------------------------------------------------
 
     def on_event(self, event: EngineEvent) -> None:
-        """Listens to the engine."""
+        """Handle the engine's events about group members."""
         if isinstance(event, (MemberJoined, MemberLeft)):
             self.changed(event.group)
 
     def changed(self, group: str) -> None:
-        """Tell the group's members, at the end of this turn of the loop, to share queues anew."""
+        """Notify the group's members at the end of this turn of the event loop to rebalance."""
         if not self._changed:
             asyncio.get_running_loop().call_soon(self._notify)
         self._changed.add(group)
@@ -279,7 +279,7 @@ class RemotingClients:
                 )
 
     def _ensure_group(self, consumer: RemotingConsumer) -> None:
-        """Make a group that broadcasts as such, at the first heartbeat of its first consumer."""
+        """Create a broadcasting group at the first heartbeat of its first consumer."""
         broker, config = self._host.broker, self._host.config
         if consumer.message_model != BROADCASTING or not config.auto_create_groups:
             return
@@ -290,7 +290,7 @@ class RemotingClients:
 
 
 def _ask(client: RemotingClient, check: TransactionCheck) -> bool:
-    """Ask a producer what became of a transaction; it answers by END_TRANSACTION."""
+    """Send a transaction check to a producer, which answers by END_TRANSACTION."""
     message, connection = check.message, client.connection
     address = connection.backend.address(connection)
     position = str(message.position)

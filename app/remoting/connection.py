@@ -180,7 +180,7 @@ class RemotingConnection(MonitoredConnection):
             return
         call = RemotingCall(self, command, NOBODY)
         try:
-            call.who = self.backend.signatures.identify(command)
+            call.principal = self.backend.signatures.identify(command)
             handler = self.backend.handler(command.code)
             self._count_in(call)
             outcome = handler(self.backend, call)
@@ -214,7 +214,7 @@ class RemotingConnection(MonitoredConnection):
         limits.enter(self.host)
         call.counted = self.host
         if call.body:
-            call.reservation = limits.budget.reserve(self.host, call.who.caller, _nothing)
+            call.reservation = limits.budget.reserve(self.host, call.principal.caller, _nothing)
             call.reservation.settle()
             limits.take(call.reservation, len(call.body))
 

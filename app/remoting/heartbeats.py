@@ -58,12 +58,12 @@ def heartbeat(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse:
         call.require(Action.CONSUME, Kind.GROUP, consumer.groupName)
     command, clients = call.command, backend.clients
     client = clients.touch(
-        call.connection, beat.clientID, call.who, command.language, command.version
+        call.connection, beat.clientID, call.principal, command.language, command.version
     )
     for producer in beat.producerDataSet:
         clients.register_producer(client, producer.groupName)
     for consumer in beat.consumerDataSet:
-        clients.join_group(client, _consumer(consumer), call.who)
+        clients.join_group(client, _consumer(consumer), call.principal)
     clients.retain_groups(client, (consumer.groupName for consumer in beat.consumerDataSet))
     return OK
 

@@ -149,7 +149,7 @@ NOT_YET = "this server does not offer it yet"
 
 
 def handler_of(code: int) -> Handler:
-    """What answers a code; Refusal with the reason where nothing does."""
+    """The handler of a code; raises RemotingRefusal with the reason if there is none."""
     operation = OFFERED.get(code)  # type: ignore[call-overload]
     if operation is not None:
         return operation.handler  # type: ignore[no-any-return]

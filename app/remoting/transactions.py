@@ -44,7 +44,7 @@ def end_transaction(
             ResponseCode.SYSTEM_ERROR, f"no half message of producer group {group!r} lies there"
         )
     call.require(Action.PRODUCE, Kind.TOPIC, topic)
-    require_decision(call.who, topic, by_hand=False)
+    require_decision(call.principal, topic, by_hand=False)
     by = Decider.CHECK if call.is_true("fromTransactionCheck") else Decider.PRODUCER
     return _decide(backend, transaction_id, decision, group, by)
 

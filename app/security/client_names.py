@@ -27,24 +27,26 @@ class NameOwner:
     user: str = ""
     token: str = ""
 
-    def is_other(self, who: "NameOwner") -> bool:
-        """Whether `who` may not use a name of this owner.
+    def is_other(self, claimant: "NameOwner") -> bool:
+        """Whether `claimant` may not use a name of this owner.
 
         Two tokens of one user are different owners; the user's own login may use names of both.
         """
-        if not self.user or not who.user:
+        if not self.user or not claimant.user:
             return False
-        return self.user != who.user or bool(self.token and who.token and self.token != who.token)
+        return self.user != claimant.user or bool(
+            self.token and claimant.token and self.token != claimant.token
+        )
 
 
-def owner_of(who: Principal) -> NameOwner:
-    """The owner of names that `who` claims."""
-    return NameOwner(who.name, who.token)
+def owner_of(claimant: Principal) -> NameOwner:
+    """The owner of names that `claimant` claims."""
+    return NameOwner(claimant.name, claimant.token)
 
 
-def check_name(client: str, holder: NameOwner | None, who: NameOwner) -> None:
-    """Raise ClientNameTaken if `client` belongs to an owner other than `who`."""
-    if holder is not None and holder.is_other(who):
+def check_name(client: str, holder: NameOwner | None, claimant: NameOwner) -> None:
+    """Raise ClientNameTaken if `client` belongs to an owner other than `claimant`."""
+    if holder is not None and holder.is_other(claimant):
         raise ClientNameTaken(
             f"the client name {client[:255]!r} is in use by another user or token",
             field="client",
@@ -61,19 +63,19 @@ class ClientNames:
         self._holders: dict[tuple[str, str], NameOwner] = {}
         self._prune_at = PRUNE_EVERY
 
-    def check(self, group: str, client: str, who: NameOwner) -> None:
+    def check(self, group: str, client: str, claimant: NameOwner) -> None:
         """Raise ClientNameTaken if a live member of `group` with this name has another owner."""
         holder = self._holders.get((group, client))
         if holder is not None and self._is_alive(group, client):
-            check_name(client, holder, who)
+            check_name(client, holder, claimant)
 
-    def claim(self, group: str, client: str, who: NameOwner) -> None:
-        """Make `who` the owner of the name of a new member; raises like `check`."""
-        self.check(group, client, who)
-        if not who.user:
+    def claim(self, group: str, client: str, claimant: NameOwner) -> None:
+        """Make `claimant` the owner of the name of a new member; raises like `check`."""
+        self.check(group, client, claimant)
+        if not claimant.user:
             self._holders.pop((group, client), None)
             return
-        self._holders[group, client] = who
+        self._holders[group, client] = claimant
         if len(self._holders) >= self._prune_at:
             self._prune()
 

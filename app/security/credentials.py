@@ -1,6 +1,6 @@
-"""New users and tokens as somebody typed them, and what becomes of them before they are kept.
+"""Input for new users and tokens, and its validation. Pure.
 
-Pure: the server and the command line share it.
+The server and the command line share it.
 """
 
 import re
@@ -21,7 +21,7 @@ DAYS_MAX = 3650
 
 @dataclass(frozen=True)
 class NewUser:
-    """A user to be added, as it was typed."""
+    """A user to add, as entered."""
 
     name: str
     password: str
@@ -31,7 +31,7 @@ class NewUser:
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token to be made; without a role it has its owner's."""
+    """A token to create; without a role it has its owner's."""
 
     name: str
     owner: str
@@ -49,9 +49,9 @@ def create_token(
     days: int | None,
     now_ms: int,
 ) -> tuple[TokenRow, str]:
-    """A token's row, and its secret, of which the row keeps only the hash.
+    """A token's row, and its secret, of which the row has only the hash.
 
-    An admin's rights do not end at `patterns`. Without `days` it does not expire.
+    `patterns` do not limit an admin. Without `days` the token does not expire.
     """
     secret = new_token()
     row = TokenRow(
@@ -68,7 +68,7 @@ def create_token(
 
 
 def parse_name(text: str) -> str:
-    """A user's name as it is kept: lower case. Invalid for what is none."""
+    """A user's name in lower case; raises Invalid."""
     name = text.strip().lower()
     if NAME.match(name) is None:
         raise Invalid(
@@ -86,7 +86,7 @@ def parse_role(text: str) -> Role:
 
 
 def patterns_for(role: Role, patterns: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The patterns to keep: an operator has all rights where none are named, a viewer reads all."""
+    """The patterns to store; by default an operator has all rights, a viewer reads all messages."""
     if patterns is not None or role is Role.ADMIN:
         return parse_patterns(patterns or ())
     return EVERYWHERE if role is Role.OPERATOR else EVERY_MESSAGE

@@ -88,7 +88,7 @@ def looks_inside(filter: str) -> bool:
 
 
 def missing_right(message: StoredMessage) -> str:
-    """The right for want of which a message is concealed; "" where it is not."""
+    """The right that is missing for a concealed message; "" if it is not concealed."""
     return message.missing if isinstance(message, Concealed) else ""
 
 
@@ -107,5 +107,5 @@ def concealed(message: StoredMessage, missing: str) -> Concealed:
 
 
 def _topic(message: StoredMessage) -> str:
-    """Whose right counts: where a message is bound for that waits in one of the system's topics."""
+    """The topic whose right applies: the target, for a message that waits in a system topic."""
     return message.properties.get(REAL_TOPIC, message.topic)

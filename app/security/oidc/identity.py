@@ -24,7 +24,7 @@ class Identity:
 
 
 def find_claim(claims: Claims, path: str) -> Any:
-    """The claim of this very name, else the one that dots lead to; None where there is none."""
+    """The claim of this name, else the one at a dotted path; None if missing."""
     if path in claims:
         return claims[path]
     value: Any = claims

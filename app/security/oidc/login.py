@@ -101,7 +101,7 @@ class ProviderLogin:
         return self._settings.has_oidc and is_offered
 
     async def logout_url(self, cookie: str, base_url: str) -> str:
-        """The address that logs out at the provider and leads back; "" where it has none."""
+        """The address that logs out at the provider and leads back; "" if it has none."""
         provider = await self._loaded()
         login = self._states.read(cookie)
         # A restart of the server loses the id token: the provider then asks its user.

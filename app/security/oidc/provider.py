@@ -152,7 +152,7 @@ class Provider:
         return str(url)
 
     async def logout_url(self, id_token: str, redirect_uri: str) -> str:
-        """The address at the provider where the browser logs out; "" where it has none."""
+        """The address at the provider where the browser logs out; "" if it has none."""
         metadata = await self.metadata()
         query = {
             "client_id": self._settings.oidc_client_id,

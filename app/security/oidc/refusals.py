@@ -1,14 +1,14 @@
-"""Why somebody was not let in through a provider, each with what to do about it.
+"""Refusals of logins through a provider, each with its remedy.
 
-Every one is a DoorError whose `code` never changes:
+Each is a DoorError whose `code` never changes:
 
     oidc_off          404  there is no provider here
-    oidc_unreachable  503  the provider does not answer, or nonsense: try again
+    oidc_unreachable  503  the provider does not answer correctly: try again
     oidc_busy         503  too many logins at once
-    oidc_state        400  this browser did not begin this login, or too long ago
-    oidc_denied       403  the provider itself said no
-    oidc_token        403  what it sent proves nothing
-    oidc_claim        403  it does not tell what is needed to know somebody
+    oidc_state        400  another browser began this login, or too long ago
+    oidc_denied       403  the provider itself refused
+    oidc_token        403  its answer proves no identity
+    oidc_claim        403  a needed claim is missing
     oidc_domain       403  the e-mail address is of another domain, or not verified
     oidc_no_role      403  no group has a role here
     oidc_name_taken   409  another user has this name
@@ -17,7 +17,7 @@ Every one is a DoorError whose `code` never changes:
 from app.errors import DoorError
 
 AGAIN = "begin again with the button on the login page"
-ASK = "ask whoever runs this server"
+ASK = "ask the administrator of this server"
 RETRY_AFTER_S = 5.0
 TEXT_MAX = 200
 
@@ -61,7 +61,7 @@ def state() -> DoorError:
 
 
 def denied(error: str, text: str) -> DoorError:
-    """The provider's own words, cut short: they may come from anybody who made a link."""
+    """The provider's own words, truncated, as a forged link may contain any."""
     words = f"{_short(error)}: {_short(text)}" if text else _short(error)
     return DoorError(403, "oidc_denied", f"the provider refused ({words})", remedy=AGAIN)
 

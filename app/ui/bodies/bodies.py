@@ -169,7 +169,7 @@ def line(plain: PlainBody | bytes, view: str) -> str:
 
 
 def document(plain: PlainBody | bytes, view: str = "") -> Any:
-    """What a decoder makes of a body, or the first that can of all; raises NotDecodable."""
+    """A body as a document of `view`, or of the first decoder that fits; raises NotDecodable."""
     body = unpack(plain).body
     if view in TREES:
         return _decoded(body, view).document
