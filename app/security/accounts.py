@@ -7,9 +7,10 @@ its owner has (`access.py` checks both grants).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from app.db.rows import AuditEntry, DatabaseError, SessionRow, TokenRow, UserRow
 from app.db.worker import DatabaseWorker
@@ -19,11 +20,8 @@ from app.security.credentials import (
     DAYS_MAX,
     EVERYWHERE,
     TOKEN_NAME,
-    NewToken,
-    NewUser,
     create_token,
     parse_name,
-    parse_role,
     patterns_for,
 )
 from app.security.login_limits import LoginAttempt, LoginLimits
@@ -33,6 +31,8 @@ from app.security.user_directory import UserDirectory
 from app.settings import Settings
 from engine.clock import Clock
 from engine.errors import Busy, Invalid, NotFound
+from kitemq.model.access import NewToken, NewUser, UserPatch
+from kitemq.model.conversion import given
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -102,7 +102,7 @@ class Accounts:
         With `is_first`, only while there are no users, and only an admin.
         """
         name = parse_name(new.name)
-        role = parse_role(new.role)
+        role = new.role
         check_password(new.password)
         if self.directory.has_no_users and role is not Role.ADMIN:
             raise Invalid("the first user must be an admin", field="role", remedy="choose admin")
@@ -118,23 +118,15 @@ class Accounts:
         await self._reload()
         return added
 
-    async def change_user(
-        self,
-        author: ChangeAuthor,
-        name: str,
-        *,
-        role: str | None = None,
-        patterns: tuple[str, ...] | None = None,
-        disabled: bool | None = None,
-    ) -> UserRow:
-        """Change the given fields; raises NotFound, or Conflict if no admin would remain."""
-        changes: dict[str, Any] = {}
-        if role is not None:
-            changes["role"] = parse_role(role)
-        if patterns is not None:
-            changes["patterns"] = parse_patterns(patterns)
-        if disabled is not None:
-            changes["disabled"] = disabled
+    async def change_user(self, author: ChangeAuthor, name: str, patch: UserPatch) -> UserRow:
+        """Change the given fields except the password.
+
+        Raises NotFound, or Conflict if no admin would remain.
+        """
+        changes = given(patch)
+        changes.pop("password", None)
+        if patch.patterns is not UNSET:
+            changes["patterns"] = parse_patterns(patch.patterns)
         entry = self._entry(author, "user.change", "user", name)
         changed = await self._run(lambda db: db.users.change_user(name, changes, entry))
         await self._reload()
@@ -182,9 +174,9 @@ class Accounts:
             raise NotFound(f"there is no user {new.owner!r}", field="owner", code="no_such_user")
         if new.days is not None and not 1 <= new.days <= DAYS_MAX:
             raise Invalid(f"days is {new.days}", field="days", remedy=f"1 to {DAYS_MAX}")
-        role = parse_role(new.role or owner.role)
+        role = Role(owner.role) if new.role is UNSET else new.role
         # Its owner's patterns limit it too, including later changes of them.
-        patterns = EVERYWHERE if new.patterns is None else parse_patterns(new.patterns)
+        patterns = EVERYWHERE if new.patterns is UNSET else parse_patterns(new.patterns)
         token, secret = create_token(
             new.name, owner, role, patterns, days=new.days, now_ms=self._clock.now_ms()
         )
