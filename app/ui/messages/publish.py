@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.numbers import is_whole
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import require_message
 from app.send_batcher import BatchSlice
 from app.services.bodies import decompress
@@ -88,7 +88,7 @@ async def _filled(request: Request, values: dict[str, str]) -> Source | None:
             remedy=_("write it as topic:queue:offset"),
         )
     message = await pages.console_of(request).messaging.message(topic, int(queue), int(offset))
-    require_message(who_of(request.scope), message)
+    require_message(principal_of(request.scope), message)
     await decompress([message])
     try:
         values["body"], is_text = message.plain.body.decode(), True

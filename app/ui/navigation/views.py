@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.numbers import is_whole
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.services import views
 from app.services.audit import Actor, actor_at
 from app.ui.framework import forms, pages
@@ -96,7 +96,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
         form=form,
         can_save=views.is_list(path),
         address=f"{path}?{query}" if query else path,
-        is_shared=who_of(request.scope).is_open,
+        is_shared=principal_of(request.scope).is_open,
     )
     return await pages.respond(
         request, "views.html", context, title=_("Saved views"), section="views", status=status
@@ -111,7 +111,7 @@ def _blamed(form: Form, error: EngineError) -> Form:
 
 
 def _owner(request: Request) -> str:
-    return who_of(request.scope).name
+    return principal_of(request.scope).name
 
 
 def _actor(request: Request) -> Actor:

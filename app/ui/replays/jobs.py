@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from app.container import services_of
 from app.numbers import is_whole
-from app.security.access import who_of
+from app.security.access import principal_of
 from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
 from app.ui.framework import forms, pages, rights
@@ -207,7 +207,7 @@ async def _page(request: Request, form: Form, status: int = 200) -> Response:
     after = int(cursor) if is_whole(cursor, 8) else -1
     page = replays.outcomes(job.id, outcome=outcome, after=after, count_max=PAGE_SIZE)
     shown = job_of(job)
-    may_read = not lacks_messages(who_of(request.scope), job.source)
+    may_read = not lacks_messages(principal_of(request.scope), job.source)
     context = JobPage(
         shown=shown,
         totals=totals_of(job.totals, job.selected),

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.numbers import is_whole
-from app.security.access import Principal, who_of
+from app.security.access import Principal, principal_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
 from app.ui.bodies.preview import preview_of
@@ -112,7 +112,7 @@ async def show(request: Request) -> Response:
     config = console.broker.topic(request.path_params["topic"])
     search = _search(request)
     stats = console.broker.topic_stats(config.name).queues
-    who = who_of(request.scope)
+    who = principal_of(request.scope)
     unread = lacks_messages(who, config.name)
     found = Found([], 0, 0, 0)
     if not (unread and search.by == "key"):  # which would tell what the keys are
