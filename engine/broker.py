@@ -46,7 +46,7 @@ from engine.delivery.values import (
     Receipt,
 )
 from engine.errors import EngineError, MessageNotFound, QueueNotFound, Stopping, unusable
-from engine.message import Message, Promise, PutResult, StoredMessage
+from engine.message import Durability, Message, PutResult, StoredMessage
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
@@ -76,7 +76,7 @@ from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.search.search import ANYWHERE, oldest_first
 from engine.service import ServiceRunner
-from engine.statistics.histogram import ROCKETMQ_LABELS, LatencySpreads, Spread
+from engine.statistics.histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
 from engine.statistics.values import (
@@ -126,7 +126,6 @@ __all__ = [
     "FOREVER_MS",
     "GROUP_QUEUE",
     "RETRY_PREFIX",
-    "ROCKETMQ_LABELS",
     "AckResult",
     "ActivePin",
     "Assignment",
@@ -280,7 +279,7 @@ class Health(msgspec.Struct, frozen=True):
 
     is_ready: bool
     failures: dict[str, str]
-    promise: Promise
+    durability: Durability
     log_bytes: int
     unflushed_bytes: int
     disk_free_bytes: int | None
@@ -374,7 +373,7 @@ class Broker:
         return Health(
             is_ready=self._is_running and not failures,
             failures=failures,
-            promise=self._config.promise,
+            durability=self._config.durability,
             log_bytes=self._store.written - self._store.oldest,
             unflushed_bytes=self._store.written - self._store.flushed,
             disk_free_bytes=self._store.free_bytes,
@@ -385,7 +384,9 @@ class Broker:
 
     # -- producing ----------------------------------------------------------------------------
 
-    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> PutResult:
+    def send(
+        self, messages: Sequence[Message], *, durability: Durability | None = None
+    ) -> PutResult:
         """Accept messages, all or none: at most 4,096 and 4 MiB of bodies at once.
 
         The messages get their ids, queues and times set. Raises Invalid (the field named as
@@ -393,8 +394,8 @@ class Broker:
         """
         self._check_running()
         began_s = self._clock.monotonic_s()
-        sent = self._intake.send(messages, promise=promise)
-        waits_for = sent.flush_position if sent.promise is Promise.FLUSHED else 0
+        sent = self._intake.send(messages, durability=durability)
+        waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
         self.statistics.sent(messages, began_s, waits_for)
         return sent
 
@@ -731,29 +732,29 @@ class Broker:
         """One message by its place; MessageNotFound where there is none, or no longer."""
         self._catalog.get(topic)
         entries = self._store.entries(topic, queue, offset, 1) if offset >= 0 else []
-        found = self._store.read_entries(entries[:1], (topic, queue))
-        if not found or found[0] is None or found[0].offset != offset:
+        messages = self._store.read_entries(entries[:1], (topic, queue))
+        if not messages or messages[0] is None or messages[0].offset != offset:
             raise MessageNotFound(
                 f"queue {queue} of {topic!r} has no message at offset {offset}",
                 field="offset",
                 remedy="the queue's statistics say which offsets there are",
             )
-        return found[0]
+        return messages[0]
 
     def message_by_offset_id(self, offset_id: str) -> StoredMessage:
         """The very record that an offset id names; MessageNotFound."""
         position = position_of_id(offset_id)
-        found = None if position is None else self._find_at(position)
-        if found is None or found.offset_id != offset_id.upper():
+        message = None if position is None else self._find_at(position)
+        if message is None or message.offset_id != offset_id.upper():
             raise MessageNotFound(f"no message has the offset id {offset_id!r}", field="id")
-        return found
+        return message
 
     def message_at(self, position: int) -> StoredMessage:
         """The record at a position of the log, while it is kept; MessageNotFound."""
-        found = self._find_at(position) if position >= 0 else None
-        if found is None:
+        message = self._find_at(position) if position >= 0 else None
+        if message is None:
             raise MessageNotFound(f"no message lies at position {position}", field="position")
-        return found
+        return message
 
     def messages_by_id(self, message_id: str) -> list[StoredMessage]:
         """Every record of a message, oldest first: as sent, retried, dead; at most 64.

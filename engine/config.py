@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.message import Promise
+from engine.message import Durability
 
 MIB = 1024 * 1024
 
@@ -28,8 +28,8 @@ class EngineConfig:
         "Size of the file in which waiting exact times are written for Apache RocketMQ: its "
         "mappedFileSizeTimerLog. Sparse; each takes 52 bytes of it.",
     )
-    promise: Promise = setting(
-        Promise.STORED,
+    durability: Durability = setting(
+        Durability.STORED,
         "What accepted means unless a topic or a send asks for more: stored (page cache, "
         "survives a killed process) or flushed (on disk, survives power loss).",
     )
@@ -79,8 +79,8 @@ class EngineConfig:
     inflight_max: int = setting(
         10_000, "Messages that one group may have outstanding in one queue; then receive waits."
     )
-    parked_max: int = setting(100_000, "Long polls held open at once, over all clients.")
-    parked_per_key_max: int = setting(1024, "Long polls held on one queue or one group.")
+    long_polls_max: int = setting(100_000, "Long polls held open at once, over all clients.")
+    long_polls_per_key_max: int = setting(1024, "Long polls held on one queue or one group.")
     store_host: str = setting(
         "127.0.0.1:8080",
         "Address written into records and offset ids; the server's own unless it is set.",

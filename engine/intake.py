@@ -20,8 +20,8 @@ from engine.message import (
     RESERVED,
     SENT_PROPERTIES_BYTES_MAX,
     WAIT,
+    Durability,
     Message,
-    Promise,
     PutResult,
 )
 from engine.store.record import encode_properties
@@ -63,7 +63,7 @@ class Intake:
         clock: Clock,
         events: EventBus,
         *,
-        promise: Promise,
+        durability: Durability,
         rules: Sequence[AdmissionRule] = (),
     ) -> None:
         self._store = store
@@ -71,14 +71,14 @@ class Intake:
         self._router = router
         self._clock = clock
         self._events = events
-        self._promise = promise
+        self._durability = durability
         self._rules = tuple(rules)
 
     def send(
         self,
         messages: Sequence[Message],
         *,
-        promise: Promise | None = None,
+        durability: Durability | None = None,
         own: Mapping[str, str] | None = None,
     ) -> PutResult:
         """Accept a producer's messages; at most 4,096 and 4 MiB of bodies at once.
@@ -87,15 +87,15 @@ class Intake:
         field as `messages[3].tag`; TopicNotFound, Forbidden and DiskFull speak for the whole call.
         `own` are properties which the engine adds to each, reserved names among them.
         """
-        check = self._check_sent if own is None else partial(self._check_and_add, own)
+        check = self._check_message if own is None else partial(self._check_and_add, own)
         try:
             _check_batch(messages)
             if self._store.crowding:
                 self._store.check_room()
             waits = any(message.properties.get(WAIT) != "false" for message in messages)
-            return self._accept(messages, promise, check, waits=waits)
+            return self._accept(messages, durability, check, waits=waits)
         except EngineError as error:
-            if self._events.is_heard:
+            if self._events.has_subscribers:
                 self._events.emit(_refused(messages, error, self._clock.now_ms()))
             raise
 
@@ -103,15 +103,15 @@ class Intake:
         """Accept the engine's own messages, which may go to system topics; no limit of producers.
 
         At least one; callers bound how many they move at once by `BATCH_BYTES_MAX` of bodies.
-        Where the broker's promise is FLUSHED the flush begins, so that they are soon readable, but
-        nobody waits for it.
+        Where the broker's durability is FLUSHED the flush begins, so that they are soon readable,
+        but nobody waits for it.
         """
-        return self._accept(messages, Promise.STORED, self._get_topic, waits=False)
+        return self._accept(messages, Durability.STORED, self._get_topic, waits=False)
 
     def _accept(
         self,
         messages: Sequence[Message],
-        promise: Promise | None,
+        durability: Durability | None,
         check: Check,
         *,
         waits: bool,
@@ -125,9 +125,9 @@ class Intake:
         for name in topics:
             if self._catalog.find(name) is None:  # not before every message was found good
                 self._catalog.ensure(name)
-        kept = self._promise_of(promise, topics)
-        sent = self._store.append(messages, promise=kept, waits=waits)
-        if self._events.is_heard:
+        level = self._durability_of(durability, topics)
+        sent = self._store.append(messages, durability=level, waits=waits)
+        if self._events.has_subscribers:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))
         return sent
@@ -169,17 +169,21 @@ class Intake:
             raise
         return message
 
-    def _promise_of(self, asked: Promise | None, topics: dict[str, TopicConfig]) -> Promise:
+    def _durability_of(
+        self, requested: Durability | None, topics: dict[str, TopicConfig]
+    ) -> Durability:
         """The strongest of what was asked for, the topics' and the broker's."""
-        if asked is Promise.FLUSHED:
-            return Promise.FLUSHED
-        defaults = (topic.promise or self._promise for topic in topics.values())
-        return Promise.FLUSHED if Promise.FLUSHED in defaults else Promise.STORED
+        if requested is Durability.FLUSHED:
+            return Durability.FLUSHED
+        defaults = (topic.durability or self._durability for topic in topics.values())
+        return Durability.FLUSHED if Durability.FLUSHED in defaults else Durability.STORED
 
     def _get_topic(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
         return known or self._catalog.ensure_system(message.topic)
 
-    def _check_sent(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
+    def _check_message(
+        self, index: int, message: Message, known: TopicConfig | None
+    ) -> TopicConfig:
         try:
             topic = known or self._open_topic(message)
             check_message(message, topic)
@@ -191,7 +195,7 @@ class Intake:
     def _check_and_add(
         self, own: Mapping[str, str], index: int, message: Message, known: TopicConfig | None
     ) -> TopicConfig:
-        topic = self._check_sent(index, message, known)
+        topic = self._check_message(index, message, known)
         message.properties = {**message.properties, **own}
         return topic
 
@@ -218,8 +222,8 @@ class Intake:
 def _refused(messages: Sequence[Message], error: EngineError, now_ms: int) -> SendRefused:
     topic = messages[0].topic if messages else ""
     client = messages[0].born_host if messages else ""
-    named = (message.message_id for message in messages[:REFUSED_IDS_MAX])
-    return SendRefused(now_ms, topic, error.code, tuple(filter(None, named)), client)
+    ids = (message.message_id for message in messages[:REFUSED_IDS_MAX])
+    return SendRefused(now_ms, topic, error.code, tuple(filter(None, ids)), client)
 
 
 def is_plain(message: Message) -> bool:

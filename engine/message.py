@@ -76,7 +76,7 @@ RESERVED = frozenset(
 )
 
 
-class Promise(StrEnum):
+class Durability(StrEnum):
     """What "accepted" means: in the page cache (survives a killed process), or on the disk."""
 
     STORED = "stored"
@@ -153,8 +153,8 @@ class StoredMessage(msgspec.Struct, gc=False):
         if not self.sys_flag & COMPRESSED_FLAG:
             return PlainBody(self.body, "", len(self.body), "")
         if self.decompressed is None:
-            found = plain_body(self.body, self.sys_flag, bytes_max=BODY_BYTES_MAX)
-            self.decompressed = found
+            body = plain_body(self.body, self.sys_flag, bytes_max=BODY_BYTES_MAX)
+            self.decompressed = body
         return self.decompressed
 
     @property
@@ -227,15 +227,15 @@ class SentRun(NamedTuple):
 class PutResult(msgspec.Struct, frozen=True):
     """The result of one send, by column: `offsets` and `positions` go with `messages`.
 
-    Each message carries its id, and the topic and queue in which it was stored. Where `promise` is
-    FLUSHED, it is kept only once the log is flushed up to `flush_position`: wait with
-    `Broker.when_flushed`. For STORED it holds already.
+    Each message carries its id, and the topic and queue in which it was stored. Where `durability`
+    is FLUSHED, they have it once the log is flushed up to `flush_position`: wait with
+    `Broker.when_flushed`. STORED they are already.
     """
 
     messages: Sequence[Message]
     offsets: list[int]
     positions: list[int]
-    promise: Promise
+    durability: Durability
     flush_position: int
     runs: list[SentRun]
 

@@ -32,7 +32,7 @@ from kitemq.errors import (
     Unreachable,
 )
 from kitemq.message import AckResult, Message, Received, SendResult
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from kitemq.producer import Producer
 from kitemq.replies import ReplyResult
 from kitemq.requests import Reply
@@ -57,13 +57,13 @@ __all__ = [
     "Client",
     "Consumer",
     "Decision",
+    "Durability",
     "Invalid",
     "KiteError",
     "Message",
     "NoReply",
     "NotFound",
     "Producer",
-    "Promise",
     "ProtocolViolation",
     "Received",
     "Refused",

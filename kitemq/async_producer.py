@@ -13,7 +13,7 @@ from kitemq.errors import BufferFull, Invalid, KiteError, Stopped, TimedOut, Unr
 from kitemq.lane import Lane, LaneRules, entry_bytes
 from kitemq.link import CONNECT_TIMEOUT_S, Link
 from kitemq.message import Entry, Message, SendResult, entry_of
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from kitemq.requests import Reply, ask, check_timeout
 
 KIB = 1024
@@ -43,7 +43,7 @@ class AsyncProducer:
         self,
         server: str = "",
         *,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
         linger_ms: float = 0.0,
         batch_count_max: int = 1000,
         batch_bytes_max: int = 512 * KIB,
@@ -59,7 +59,7 @@ class AsyncProducer:
         _check(linger_ms >= 0, "linger_ms", "0 or more milliseconds")
         _check(timeout_s > 0, "timeout_s", "more than 0 seconds")
         _check(buffer_bytes_max > 0, "buffer_bytes_max", "at least 1 byte")
-        self._promise = Promise(promise) if promise else None
+        self._durability = Durability(durability) if durability else None
         self._rules = LaneRules(
             linger_s=linger_ms / 1000,
             batch_count_max=batch_count_max,
@@ -68,7 +68,7 @@ class AsyncProducer:
             timeout_s=timeout_s,
         )
         self._buffer_bytes_max = buffer_bytes_max
-        self._lanes: dict[tuple[str, Promise | None, int], Lane] = {}
+        self._lanes: dict[tuple[str, Durability | None, int], Lane] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._next_id = 0
@@ -128,7 +128,7 @@ class AsyncProducer:
         delay_ms: int = 0,
         deliver_at_ms: int = 0,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> SendResult:
         """Send one message and wait until it is accepted.
 
@@ -148,7 +148,7 @@ class AsyncProducer:
         )
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
-        return await self._submit(topic, entry, queue, promise, is_lone=True)
+        return await self._submit(topic, entry, queue, durability, is_lone=True)
 
     async def submit(
         self,
@@ -164,7 +164,7 @@ class AsyncProducer:
         delay_ms: int = 0,
         deliver_at_ms: int = 0,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> "asyncio.Future[SendResult]":
         """Let one message be sent with others; waits for room only. The future gets the result."""
         entry = entry_of(
@@ -180,10 +180,15 @@ class AsyncProducer:
         )
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
-        return self._submit(topic, entry, queue, promise)
+        return self._submit(topic, entry, queue, durability)
 
     def submit_nowait(
-        self, topic: str, message: Message, *, queue: int = -1, promise: Promise | str | None = None
+        self,
+        topic: str,
+        message: Message,
+        *,
+        queue: int = -1,
+        durability: Durability | str | None = None,
     ) -> "asyncio.Future[SendResult]":
         """Like `submit`, but raises BufferFull instead of waiting."""
         if self.buffered_bytes >= self._buffer_bytes_max:
@@ -191,7 +196,7 @@ class AsyncProducer:
                 f"{self.buffered_bytes} bytes wait for their answer",
                 remedy="wait, or raise buffer_bytes_max",
             )
-        return self._submit(topic, _entry(message), queue, promise)
+        return self._submit(topic, _entry(message), queue, durability)
 
     async def send_batch(
         self,
@@ -199,7 +204,7 @@ class AsyncProducer:
         messages: Sequence[Message],
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> list[SendResult]:
         """Send many messages of one topic, in order; their results once all are accepted.
 
@@ -210,7 +215,7 @@ class AsyncProducer:
             entry = _entry(message)
             while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
                 await self._room()
-            futures.append(self._submit(topic, entry, queue, promise))
+            futures.append(self._submit(topic, entry, queue, durability))
         return await asyncio.gather(*futures)
 
     async def request(
@@ -281,7 +286,7 @@ class AsyncProducer:
         topic: str,
         entry: Entry,
         queue: int,
-        promise: Promise | str | None,
+        durability: Durability | str | None,
         sink: Any,
         *,
         is_lone: bool = False,
@@ -289,7 +294,7 @@ class AsyncProducer:
         """Give one message to its lane; `sink` is a future of asyncio or of threads."""
         if not self._is_open:
             raise Stopped("the producer is not started, or it is stopped")
-        asked = Promise(promise) if promise else self._promise
+        asked = Durability(durability) if durability else self._durability
         lane = self._lanes.get((topic, asked, queue))
         if lane is None:
             lane = self._open_lane(topic, asked, queue)
@@ -304,19 +309,19 @@ class AsyncProducer:
         topic: str,
         entry: Entry,
         queue: int,
-        promise: Promise | str | None,
+        durability: Durability | str | None,
         *,
         is_lone: bool = False,
     ) -> "asyncio.Future[SendResult]":
         sink: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self.enqueue(topic, entry, queue, promise, sink, is_lone=is_lone)
+        self.enqueue(topic, entry, queue, durability, sink, is_lone=is_lone)
         return sink
 
-    def _open_lane(self, topic: str, promise: Promise | None, queue: int) -> Lane:
+    def _open_lane(self, topic: str, durability: Durability | None, queue: int) -> Lane:
         if len(self._lanes) >= LANES_IDLE_MAX:
             self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
-        lane = Lane(self, self._rules, topic, promise, queue)
-        self._lanes[topic, promise, queue] = lane
+        lane = Lane(self, self._rules, topic, durability, queue)
+        self._lanes[topic, durability, queue] = lane
         return lane
 
     async def _room(self) -> None:

@@ -23,9 +23,9 @@ from kitemq.errors import (
     TimedOut,
     Unreachable,
 )
-from kitemq.message import PROMISE_CODES, PROMISES, Entry, SendResult
-from kitemq.model.topics import Promise
-from protocol.batches import PromiseCode, SendFrame, SentFrame, message_ids
+from kitemq.message import DURABILITIES, DURABILITY_CODES, Entry, SendResult
+from kitemq.model.topics import Durability
+from protocol.batches import DurabilityCode, SendFrame, SentFrame, message_ids
 from protocol.frames import Frame
 
 ENTRY_BYTES = 96  # what a message costs besides its body, about
@@ -76,15 +76,20 @@ class Outside(Protocol):
 
 
 class Lane:
-    """All messages of one (topic, promise, queue) of one producer."""
+    """All messages of one (topic, durability, queue) of one producer."""
 
     def __init__(
-        self, outside: Outside, rules: LaneRules, topic: str, promise: Promise | None, queue: int
+        self,
+        outside: Outside,
+        rules: LaneRules,
+        topic: str,
+        durability: Durability | None,
+        queue: int,
     ) -> None:
         self._outside = outside
         self._rules = rules
         self._topic = topic
-        self._promise = promise
+        self._durability = durability
         self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._open = Batch()  # takes messages; those before it are full
@@ -195,7 +200,7 @@ class Lane:
             cast(list[int], levels),
             [0] * len(bodies),
             cast(list[int], born),
-            promise=PROMISE_CODES[self._promise],
+            durability=DURABILITY_CODES[self._durability],
             queue=self._queue,
             id_prefix=self._id_prefix(batch),
             id_first=batch.id_first & ID_MASK,
@@ -267,13 +272,13 @@ class Lane:
         self._put_back(*(_cut(batch, start, end) for start, end in cuts if start < end))
 
     def _succeed(self, batch: Batch, sent: SentFrame) -> None:
-        promise = PROMISES[PromiseCode(sent.promise)]
+        durability = DURABILITIES[DurabilityCode(sent.durability)]
         ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
         rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)
         topic = self._topic
         for sink, message_id, queue, offset, position in rows:
             if not sink.done():
-                sink.set_result(SendResult(message_id, topic, queue, offset, position, promise))
+                sink.set_result(SendResult(message_id, topic, queue, offset, position, durability))
         self._outside.freed(batch.size_bytes)
 
     def _fail(self, batch: Batch, error: KiteError) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kitemq.errors import Invalid
-from kitemq.model.topics import Promise
-from protocol.batches import DeliverFrame, PromiseCode, Receipt
+from kitemq.model.topics import Durability
+from protocol.batches import DeliverFrame, DurabilityCode, Receipt
 from protocol.properties import (
     CORRELATION_ID,
     EVENT_MS,
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from kitemq.replies import OnReplied
 
 
-PROMISE_CODES = {
-    None: PromiseCode.DEFAULT,
-    Promise.STORED: PromiseCode.STORED,
-    Promise.FLUSHED: PromiseCode.FLUSHED,
+DURABILITY_CODES = {
+    None: DurabilityCode.DEFAULT,
+    Durability.STORED: DurabilityCode.STORED,
+    Durability.FLUSHED: DurabilityCode.FLUSHED,
 }
-PROMISES = {PromiseCode.STORED: Promise.STORED, PromiseCode.FLUSHED: Promise.FLUSHED}
+DURABILITIES = {
+    DurabilityCode.STORED: Durability.STORED,
+    DurabilityCode.FLUSHED: Durability.FLUSHED,
+}
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -56,14 +59,14 @@ class Message(msgspec.Struct, kw_only=True):
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where an accepted message stands, and which promise holds for it."""
+    """Where an accepted message stands, and which durability it has."""
 
     message_id: str
     topic: str
     queue: int
     offset: int
     position: int
-    promise: Promise
+    durability: Durability
 
 
 class AckResult(StrEnum):

@@ -12,10 +12,10 @@ from kitemq.background import Background
 from kitemq.errors import KiteError, Stopped
 from kitemq.lane import entry_bytes
 from kitemq.message import Entry, Message, SendResult, entry_of
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from kitemq.requests import Reply
 
-Row = tuple[str, Entry, int, Promise | str | None, "Future[SendResult]"]
+Row = tuple[str, Entry, int, Durability | str | None, "Future[SendResult]"]
 
 ROOM_CHECK_S = 0.5
 
@@ -92,7 +92,7 @@ class Producer:
         delay_ms: int = 0,
         deliver_at_ms: int = 0,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> SendResult:
         """Send one message and wait until it is accepted. Errors: as `AsyncProducer.send`."""
         return self.submit(
@@ -107,7 +107,7 @@ class Producer:
             delay_ms=delay_ms,
             deliver_at_ms=deliver_at_ms,
             queue=queue,
-            promise=promise,
+            durability=durability,
         ).result()
 
     def submit(
@@ -124,7 +124,7 @@ class Producer:
         delay_ms: int = 0,
         deliver_at_ms: int = 0,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> "Future[SendResult]":
         """Let one message be sent with others; blocks only while the buffer is full."""
         entry = entry_of(
@@ -138,7 +138,7 @@ class Producer:
             delay_ms,
             deliver_at_ms,
         )
-        return self._submit(topic, entry, queue, promise)
+        return self._submit(topic, entry, queue, durability)
 
     def send_batch(
         self,
@@ -146,11 +146,13 @@ class Producer:
         messages: Sequence[Message],
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> list[SendResult]:
         """Send many messages of one topic, in order; their results once all are accepted."""
         core = self._core
-        return self._background.call(core.send_batch(topic, messages, queue=queue, promise=promise))
+        return self._background.call(
+            core.send_batch(topic, messages, queue=queue, durability=durability)
+        )
 
     def request(
         self, topic: str, message: Message | bytes | str, *, timeout_s: float = 10.0
@@ -168,7 +170,7 @@ class Producer:
     # -- from any thread to the loop's ----------------------------------------------------------
 
     def _submit(
-        self, topic: str, entry: Entry, queue: int, promise: Promise | str | None
+        self, topic: str, entry: Entry, queue: int, durability: Durability | str | None
     ) -> "Future[SendResult]":
         sink: Future[SendResult] = Future()
         size_bytes = entry_bytes(entry)
@@ -180,7 +182,7 @@ class Producer:
                 self._room.wait(ROOM_CHECK_S)
             if self._is_stopped:
                 raise Stopped("the producer is stopped")
-            self._inbox.append((topic, entry, queue, promise, sink))
+            self._inbox.append((topic, entry, queue, durability, sink))
             self._waiting_bytes += size_bytes
             is_first = not self._is_scheduled
             self._is_scheduled = True
@@ -194,9 +196,9 @@ class Producer:
             rows, self._inbox = self._inbox, deque()
             self._waiting_bytes = 0
             self._is_scheduled = False
-        for topic, entry, queue, promise, sink in rows:
+        for topic, entry, queue, durability, sink in rows:
             try:
-                self._core.enqueue(topic, entry, queue, promise, sink)
+                self._core.enqueue(topic, entry, queue, durability, sink)
             except (KiteError, ValueError) as error:
                 sink.set_exception(error)
 

@@ -23,7 +23,7 @@ from kitemq.connection import Connection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
 from kitemq.message import entry_of
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from protocol.properties import KEYS, RESERVED, TAGS, split_properties
 from protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
 from protocol.transactions import CheckFrame as CheckFrame
@@ -190,7 +190,7 @@ class AsyncTransactionProducer:
         queue: int = -1,
         transaction_id: str = "",
         check_immunity_s: int = 0,
-        promise: Promise | None = None,
+        durability: Durability | None = None,
     ) -> AsyncTransaction:
         """Send the half message; nobody sees it before `commit`.
 
@@ -212,7 +212,7 @@ class AsyncTransactionProducer:
             "born_ms": entry[6],
             "transaction_group": self.group,
             "check_immunity_s": check_immunity_s,
-            **({"promise": Promise(promise).value} if promise else {}),
+            **({"durability": Durability(durability).value} if durability else {}),
         }
         await self._call("POST", f"/topics/{quote(topic, safe='')}/messages", document)
         return AsyncTransaction(self, name)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
+from app.container import Services
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import Handler, RemotingConnection
 from app.remoting.errors import RemotingRefusal
@@ -14,7 +15,6 @@ from app.remoting.table import handler_of
 from app.security.load import Load
 from app.services.client_figures import ClientFigures
 from app.services.remoting_figures import RemotingFigures
-from app.services.sends import SendGate
 from app.settings import Settings
 from engine.broker import Broker
 from engine.errors import MessageNotFound
@@ -27,23 +27,24 @@ KNOWN = frozenset(map(int, RequestCode))
 
 @dataclass
 class RemotingBackend:
-    """One server's port for classic clients; `state` is the application's, for its services."""
+    """One server's port for classic clients; `services` are the application's, for its services."""
 
-    state: Any
+    services: Services
     clients: RemotingClients
     signatures: Signatures
     figures: RemotingFigures
     host: EngineHost = field(init=False)
     settings: Settings = field(init=False)
-    sends: SendGate = field(init=False)
+    messaging: Messaging = field(init=False)
     load: Load = field(init=False)
     activity: ClientFigures = field(init=False)
     connections: set[RemotingConnection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        state = self.state
-        self.host, self.settings, self.sends = state.host, state.settings, state.sends
-        self.load, self.activity = state.load, state.client_figures
+        services = self.services
+        self.host, self.settings = services.host, services.settings
+        self.messaging = services.messaging
+        self.load, self.activity = services.load, services.client_figures
 
     @property
     def broker(self) -> Broker:

@@ -14,13 +14,13 @@ from typing import Any
 from starlette.types import Receive, Scope
 from starlette.types import Send as AsgiSend
 
+from app.container import services_of
 from app.host import EngineHost
 from app.network.bounded_socket import HOLD
 from app.security.access import Action, Kind, Principal, require, who_of
 from app.security.byte_budget import Hold
 from app.security.client_names import check_name, holder_of
 from app.security.doorman import Doorman
-from app.services.sends import SendGate
 from app.ws.calls import Calls
 from app.ws.limits import SocketLimits
 from app.ws.outbox import Outbox
@@ -45,12 +45,11 @@ RIGHTS_EVERY_S = 5.0  # how soon a connection ends whose token was revoked or ha
 
 
 class Hub:
-    """What the connections of one server share: the send gate, and who is connected as whom."""
+    """What the connections of one server share: who is connected as whom."""
 
     def __init__(self, host: EngineHost, limits: SocketLimits) -> None:
         self.host = host
         self.limits = limits
-        self.gate = SendGate(host)
         self._sessions: dict[str, Connection] = {}
 
     def enter(self, client: str, session: "Connection") -> None:
@@ -78,6 +77,7 @@ class Connection:
     def __init__(self, hub: Hub, remote: str, scope: Scope) -> None:
         self._hub = hub
         self._host = hub.host
+        self._messaging = services_of(scope).messaging
         self._limits = hub.limits
         self._remote = remote
         self._outbox = Outbox(self._on_room)
@@ -89,7 +89,7 @@ class Connection:
         self._is_closing = False
         self._scope = scope
         self._looking: asyncio.TimerHandle | None = None
-        self._doorman: Doorman = scope["app"].state.doorman
+        self._doorman: Doorman = services_of(scope).doorman
         self.holder = holder_of(who_of(scope))
         self.client = f"ws-{secrets.token_hex(6)}"
         self._calls = Calls(
@@ -101,7 +101,7 @@ class Connection:
         )
         self._producers = Producers(
             hub.host,
-            scope["app"].state.transactions,
+            services_of(scope).transactions,
             wanted_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
             has_room=lambda: self.has_push_room,
@@ -182,11 +182,11 @@ class Connection:
             detail = f"a message of {len(data)} bytes; at most {self._limits.frame_bytes_max}"
             self._fail(CLOSE_TOO_BIG, detail, is_text=isinstance(data, str))
         elif isinstance(data, str):
-            self._on_frame(*text.parse(data), is_text=True)
+            await self._on_frame(*text.parse(data), is_text=True)
         else:
             try:
                 for number, (request, frame) in enumerate(iter_frames(data, CLIENT_FRAMES), 1):
-                    self._on_frame(request, frame, is_text=False)
+                    await self._on_frame(request, frame, is_text=False)
                     if number % TURN_FRAMES == 0:  # others have their turn, answers leave
                         await asyncio.sleep(0)
                         await self._until_room(writer)
@@ -195,13 +195,13 @@ class Connection:
             except ProtocolError as error:
                 self._fail(CLOSE_UNREADABLE, str(error), is_text=False)
 
-    def _on_frame(
+    async def _on_frame(
         self, request: int, frame: frames.Frame | UnreadableFrame, *, is_text: bool
     ) -> None:
         try:
             if isinstance(frame, UnreadableFrame):
                 raise Invalid(str(frame), field="frame", remedy="see docs/websocket.md")
-            answer = self._take(request, frame, is_text)
+            answer = await self._take(request, frame, is_text)
         except EngineError as error:
             answer = error_frame(error)
         except Exception:
@@ -210,7 +210,7 @@ class Connection:
         if answer is not None:
             self._answer(request, answer, is_text)
 
-    def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
+    async def _take(self, request: int, frame: frames.Frame, is_text: bool) -> frames.Frame | None:
         """Do what a frame asks; the answer, or None where it comes later, or none is due."""
         raise NotImplementedError
 
@@ -313,7 +313,7 @@ class Connection:
 def _hold_of(scope: Scope) -> Hold:
     """What the connection holds of the server's memory, in the name of who opened it."""
     client = scope.get("client")
-    hold: Hold = scope.get(HOLD) or scope["app"].state.load.budget.hold(
+    hold: Hold = scope.get(HOLD) or services_of(scope).load.budget.hold(
         client[0] if client else "", "", _nothing
     )
     hold.name(who_of(scope).caller)

@@ -7,8 +7,8 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_PEOPLE, Action, Kind
-from app.security.people import People
-from app.security.simulator import Reason, judge, subject_of
+from app.security.simulator import judge, subject_of
+from kitemq.model.access import AccessCheck
 
 TAG = "access"
 
@@ -29,26 +29,6 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-class CheckedRight(msgspec.Struct):
-    """One right: whether it is there, and what decided; `doors` are what it opens, by table."""
-
-    right: str
-    action: Action
-    kind: Kind
-    name: str
-    allowed: bool
-    reason: Reason
-    by: Annotated[str, Meta(description="The role or the patterns that decided.")]
-    doors: dict[str, list[str]]
-
-
-class AccessCheck(msgspec.Struct):
-    """Every right that was asked for, in the order of docs/access.md."""
-
-    who: str
-    items: list[CheckedRight]
-
-
 @operation(
     "GET",
     f"{API}/access/check",
@@ -65,26 +45,13 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     The answer comes from the decision that the doors make, over the same table; nothing is tried.
     """
     query = call.query
-    people: People = call.state.people
+    people = call.services.people
     patterns = [text for text in query.patterns.split(",") if text.strip()]
     subject = subject_of(
         people, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
     found = judge(subject, action=query.action, kind=query.kind, name=query.name)
-    items = [
-        CheckedRight(
-            each.right,
-            each.action,
-            each.kind,
-            each.name,
-            each.is_allowed,
-            each.reason,
-            each.by,
-            {title: list(doors) for title, doors in each.doors.items()},
-        )
-        for each in found
-    ]
-    return AccessCheck(subject.who.audit_name(""), items)
+    return AccessCheck(subject.who.audit_name(""), found)
 
 
 OPERATIONS = (check_access,)

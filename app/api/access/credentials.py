@@ -1,104 +1,35 @@
 """What users get in with, over REST: tokens, which programs show, and logins."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from app.api.access.users import READ_OWN, TAG, Patterns, accounts_of, by_of, patterns_of, people_of
+from app.api.access.users import READ_OWN, TAG, by_of, patterns_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
-from app.security.access import OWN, Action, Kind, Role, lacks, require
-from app.security.access_keys import AccessKeys
+from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.drafts import NewToken, checked_name
 from app.security.people import People
 from engine.errors import Invalid
-from kitemq.model.values import Milliseconds
+from kitemq.model.access import (
+    LoginSession,
+    MadeToken,
+    NewTokenBody,
+    SessionList,
+    Token,
+    TokenList,
+)
+from kitemq.model.conversion import convert
 
 ID_CHARS_MAX = 18
 
 
-class Token(msgspec.Struct):
-    """What a program shows; `prefix` is how its text begins."""
-
-    id: str
-    name: str
-    owner: str
-    prefix: str
-    role: Role
-    patterns: tuple[str, ...]
-    created_ms: Milliseconds
-    expires_ms: Milliseconds | None
-    used_ms: Annotated[int | None, Meta(description="When it was used last; null: never.")]
-
-
-class TokenList(msgspec.Struct):
-    items: list[Token]
-
-
-class MadeToken(Token):
-    """A token with its text, which is shown this once.
-
-    `access_key` and `secret_key` are the same token for RocketMQ 5 clients, which sign with them.
-    """
-
-    token: str
-    access_key: str
-    secret_key: str
-
-
-class NewTokenBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A token to be made. It may do what both its own and its owner's rights allow."""
-
-    name: str
-    owner: Annotated[str, Meta(description="Oneself, where it is left out.")] = ""
-    role: Role | UnsetType = UNSET
-    patterns: Patterns | UnsetType = UNSET
-    days: Annotated[int | None, Meta(description="Until it expires, 1 to 3650; null: never.")] = (
-        None
-    )
-
-
-class Session(msgspec.Struct):
-    """One login of a user."""
-
-    id: str
-    user: str
-    created_ms: Milliseconds
-    seen_ms: Milliseconds
-    expires_ms: Milliseconds
-    address: str
-    user_agent: str
-
-
-class SessionList(msgspec.Struct):
-    items: list[Session]
-
-
 def _token(row: TokenRow, people: People) -> Token:
-    return Token(
-        str(row.id),
-        row.name,
-        people.name_of(row.user_id),
-        row.prefix,
-        Role(row.role),
-        row.patterns,
-        row.created_ms,
-        row.expires_ms,
-        row.used_ms,
-    )
+    return convert(row, Token, owner=people.name_of(row.user_id))
 
 
-def _session(row: SessionRow, people: People) -> Session:
-    return Session(
-        str(row.id),
-        people.name_of(row.user_id),
-        row.created_ms,
-        row.seen_ms,
-        row.expires_ms,
-        row.address,
-        row.user_agent,
-    )
+def _session(row: SessionRow, people: People) -> LoginSession:
+    return convert(row, LoginSession, user=people.name_of(row.user_id))
 
 
 def _id(call: Call[Any, Any]) -> int:
@@ -124,7 +55,7 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
 )
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List tokens: one's own, or everybody's for those who may see people."""
-    people = people_of(call)
+    people = call.services.people
     return TokenList([_token(row, people) for row in people.tokens(_shown_owner(call))])
 
 
@@ -150,11 +81,12 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     _owned(call, owner)
     role = "" if new.role is UNSET else str(new.role)
     wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
-    row, secret = await accounts_of(call).add_token(by_of(call), wanted)
-    shown = msgspec.structs.asdict(_token(row, people_of(call)))
-    keys: AccessKeys = call.state.access_keys
-    access_key, secret_key = await keys.made_for(row.secret_hash)
-    return MadeToken(**shown, token=secret, access_key=access_key, secret_key=secret_key)
+    row, secret = await call.services.accounts.add_token(by_of(call), wanted)
+    owner = call.services.people.name_of(row.user_id)
+    access_key, secret_key = await call.services.access_keys.made_for(row.secret_hash)
+    return convert(
+        row, MadeToken, owner=owner, token=secret, access_key=access_key, secret_key=secret_key
+    )
 
 
 @operation(
@@ -168,10 +100,10 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
 )
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
-    token_id, people = _id(call), people_of(call)
+    token_id, people = _id(call), call.services.people
     found = next((row for row in people.tokens() if row.id == token_id), None)
     _owned(call, people.name_of(found.user_id) if found else "")
-    await accounts_of(call).revoke_token(by_of(call), token_id)
+    await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
 @operation(
@@ -184,7 +116,7 @@ async def revoke_token(call: Call[None, None]) -> None:
 )
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List logins: one's own, or everybody's for those who may see people."""
-    people = people_of(call)
+    people = call.services.people
     return SessionList([_session(row, people) for row in people.sessions(_shown_owner(call))])
 
 
@@ -199,10 +131,10 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
 )
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
-    session_id, people = _id(call), people_of(call)
+    session_id, people = _id(call), call.services.people
     found = next((row for row in people.sessions() if row.id == session_id), None)
     _owned(call, people.name_of(found.user_id) if found else "")
-    await accounts_of(call).end_session(by_of(call), session_id)
+    await call.services.accounts.end_session(by_of(call), session_id)
 
 
 def _shown_owner(call: Call[None, None]) -> str:

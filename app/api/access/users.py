@@ -1,12 +1,11 @@
 """Users over REST, and who one is oneself; their tokens and logins: credentials.py."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from app.api.framework.operation import API, Call, operation
-from app.db.rows import Source, UserRow
+from app.db.rows import UserRow
 from app.security.access import (
     ADMINISTER_PEOPLE,
     OWN,
@@ -15,94 +14,26 @@ from app.security.access import (
     Action,
     Kind,
     Needs,
-    Reach,
-    Role,
     lacks,
 )
-from app.security.accounts import Accounts, Browser, By
+from app.security.accounts import Browser, By
 from app.security.drafts import NewUser, checked_name
 from app.security.passwords import check_password
-from app.security.people import People
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
-from kitemq.model.values import Milliseconds
+from kitemq.model.access import (
+    Me,
+    NewPassword,
+    NewUserBody,
+    Right,
+    User,
+    UserList,
+    UserPatch,
+)
+from kitemq.model.conversion import convert
 
 TAG = "access"
 READ_OWN = Needs(Action.READ, Kind.OWN)
-
-Patterns = Annotated[
-    list[str],
-    Meta(
-        max_length=100,
-        description="How far rights reach: ACTION:KIND:GLOB, where `*` stands for any action or "
-        "kind, as in `produce:topic:orders-*` and `administer:report:*`; a viewer's in "
-        "`read_messages:topic:orders-*`. Left out: everywhere; a viewer then reads all messages.",
-    ),
-]
-Password = Annotated[str, Meta(description="8 to 256 characters.")]
-
-
-class User(msgspec.Struct):
-    """Who may log in."""
-
-    name: str
-    role: Role
-    patterns: tuple[str, ...]
-    disabled: bool
-    created_ms: Milliseconds
-    source: Annotated[
-        Source,
-        Meta(description="By a password of this server, or through the OpenID Connect provider."),
-    ]
-
-
-class UserList(msgspec.Struct):
-    items: list[User]
-
-
-class NewUserBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A user to be added."""
-
-    name: str
-    password: Password
-    role: Role = Role.VIEWER
-    patterns: Patterns | UnsetType = UNSET
-
-
-class UserPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What changes; what is left out stays. A new password ends the user's sessions."""
-
-    role: Role | UnsetType = UNSET
-    patterns: Patterns | UnsetType = UNSET
-    disabled: bool | UnsetType = UNSET
-    password: Password | UnsetType = UNSET
-
-
-class Right(msgspec.Struct):
-    """One cell of what a role may do."""
-
-    action: Action
-    kind: Kind
-    reach: Annotated[Reach, Meta(description="all, matching (what the patterns name) or none")]
-
-
-class Me(msgspec.Struct):
-    """Who asks. While there are no users, `open` is true and everybody may do everything."""
-
-    name: str
-    open: bool
-    role: Role | None
-    patterns: tuple[str, ...]
-    token: Annotated[str, Meta(description="The name of the token that was sent.")]
-    read_only: bool
-    rights: list[Right]
-
-
-class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
-    """One's own password; changing it ends all one's sessions."""
-
-    old: str
-    new: Password
 
 
 def by_of(call: Call[Any, Any]) -> By:
@@ -119,22 +50,12 @@ def check_first(settings: Settings) -> None:
         )
 
 
-def accounts_of(call: Call[Any, Any]) -> Accounts:
-    accounts: Accounts = call.state.accounts
-    return accounts
-
-
-def people_of(call: Call[Any, Any]) -> People:
-    people: People = call.state.people
-    return people
-
-
 def patterns_of(given: list[str] | UnsetType) -> tuple[str, ...] | None:
     return None if given is UNSET else tuple(given)
 
 
 def _user(row: UserRow) -> User:
-    return User(row.name, Role(row.role), row.patterns, row.disabled, row.created_ms, row.source)
+    return convert(row, User)
 
 
 @operation(
@@ -174,7 +95,9 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
     """Change one's own password. All one's sessions end; tokens stay."""
     browser = Browser(call.client.rpartition(":")[0])
     name, body = call.who.name, call.body
-    await accounts_of(call).change_password(by_of(call), name, body.old, body.new, browser=browser)
+    await call.services.accounts.change_password(
+        by_of(call), name, body.old, body.new, browser=browser
+    )
 
 
 @operation(
@@ -187,7 +110,7 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
 )
 async def list_users(call: Call[None, None]) -> UserList:
     """List the users by name."""
-    return UserList([_user(row) for row in people_of(call).users()])
+    return UserList([_user(row) for row in call.services.people.users()])
 
 
 @operation(
@@ -212,7 +135,7 @@ async def create_user(call: Call[None, NewUserBody]) -> User:
     if is_first:
         check_first(call.settings)
     wanted = NewUser(new.name, new.password, new.role, patterns_of(new.patterns))
-    return _user(await accounts_of(call).add_user(by_of(call), wanted, is_first=is_first))
+    return _user(await call.services.accounts.add_user(by_of(call), wanted, is_first=is_first))
 
 
 @operation(
@@ -227,7 +150,7 @@ async def create_user(call: Call[None, NewUserBody]) -> User:
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
-    found = people_of(call).user(name)
+    found = call.services.people.user(name)
     if found is None:
         raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
     return _user(found)
@@ -246,7 +169,7 @@ async def get_user(call: Call[None, None]) -> User:
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
     """Change role, patterns or password of a user, or switch him off. One admin always stays."""
-    patch, name, accounts = call.body, checked_name(call.path("name")), accounts_of(call)
+    patch, name, accounts = call.body, checked_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
     changed = await accounts.change_user(
@@ -272,7 +195,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
 )
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with his tokens and sessions. The last admin cannot be deleted."""
-    await accounts_of(call).delete_user(by_of(call), checked_name(call.path("name")))
+    await call.services.accounts.delete_user(by_of(call), checked_name(call.path("name")))
 
 
 OPERATIONS = (

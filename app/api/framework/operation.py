@@ -15,15 +15,17 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from app.container import Services, services_of
 from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
-from app.security.client_names import ClientNames, holder_of
+from app.security.client_names import holder_of
 from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
-from kitemq.model.conversion import encoded
+from kitemq.model.conversion import decoded, encoded
 from protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
@@ -65,18 +67,19 @@ class Call(Generic[Q, B]):
 
     @property
     def host(self) -> EngineHost:
-        host: EngineHost = self.scope["app"].state.host
-        return host
+        return self.services.host
+
+    @property
+    def messaging(self) -> Messaging:
+        return self.services.messaging
 
     @property
     def settings(self) -> Settings:
-        settings: Settings = self.scope["app"].state.settings
-        return settings
+        return self.services.settings
 
     @property
-    def state(self) -> Any:
-        """The application's state: services that `main.py` put there."""
-        return self.scope["app"].state
+    def services(self) -> Services:
+        return services_of(self.scope)
 
     @property
     def client(self) -> str:
@@ -108,14 +111,12 @@ class Call(Generic[Q, B]):
     def claim_client(self, group: str, client: str) -> None:
         """Take a client's name in a group for the one who asks; ClientNameTaken if another's."""
         if client and not self.who.is_open:
-            names: ClientNames = self.state.client_names
-            names.claim(group, client, holder_of(self.who))
+            self.services.client_names.claim(group, client, holder_of(self.who))
 
     def check_client(self, group: str, client: str) -> None:
         """Raise ClientNameTaken where the name is that of another's live member of the group."""
         if client and not self.who.is_open:
-            names: ClientNames = self.state.client_names
-            names.check(group, client, holder_of(self.who))
+            self.services.client_names.check(group, client, holder_of(self.who))
 
     def path(self, name: str) -> str:
         """A parameter of the path."""
@@ -203,7 +204,7 @@ class _Endpoint:
         self._raw_body = operation.raw_body
         self._needs = operation.needs or ADMINISTER_SERVER
         decodes = operation.body is not None and not operation.raw_body
-        self._decoder = msgspec.json.Decoder(operation.body) if decodes else None
+        self._decoder = msgspec.json.Decoder(operation.body, dec_hook=decoded) if decodes else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -308,7 +309,7 @@ def decode_query(query: bytes, kind: type[Q]) -> Q:
     """The query string as its type; Invalid names the parameter that does not fit."""
     try:
         pairs = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=64))
-        return msgspec.convert(pairs, kind, strict=False)
+        return msgspec.convert(pairs, kind, strict=False, dec_hook=decoded)
     except msgspec.ValidationError as error:
         raise _invalid(error) from None
     except ValueError as error:

@@ -3,10 +3,9 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from app.api.framework.operation import API, Call, Raw, operation
 from app.api.monitoring.metrics import metrics
@@ -14,70 +13,25 @@ from app.api.server.system import readiness
 from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
-from app.services.audit import Audit
-from app.services.log_levels import LINES_MAX, LogLevels, LogRing
-from app.services.read_only import ReadOnlyState, ReadOnlySwitch
-from app.services.self_checks import Outcome, SelfChecks
+from app.services.log_levels import LINES_MAX, LogRing
+from app.services.read_only import ReadOnlyState
 from app.services.settings_shown import secrets_of, shown
 from app.services.support import Part
 from app.version import VERSION
 from engine.errors import Busy
+from kitemq.model.conversion import convert
+from kitemq.model.server import (
+    LoggerLevel,
+    LoggerList,
+    NewLoggerLevel,
+    NewReadOnlyMode,
+    ReadOnlyMode,
+    SelfCheckList,
+)
 
 TAG = "control"
 ZIP = b"application/zip"
 NAMES_MAX = 1000
-
-
-class SelfCheckItem(msgspec.Struct):
-    """One check: its result, how long it took and when it was made."""
-
-    code: str
-    outcome: Outcome
-    detail: str
-    took_ms: float
-    at_ms: int
-
-
-class SelfCheckList(msgspec.Struct):
-    items: list[SelfCheckItem]
-
-
-class ReadOnly(msgspec.Struct):
-    """Whether nothing can be changed: by the setting, or by whom, since when and why."""
-
-    read_only: bool
-    by_setting: bool
-    by: str
-    since_ms: int | None
-    reason: str
-
-
-class ReadOnlyBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The switch as it should be."""
-
-    read_only: bool
-    reason: Annotated[
-        str, Meta(description="At most 200 characters, needed to switch on; every page shows it.")
-    ] = ""
-
-
-class LoggerItem(msgspec.Struct):
-    """A part of the server: what it writes at least, and whether that was changed here."""
-
-    name: str
-    level: str
-    own: Annotated[str, Meta(description="Its own level; empty: that of the logger above.")]
-    changed: bool
-
-
-class LoggerList(msgspec.Struct):
-    items: list[LoggerItem]
-
-
-class LoggerBody(msgspec.Struct, forbid_unknown_fields=True):
-    level: Annotated[
-        str, Meta(description="debug, info, warning or error; empty: that of the logger above.")
-    ]
 
 
 @operation(
@@ -94,12 +48,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     The checks are made now, or were within the last ten seconds; each ends after five at the
     latest.
     """
-    checks: SelfChecks = call.state.self_checks
-    items = [
-        SelfCheckItem(each.code, each.outcome, each.detail, each.took_ms, each.at_ms)
-        for each in await checks.run()
-    ]
-    return SelfCheckList(items)
+    return SelfCheckList(await call.services.self_checks.run())
 
 
 @operation(
@@ -107,12 +56,12 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     f"{API}/read-only",
     tag=TAG,
     needs=READ_SERVER,
-    answer=ReadOnly,
+    answer=ReadOnlyMode,
     example="curl $URL/api/v1/read-only",
 )
-async def get_read_only(call: Call[None, None]) -> ReadOnly:
+async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
     """Tell whether anything can be changed."""
-    switch: ReadOnlySwitch = call.state.read_only
+    switch = call.services.read_only
     return _read_only(switch.state)
 
 
@@ -121,26 +70,26 @@ async def get_read_only(call: Call[None, None]) -> ReadOnly:
     f"{API}/read-only",
     tag=TAG,
     needs=ADMINISTER_CONTROL,
-    body=ReadOnlyBody,
-    answer=ReadOnly,
+    body=NewReadOnlyMode,
+    answer=ReadOnlyMode,
     errors=(409, 503),
     example="curl -X PUT $URL/api/v1/read-only -H 'Content-Type: application/json' "
     """-d '{"read_only": true, "reason": "moving to another disk"}'""",
 )
-async def set_read_only(call: Call[None, ReadOnlyBody]) -> ReadOnly:
+async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
     """Freeze the server, or thaw it.
 
     From the next request on every change is refused through every door, producing and consuming
     included; what runs already goes on. It lasts until it is switched off, through restarts too.
     Where the setting `read_only` holds it, this answers 409.
     """
-    switch: ReadOnlySwitch = call.state.read_only
+    switch = call.services.read_only
     body = call.body
     return _read_only(await switch.switch(actor_of(call), is_on=body.read_only, reason=body.reason))
 
 
-def _read_only(state: ReadOnlyState) -> ReadOnly:
-    return ReadOnly(state.is_on, state.by_setting, state.by, state.since_ms, state.reason)
+def _read_only(state: ReadOnlyState) -> ReadOnlyMode:
+    return convert(state, ReadOnlyMode, read_only=state.is_on)
 
 
 @operation(
@@ -153,10 +102,7 @@ def _read_only(state: ReadOnlyState) -> ReadOnly:
 )
 async def list_loggers(call: Call[None, None]) -> LoggerList:
     """List the parts of the server that write to its log, with their levels."""
-    levels: LogLevels = call.state.log_levels
-    return LoggerList(
-        [LoggerItem(each.name, each.level, each.own, each.is_changed) for each in levels.list()]
-    )
+    return LoggerList(call.services.log_levels.list())
 
 
 @operation(
@@ -164,17 +110,16 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
     f"{API}/loggers/{{name}}",
     tag=TAG,
     needs=ADMINISTER_CONTROL,
-    body=LoggerBody,
-    answer=LoggerItem,
+    body=NewLoggerLevel,
+    answer=LoggerLevel,
     errors=(404,),
     example="curl -X PUT $URL/api/v1/loggers/kitemq.alerts "
     """-H 'Content-Type: application/json' -d '{"level": "debug"}'""",
 )
-async def set_log_level(call: Call[None, LoggerBody]) -> LoggerItem:
+async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     """Let a part of the server write more or less to its log, until the next start."""
-    levels: LogLevels = call.state.log_levels
-    found = await levels.change(actor_of(call), call.path("name"), call.body.level)
-    return LoggerItem(found.name, found.level, found.own, found.is_changed)
+    levels = call.services.log_levels
+    return await levels.change(actor_of(call), call.path("name"), call.body.level)
 
 
 @operation(
@@ -193,7 +138,7 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
     of the log, the first 1,000 topics and groups, what each thread does. At most 1 MB of each;
     without secrets, message bodies and people. It is written to the audit trail.
     """
-    audit: Audit = call.state.audit
+    audit = call.services.audit
     try:
         async with audit.change(actor_of(call), "support.bundle", "server", "") as change:
             data = await _bundle(call)
@@ -209,7 +154,7 @@ async def _bundle(call: Call[None, None]) -> bytes:
     topics, groups = broker.topics(system=True), broker.groups()
     # Beside the loop: a thousand names become text, sources and every package's files are read.
     parts += await asyncio.to_thread(_names, topics, groups)
-    parts += await asyncio.to_thread(_process, call.state.log_ring)
+    parts += await asyncio.to_thread(_process, call.services.log_ring)
     clock, settings = call.host.clock, call.settings
     return await asyncio.to_thread(
         support.pack,
@@ -222,20 +167,20 @@ async def _bundle(call: Call[None, None]) -> bytes:
 
 
 async def _figures(call: Call[None, None]) -> list[Part]:
-    broker, state = call.host.broker, call.state
-    checks: SelfChecks = state.self_checks
+    broker, services = call.host.broker, call.services
+    checks = services.self_checks
     page = await metrics.handler(call)
     assert isinstance(page, Raw)
     engine = {
-        "readiness": readiness(call.host, state.database),
+        "readiness": readiness(call.host, services.database),
         "health": broker.health(),
         "retention": broker.retention.status(),
         "statistics": broker.statistics.broker(),
         "lag_keeping": broker.statistics.lag_keeping(),
         "traces": broker.traces.status(),
-        "read_only": replace(state.read_only.state, by=""),  # nobody is named
+        "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
-    settings = shown(call.settings, state.origins)
+    settings = shown(call.settings, services.origins)
     return [
         Part("settings.json", "every setting, and who set it", _text(settings)),
         Part("engine.json", "health, retention, statistics", _text(engine)),

@@ -1,57 +1,23 @@
 """Stars, which put topics first in one's own list, and notes on what a topic is for."""
 
-from typing import Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING
 
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
 from app.security.access import OWN, Action, Kind, Needs
-from app.services.marks import NOTE_CHARS_MAX, TopicMarks
 from engine.errors import Invalid
-from kitemq.model.values import Milliseconds
+from kitemq.model.conversion import convert
+from kitemq.model.marks import NewNote, StarList, TopicNote
+
+if TYPE_CHECKING:
+    from app.db.mark_store import NoteRow
 
 VERSION_CHARS_MAX = 18
 
 
-class StarList(msgspec.Struct):
-    """The topics that one has starred, by name, at most 500; also those that are gone."""
-
-    items: list[str]
-
-
-class Note(msgspec.Struct):
-    """What a topic is for, as Markdown; without text nobody has written anything."""
-
-    topic: str
-    text: str
-    author: str
-    changed_ms: Milliseconds | None
-    version: Annotated[str, Meta(description="Differs with each change; 0 where there is none.")]
-
-
-class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What the note is to say."""
-
-    text: Annotated[
-        str,
-        Meta(
-            max_length=NOTE_CHARS_MAX,
-            description="Markdown, at most 20,000 characters; nothing takes the note away.",
-        ),
-    ]
-    version: Annotated[str, Meta(description="`version` of the note as it was read.")]
-
-
-def _marks(call: Call[Any, Any]) -> TopicMarks:
-    marks: TopicMarks = call.state.marks
-    return marks
-
-
-def _out(row: Any) -> Note:
-    return Note(row.topic, row.text, row.author, row.changed_ms or None, str(row.changed_ms))
+def _out(row: "NoteRow") -> TopicNote:
+    return convert(row, TopicNote, changed_ms=row.changed_ms or None, version=row.changed_ms)
 
 
 def version_ms(text: str) -> int:
@@ -71,7 +37,7 @@ def version_ms(text: str) -> int:
 )
 async def list_stars(call: Call[None, None]) -> StarList:
     """List the topics one has starred; while there are no users everybody shares them."""
-    return StarList(await _marks(call).stars_of(call.who.name))
+    return StarList(await call.services.marks.stars_of(call.who.name))
 
 
 @operation(
@@ -88,7 +54,7 @@ async def star_topic(call: Call[None, None]) -> None:
 
     At most 500. A star is about the name: it stays when the topic is deleted and created again.
     """
-    await _marks(call).star(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.marks.star(actor_of(call), call.who.name, call.path("topic"))
 
 
 @operation(
@@ -101,7 +67,7 @@ async def star_topic(call: Call[None, None]) -> None:
 )
 async def unstar_topic(call: Call[None, None]) -> None:
     """Take one's star from a topic, also from one that is gone."""
-    await _marks(call).unstar(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.marks.unstar(actor_of(call), call.who.name, call.path("topic"))
 
 
 @operation(
@@ -109,13 +75,13 @@ async def unstar_topic(call: Call[None, None]) -> None:
     f"{API}/topics/{{topic}}/note",
     tag=TAG,
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    answer=Note,
+    answer=TopicNote,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders/note",
 )
-async def get_note(call: Call[None, None]) -> Note:
+async def get_note(call: Call[None, None]) -> TopicNote:
     """Read what people wrote about a topic."""
-    return _out(await _marks(call).note(call.path("topic")))
+    return _out(await call.services.marks.note(call.path("topic")))
 
 
 @operation(
@@ -123,13 +89,13 @@ async def get_note(call: Call[None, None]) -> Note:
     f"{API}/topics/{{topic}}/note",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=NoteBody,
-    answer=Note,
+    body=NewNote,
+    answer=TopicNote,
     errors=(404, 409),
     example="curl -X PUT $URL/api/v1/topics/orders/note -H 'Content-Type: application/json' "
     """-d '{"text": "What the shop sends.", "version": "0"}'""",
 )
-async def write_note(call: Call[None, NoteBody]) -> Note:
+async def write_note(call: Call[None, NewNote]) -> TopicNote:
     """Write what a topic is for.
 
     A 409 where somebody else changed the note since it was read. It is about the name: it stays
@@ -138,7 +104,7 @@ async def write_note(call: Call[None, NoteBody]) -> Note:
     body = call.body
     seen_ms = version_ms(body.version)
     return _out(
-        await _marks(call).write_note(actor_of(call), call.path("topic"), body.text, seen_ms)
+        await call.services.marks.write_note(actor_of(call), call.path("topic"), body.text, seen_ms)
     )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.services.client_figures import ClientFigures
-from app.services.connections import Connected, Connections
-from app.services.transactions import Transactions
-from app.ui.clients.client import figures_of, path_of
+from app.services.connections import Connected
+from app.ui.clients.client import path_of
 from app.ui.framework import formats, list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
@@ -130,8 +130,8 @@ async def show(request: Request) -> Response:
     """GET /clients"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, "client")
-    connections: Connections = request.app.state.connections
-    figures = figures_of(request)
+    connections = services_of(request.scope).connections
+    figures = services_of(request.scope).client_figures
     connected = connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
@@ -155,9 +155,9 @@ async def _context(
     found: Selection,
     connected: list[Connected],
 ) -> ClientList:
-    transactions: Transactions = request.app.state.transactions
+    transactions = services_of(request.scope).transactions
     producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, figures_of(request), found.cut.rows)
+    rows = await _rows(console, services_of(request.scope).client_figures, found.cut.rows)
     return ClientList(
         cut=found.cut.with_rows(rows),
         query=query,
@@ -259,7 +259,7 @@ async def _rows(
     rows: list[ClientRow] = []
     pause = Pause()
     for each in entries:
-        rows.append(_row(console, figures, each))
+        rows.append(await _row(console, figures, each))
         await pause.when_due()
     return rows
 
@@ -299,7 +299,7 @@ def _unknown(row: ClientRow) -> str:
     return "; ".join(reasons)
 
 
-def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
+async def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
     member = entry.member
     activity = figures.of(entry.client, console.now_ms())
     is_known = member is None or member.is_connected or bool(activity.sent)
@@ -315,7 +315,7 @@ def _row(console: Console, figures: ClientFigures, entry: Entry) -> ClientRow:
         topics=() if member is None else tuple(sorted(member.topics)),
         joined_ms=entry.since_ms,
         seen_ms=None if member is None else member.seen_ms,
-        inflight=_in_flight(console, entry),
+        inflight=await _in_flight(console, entry),
         handed_rate=activity.handed_rate,
         sent_rate=activity.sent_rate if is_known else None,
         failed=activity.failed,
@@ -331,10 +331,10 @@ def _ways(member: Member | None) -> tuple[str, ...]:
     return tuple(way for way, is_on in ways if is_on) or (_("receives"),)
 
 
-def _in_flight(console: Console, entry: Entry) -> int | None:
+async def _in_flight(console: Console, entry: Entry) -> int | None:
     if entry.member is None:
         return None
     try:
-        return len(console.broker.held(entry.group, entry.client))
+        return len(await console.messaging.held(entry.group, entry.client))
     except NotFound:  # the group was deleted meanwhile
         return None

@@ -10,14 +10,13 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from app.host import EngineHost
+from app.messaging import Messaging
 from app.monitoring.dead_index import DeadIndex
 from app.monitoring.lag_reader import LagReader
 from app.monitoring.meter import Meter
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
 from app.security.access import who_of
-from app.services.search import Search
-from app.services.topics import Topics
 from app.ui.framework import language
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
@@ -36,9 +35,16 @@ class Console:
     """Lives as long as the server; `open` it once the host has started."""
 
     def __init__(
-        self, host: EngineHost, *, environment: str, version: str, environment_color: str = ""
+        self,
+        host: EngineHost,
+        messaging: Messaging,
+        *,
+        environment: str,
+        version: str,
+        environment_color: str = "",
     ) -> None:
         self.host = host
+        self.messaging = messaging
         self.environment = environment or UNNAMED
         self.environment_color = environment_color
         self.version = version
@@ -81,18 +87,6 @@ class Console:
                 await sampling
             await self.sampler.stop()
             self._renderer.shutdown(wait=False, cancel_futures=True)
-
-
-def topics_of(request: Request) -> Topics:
-    """The audited changes of topics."""
-    topics: Topics = request.app.state.topics
-    return topics
-
-
-def search_of(request: Request) -> Search:
-    """Who finds messages without holding everybody else up."""
-    search: Search = request.app.state.search
-    return search
 
 
 def client_of(request: Request) -> str:

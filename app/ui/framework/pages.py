@@ -1,7 +1,7 @@
-"""One answer for three readers: a whole page, a fragment for htmx, or its JSON twin.
+"""Renders a page's context, as a whole page or as a fragment for htmx.
 
-A context is a frozen dataclass; the page and the twin show the same fields. Which fragment is
-wanted follows from the element that htmx will fill: `id="topic-list"` is block `topic_list`.
+A context is a frozen dataclass. The fragment follows from the element that htmx will fill:
+`id="topic-list"` is block `topic_list`.
 """
 
 import dataclasses
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from app.container import services_of
 from app.security.access import Action, Kind, Principal, lacks, replay_rights, who_of
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from app.ui.framework.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language"
-# Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
-AS_TEXT = frozenset(
-    {"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"}
-    | {"committed", "current_offset", "new_offset", "seen_offset"}
-)
 # What a page may say after a redirect: the address carries the word, never the sentence.
 NOTICES = {
     "created": N_("Created."),
@@ -147,7 +142,7 @@ class Frame:
 
 def console_of(request: Request) -> "Console":
     """What this server's pages share."""
-    console: Console = request.app.state.console
+    console: Console = request.app.console
     return console
 
 
@@ -166,9 +161,6 @@ async def respond(
     The context must hold values only: another thread reads it.
     """
     console = console_of(request)
-    if request.query_params.get("format") == "json":
-        content = await console.render(lambda: twin(context))
-        return Response(content, status, media_type="application/json")
     block = _wanted_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
@@ -198,19 +190,6 @@ def respond_block(
     return HTMLResponse(html, status, headers={"Vary": VARY, "Cache-Control": "no-store"})
 
 
-def twin(context: Any) -> bytes:
-    """The context as JSON: the same fields; offsets and positions as text."""
-    return msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(context))), indent=2)
-
-
-def _plain(value: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(child, key) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_plain(child, name) for child in value]
-    return str(value) if name in AS_TEXT and isinstance(value, int) else value
-
-
 def _fields(context: Any) -> dict[str, Any]:
     return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
 
@@ -231,7 +210,7 @@ def _frame(
     console = console_of(request)
     chosen = preferences.read(request)
     who = who_of(request.scope)
-    read_only: ReadOnlyState = request.app.state.read_only.state
+    read_only = services_of(request.scope).read_only.state
     tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
     return Frame(
         title=title,
@@ -254,7 +233,7 @@ def _frame(
         ptag=tag.hexdigest(),
         who=who,
         read_only=read_only,
-        is_local=is_loopback(request.app.state.settings.host),
+        is_local=is_loopback(services_of(request.scope).settings.host),
         dead=console.sampler.snapshot.dead,
         block=block,
     )

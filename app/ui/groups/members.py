@@ -4,40 +4,33 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.services.audit import actor_at
-from app.services.connections import Connections
-from app.ui.clients.client import figures_of, path_of
+from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, tables
 from app.ui.framework.console import client_of
 from app.ui.framework.language import _, ngettext
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
-from app.ui.groups.head import GroupHead, groups_of, head_of
-from engine.broker import GroupConfig, Member
+from app.ui.groups.head import GroupHead, head_of
+from engine.broker import GroupConfig, Member, SubscriptionVariant
 from engine.errors import NotFound
+from kitemq.model.conversion import convert
+from kitemq.model.members import MemberInfo
 
 MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 
 
-@dataclass(frozen=True)
-class ClientRow:
+class ClientRow(MemberInfo, frozen=True):
     """A consumer that is alive, and what it has in hand."""
 
-    client: str
-    version: str
-    language: str
-    address: str
-    is_pulling: bool
-    is_connected: bool
-    joined_ms: int
-    seen_ms: int
     inflight: int
     locks: int
-    topics: Mapping[str, str]
     path: str
     acked_ms: int | None
     failed: int
@@ -85,15 +78,6 @@ class MatrixColumn:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One of several subscriptions, and who has it: the first few, and how many in all."""
-
-    topics: Mapping[str, str]
-    clients: Sequence[str]
-    count: int
-
-
-@dataclass(frozen=True)
 class SubscriptionPage:
     """The context of `group_subscriptions.html`."""
 
@@ -102,7 +86,7 @@ class SubscriptionPage:
     columns: Sequence[MatrixColumn]
     cut: Cut[MatrixRow]
     query: Query
-    variants: Sequence[Variant]
+    variants: Sequence[SubscriptionVariant]  # with the first few of their clients
     last_heartbeat: Mapping[str, str]
 
 
@@ -117,7 +101,7 @@ async def clients(request: Request) -> Response:
     rows: list[ClientRow] = []
     pause = Pause()
     for member in members.rows:
-        rows.append(_client(request, config.name, member, locks[member.client]))
+        rows.append(await _client(request, config.name, member, locks[member.client]))
         await pause.when_due()
     context = ClientList(
         head=head_of(console, config, lag),
@@ -148,7 +132,7 @@ async def subscriptions(request: Request) -> Response:
         cut=shown.with_rows([_matrix_row(member, columns) for member in shown.rows]),
         query=query,
         variants=[
-            Variant(each.topics, each.clients[:5], each.count)
+            msgspec.structs.replace(each, clients=each.clients[:5])
             for each in (found.variants if found else ())
         ],
         last_heartbeat=console.broker.members.subscription(config.name),
@@ -175,7 +159,9 @@ async def leave(request: Request) -> Response:
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     client = (await forms.read(request)).one("client")
-    if not await groups_of(request).leave(actor_at(client_of(request)), config.name, client):
+    if not await services_of(request.scope).groups.leave(
+        actor_at(client_of(request)), config.name, client
+    ):
         raise NotFound(
             _("%(client)s is no member of the group any more", client=f"{client!r}"),
             remedy=_("look at its clients as they are now"),
@@ -196,7 +182,7 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
             ),
             remedy=_("look at its clients as they are now"),
         )
-    row = _client(request, config.name, found[0], 0)
+    row = await _client(request, config.name, found[0], 0)
     locks = sum(lock.client == client for lock in console.broker.locks.of(config.name))
     others = console.broker.members.count(config.name) - 1
     impact = [
@@ -231,22 +217,15 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
     )
 
 
-def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
+async def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
     console = pages.console_of(request)
-    activity = figures_of(request).of(member.client, console.now_ms())
-    connections: Connections = request.app.state.connections
-    return ClientRow(
-        client=member.client,
-        version=member.version,
-        language=member.language,
-        address=member.address,
-        is_pulling=member.is_pulling,
-        is_connected=member.is_connected,
-        joined_ms=member.joined_ms,
-        seen_ms=member.seen_ms,
-        inflight=len(console.broker.held(group, member.client)),
+    activity = services_of(request.scope).client_figures.of(member.client, console.now_ms())
+    connections = services_of(request.scope).connections
+    return convert(
+        member,
+        ClientRow,
+        inflight=len(await console.messaging.held(group, member.client)),
         locks=locks,
-        topics=member.topics,
         path=path_of(member.client),
         acked_ms=activity.acked_ms,
         failed=activity.failed,

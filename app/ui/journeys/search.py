@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.security.access import Principal, who_of
 from app.security.message_rights import found_for, lacks_messages, visible
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
@@ -83,7 +84,6 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     names = ("q", "topic", "key")
     form = Form({name: request.query_params.get(name, "").strip() for name in names})
-    is_page = request.query_params.get("format") != "json"
     by = request.query_params.get("by", "")
     by = by if by in WAYS else ""
     is_by_key = not by and bool(form.values["topic"] or form.values["key"])
@@ -96,7 +96,7 @@ async def show(request: Request) -> Response:
         hits, is_cut, target = await _by_text(request, form)
     if len(hits) == 1 and not is_cut:
         target = hits[0].message_id
-    if target and is_page:
+    if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     who = who_of(request.scope)
     failed, others = await _recent(console, who)
@@ -131,14 +131,14 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         )
         return [], False, ""
     try:
-        found = await search_of(request).anything(text)
+        found = await services_of(request.scope).search.anything(text)
     except EngineError as error:
         form.blame(error)
         return [], False, ""
     is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
     hits = _distinct(found_for(who_of(request.scope), text, found.messages))
     # What nothing is found for may still have a journey (a refused send), and always has reasons.
-    return hits, found.is_cut, text if is_id or not (hits or found.is_cut) else ""
+    return hits, found.messages_cut, text if is_id or not (hits or found.messages_cut) else ""
 
 
 async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
@@ -152,7 +152,7 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
         form.refuse("topic", _("You may not read message bodies of this topic."))
         return [], False
     try:
-        page = await search_of(request).by_key(topic, key, count_max=KEY_HITS_MAX)
+        page = await services_of(request.scope).search.by_key(topic, key, count_max=KEY_HITS_MAX)
     except NotFound:
         form.refuse("topic", _("There is no topic %(topic)s.", topic=topic))
         return [], False
@@ -178,7 +178,7 @@ async def _recent(console: Console, who: Principal) -> tuple[list[Hit], list[Hit
     for each in console.broker.traces.recent(RECENT_MAX):
         await pause.when_due()
         try:
-            stored = console.broker.message(each.topic, each.queue, each.offset)
+            stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         message = visible(who, stored)
@@ -199,7 +199,7 @@ async def _lately(console: Console, who: Principal, by: str, topic: str) -> Late
     for each in console.broker.traces.recent(LATELY_MAX):
         await pause.when_due()
         try:
-            stored = console.broker.message(each.topic, each.queue, each.offset)
+            stored = await console.messaging.message(each.topic, each.queue, each.offset)
         except EngineError:
             continue  # retention took it since
         message = visible(who, stored)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.security.access import who_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
@@ -16,7 +17,7 @@ from app.services.topic_kinds import group_of
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.journeys import became
@@ -35,6 +36,7 @@ from engine.message import (
     RESERVED,
     StoredMessage,
 )
+from kitemq.model.conversion import convert
 
 COPIES_MAX = 50
 ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position
@@ -113,7 +115,7 @@ class Gone:
 async def show(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}"""
     console = pages.console_of(request)
-    message = _find(console, request)
+    message = await _find(console, request)
     if message is None:
         return await _show_gone(request)
     who = who_of(request.scope)
@@ -131,7 +133,7 @@ async def show(request: Request) -> Response:
 async def by_id(request: Request) -> Response:
     """GET /m/{id}: on to the message with this message id or offset id."""
     text = request.path_params["id"]
-    found = await search_of(request).by_id(text)
+    found = await services_of(request.scope).search.by_id(text)
     if not found:
         gone = await _show_gone_id(request, text)
         if gone is not None:
@@ -152,7 +154,7 @@ def _waits(message: StoredMessage) -> bool:
 
 async def download(request: Request) -> Response:
     """GET /messages/{topic}/{queue}/{offset}/raw: the body's bytes as a file."""
-    message = pages.console_of(request).broker.message(*place_of(request))
+    message = await pages.console_of(request).messaging.message(*place_of(request))
     require_message(who_of(request.scope), message)
     name = quote(f"{message.topic}-{message.queue}-{message.offset}.bin", safe="-_.%")
     await decompress([message])
@@ -188,11 +190,11 @@ def place_of(request: Request) -> tuple[str, int, int]:
     return request.path_params["topic"], queue, offset
 
 
-def _find(console: Console, request: Request) -> StoredMessage | None:
+async def _find(console: Console, request: Request) -> StoredMessage | None:
     """The message of a permalink, None where it was there and is gone; MessageNotFound."""
     topic, queue, offset = place_of(request)
     try:
-        return console.broker.message(topic, queue, offset)
+        return await console.messaging.message(topic, queue, offset)
     except MessageNotFound:
         stats = _queue_of(console, topic, queue)
         if stats is not None and offset < stats.min_offset:
@@ -213,7 +215,7 @@ async def _show_gone(request: Request) -> Response:
     begin = stats.min_offset if stats else 0
     begins_ms = None
     with contextlib.suppress(MessageNotFound):
-        begins_ms = console.broker.message(topic, queue, begin).stored_ms
+        begins_ms = (await console.messaging.message(topic, queue, begin)).stored_ms
     context = Gone(topic, queue, offset, begin, stats.max_offset if stats else 0, begins_ms)
     return await pages.respond(
         request, "message_gone.html", context, title=_("Gone"), section="topics", status=410
@@ -256,26 +258,12 @@ def _context(
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     stats = _queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
-    return MessagePage(
-        topic=message.topic,
-        queue=message.queue,
-        offset=message.offset,
-        position=message.position,
-        message_id=message.message_id,
-        offset_id=message.offset_id,
-        origin_topic=message.origin_topic,
+    return convert(
+        message,
+        MessagePage,
         group=group_of(message.topic),
         is_dead=is_dead,
         is_retry=message.topic.startswith(RETRY_PREFIX),
-        tag=message.tag,
-        keys=message.keys,
-        message_group=message.message_group,
-        attempt=message.attempt,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        stored_ms=message.stored_ms,
-        store_host=message.store_host,
-        size_bytes=message.size_bytes,
         properties=[
             Property(name, value, name in RESERVED)
             for name, value in sorted(
@@ -329,7 +317,7 @@ def _failure(message: StoredMessage) -> Failure | None:
 async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
     """Every record of the message, oldest first; none where too many search."""
     try:
-        return await search_of(request).by_id(message.message_id)
+        return await services_of(request.scope).search.by_id(message.message_id)
     except EngineError:
         return []
 

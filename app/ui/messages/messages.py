@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Principal, who_of
 from app.security.message_rights import (
     all_visible,
@@ -22,7 +23,6 @@ from app.services.bodies import decompress_all
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, Shown
 from app.ui.framework import pages, preferences
-from app.ui.framework.console import search_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.messages import browsing
@@ -31,6 +31,7 @@ from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import ScanPage, ScanQuery
 from engine.errors import EngineError, NotFound, QueueNotFound
 from engine.message import StoredMessage
+from kitemq.model.conversion import convert
 
 WAYS = ("search", "key", "id", "offset")
 SIZES = (25, 50, 100, 200)
@@ -189,10 +190,12 @@ async def _answer(
     if by == "key":
         return await _by_key(request, form.values["topic"], form.values["key"])
     if by == "offset":
-        return _along(request, form)
+        return await _along(request, form)
     cursor = request.query_params.get("cursor", "")
     size = _size(request)
-    page = await search_of(request).scan(query, count_max=size, cursor=cursor, budget_s=BUDGET_S)
+    page = await services_of(request.scope).search.scan(
+        query, count_max=size, cursor=cursor, budget_s=BUDGET_S
+    )
     return _Answer(page.items, _looked(query, page, cursor, size, chosen))
 
 
@@ -202,12 +205,9 @@ def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Co
         kept["size"] = size
     following = page.next_cursor or ""
     address = message_query.address
-    return Looked(
-        scanned=page.scanned,
-        total=page.total,
-        matched=page.matched,
-        unreadable=page.unreadable,
-        reached_ms=page.reached_ms,
+    return convert(
+        page,
+        Looked,
         begin_ms=query.begin_ms,
         is_first=not cursor,
         next_cursor=following,
@@ -219,33 +219,37 @@ def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Co
 
 
 async def _by_id(request: Request, text: str) -> _Answer:
-    return _Answer(await search_of(request).by_id(text))
+    return _Answer(await services_of(request.scope).search.by_id(text))
 
 
 async def _by_key(request: Request, topic: str, key: str) -> _Answer:
-    search = search_of(request)
+    search = services_of(request.scope).search
     if topic:
         page = await search.by_key(topic, key, cursor=request.query_params.get("cursor", ""))
         note = _("The key has more messages, older ones.") if page.next_cursor else ""
         return _Answer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(key)
     note = _("In every topic, by key and by id.")
-    if anything.is_cut:
+    if anything.messages_cut:
         note += _(" There may be more: choose a topic to see them.")
     return _Answer(list(anything.messages), note=note)
 
 
-def _along(request: Request, form: Form) -> _Answer:
-    broker = pages.console_of(request).broker
-    stats = broker.topic_stats(form.values["topic"]).queues
+async def _along(request: Request, form: Form) -> _Answer:
+    console = pages.console_of(request)
+    stats = console.broker.topic_stats(form.values["topic"]).queues
     for name in ("queue", "offset"):
         form.values[name] = form.values[name] or "0"
     queue = form.number("queue", _("Queue"), 0, len(stats) - 1)
     offset = form.number("offset", _("Offset"), 0, OFFSET_MAX)
     if form.is_wrong:
         return _Answer([])
-    found = browsing.along(
-        broker, form.values["topic"], stats[queue], offset=offset, count_max=_size(request)
+    found = await browsing.along(
+        console.messaging,
+        form.values["topic"],
+        stats[queue],
+        offset=offset,
+        count_max=_size(request),
     )
     note = _(
         "Queue %(queue)s keeps %(kept)s messages. %(note)s",

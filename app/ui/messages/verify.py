@@ -6,18 +6,20 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.services.clients import ASK_S, Offer, Verified
+from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
-from app.ui.clients.client import clients_of, path_of
+from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.language import _
 from app.ui.messages.message import address, place_of
 from engine.errors import Busy, NotFound, Refused
 from engine.message import StoredMessage
+from kitemq.model.clients import Processing
 
 GROUPS_SHOWN = 20
 CLIENTS_SHOWN = 50  # of one group
@@ -56,7 +58,7 @@ class VerifyPage:
     groups: Sequence[GroupChoice]
     groups_total: int
     ask_s: float
-    done: Verified | None
+    done: Processing | None
     trouble: str
 
 
@@ -74,17 +76,19 @@ async def verify(request: Request) -> Response:
         return await _page(request, trouble=_("choose a client"), status=422)
     actor = actor_at(client_of(request))
     try:
-        done = await clients_of(request).verify(actor, client, group, *place_of(request))
+        done = await services_of(request.scope).clients.verify(
+            actor, client, group, *place_of(request)
+        )
     except (Refused, Busy, NotFound) as error:
         return await _page(request, trouble=error.detail, status=409)
     return await _page(request, done)
 
 
 async def _page(
-    request: Request, done: Verified | None = None, trouble: str = "", status: int = 200
+    request: Request, done: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
     console = pages.console_of(request)
-    message = console.broker.message(*place_of(request))
+    message = await console.messaging.message(*place_of(request))
     groups = _groups(console, message, request.query_params.get("group", ""))
     here = address(message.topic, message.queue, message.offset)
     context = VerifyPage(
@@ -121,7 +125,7 @@ def _groups(console: Console, message: StoredMessage, asked: str) -> list[str]:
 async def _choices(request: Request, group: str) -> GroupChoice:
     found: list[Offer] = []
     pause = Pause()
-    for offer in clients_of(request).offers(group):
+    for offer in services_of(request.scope).clients.offers(group):
         found.append(offer)
         await pause.when_due()
     found.sort(key=lambda client: (bool(client.why_no_verify), client.name))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights
 from app.ui.framework.forms import Form, Posted
@@ -17,7 +18,7 @@ FIELDS = (
     "source", "by", "from", "until", "ranges", "filter", "to", "to_group", "to_topic", "rate",
     "name", "fresh_only",
 )  # fmt: skip
-ENGINE_NAMES = {"per_s": "rate", "from_ms": "from", "to_ms": "until", "topic": "source"}
+ENGINE_NAMES = {"from_ms": "from", "to_ms": "until", "topic": "source"}
 WAYS = (
     ("all", N_("all that is there now")),
     ("time", N_("what was stored in a time")),
@@ -62,7 +63,7 @@ async def create(request: Request) -> Response:
         return await _page(request, form, 422)
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
-        job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+        job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         is_target = new.to_name and repr(new.to_name) in error.detail
         target = {"to_name": f"to_{new.to}"} | ({"topic": "to_topic"} if is_target else {})
@@ -93,7 +94,7 @@ def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
         to_ms=to_ms,
         filter=values["filter"].strip() or "*",
         fresh_only=bool(values["fresh_only"]),
-        per_s=jobs.rate_of(form),
+        rate=jobs.rate_of(form),
         dry_run=True,
     )
 

@@ -8,13 +8,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.services.replay_copies import ReplayCopies, parse_cursor
+from app.container import services_of
+from app.services.replay_copies import parse_cursor
 from app.ui.framework import pages
 from app.ui.framework.language import _
 from app.ui.replays import jobs
 from app.ui.replays.jobs import STATES, TEXT_MAX, Total
 from engine.broker import DEAD_LETTER_PREFIX
 from engine.errors import NotFound
+from kitemq.model.conversion import convert
 
 if TYPE_CHECKING:
     from app.db.replay_store import JobRow
@@ -76,7 +78,9 @@ async def index(request: Request) -> Response:
     state = values.get("state", "") if values.get("state", "") in STATES else ""
     cursor = values.get("cursor", "")
     wanted = JobFilter(source=source, state=state, created_by=by)
-    found = await copies_of(request).find(wanted, jobs.PAGE_SIZE, parse_cursor(cursor))
+    found = await services_of(request.scope).replay_copies.find(
+        wanted, jobs.PAGE_SIZE, parse_cursor(cursor)
+    )
     is_more = len(found) == jobs.PAGE_SIZE
     context = PastJobs(
         jobs=[_past(request, row) for row in found],
@@ -95,7 +99,7 @@ async def show(request: Request) -> Response:
     try:
         return await jobs.show(request)
     except NotFound:
-        row = await copies_of(request).get(request.path_params["id"])
+        row = await services_of(request.scope).replay_copies.get(request.path_params["id"])
         if row is None:
             raise
     past = _past(request, row)
@@ -105,34 +109,20 @@ async def show(request: Request) -> Response:
     )
 
 
-def copies_of(request: Request) -> ReplayCopies:
-    """The copies of jobs in the database."""
-    copies: ReplayCopies = request.app.state.replay_copies
-    return copies
-
-
 def _past(request: Request, row: "JobRow") -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
     source = row.source
-    return PastJob(
-        id=row.id,
-        name=row.name,
-        source=source,
+    return convert(
+        row,
+        PastJob,
         group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
         to=row.target,
         to_name=row.target_name,
         selection=msgspec.json.decode(row.selection_json),
-        dry_run=row.dry_run,
-        state=row.state,
-        selected=row.selected,
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        created_ms=row.created_ms,
-        created_by=row.created_by,
-        ended_ms=row.ended_ms,
-        last_error=row.last_error,
         is_kept=_is_kept(request, row.id),
     )
 

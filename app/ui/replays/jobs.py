@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.security.access import who_of
 from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
-from app.services.replays import Replays
 from app.ui.framework import forms, pages, rights
-from app.ui.framework.console import client_of, search_of
+from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.messages.message import address
@@ -27,6 +27,8 @@ from engine.broker import (
 )
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
+from kitemq.model.conversion import convert
+from kitemq.model.replays import MessageOutcome
 
 PAGE_SIZE = 50
 TEXT_MAX = 300
@@ -113,19 +115,11 @@ class Total:
     share: float
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one message."""
+class OutcomeLine(MessageOutcome, frozen=True):
+    """What became of one message, in words."""
 
-    queue: int
-    offset: int
-    outcome: str
     text: str
     tone: str
-    message_id: str
-    tag: str
-    keys: tuple[str, ...]
-    to_topic: str
     to_group: str
 
 
@@ -144,18 +138,12 @@ class JobPage:
     shown: Job
     totals: list[Total]
     outcome: str
-    rows: list[Outcome]
+    rows: list[OutcomeLine]
     next_cursor: str
     is_first: bool
     form: Form
     retry_of: Link | None
     retried_by: list[Link]
-
-
-def replays_of(request: Request) -> Replays:
-    """The audited changes of jobs."""
-    replays: Replays = request.app.state.replays
-    return replays
 
 
 def actor_of(request: Request) -> Actor:
@@ -261,17 +249,15 @@ def _link(request: Request, job_id: str) -> Link:
     return Link(job_id, name or job_id)
 
 
-def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
+def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
     text, tone = _said(row.outcome)
-    return Outcome(
-        row.queue, row.offset, row.outcome, text, tone,
-        row.message_id, row.tag, row.keys if may_read else (), row.to_topic, group,
-    )  # fmt: skip
+    keys = row.keys if may_read else ()
+    return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
 
 def _rate_text(job: ReplayJob) -> str:
-    return f"{job.per_s:.6f}".rstrip("0").rstrip(".")
+    return f"{job.rate:.6f}".rstrip("0").rstrip(".")
 
 
 def _require_right(request: Request, job_id: str) -> None:
@@ -285,7 +271,7 @@ async def act(request: Request) -> Response:
     action = request.url.path.rpartition("/")[2]
     await forms.read(request)
     _require_right(request, job_id)
-    replays, actor = replays_of(request), actor_of(request)
+    replays, actor = services_of(request.scope).replays, actor_of(request)
     acts = {
         "begin": replays.begin,
         "pause": replays.pause,
@@ -310,11 +296,11 @@ async def retry(request: Request) -> Response:
     job = pages.console_of(request).broker.replays.get(job_id)
     form.values["rate"] = _rate_text(job)
     to = ReplayTo.TOPIC if to_topic else None
-    how = RetryRequest(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
+    how = RetryRequest(to=to, to_name=to_topic, name=job.name, rate=job.rate, dry_run=True)
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
-        created = await replays_of(request).retry(actor_of(request), job_id, how)
+        created = await services_of(request.scope).replays.retry(actor_of(request), job_id, how)
     except Refused as error:
         return await _refused(request, job_id, error)
     except (Invalid, NotFound) as error:
@@ -333,9 +319,9 @@ async def change_rate(request: Request) -> Response:
         return await _page(request, form, status=422)
     _require_right(request, job_id)
     try:
-        await replays_of(request).change_rate(actor_of(request), job_id, rate)
+        await services_of(request.scope).replays.change_rate(actor_of(request), job_id, rate)
     except Invalid as error:
-        form.blame(error, {"per_s": "rate"})
+        form.blame(error)
         return await _page(request, form, status=422)
     except Conflict as error:
         return await _refused(request, job_id, error)
@@ -381,7 +367,7 @@ async def copy(request: Request) -> Response:
     """GET /jobs/{id}/copies/{message}: on to the record that the job wrote."""
     job_id, message_id = request.path_params["id"], request.path_params["message"]
     job = pages.console_of(request).broker.replays.get(job_id)
-    for record in await search_of(request).by_id(message_id):
+    for record in await services_of(request.scope).search.by_id(message_id):
         # What came back dead still names the job that sent it: that is not the copy.
         is_source = record.topic.startswith(DEAD_LETTER_PREFIX)
         if record.properties.get(REDRIVEN_JOB) == job.id and not is_source:

@@ -7,12 +7,13 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Principal, who_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.messages import browsing
 from app.ui.messages.browsing import Found
@@ -167,16 +168,18 @@ async def _find(
         is_number = search.offset.isascii() and search.offset.isdigit() and len(search.offset) < 19
         offset = int(search.offset) if is_number else 0
         queue = chosen[0] if chosen else stats[0]
-        return browsing.along(console.broker, topic, queue, offset=offset, count_max=count_max)
+        return await browsing.along(
+            console.messaging, topic, queue, offset=offset, count_max=count_max
+        )
     cursor = request.query_params.get("cursor", "")
-    return browsing.newest(
-        console.broker, topic, chosen or stats, cursor=cursor, count_max=count_max
+    return await browsing.newest(
+        console.messaging, topic, chosen or stats, cursor=cursor, count_max=count_max
     )
 
 
 async def _by_id(request: Request, topic: str, text: str) -> Found:
     try:
-        found = await search_of(request).by_id(text) if text else []
+        found = await services_of(request.scope).search.by_id(text) if text else []
     except NotFound:
         found = []
     here = [message for message in found if message.topic == topic]
@@ -191,6 +194,8 @@ async def _by_id(request: Request, topic: str, text: str) -> Found:
 
 async def _by_key(request: Request, topic: str, key: str) -> Found:
     cursor = request.query_params.get("cursor", "")
-    page = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX, cursor=cursor)
+    page = await services_of(request.scope).search.by_key(
+        topic, key, count_max=BY_KEY_MAX, cursor=cursor
+    )
     note = _("The key has more messages, older ones.") if page.next_cursor else ""
     return Found(page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note)

@@ -87,7 +87,7 @@ def test_to_a_time_goes_on_at_the_first_message_stored_then_or_later(broker, sen
         found = seen(broker, ResetTarget(ResetTo.TIME, started_ms + offset_ms))
         assert (found.target, found.note) == (target, ResetNote.NONE)
     late = seen(broker, ResetTarget(ResetTo.TIME, started_ms + 20_001))
-    assert (late.target, late.note, late.target_ms) == (3, ResetNote.PAST_END, None)
+    assert (late.target, late.note, late.target_stored_ms) == (3, ResetNote.PAST_END, None)
     move(broker, ResetTarget(ResetTo.TIME, started_ms + 5000))
     assert bodies(take(broker)) == [b"b", b"c"]
 
@@ -117,7 +117,7 @@ def test_a_queue_without_a_place_to_copy_stays_and_says_so(broker, send):
     broker.create_group(GroupConfig("fresh"))
     target = ResetTarget(ResetTo.GROUP, group="fresh")
     found = seen(broker, target)
-    assert (found.is_moved, found.note, found.target) == (False, ResetNote.NO_PLACE, 2)
+    assert (found.moves, found.note, found.target) == (False, ResetNote.NO_PLACE, 2)
     with pytest.raises(Refused):
         broker.resets.apply(broker.resets.plan("g", ["orders"], target), force=True)
     assert broker.committed_offset("g", "orders", 0) == 2
@@ -163,7 +163,7 @@ def test_a_group_can_be_placed_before_it_consumes(broker, send):
     send("a", "b")
     broker.create_group(GroupConfig("g", start=StartAt.LATEST))
     found = seen(broker, at(1))
-    assert (found.current, found.again) == (None, 1), "it would have begun at the end"
+    assert (found.current, found.redelivered) == (None, 1), "it would have begun at the end"
     move(broker, at(1))
     assert bodies(take(broker)) == [b"b"]
 
@@ -188,7 +188,7 @@ def test_the_preview_counts_what_is_read_again_and_what_is_skipped(broker, send)
     broker.ack("g", [given[0].receipt, given[2].receipt])  # a and c are done
     for target, again, skipped in ((0, 2, 0), (1, 1, 0), (3, 0, 1), (5, 0, 3), (8, 0, 6)):
         found = seen(broker, at(target))
-        assert (found.again, found.skipped) == (again, skipped), target
+        assert (found.redelivered, found.skipped) == (again, skipped), target
         assert (found.current, found.inflight) == (1, 3)
 
 
@@ -197,8 +197,8 @@ def test_the_preview_says_when_the_first_message_at_the_new_place_was_stored(bro
     clock.advance(60)
     send("b")
     consume(broker, 2)
-    assert seen(broker, at(1)).target_ms == clock.now_ms()
-    assert seen(broker, at(2)).target_ms is None
+    assert seen(broker, at(1)).target_stored_ms == clock.now_ms()
+    assert seen(broker, at(2)).target_stored_ms is None
 
 
 def test_a_preview_changes_nothing(engine, broker, send):
@@ -305,7 +305,7 @@ def test_a_fifo_queue_begins_anew_its_lanes_free_and_its_failures_forgotten(brok
     broker.nack("g", [Nack(first.receipt, delay_s=100)])
     assert take(broker, topic="steps") == []
     found = seen(broker, at(1), ["steps"])
-    assert (found.skipped, found.again) == (1, 0)
+    assert (found.skipped, found.redelivered) == (1, 0)
     move(broker, at(1), ["steps"])
     (given,) = take(broker, topic="steps")
     assert (given.message.body, given.attempt) == (b"b", 1)

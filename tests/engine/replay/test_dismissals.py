@@ -10,7 +10,7 @@ from engine.broker import Broker, GroupConfig, Nack, ReplayTo, TopicConfig
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import GroupNotFound, Invalid, Refused
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.replay import dismissals, selection_planner
 from engine.replay.dismissed_offsets import DismissedOffsets, DismissedRange, DismissNote
 from engine.store.pool import InlinePool
@@ -181,7 +181,7 @@ def test_a_pile_is_the_set_of_its_offsets(seed):
         assert [dismissed_offsets.note_of(n) for n in range(80)] == [
             model.get(n) for n in range(80)
         ]
-        kept = DismissedOffsets.unpacked(0, dismissed_offsets.kept_from(low).packed())
+        kept = DismissedOffsets.unpacked(0, dismissed_offsets.from_offset(low).packed())
         assert list(kept.within(low, 80)) == list(dismissed_offsets.within(low, 80))
 
 
@@ -307,7 +307,10 @@ class Story:
     def start(self):
         self.clock.advance(0.5)
         config = EngineConfig(
-            data=Path("/data"), disk_free_min_bytes=0, timer_log_bytes=4096, promise=Promise.STORED
+            data=Path("/data"),
+            disk_free_min_bytes=0,
+            timer_log_bytes=4096,
+            durability=Durability.STORED,
         )
         self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
         self.broker.start()

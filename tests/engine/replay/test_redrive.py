@@ -60,7 +60,12 @@ def test_what_dies_again_names_the_job_that_brought_it_back(dead, to):
     dead.kill(error="again")
     page = dead.broker.dead_letters.page("g")
     again = page.items[0]
-    assert (page.count, again.error, again.returned_from, again.times) == (11, "again", job.id, 1)
+    assert (page.count, again.error, again.redriven_from, again.redrive_count) == (
+        11,
+        "again",
+        job.id,
+        1,
+    )
     assert (again.failures, again.origin_topic) == (1, "orders")
     if to is ReplayTo.GROUP:
         assert again.origin_id == original.offset_id
@@ -69,7 +74,7 @@ def test_what_dies_again_names_the_job_that_brought_it_back(dead, to):
     second = dead.run(to=to, places=[(0, 10), (0, 3)])
     dead.kill()
     newest = dead.broker.dead_letters.page("g").items
-    assert sorted(each.times for each in newest[:2]) == [1, 2]
+    assert sorted(each.redrive_count for each in newest[:2]) == [1, 2]
     assert dead.broker.dead_letters.get("g", 3).redriven_by == [job.id, second.id]
 
 
@@ -128,7 +133,7 @@ def test_a_time_range_is_by_when_they_died(desk, send):
 
 
 def test_what_dies_later_is_not_swept_in(dead, send):
-    job = dead.redrive(per_s=5)
+    job = dead.redrive(rate=5)
     send("later")
     dead.kill()
     while dead.broker.replays.get(job.id).state == "running":
@@ -166,7 +171,7 @@ def test_a_topic_that_is_gone_or_closed_is_an_outcome_for_each(dead):
 
 
 def test_a_group_that_is_deleted_meanwhile_is_an_outcome(dead):
-    job = dead.redrive(per_s=4)
+    job = dead.redrive(rate=4)
     dead.engine.tick()
     dead.broker.delete_group("g")
     dead.engine.tick(1)
@@ -201,7 +206,7 @@ def test_redriven_members_of_a_message_group_keep_their_order(desk):
         for number in range(20) for group in ("a", "b", "c")
     ])  # fmt: skip
     desk.kill("steps")
-    assert desk.run(to=ReplayTo.ORIGIN, per_s=0).totals == {"sent": 60}
+    assert desk.run(to=ReplayTo.ORIGIN, rate=0).totals == {"sent": 60}
     seen = {"a": [], "b": [], "c": []}
     while deliveries := desk.broker.receive("g", {"steps": "*"}, count_max=100):
         for each in deliveries:
@@ -255,8 +260,8 @@ def test_a_batch_or_a_copy_that_fits_no_segment_holds_nothing_up(engine):
         ({"to": ReplayTo.TOPIC, "to_name": "nowhere"}, TopicNotFound, "topic"),
         ({"to": ReplayTo.TOPIC, "to_name": "%DLQ%g"}, Forbidden, "to_name"),
         ({"filter": "SQL92: >"}, Invalid, "filter"),
-        ({"per_s": -1.0}, Invalid, "per_s"),
-        ({"per_s": float("nan")}, Invalid, "per_s"),
+        ({"rate": -1.0}, Invalid, "rate"),
+        ({"rate": float("nan")}, Invalid, "rate"),
         ({"places": [(0, 10)]}, Invalid, "places"),
         ({"places": [(1, 0)]}, NotFound, "places"),
         ({"places": [(0, 0)], "ranges": [(0, 0, 1)]}, Invalid, "places"),
@@ -325,7 +330,7 @@ def test_dead_letters_are_counted_by_cause(dead, send):
     assert (tally.reasons, tally.topics) == ({"rejected": 12}, {"orders": 12})
     assert tally.clients == {"worker-1": 12}
     assert (tally.redriven, tally.returned) == (2, 2)
-    assert dead.broker.dead_letters.page("g").items[0].returned_from == job.id
+    assert dead.broker.dead_letters.page("g").items[0].redriven_from == job.id
 
 
 def test_dead_letters_outlive_their_group(dead):
@@ -339,11 +344,11 @@ def test_dead_letters_outlive_their_group(dead):
 def test_a_request_may_not_set_what_a_job_writes(dead):
     with pytest.raises(Invalid):
         dead.broker.send([Message("orders", b"x", properties={"KITE_REDRIVEN_JOB": "x"})])
-    assert NewReplay(source=DEAD, to=ReplayTo.GROUP).per_s == 100
+    assert NewReplay(source=DEAD, to=ReplayTo.GROUP).rate == 100
 
 
 def test_purged_dead_letters_count_as_expired_and_later_ones_are_no_part_of_the_job(dead, send):
-    job = dead.redrive(per_s=1)
+    job = dead.redrive(rate=1)
     dead.engine.tick()
     dead.broker.retention.purge(DEAD, everything=True)
     dead.engine.crash()

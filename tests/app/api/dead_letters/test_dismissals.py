@@ -78,7 +78,7 @@ async def test_those_that_meet_conditions_are_dismissed_and_restored_together(ru
         counted = await running.post(f"{PATH}/dismiss", {**choice, "note": "x", "dry_run": True})
         assert counted["count"] == count, choice
     # Neighbours are one stretch: however many, what is done to them takes no time on the loop.
-    service = running.app.state.dismissals
+    service = running.app.services.dismissals
     assert await service.chosen("billing", DeadChoice(reason="rejected")) == [range(231)]
     old = await running.post(f"{PATH}/dismiss", {"to_ms": before_ms, "note": "old"})
     rest = await running.post(f"{PATH}/dismiss", {"note": "all"})
@@ -113,7 +113,7 @@ async def test_stretches_are_looked_through_beside_the_loop(
 @asked
 async def test_two_who_dismiss_at_once_both_count_what_they_changed(running: App) -> None:
     await bury(running, *map(str, range(40)))
-    service: Dismissals = running.app.state.dismissals
+    service: Dismissals = running.app.services.dismissals
     eva, ann = Actor("eva", ""), Actor("ann", "")
     half, whole = await asyncio.gather(
         service.dismiss(eva, "billing", [range(0, 40, 1)[:20]], "half", None),
@@ -236,13 +236,13 @@ def test_the_sdk_and_the_command_line_dismiss_restore_and_retry(
             client.restore_dead_letters("billing", dismissal=str(done["id"]))
 
         client.delete_topic("orders")
-        lost = client.await_replay(client.redrive("billing", to="origin", rate=0)["id"])
-        assert lost["totals"] == {"topic_gone": 20}
+        lost = client.await_replay(client.redrive("billing", to="origin", rate=0).id)
+        assert lost.totals == {"topic_gone": 20}
         client.create_topic("copies", read_queues=1, write_queues=1)
         code, (again,), _ = run(
-            "replay", "retry", lost["id"], "--to", "topic", "--to-name", "copies", "--wait"
+            "replay", "retry", lost.id, "--to", "topic", "--to-name", "copies", "--wait"
         )
-        assert (code, again["totals"], again["retry_of"]) == (OK, {"sent": 20}, lost["id"])
+        assert (code, again["totals"], again["retry_of"]) == (OK, {"sent": 20}, lost.id)
         with pytest.raises(Refused):
             client.retry_replay(str(again["id"]))
     assert main(["--server", server.url, "--table", "dead", "dismissals", "billing"]) == OK

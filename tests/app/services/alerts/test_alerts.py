@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.services.alerts.machine import MOVES, Event, Reading, State, event_of, move
+from app.services.alerts.machine import MOVES, Event, Reading, event_of, move
 from engine.broker import GroupConfig
+from kitemq.model.alerts import RuleState
 from tests.app.conftest import App, Starter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases]
@@ -30,8 +31,8 @@ def rule(**changes: object) -> dict[str, object]:
 
 
 async def evaluate(app: App) -> None:
-    await app.app.state.alerts.evaluate()
-    assert app.app.state.alerts.failure == ""
+    await app.app.services.alerts.evaluate()
+    assert app.app.services.alerts.failure == ""
 
 
 async def state_of(app: App, number: int = 0) -> Any:
@@ -58,15 +59,15 @@ async def told(app: App) -> list[tuple[str, str]]:
 
 
 def test_the_table_of_moves_names_every_pair() -> None:
-    assert set(MOVES) == set(product(State, Event))
+    assert set(MOVES) == set(product(RuleState, Event))
 
 
 def test_only_what_is_fine_ends_a_firing() -> None:
-    assert {event: move(State.FIRING, event) for event in Event} == {
-        Event.FINE: State.OK,
-        Event.OVER: State.FIRING,
-        Event.HELD: State.FIRING,
-        Event.MISSING: State.FIRING,
+    assert {event: move(RuleState.FIRING, event) for event in Event} == {
+        Event.FINE: RuleState.OK,
+        Event.OVER: RuleState.FIRING,
+        Event.HELD: RuleState.FIRING,
+        Event.MISSING: RuleState.FIRING,
     }
 
 
@@ -78,12 +79,12 @@ def test_a_threshold_has_to_be_passed_for_as_long_as_the_rule_asks(
 ) -> None:
     reading = Reading("g", 9, is_over=True)
     now_ms = NOW_MS + round(held_s * 1000)
-    assert event_of(reading, State.PENDING, NOW_MS, now_ms, 60) is event
+    assert event_of(reading, RuleState.PENDING, NOW_MS, now_ms, 60) is event
 
 
 def test_a_rule_that_asks_for_no_time_holds_at_once() -> None:
     reading = Reading("g", 9, is_over=True)
-    assert event_of(reading, State.OK, NOW_MS, NOW_MS, 0) is Event.HELD
+    assert event_of(reading, RuleState.OK, NOW_MS, NOW_MS, 0) is Event.HELD
 
 
 async def test_lag_goes_from_ok_over_pending_to_firing_and_back(running: App) -> None:
@@ -185,7 +186,7 @@ async def test_a_group_that_goes_while_rules_are_read_stops_none_of_them(
     await running.post("/alerts/rules", rule(name="a"), 201)
     await running.post("/alerts/rules", rule(name="b", kind="dead_letters"), 201)
     await running.post("/alerts/rules", rule(name="c"), 201)
-    broker = running.app.state.host.broker
+    broker = running.app.services.host.broker
     listed = broker.groups
     rounds: list[int] = []
 
@@ -198,7 +199,7 @@ async def test_a_group_that_goes_while_rules_are_read_stops_none_of_them(
         return found
 
     monkeypatch.setattr(broker, "groups", groups)
-    await running.app.state.alerts.evaluate()
+    await running.app.services.alerts.evaluate()
     assert rounds == [1, 1, 0]
 
 
@@ -248,7 +249,7 @@ async def test_engine_warnings_fire_under_their_names(
 ) -> None:
     await running.post("/alerts/rules", {"name": "engine", "kind": "engine", "for_s": 0}, 201)
     assert (await state_of(running))["state"] == "ok"
-    retention = running.app.state.host.broker.retention
+    retention = running.app.services.host.broker.retention
     monkeypatch.setattr(retention, "warning", lambda: "the disk is nearly full")
     (subject,) = (await state_of(running))["subjects"]
     assert (subject["subject"], subject["detail"]) == ("retention", "the disk is nearly full")
@@ -311,7 +312,7 @@ async def test_a_change_that_cannot_be_written_is_not_taken_as_true(
     async with start(alert_webhooks=(HOOK,)) as app:
         await app.post("/alerts/rules", rule(), 201)
         await fall_behind(app)
-        store = app.app.state.database._database.alerts
+        store = app.app.services.database._database.alerts
 
         def fail(_: object) -> None:
             from app.db.rows import DatabaseError
@@ -319,7 +320,7 @@ async def test_a_change_that_cannot_be_written_is_not_taken_as_true(
             raise DatabaseError("the disk is full")
 
         monkeypatch.setattr(store, "apply", fail)
-        await app.app.state.alerts.evaluate()
+        await app.app.services.alerts.evaluate()
         page = await app.get("/alerts")
         assert page["items"][0]["state"] == "ok"
         assert "the disk is full" in page["failure"]
