@@ -24,7 +24,7 @@ CACHE_KINDS = ("jsa", "aot")
 MODULE = "jdk.incubator.vector"
 ASK_TIMEOUT_S = 60.0
 REMEDY = "pip install 'kitemq[analytics]' brings one, or: apt install openjdk-17-jre-headless"
-# `exec`, as whoever started it waits for, and kills, this very process.
+# `exec`, since the starter waits for, and kills, this very process.
 SHIM = """#!/bin/sh
 for a; do shift; [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"; done
 exec {java} "$@"

@@ -56,15 +56,15 @@ class Reporting(RestConnection):
             left -= len(page.items)
             cursor = page.next_cursor if not limit or left > 0 else None
 
-    def report_run(self, run_id: int) -> ReportRunInFull:
+    def report_run(self, run_id: int | str) -> ReportRunInFull:
         """One run with the end of its logs; NotFound."""
         return self._typed(ReportRunInFull, "GET", f"/reports/runs/{run_id}")
 
-    def cancel_report(self, run_id: int) -> ReportRun:
+    def cancel_report(self, run_id: int | str) -> ReportRun:
         """End a run; Refused where it is over."""
         return self._typed(ReportRun, "POST", f"/reports/runs/{run_id}/cancel")
 
-    def await_report(self, run_id: int, *, timeout_s: float = 600.0) -> ReportRunInFull:
+    def await_report(self, run_id: int | str, *, timeout_s: float = 600.0) -> ReportRunInFull:
         """The run once it is over, or as it stands after `timeout_s`; waits."""
         deadline_s = time.monotonic() + timeout_s
         while True:

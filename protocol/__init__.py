@@ -1,1 +1,1 @@
-"""Wire forms as pure bytes <-> typed values; imports nothing of the project."""
+"""Encodes and decodes wire forms, bytes <-> typed values; imports nothing of the project."""

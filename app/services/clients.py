@@ -161,10 +161,9 @@ class Clients:
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
         asked = _Asked()
-        change = self._audit.change(actor, "client.verify", KIND, name, before=before)
-        async with change as entry:
+        async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
             verdict, code, detail = await _processed(door, name, group, message)
-            entry.after = {"verdict": verdict, "code": code, "detail": detail}
+            change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
         return Processing(*place, message.message_id, verdict, code, detail, asked.took_ms)
 
@@ -176,8 +175,9 @@ class Clients:
         client = self.find(name)
         before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
-        change = self._audit.change(actor, "client.disconnect", KIND, name, before=before)
-        async with change as entry:
+        async with self._audit.change(
+            actor, "client.disconnect", KIND, name, before=before
+        ) as change:
             held = {
                 each.group: await self._messaging.held(each.group, name)
                 for each in client.memberships
@@ -189,7 +189,7 @@ class Clients:
                 returned += await self._bring_back(group, receipts)
             kept = sum(map(len, held.values())) - returned
             done = SentAway(name, ended, list(held), returned, kept)
-            entry.after = {"connections": ended, "returned": returned, "kept": kept}
+            change.after = {"connections": ended, "returned": returned, "kept": kept}
         return done
 
     # -- inside ----------------------------------------------------------------------------------
