@@ -28,6 +28,8 @@ RUN := $(VENV)/.run.stamp
 SPARK := $(VENV)/.spark.stamp
 DEV := $(VENV)/.dev.stamp
 DEMO := $(VENV)/.demo.stamp
+# Its lock file pins the builds for Linux; elsewhere, and without Node, it is left out.
+BIOME := tools/web/node_modules/.bin/biome
 SHARED := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The first run of `make test` begins the count anew, the second adds to it.
 MEASURED := $(if $(filter 1,$(COVERAGE)),--cov --cov-report=)
@@ -65,16 +67,20 @@ quick: $(DEV) ## Run the tests of daily work, which are to take five minutes on 
 	$(SHARED) -m '$(QUICK)'
 
 check: $(DEV) ## Lint, format, types, import contracts and the documentation's claims
+	sh tools/ensure_node.sh tools/web
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/djlint app/ui --lint --quiet
+	if $(BIOME) --version >/dev/null 2>&1; then $(BIOME) check --error-on-warnings app; fi
 	$(BIN)/python -m pytest tests/docs -m 'not slow'
 
-format: $(DEV) ## Format the code and sort its imports
+format: $(DEV) ## Format the code, CSS and JavaScript, and sort imports
+	sh tools/ensure_node.sh tools/web
 	$(BIN)/ruff check --select I --fix .
 	$(BIN)/ruff format .
+	if $(BIOME) --version >/dev/null 2>&1; then $(BIOME) format --write app; fi
 
 docs: $(DEV) ## Make the documentation a site with search, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
