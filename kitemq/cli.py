@@ -9,7 +9,8 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kitemq.address import CA_VARIABLE, TOKEN_VARIABLE, VARIABLE
@@ -72,9 +73,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Exit.OK
 
 
+@contextmanager
+def server_needed() -> Iterator[None]:
+    """Imports of the server's packages; raises KiteError where only the SDK is installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("app", "engine"):
+            raise
+        raise KiteError(
+            "the server is not installed",
+            code="not_installed",
+            remedy="pip install kitemq-server",
+        ) from None
+
+
 def serve(options: argparse.Namespace, output: Output) -> int:
     """Run the server until it is stopped."""
-    from app.serve import main as serve_app  # a client never loads the server
+    with server_needed():
+        from app.serve import main as serve_app  # a client never loads the server
 
     # The client's own variable; the server refuses settings that it does not know.
     for name in (VARIABLE, TOKEN_VARIABLE, CA_VARIABLE):
@@ -99,7 +116,8 @@ def serve(options: argparse.Namespace, output: Output) -> int:
 
 def people(options: argparse.Namespace, output: Output) -> int:
     """Users and tokens, straight in the server's database."""
-    from app.users import main as change_people  # a client never loads the server
+    with server_needed():
+        from app.users import main as change_people  # a client never loads the server
 
     for name in (VARIABLE, TOKEN_VARIABLE, CA_VARIABLE):
         os.environ.pop(name, None)
@@ -108,9 +126,10 @@ def people(options: argparse.Namespace, output: Output) -> int:
 
 def verify(options: argparse.Namespace, output: Output) -> int:
     """Check every file of a store; exit code 1 where something does not agree."""
-    from engine.errors import EngineError  # only here, as above
-    from engine.inspection import inspect
-    from engine.store.files import OsFiles
+    with server_needed():
+        from engine.errors import EngineError  # only here, as above
+        from engine.inspection import inspect
+        from engine.store.files import OsFiles
 
     def progress(size_bytes: int) -> None:
         if sys.stderr.isatty():
@@ -143,9 +162,10 @@ def verify(options: argparse.Namespace, output: Output) -> int:
 
 def repair(options: argparse.Namespace, output: Output) -> int:
     """Make a damaged store one that starts; what is removed is kept in its folder set-aside."""
-    from engine.errors import EngineError  # only here, as above
-    from engine.inspection import repair as repair_store
-    from engine.store.files import OsFiles
+    with server_needed():
+        from engine.errors import EngineError  # only here, as above
+        from engine.inspection import repair as repair_store
+        from engine.store.files import OsFiles
 
     try:
         done = repair_store(OsFiles(), options.data)

@@ -25,8 +25,8 @@ from kitemq.errors import (
 )
 from kitemq.message import PROMISE_CODES, PROMISES, Entry, SendResult
 from kitemq.model.topics import Promise
-from protocol.batches import PromiseCode, SendFrame, SentFrame, message_ids
-from protocol.frames import Frame
+from kitemq.protocol.batches import PromiseCode, SendFrame, SentFrame, message_ids
+from kitemq.protocol.frames import Frame
 
 ENTRY_BYTES = 96  # what a message costs besides its body, about
 ID_MASK = 0xFFFFFFFF

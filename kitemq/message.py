@@ -9,8 +9,8 @@ import msgspec
 
 from kitemq.errors import Invalid
 from kitemq.model.topics import Promise
-from protocol.batches import DeliverFrame, PromiseCode, Receipt
-from protocol.properties import (
+from kitemq.protocol.batches import DeliverFrame, PromiseCode, Receipt
+from kitemq.protocol.properties import (
     CORRELATION_ID,
     EVENT_MS,
     KEYS,

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitemq.message import AckResult, OnSettled
-from protocol.batches import NOT_GIVEN, AckFrame, NackFrame, Receipt, ReleaseFrame, ResultCode
+from kitemq.protocol.batches import (
+    NOT_GIVEN,
+    AckFrame,
+    NackFrame,
+    Receipt,
+    ReleaseFrame,
+    ResultCode,
+)
 
 log = logging.getLogger("kitemq")
 

@@ -24,9 +24,9 @@ from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
 from kitemq.message import entry_of
 from kitemq.model.topics import Promise
-from protocol.properties import KEYS, RESERVED, TAGS, split_properties
-from protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
-from protocol.transactions import CheckFrame as CheckFrame
+from kitemq.protocol.properties import KEYS, RESERVED, TAGS, split_properties
+from kitemq.protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
+from kitemq.protocol.transactions import CheckFrame as CheckFrame
 
 log = logging.getLogger("kitemq")
 

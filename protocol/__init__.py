@@ -1,1 +1,1 @@
-"""Wire forms as pure bytes <-> typed values; imports nothing of the project."""
+"""RocketMQ's wire forms as pure bytes <-> typed values; imports nothing of the project."""

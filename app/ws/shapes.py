@@ -9,8 +9,8 @@ from app.services.sends import Part
 from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
 from engine.message import Message, Promise
-from protocol import batches, frames
-from protocol.columns import ProtocolError
+from kitemq.protocol import batches, frames
+from kitemq.protocol.columns import ProtocolError
 
 PROMISES = {
     batches.PromiseCode.DEFAULT: None,

@@ -8,8 +8,15 @@ import struct
 from typing import NamedTuple
 
 from bench.load import LoadError, Taken
-from protocol.batches import AckFrame, DeliverFrame, PromiseCode, ResultFrame, SendFrame, SentFrame
-from protocol.frames import HEADER, CreditFrame, ErrorFrame, SubscribeFrame, encode
+from kitemq.protocol.batches import (
+    AckFrame,
+    DeliverFrame,
+    PromiseCode,
+    ResultFrame,
+    SendFrame,
+    SentFrame,
+)
+from kitemq.protocol.frames import HEADER, CreditFrame, ErrorFrame, SubscribeFrame, encode
 
 UPGRADE = (
     "GET /ws/v1 HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"

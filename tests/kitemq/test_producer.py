@@ -22,7 +22,7 @@ from kitemq import (
     Unreachable,
 )
 from kitemq.connection import Connection
-from protocol.batches import SendFrame, SentFrame
+from kitemq.protocol.batches import SendFrame, SentFrame
 from tests.live import LiveServer
 
 pytestmark = pytest.mark.anyio

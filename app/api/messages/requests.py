@@ -15,8 +15,8 @@ from engine.broker import NewReply as EngineReply
 from engine.broker import RequestCounts
 from engine.errors import Invalid
 from engine.message import Message
-from protocol.columns import ProtocolError
-from protocol.text import parse_receipt
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.text import parse_receipt
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
 TAG = "requests"

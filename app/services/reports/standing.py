@@ -11,7 +11,7 @@ from engine.errors import Busy, Invalid
 GOOD = (RunState.OK, RunState.SKIPPED)
 HOURS_MAX = 1_000  # of one run by hand
 NOT_INSTALLED = "reports need Spark, which is not installed"
-INSTALL = "pip install 'kitemq[analytics]', or make run without ANALYTICS=0; then restart"
+INSTALL = "pip install 'kitemq-server[analytics]', or make run without ANALYTICS=0; then restart"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
-from protocol.json_values import has_too_many_values
+from kitemq.protocol.json_values import has_too_many_values
 
 NOTHING = 0
 SAME = 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batches import (
+from kitemq.protocol.batches import (
     AckFrame,
     DeliverFrame,
     ExtendFrame,
@@ -18,9 +18,9 @@ from protocol.batches import (
     SubscribedFrame,
     message_ids,
 )
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.columns import ProtocolError
-from protocol.frames import (
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import (
     COUNT_MAX,
     HEADER,
     CreditFrame,
@@ -32,7 +32,7 @@ from protocol.frames import (
     WelcomeFrame,
     encode,
 )
-from protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, UnreadableFrame, iter_frames
+from kitemq.protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, UnreadableFrame, iter_frames
 
 ALL_FRAMES = CLIENT_FRAMES | SERVER_FRAMES
 

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from protocol.columns import EACH, ENTRIES_MAX, SAME, ProtocolError, take_maps
-from protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
+from kitemq.protocol.columns import EACH, ENTRIES_MAX, SAME, ProtocolError, take_maps
+from kitemq.protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
 
 MANY = VALUES_MAX + 10
 

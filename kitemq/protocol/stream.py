@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from protocol.batches import (
+from kitemq.protocol.batches import (
     AckFrame,
     DeliverFrame,
     ExtendFrame,
@@ -13,9 +13,9 @@ from protocol.batches import (
     SentFrame,
     SubscribedFrame,
 )
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.columns import ProtocolError
-from protocol.frames import (
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import (
     HEADER,
     CreditFrame,
     ErrorFrame,
@@ -25,7 +25,7 @@ from protocol.frames import (
     UnsubscribeFrame,
     WelcomeFrame,
 )
-from protocol.transactions import (
+from kitemq.protocol.transactions import (
     CheckFrame,
     ChecksUnwantedFrame,
     ChecksWantedFrame,

@@ -6,8 +6,8 @@ Half messages themselves are sent over CALL; so is everything else that the REST
 import struct
 from typing import Self
 
-from protocol.columns import put_text, take_byte, take_text
-from protocol.frames import Frame, ended, unpack
+from kitemq.protocol.columns import put_text, take_byte, take_text
+from kitemq.protocol.frames import Frame, ended, unpack
 
 UNWANTED = struct.Struct(">I")  # request number of the CHECKS_WANTED
 CHECK = struct.Struct(">HIqqI")  # number, queue, born ms, stored ms, property bytes

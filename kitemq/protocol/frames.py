@@ -5,14 +5,14 @@ bytes (`HEADER`):
 
 | field   | bytes | note                                                                       |
 |---------|-------|----------------------------------------------------------------------------|
-| type    | 1     | `TYPE` of the classes here and in `protocol.batches`                       |
+| type    | 1     | `TYPE` of the classes here and in `batches`                                |
 | request | 4     | chosen by the client; the answer repeats it. For SUBSCRIBE it also names   |
 |         |       | the subscription, and every DELIVER carries it                             |
 | size    | 4     | bytes of payload that follow                                               |
 
 All integers are big-endian; "text" is a u16 length and UTF-8; columns are told in
-`protocol.columns`. A client's types are below 64, a server's from 64 on. Frames that carry messages
-or receipts are in `protocol.batches`; this module holds the small ones.
+`columns`. A client's types are below 64, a server's from 64 on. Frames that carry messages
+or receipts are in `batches`; this module holds the small ones.
 """
 
 import struct
@@ -20,7 +20,7 @@ from typing import ClassVar, Self
 
 import msgspec
 
-from protocol.columns import ProtocolError, put_text, take_byte, take_text
+from kitemq.protocol.columns import ProtocolError, put_text, take_byte, take_text
 
 VERSION = 1
 COUNT_MAX = 4096  # messages or receipts in one frame

@@ -6,8 +6,8 @@ The body is the rest of the frame. Method, path and what comes back are those of
 import struct
 from typing import Self
 
-from protocol.columns import put_text, take_text
-from protocol.frames import Frame, unpack
+from kitemq.protocol.columns import put_text, take_text
+from kitemq.protocol.frames import Frame, unpack
 
 ANSWER = struct.Struct(">H")  # status
 assert ANSWER.size == 2

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from protocol.batches import (
+from kitemq.protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
     AckFrame,
@@ -29,9 +29,9 @@ from protocol.batches import (
     SentFrame,
     SubscribedFrame,
 )
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.columns import ProtocolError
-from protocol.frames import (
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import (
     CreditFrame,
     ErrorFrame,
     Frame,
@@ -40,10 +40,10 @@ from protocol.frames import (
     UnsubscribeFrame,
     WelcomeFrame,
 )
-from protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
-from protocol.properties import split_properties
-from protocol.stream import UnreadableFrame
-from protocol.transactions import (
+from kitemq.protocol.json_values import SMALL_BYTES, VALUES_MAX, has_too_many_values
+from kitemq.protocol.properties import split_properties
+from kitemq.protocol.stream import UnreadableFrame
+from kitemq.protocol.transactions import (
     DECISIONS,
     CheckFrame,
     ChecksUnwantedFrame,

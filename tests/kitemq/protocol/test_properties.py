@@ -2,7 +2,7 @@
 
 from engine.message import EVENT_MS as ENGINE_EVENT_MS
 from engine.message import KEYS, RESERVED, RETRY_TOPIC, SHARDING_KEY, TAGS, UNIQ_KEY
-from protocol import properties
+from kitemq.protocol import properties
 
 
 def test_the_reserved_names_are_the_engines() -> None:

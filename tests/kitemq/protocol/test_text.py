@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import text
-from protocol.batches import (
+from kitemq.protocol import text
+from kitemq.protocol.batches import (
     NOT_GIVEN,
     TO_DEAD_LETTERS,
     AckFrame,
@@ -21,9 +21,9 @@ from protocol.batches import (
     SentFrame,
     SubscribedFrame,
 )
-from protocol.calls import AnswerFrame, CallFrame
-from protocol.columns import ProtocolError
-from protocol.frames import (
+from kitemq.protocol.calls import AnswerFrame, CallFrame
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import (
     CreditFrame,
     ErrorFrame,
     Frame,
@@ -31,7 +31,7 @@ from protocol.frames import (
     SubscribeFrame,
     UnsubscribeFrame,
 )
-from protocol.stream import UnreadableFrame
+from kitemq.protocol.stream import UnreadableFrame
 
 RECEIPT = ("t", 1, 2, 255)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from protocol import text
-from protocol.columns import ProtocolError
-from protocol.frames import Frame, encode
-from protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, UnreadableFrame, iter_frames
-from protocol.transactions import (
+from kitemq.protocol import text
+from kitemq.protocol.columns import ProtocolError
+from kitemq.protocol.frames import Frame, encode
+from kitemq.protocol.stream import CLIENT_FRAMES, SERVER_FRAMES, UnreadableFrame, iter_frames
+from kitemq.protocol.transactions import (
     CheckFrame,
     ChecksUnwantedFrame,
     ChecksWantedFrame,

@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 
 from msgspec import field
 
-from protocol.columns import (
+from kitemq.protocol.columns import (
     U32,
     ProtocolError,
     put_blobs,
@@ -27,7 +27,7 @@ from protocol.columns import (
     take_text,
     take_texts,
 )
-from protocol.frames import COUNT_MAX, Frame, ended, put_topics, take_topics, unpack
+from kitemq.protocol.frames import COUNT_MAX, Frame, ended, put_topics, take_topics, unpack
 
 Receipt = tuple[str, int, int, int]  # topic, queue, offset, serial
 
