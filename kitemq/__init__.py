@@ -36,12 +36,13 @@ if TYPE_CHECKING:
     from kitemq.errors import Stopped as Stopped
     from kitemq.errors import TimedOut as TimedOut
     from kitemq.errors import Unreachable as Unreachable
-    from kitemq.message import AckResult as AckResult
     from kitemq.message import Message as Message
-    from kitemq.message import Received as Received
+    from kitemq.message import MessageOptions as MessageOptions
     from kitemq.message import SendResult as SendResult
     from kitemq.model.topics import Promise as Promise
     from kitemq.producer import Producer as Producer
+    from kitemq.received import AckResult as AckResult
+    from kitemq.received import Received as Received
     from kitemq.replies import ReplyResult as ReplyResult
     from kitemq.requests import Reply as Reply
     from kitemq.transaction_producer import Transaction as Transaction
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 # The module of each public name; a test compares it with the imports above.
 MODULES = {
-    "AckResult": "kitemq.message",
+    "AckResult": "kitemq.received",
     "AsyncConsumer": "kitemq.async_consumer",
     "AsyncProducer": "kitemq.async_producer",
     "AsyncTransaction": "kitemq.transactions",
@@ -68,12 +69,13 @@ MODULES = {
     "Invalid": "kitemq.errors",
     "KiteError": "kitemq.errors",
     "Message": "kitemq.message",
+    "MessageOptions": "kitemq.message",
     "NoReply": "kitemq.errors",
     "NotFound": "kitemq.errors",
     "Producer": "kitemq.producer",
     "Promise": "kitemq.model.topics",
     "ProtocolViolation": "kitemq.errors",
-    "Received": "kitemq.message",
+    "Received": "kitemq.received",
     "Refused": "kitemq.errors",
     "Rejected": "kitemq.errors",
     "Reply": "kitemq.requests",

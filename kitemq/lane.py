@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from kitemq.backoff import Backoff
 from kitemq.connection import Connection
@@ -23,12 +23,18 @@ from kitemq.errors import (
     TimedOut,
     Unreachable,
 )
-from kitemq.message import PROMISE_CODES, PROMISES, Entry, SendResult
+from kitemq.message import (
+    PROMISES,
+    Entry,
+    SendResult,
+    entry_bytes,
+    is_ordered,
+    send_frame,
+)
 from kitemq.model.topics import Promise
-from kitemq.protocol.batches import PromiseCode, SendFrame, SentFrame, message_ids
+from kitemq.protocol.batches import PromiseCode, SentFrame, message_ids
 from kitemq.protocol.frames import Frame
 
-ENTRY_BYTES = 96  # what a message costs besides its body, about
 ID_MASK = 0xFFFFFFFF
 OFFLINE_S = 0.25  # without a connection, batches are cut so often
 FAULT = re.compile(r"messages\[(\d+)\]\.?")
@@ -111,7 +117,7 @@ class Lane:
         batch.entries.append(entry)
         batch.sinks.append(sink)
         batch.size_bytes += size_bytes
-        if entry[3]:
+        if is_ordered(entry):
             self._is_ordered = True
         if len(batch.entries) >= rules.batch_count_max:
             self._close()
@@ -182,25 +188,13 @@ class Lane:
         return batch
 
     def _send(self, connection: Connection, batch: Batch) -> None:
-        bodies, tags, keys, groups, properties, levels, born, delays, times = map(
-            list, zip(*batch.entries, strict=True)
-        )
-        frame = SendFrame(
+        frame = send_frame(
             self._topic,
-            cast(list[bytes], bodies),
-            cast(list[str], tags),
-            cast(list[str], keys),
-            cast(list[str], groups),
-            cast(list[dict[str, str]], properties),
-            cast(list[int], levels),
-            [0] * len(bodies),
-            cast(list[int], born),
-            promise=PROMISE_CODES[self._promise],
+            batch.entries,
+            promise=self._promise,
             queue=self._queue,
             id_prefix=self._id_prefix(batch),
             id_first=batch.id_first & ID_MASK,
-            delay_ms=cast(list[int], delays),
-            deliver_at_ms=cast(list[int], times),
         )
         self._inflight.add(id(batch))
 
@@ -320,11 +314,3 @@ def _cut(batch: Batch, start: int, end: int) -> Batch:
         batch.deadline_s,
         batch.is_uncertain,
     )
-
-
-def entry_bytes(entry: Entry) -> int:
-    """About what a message takes in memory and on the wire."""
-    size = ENTRY_BYTES + len(entry[0]) + len(entry[2])
-    if entry[4]:
-        size += sum(map(len, entry[4])) + sum(map(len, entry[4].values()))
-    return size

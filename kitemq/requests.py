@@ -9,7 +9,7 @@ import msgspec
 
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
-from kitemq.message import Message, checked_bytes, checked_properties
+from kitemq.message import Message, body_document, checked_properties, document_of
 from kitemq.rest import Json, RestConnection
 
 TIMEOUT_S = 10.0
@@ -102,20 +102,12 @@ def request_document(message: Message | bytes | str, timeout_s: float, correlati
     """The body of POST /topics/{topic}/request; raises Invalid for what cannot be written."""
     check_timeout(timeout_s)
     given = message if isinstance(message, Message) else Message(body=message)
-    document = {
-        **_text_of(given.body),
-        "tag": given.tag,
-        "keys": list(given.keys),
-        "properties": checked_properties(given.properties),
-        "message_group": given.message_group,
-        "delay_level": given.delay_level,
-        "delay_ms": given.delay_ms,
-        "deliver_at_ms": given.deliver_at_ms,
-    }
-    if given.event_ms is not None:
-        document["event_ms"] = given.event_ms
     timeout_ms = max(1, round(timeout_s * 1000))
-    return {"message": document, "timeout_ms": timeout_ms, "correlation_id": correlation_id}
+    return {
+        "message": document_of(given),
+        "timeout_ms": timeout_ms,
+        "correlation_id": correlation_id,
+    }
 
 
 def check_timeout(timeout_s: float) -> None:
@@ -130,7 +122,7 @@ def check_timeout(timeout_s: float) -> None:
 
 def reply_document(body: bytes | str, tag: str, properties: Mapping[str, str] | None) -> Json:
     """The body of POST /replies but for the request's name; raises Invalid."""
-    return {**_text_of(body), "tag": tag, "properties": checked_properties(properties or {})}
+    return {**body_document(body), "tag": tag, "properties": checked_properties(properties or {})}
 
 
 def reply_of(correlation_id: str, stored: Json, *, late: bool = False) -> Reply:
@@ -153,14 +145,6 @@ def failure_of(error: KiteError, correlation_id: str) -> KiteError:
     if error.code != TIMEOUT_CODE and not isinstance(error, Unreachable):
         return error
     return NoReply(error.detail, correlation_id)
-
-
-def _text_of(body: bytes | str) -> Json:
-    data = checked_bytes(body)
-    try:
-        return {"body": data.decode(), "encoding": "utf-8"}
-    except UnicodeDecodeError:
-        return {"body": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
 def _given(texts: dict[str, str]) -> dict[str, str]:

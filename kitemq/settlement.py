@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kitemq.message import AckResult, OnSettled
 from kitemq.protocol.batches import (
     NOT_GIVEN,
     AckFrame,
@@ -13,6 +12,7 @@ from kitemq.protocol.batches import (
     ReleaseFrame,
     ResultCode,
 )
+from kitemq.received import AckResult, OnSettled
 
 log = logging.getLogger("kitemq")
 

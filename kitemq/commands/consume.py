@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from kitemq.async_consumer import AsyncConsumer
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import TimedOut
-from kitemq.message import Received
+from kitemq.received import Received
 from kitemq.rest import Json
 
 BODY_SHOWN_MAX = 200
