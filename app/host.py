@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 from engine.broker import Broker, Delivery, LongPoll, PullAnswer, PullResult
 from engine.clock import Clock, SystemClock
 from engine.config import EngineConfig
-from engine.message import Message, Promise, PutResult
+from engine.message import Durability, Message, PutResult
 
 __all__ = ["EngineHost", "LongPoll", "LoopPool"]
 
@@ -159,14 +159,16 @@ class EngineHost:
 
     # -- verbs that wait ------------------------------------------------------------------------
 
-    async def send(self, messages: Sequence[Message], promise: Promise | None = None) -> PutResult:
-        """Store the messages, all or none; returns once the promise is kept.
+    async def send(
+        self, messages: Sequence[Message], durability: Durability | None = None
+    ) -> PutResult:
+        """Store the messages, all or none; returns once they have their durability.
 
         Raises what `Broker.send` raises. Where the flush itself fails the messages are stored and
         the caller gets the error: sending again may store them twice.
         """
-        sent = self.broker.send(messages, promise=promise)
-        if sent.promise is Promise.FLUSHED:
+        sent = self.broker.send(messages, durability=durability)
+        if sent.durability is Durability.FLUSHED:
             await self.flushed(sent.flush_position)
         return sent
 

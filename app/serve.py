@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvicorn
 
 from app import grpc_settings, remoting_settings
+from app.container import Services
 from app.db.glance import has_users
 from app.db.rows import DatabaseError
 from app.log_output import LimitedHandler
@@ -29,7 +30,7 @@ from app.network.acceptor import Acceptor
 from app.network.bounded_socket import with_budget
 from app.network.files import files_max, log_files, queue_files, raise_file_limit
 from app.network.http_connection import HttpConnection
-from app.network.places import Place, Places
+from app.network.places import Place
 from app.network.quiet import quieten
 from app.network.socket_connection import SocketConnection
 from app.network.watch import Watch
@@ -133,7 +134,7 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
         app,
         loop="uvloop",
         http="httptools",  # connections are HttpConnection, of the same kind
-        ws=with_budget(SocketConnection, app.state.load.budget),
+        ws=with_budget(SocketConnection, app.services.load.budget),
         ws_max_size=settings.request_bytes_max,
         ws_per_message_deflate=False,
         lifespan="on",
@@ -148,7 +149,7 @@ def serve(settings: Settings, given_at: Mapping[str, str] = NOWHERE) -> int:
     )
     server = Server(
         config,
-        app.state,
+        app.services,
         listener,
         listeners.get(GRPC),
         listeners.get(REMOTING),
@@ -196,27 +197,27 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        state: Any,
+        services: Services,
         listener: socket.socket,
         grpc_listener: socket.socket | None = None,
         remoting_listener: socket.socket | None = None,
         *,
         certificate: Certificate | None = None,
     ) -> None:
-        """`state` is the application's; without a second listener there is no gRPC door,
+        """`services` are the application's; without a second listener there is no gRPC door,
         without a third one no port for classic clients.
 
         With a `certificate` the HTTP port speaks https.
         """
         super().__init__(config)
-        self._state = state
+        self._services = services
         self._listener = listener
         self._grpc_listener = grpc_listener
         self._grpc_port: GrpcPort | None = None
         self._remoting_listener = remoting_listener
         self._remoting_port: RemotingPort | None = None
         self._acceptor: Acceptor | None = None
-        self._watch = Watch(state.settings, state.places)
+        self._watch = Watch(services.settings, services.places)
         self._certificate = certificate
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -229,7 +230,7 @@ class Server(uvicorn.Server):
             echo.disabled = False
         if self.started:
             self._accept()
-            self._state.targets.own_ports.add(self._listener.getsockname()[1])
+            self._services.targets.own_ports.add(self._listener.getsockname()[1])
         if self.started:
             self.started = await self._open_others()
             if not self.started:
@@ -244,7 +245,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what waits, finish what runs, then stop."""
         log.info("KiteMQ is stopping")
-        self._state.host.drain()
+        self._services.host.drain()
         if self._acceptor is not None:
             await self._acceptor.stop()
         if self._grpc_port is not None:
@@ -256,8 +257,8 @@ class Server(uvicorn.Server):
 
     def _accept(self) -> None:
         """Begin to take HTTP connections, as many as the settings and the open files permit."""
-        places: Places = self._state.places
-        settings: Settings = self._state.settings
+        places = self._services.places
+        settings = self._services.settings
 
         def made(place: Place) -> asyncio.Protocol:
             return HttpConnection(
@@ -294,7 +295,7 @@ class Server(uvicorn.Server):
         """Serve classic clients; False, and the log says why, where that cannot be."""
         from app.remoting.port import RemotingPort  # only where it is not off
 
-        self._remoting_port = RemotingPort(self._state, listener, self._watch)
+        self._remoting_port = RemotingPort(self._services, listener, self._watch)
         try:
             await self._remoting_port.start()
         except (OSError, ValueError) as error:
@@ -306,7 +307,7 @@ class Server(uvicorn.Server):
         """Serve RocketMQ's clients; False, and the log says why, where that cannot be."""
         from app.grpc.port import GrpcPort  # only where it is not off
 
-        self._grpc_port = GrpcPort(self._state, listener)
+        self._grpc_port = GrpcPort(self._services, listener)
         try:
             await self._grpc_port.start()
         except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from bench.peers import nats, redis
 from bench.process import Process
 from bench.report_lines import REPORTS
 from bench.server import Server
-from kitemq.protocol.batches import PromiseCode
+from kitemq.protocol.batches import DurabilityCode
 
 BODY = b"x" * 256
 BODY_1K = b"x" * 1024
@@ -52,15 +52,22 @@ def start_nats(data: Path) -> Process | None:
 def socket_send(
     body: bytes = BODY, *, batch: int = 1, flushed: bool = False, delay_level: int = 0
 ) -> MakeSend:
-    promise = PromiseCode.FLUSHED if flushed else PromiseCode.STORED
+    durability = DurabilityCode.FLUSHED if flushed else DurabilityCode.STORED
     return lambda turn: SocketSend(
-        turn.port, turn.topic, body, per_request=batch, promise=promise, delay_level=delay_level
+        turn.port,
+        turn.topic,
+        body,
+        per_request=batch,
+        durability=durability,
+        delay_level=delay_level,
     )
 
 
 def rest_send(*, batch: int = 0, flushed: bool = False) -> MakeSend:
-    promise = "flushed" if flushed else "stored"
-    return lambda turn: RestSend(turn.port, turn.topic, BODY, per_request=batch, promise=promise)
+    durability = "flushed" if flushed else "stored"
+    return lambda turn: RestSend(
+        turn.port, turn.topic, BODY, per_request=batch, durability=durability
+    )
 
 
 def redis_send(body: bytes = BODY) -> MakeSend:
@@ -72,7 +79,7 @@ def nats_send(body: bytes = BODY) -> MakeSend:
 
 
 def peers(window: int, *, flushed: bool = False, body: bytes = BODY) -> tuple[Contestant, ...]:
-    """Who else keeps the same promise, with as many messages unanswered."""
+    """Peers of the same durability, with as many messages unanswered."""
     if flushed:
         return (Contestant(ALWAYS, start_always, sending(redis_send(body), window=window)),)
     return (

@@ -46,7 +46,7 @@ from engine.delivery.values import (
     Receipt,
 )
 from engine.errors import EngineError, MessageNotFound, QueueNotFound, Stopping, unusable
-from engine.message import Message, Promise, PutResult, StoredMessage
+from engine.message import Durability, Message, PutResult, StoredMessage
 from engine.replay.dead_letters import (
     DeadLetter,
     DeadLetterArrivals,
@@ -280,7 +280,7 @@ class Health(msgspec.Struct, frozen=True):
 
     is_ready: bool
     failures: dict[str, str]
-    promise: Promise
+    durability: Durability
     log_bytes: int
     unflushed_bytes: int
     disk_free_bytes: int | None
@@ -374,7 +374,7 @@ class Broker:
         return Health(
             is_ready=self._is_running and not failures,
             failures=failures,
-            promise=self._config.promise,
+            durability=self._config.durability,
             log_bytes=self._store.written - self._store.oldest,
             unflushed_bytes=self._store.written - self._store.flushed,
             disk_free_bytes=self._store.free_bytes,
@@ -385,7 +385,9 @@ class Broker:
 
     # -- producing ----------------------------------------------------------------------------
 
-    def send(self, messages: Sequence[Message], *, promise: Promise | None = None) -> PutResult:
+    def send(
+        self, messages: Sequence[Message], *, durability: Durability | None = None
+    ) -> PutResult:
         """Accept messages, all or none: at most 4,096 and 4 MiB of bodies at once.
 
         The messages get their ids, queues and times set. Raises Invalid (the field named as
@@ -393,8 +395,8 @@ class Broker:
         """
         self._check_running()
         began_s = self._clock.monotonic_s()
-        sent = self._intake.send(messages, promise=promise)
-        waits_for = sent.flush_position if sent.promise is Promise.FLUSHED else 0
+        sent = self._intake.send(messages, durability=durability)
+        waits_for = sent.flush_position if sent.durability is Durability.FLUSHED else 0
         self.statistics.sent(messages, began_s, waits_for)
         return sent
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.message import Promise
+from engine.message import Durability
 
 MIB = 1024 * 1024
 
@@ -28,8 +28,8 @@ class EngineConfig:
         "Size of the file in which waiting exact times are written for Apache RocketMQ: its "
         "mappedFileSizeTimerLog. Sparse; each takes 52 bytes of it.",
     )
-    promise: Promise = setting(
-        Promise.STORED,
+    durability: Durability = setting(
+        Durability.STORED,
         "What accepted means unless a topic or a send asks for more: stored (page cache, "
         "survives a killed process) or flushed (on disk, survives power loss).",
     )

@@ -105,7 +105,7 @@ class Container:
             self.router,
             clock,
             self.events,
-            promise=config.promise,
+            durability=config.durability,
             rules=self._rules(levels),
         )
         self.delivery = DeliverySubsystem(

@@ -20,8 +20,8 @@ from engine.message import (
     RESERVED,
     SENT_PROPERTIES_BYTES_MAX,
     WAIT,
+    Durability,
     Message,
-    Promise,
     PutResult,
 )
 from engine.store.record import encode_properties
@@ -63,7 +63,7 @@ class Intake:
         clock: Clock,
         events: EventBus,
         *,
-        promise: Promise,
+        durability: Durability,
         rules: Sequence[AdmissionRule] = (),
     ) -> None:
         self._store = store
@@ -71,14 +71,14 @@ class Intake:
         self._router = router
         self._clock = clock
         self._events = events
-        self._promise = promise
+        self._durability = durability
         self._rules = tuple(rules)
 
     def send(
         self,
         messages: Sequence[Message],
         *,
-        promise: Promise | None = None,
+        durability: Durability | None = None,
         own: Mapping[str, str] | None = None,
     ) -> PutResult:
         """Accept a producer's messages; at most 4,096 and 4 MiB of bodies at once.
@@ -93,7 +93,7 @@ class Intake:
             if self._store.crowding:
                 self._store.check_room()
             waits = any(message.properties.get(WAIT) != "false" for message in messages)
-            return self._accept(messages, promise, check, waits=waits)
+            return self._accept(messages, durability, check, waits=waits)
         except EngineError as error:
             if self._events.is_heard:
                 self._events.emit(_refused(messages, error, self._clock.now_ms()))
@@ -103,15 +103,15 @@ class Intake:
         """Accept the engine's own messages, which may go to system topics; no limit of producers.
 
         At least one; callers bound how many they move at once by `BATCH_BYTES_MAX` of bodies.
-        Where the broker's promise is FLUSHED the flush begins, so that they are soon readable, but
-        nobody waits for it.
+        Where the broker's durability is FLUSHED the flush begins, so that they are soon readable,
+        but nobody waits for it.
         """
-        return self._accept(messages, Promise.STORED, self._get_topic, waits=False)
+        return self._accept(messages, Durability.STORED, self._get_topic, waits=False)
 
     def _accept(
         self,
         messages: Sequence[Message],
-        promise: Promise | None,
+        durability: Durability | None,
         check: Check,
         *,
         waits: bool,
@@ -125,8 +125,8 @@ class Intake:
         for name in topics:
             if self._catalog.find(name) is None:  # not before every message was found good
                 self._catalog.ensure(name)
-        kept = self._promise_of(promise, topics)
-        sent = self._store.append(messages, promise=kept, waits=waits)
+        kept = self._durability_of(durability, topics)
+        sent = self._store.append(messages, durability=kept, waits=waits)
         if self._events.is_heard:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))
@@ -169,12 +169,14 @@ class Intake:
             raise
         return message
 
-    def _promise_of(self, asked: Promise | None, topics: dict[str, TopicConfig]) -> Promise:
+    def _durability_of(
+        self, asked: Durability | None, topics: dict[str, TopicConfig]
+    ) -> Durability:
         """The strongest of what was asked for, the topics' and the broker's."""
-        if asked is Promise.FLUSHED:
-            return Promise.FLUSHED
-        defaults = (topic.promise or self._promise for topic in topics.values())
-        return Promise.FLUSHED if Promise.FLUSHED in defaults else Promise.STORED
+        if asked is Durability.FLUSHED:
+            return Durability.FLUSHED
+        defaults = (topic.durability or self._durability for topic in topics.values())
+        return Durability.FLUSHED if Durability.FLUSHED in defaults else Durability.STORED
 
     def _get_topic(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
         return known or self._catalog.ensure_system(message.topic)

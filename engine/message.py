@@ -76,7 +76,7 @@ RESERVED = frozenset(
 )
 
 
-class Promise(StrEnum):
+class Durability(StrEnum):
     """What "accepted" means: in the page cache (survives a killed process), or on the disk."""
 
     STORED = "stored"
@@ -227,15 +227,15 @@ class SentRun(NamedTuple):
 class PutResult(msgspec.Struct, frozen=True):
     """The result of one send, by column: `offsets` and `positions` go with `messages`.
 
-    Each message carries its id, and the topic and queue in which it was stored. Where `promise` is
-    FLUSHED, it is kept only once the log is flushed up to `flush_position`: wait with
-    `Broker.when_flushed`. For STORED it holds already.
+    Each message carries its id, and the topic and queue in which it was stored. Where `durability`
+    is FLUSHED, they have it once the log is flushed up to `flush_position`: wait with
+    `Broker.when_flushed`. STORED they are already.
     """
 
     messages: Sequence[Message]
     offsets: list[int]
     positions: list[int]
-    promise: Promise
+    durability: Durability
     flush_position: int
     runs: list[SentRun]
 

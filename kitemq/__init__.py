@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kitemq.message import Message as Message
     from kitemq.message import MessageOptions as MessageOptions
     from kitemq.message import SendResult as SendResult
-    from kitemq.model.topics import Promise as Promise
+    from kitemq.model.topics import Durability as Durability
     from kitemq.producer import Producer as Producer
     from kitemq.received import AckResult as AckResult
     from kitemq.received import Received as Received
@@ -66,6 +66,7 @@ MODULES = {
     "Client": "kitemq.client",
     "Consumer": "kitemq.consumer",
     "Decision": "kitemq.transactions",
+    "Durability": "kitemq.model.topics",
     "Invalid": "kitemq.errors",
     "KiteError": "kitemq.errors",
     "Message": "kitemq.message",
@@ -73,7 +74,6 @@ MODULES = {
     "NoReply": "kitemq.errors",
     "NotFound": "kitemq.errors",
     "Producer": "kitemq.producer",
-    "Promise": "kitemq.model.topics",
     "ProtocolViolation": "kitemq.errors",
     "Received": "kitemq.received",
     "Refused": "kitemq.errors",

@@ -20,7 +20,7 @@ from kitemq.message import (
     entry_bytes,
     entry_of,
 )
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from kitemq.requests import Reply, ask, check_timeout
 
 KIB = 1024
@@ -50,7 +50,7 @@ class AsyncProducer:
         self,
         server: str = "",
         *,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
         linger_ms: float = 0.0,
         batch_count_max: int = 1000,
         batch_bytes_max: int = 512 * KIB,
@@ -66,7 +66,7 @@ class AsyncProducer:
         _check(linger_ms >= 0, "linger_ms", "0 or more milliseconds")
         _check(timeout_s > 0, "timeout_s", "more than 0 seconds")
         _check(buffer_bytes_max > 0, "buffer_bytes_max", "at least 1 byte")
-        self._promise = Promise(promise) if promise else None
+        self._durability = Durability(durability) if durability else None
         self._rules = LaneRules(
             linger_s=linger_ms / 1000,
             batch_count_max=batch_count_max,
@@ -75,7 +75,7 @@ class AsyncProducer:
             timeout_s=timeout_s,
         )
         self._buffer_bytes_max = buffer_bytes_max
-        self._lanes: dict[tuple[str, Promise | None, int], Lane] = {}
+        self._lanes: dict[tuple[str, Durability | None, int], Lane] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._requests = asyncio.Semaphore(REQUESTS_MAX)
         self._next_id = 0
@@ -127,7 +127,7 @@ class AsyncProducer:
         body: bytes | str,
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
         **options: Unpack[MessageOptions],
     ) -> SendResult:
         """Send one message and wait until it is accepted; `options` are those of `Message`.
@@ -138,7 +138,7 @@ class AsyncProducer:
         entry = entry_of(Message(body=body, **options))
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
-        return await self._submit(topic, entry, queue, promise, is_lone=True)
+        return await self._submit(topic, entry, queue, durability, is_lone=True)
 
     async def submit(
         self,
@@ -146,17 +146,22 @@ class AsyncProducer:
         body: bytes | str,
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
         **options: Unpack[MessageOptions],
     ) -> "asyncio.Future[SendResult]":
         """Let one message be sent with others; waits for room only. The future gets the result."""
         entry = entry_of(Message(body=body, **options))
         while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
             await self._room()
-        return self._submit(topic, entry, queue, promise)
+        return self._submit(topic, entry, queue, durability)
 
     def submit_nowait(
-        self, topic: str, message: Message, *, queue: int = -1, promise: Promise | str | None = None
+        self,
+        topic: str,
+        message: Message,
+        *,
+        queue: int = -1,
+        durability: Durability | str | None = None,
     ) -> "asyncio.Future[SendResult]":
         """Like `submit`, but raises BufferFull instead of waiting."""
         if self.buffered_bytes >= self._buffer_bytes_max:
@@ -164,7 +169,7 @@ class AsyncProducer:
                 f"{self.buffered_bytes} bytes wait for their answer",
                 remedy="wait, or raise buffer_bytes_max",
             )
-        return self._submit(topic, entry_of(message), queue, promise)
+        return self._submit(topic, entry_of(message), queue, durability)
 
     async def send_batch(
         self,
@@ -172,7 +177,7 @@ class AsyncProducer:
         messages: Sequence[Message],
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> list[SendResult]:
         """Send many messages of one topic, in order; their results once all are accepted.
 
@@ -183,7 +188,7 @@ class AsyncProducer:
             entry = entry_of(message)
             while self.buffered_bytes >= self._buffer_bytes_max and self._is_open:
                 await self._room()
-            futures.append(self._submit(topic, entry, queue, promise))
+            futures.append(self._submit(topic, entry, queue, durability))
         return await asyncio.gather(*futures)
 
     async def request(
@@ -254,7 +259,7 @@ class AsyncProducer:
         topic: str,
         entry: Entry,
         queue: int,
-        promise: Promise | str | None,
+        durability: Durability | str | None,
         sink: Any,
         *,
         is_lone: bool = False,
@@ -262,7 +267,7 @@ class AsyncProducer:
         """Give one message to its lane; `sink` is a future of asyncio or of threads."""
         if not self._is_open:
             raise Stopped("the producer is not started, or it is stopped")
-        asked = Promise(promise) if promise else self._promise
+        asked = Durability(durability) if durability else self._durability
         lane = self._lanes.get((topic, asked, queue))
         if lane is None:
             lane = self._open_lane(topic, asked, queue)
@@ -277,19 +282,19 @@ class AsyncProducer:
         topic: str,
         entry: Entry,
         queue: int,
-        promise: Promise | str | None,
+        durability: Durability | str | None,
         *,
         is_lone: bool = False,
     ) -> "asyncio.Future[SendResult]":
         sink: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-        self.enqueue(topic, entry, queue, promise, sink, is_lone=is_lone)
+        self.enqueue(topic, entry, queue, durability, sink, is_lone=is_lone)
         return sink
 
-    def _open_lane(self, topic: str, promise: Promise | None, queue: int) -> Lane:
+    def _open_lane(self, topic: str, durability: Durability | None, queue: int) -> Lane:
         if len(self._lanes) >= LANES_IDLE_MAX:
             self._lanes = {key: lane for key, lane in self._lanes.items() if not lane.is_idle}
-        lane = Lane(self, self._rules, topic, promise, queue)
-        self._lanes[topic, promise, queue] = lane
+        lane = Lane(self, self._rules, topic, durability, queue)
+        self._lanes[topic, durability, queue] = lane
         return lane
 
     async def _room(self) -> None:

@@ -128,11 +128,13 @@ class Client(
 
     # -- messages -------------------------------------------------------------------------------
 
-    def send(self, topic: str, messages: Sequence[Mapping[str, Any]], *, promise: str = "") -> Json:
+    def send(
+        self, topic: str, messages: Sequence[Mapping[str, Any]], *, durability: str = ""
+    ) -> Json:
         """Store messages (documents as in docs/rest.md) together, or none of them."""
         document: Json = {"messages": list(messages)}
-        if promise:
-            document["promise"] = promise
+        if durability:
+            document["durability"] = durability
         return self._call("POST", f"/topics/{segment(topic)}/messages", json=document)
 
     def pull(

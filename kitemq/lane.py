@@ -24,15 +24,15 @@ from kitemq.errors import (
     Unreachable,
 )
 from kitemq.message import (
-    PROMISES,
+    DURABILITIES,
     Entry,
     SendResult,
     entry_bytes,
     is_ordered,
     send_frame,
 )
-from kitemq.model.topics import Promise
-from kitemq.protocol.batches import PromiseCode, SentFrame, message_ids
+from kitemq.model.topics import Durability
+from kitemq.protocol.batches import DurabilityCode, SentFrame, message_ids
 from kitemq.protocol.frames import Frame
 
 ID_MASK = 0xFFFFFFFF
@@ -82,15 +82,20 @@ class Outside(Protocol):
 
 
 class Lane:
-    """All messages of one (topic, promise, queue) of one producer."""
+    """All messages of one (topic, durability, queue) of one producer."""
 
     def __init__(
-        self, outside: Outside, rules: LaneRules, topic: str, promise: Promise | None, queue: int
+        self,
+        outside: Outside,
+        rules: LaneRules,
+        topic: str,
+        durability: Durability | None,
+        queue: int,
     ) -> None:
         self._outside = outside
         self._rules = rules
         self._topic = topic
-        self._promise = promise
+        self._durability = durability
         self._queue = queue
         self._loop = asyncio.get_running_loop()
         self._open = Batch()  # takes messages; those before it are full
@@ -191,7 +196,7 @@ class Lane:
         frame = send_frame(
             self._topic,
             batch.entries,
-            promise=self._promise,
+            durability=self._durability,
             queue=self._queue,
             id_prefix=self._id_prefix(batch),
             id_first=batch.id_first & ID_MASK,
@@ -261,13 +266,13 @@ class Lane:
         self._put_back(*(_cut(batch, start, end) for start, end in cuts if start < end))
 
     def _succeed(self, batch: Batch, sent: SentFrame) -> None:
-        promise = PROMISES[PromiseCode(sent.promise)]
+        durability = DURABILITIES[DurabilityCode(sent.durability)]
         ids = message_ids(self._id_prefix(batch), batch.id_first & ID_MASK, len(batch.sinks))
         rows = zip(batch.sinks, ids, sent.queues, sent.offsets, sent.positions, strict=True)
         topic = self._topic
         for sink, message_id, queue, offset, position in rows:
             if not sink.done():
-                sink.set_result(SendResult(message_id, topic, queue, offset, position, promise))
+                sink.set_result(SendResult(message_id, topic, queue, offset, position, durability))
         self._outside.freed(batch.size_bytes)
 
     def _fail(self, batch: Batch, error: KiteError) -> None:

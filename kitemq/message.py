@@ -8,16 +8,19 @@ from typing import Any, TypedDict
 import msgspec
 
 from kitemq.errors import Invalid
-from kitemq.model.topics import Promise
-from kitemq.protocol.batches import PromiseCode, SendFrame
+from kitemq.model.topics import Durability
+from kitemq.protocol.batches import DurabilityCode, SendFrame
 from kitemq.protocol.properties import EVENT_MS
 
-PROMISE_CODES = {
-    None: PromiseCode.DEFAULT,
-    Promise.STORED: PromiseCode.STORED,
-    Promise.FLUSHED: PromiseCode.FLUSHED,
+DURABILITY_CODES = {
+    None: DurabilityCode.DEFAULT,
+    Durability.STORED: DurabilityCode.STORED,
+    Durability.FLUSHED: DurabilityCode.FLUSHED,
 }
-PROMISES = {PromiseCode.STORED: Promise.STORED, PromiseCode.FLUSHED: Promise.FLUSHED}
+DURABILITIES = {
+    DurabilityCode.STORED: Durability.STORED,
+    DurabilityCode.FLUSHED: Durability.FLUSHED,
+}
 
 ENTRY_BYTES = 96  # what a message costs besides its body, about
 
@@ -66,14 +69,14 @@ OPTIONS = {
 
 
 class SendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where an accepted message stands, and which promise holds for it."""
+    """Where an accepted message stands, and which durability it has."""
 
     message_id: str
     topic: str
     queue: int
     offset: int
     position: int
-    promise: Promise
+    durability: Durability
 
 
 # A message as a row of `SendFrame`'s columns: body, tag, keys (blank separated), message group,
@@ -117,7 +120,7 @@ def send_frame(
     topic: str,
     entries: list[Entry],
     *,
-    promise: Promise | None,
+    durability: Durability | None,
     queue: int,
     id_prefix: str,
     id_first: int,
@@ -135,7 +138,7 @@ def send_frame(
         levels,
         [0] * len(bodies),
         born,
-        promise=PROMISE_CODES[promise],
+        durability=DURABILITY_CODES[durability],
         queue=queue,
         id_prefix=id_prefix,
         id_first=id_first,

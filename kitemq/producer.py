@@ -18,10 +18,10 @@ from kitemq.message import (
     entry_bytes,
     entry_of,
 )
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from kitemq.requests import Reply
 
-Row = tuple[str, Entry, int, Promise | str | None, "Future[SendResult]"]
+Row = tuple[str, Entry, int, Durability | str | None, "Future[SendResult]"]
 
 ROOM_CHECK_S = 0.5
 
@@ -90,11 +90,11 @@ class Producer:
         body: bytes | str,
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
         **options: Unpack[MessageOptions],
     ) -> SendResult:
         """Send one message and wait until it is accepted. Errors: as `AsyncProducer.send`."""
-        return self.submit(topic, body, queue=queue, promise=promise, **options).result()
+        return self.submit(topic, body, queue=queue, durability=durability, **options).result()
 
     def submit(
         self,
@@ -102,12 +102,12 @@ class Producer:
         body: bytes | str,
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
         **options: Unpack[MessageOptions],
     ) -> "Future[SendResult]":
         """Let one message be sent with others; blocks only while the buffer is full."""
         entry = entry_of(Message(body=body, **options))
-        return self._submit(topic, entry, queue, promise)
+        return self._submit(topic, entry, queue, durability)
 
     def send_batch(
         self,
@@ -115,11 +115,13 @@ class Producer:
         messages: Sequence[Message],
         *,
         queue: int = -1,
-        promise: Promise | str | None = None,
+        durability: Durability | str | None = None,
     ) -> list[SendResult]:
         """Send many messages of one topic, in order; their results once all are accepted."""
         core = self._core
-        return self._background.call(core.send_batch(topic, messages, queue=queue, promise=promise))
+        return self._background.call(
+            core.send_batch(topic, messages, queue=queue, durability=durability)
+        )
 
     def request(
         self, topic: str, message: Message | bytes | str, *, timeout_s: float = 10.0
@@ -137,7 +139,7 @@ class Producer:
     # -- from any thread to the loop's ----------------------------------------------------------
 
     def _submit(
-        self, topic: str, entry: Entry, queue: int, promise: Promise | str | None
+        self, topic: str, entry: Entry, queue: int, durability: Durability | str | None
     ) -> "Future[SendResult]":
         sink: Future[SendResult] = Future()
         size_bytes = entry_bytes(entry)
@@ -149,7 +151,7 @@ class Producer:
                 self._room.wait(ROOM_CHECK_S)
             if self._is_stopped:
                 raise Stopped("the producer is stopped")
-            self._inbox.append((topic, entry, queue, promise, sink))
+            self._inbox.append((topic, entry, queue, durability, sink))
             self._waiting_bytes += size_bytes
             is_first = not self._is_scheduled
             self._is_scheduled = True
@@ -163,9 +165,9 @@ class Producer:
             rows, self._inbox = self._inbox, deque()
             self._waiting_bytes = 0
             self._is_scheduled = False
-        for topic, entry, queue, promise, sink in rows:
+        for topic, entry, queue, durability, sink in rows:
             try:
-                self._core.enqueue(topic, entry, queue, promise, sink)
+                self._core.enqueue(topic, entry, queue, durability, sink)
             except (KiteError, ValueError) as error:
                 sink.set_exception(error)
 

@@ -23,7 +23,7 @@ from kitemq.connection import Connection
 from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
 from kitemq.message import Message, MessageOptions, document_of
-from kitemq.model.topics import Promise
+from kitemq.model.topics import Durability
 from kitemq.protocol.properties import KEYS, RESERVED, TAGS, split_properties
 from kitemq.protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
 from kitemq.protocol.transactions import CheckFrame as CheckFrame
@@ -97,7 +97,7 @@ class HalfMessageOptions(MessageOptions, total=False):
     queue: int
     transaction_id: str
     check_immunity_s: int
-    promise: Promise | None
+    durability: Durability | None
 
 
 class AsyncTransaction:
@@ -195,7 +195,7 @@ class AsyncTransactionProducer:
         queue: int = -1,
         transaction_id: str = "",
         check_immunity_s: int = 0,
-        promise: Promise | None = None,
+        durability: Durability | None = None,
         **options: Unpack[MessageOptions],
     ) -> AsyncTransaction:
         """Send the half message; nobody sees it before `commit`. `options` are those of `Message`.
@@ -213,7 +213,7 @@ class AsyncTransactionProducer:
             "born_ms": time.time_ns() // 1_000_000,
             "transaction_group": self.group,
             "check_immunity_s": check_immunity_s,
-            **({"promise": Promise(promise).value} if promise else {}),
+            **({"durability": Durability(durability).value} if durability else {}),
         }
         await self._call("POST", f"/topics/{quote(topic, safe='')}/messages", document)
         return AsyncTransaction(self, name)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 
-from app.main import create_app
+from app.main import Application, create_app
 from app.network.bounded_socket import BoundedSocket, with_budget
 from app.settings import Settings
 from bench.process import free_port
@@ -27,7 +26,7 @@ class LiveServer:
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self.port = 0
-        self.app: FastAPI | None = None
+        self.app: Application | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -49,7 +48,7 @@ class LiveServer:
         app = self.app = create_app(self._settings)
         config = uvicorn.Config(
             app,
-            ws=with_budget(BoundedSocket, app.state.load.budget),
+            ws=with_budget(BoundedSocket, app.services.load.budget),
             ws_max_size=self._settings.request_bytes_max,
             ws_per_message_deflate=False,
             lifespan="on",
@@ -82,7 +81,7 @@ class LiveServer:
     @property
     def broker(self) -> Any:
         assert self.app is not None
-        return self.app.state.host.broker
+        return self.app.services.host.broker
 
     def _run(self, listener: socket.socket, ready: threading.Event) -> None:
         async def main() -> None:

@@ -10,7 +10,7 @@ from app.api.framework.operation import API, Call, operation
 from app.api.groups.members import ClientId
 from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs
-from app.services.clients import Answer, Clients, Disconnected, Verdict, Verified
+from app.services.clients import Answer, Disconnected, Verdict, Verified
 
 TAG = "clients"
 
@@ -93,7 +93,7 @@ async def ask_stack(call: Call[None, NamedClient]) -> ThreadStack:
     Clients of the RocketMQ 5 protocol can be asked while their telemetry stream is open; others
     are a 409 (`not_offered`). Waits at most 5 s. Audited.
     """
-    found = await _clients(call).stack(actor_of(call), call.body.client)
+    found = await call.services.clients.stack(actor_of(call), call.body.client)
     return ThreadStack(
         found.client, found.answer, found.text, found.is_cut, found.took_ms, found.detail
     )
@@ -117,7 +117,7 @@ async def disconnect_client(call: Call[None, NamedClient]) -> SentAway:
     makes requests is a member no more. What it holds comes back within a second, its attempt
     counted. It is not locked out: it may connect again. Audited.
     """
-    done: Disconnected = await _clients(call).disconnect(actor_of(call), call.body.client)
+    done: Disconnected = await call.services.clients.disconnect(actor_of(call), call.body.client)
     return SentAway(done.client, done.connections, done.groups, done.returned, done.kept)
 
 
@@ -141,7 +141,7 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
     409 (`not_offered`). Waits at most 5 s. Audited.
     """
     asked = call.body
-    done: Verified = await _clients(call).verify(
+    done: Verified = await call.services.clients.verify(
         actor_of(call),
         asked.client,
         call.path("group"),
@@ -161,11 +161,6 @@ async def verify_message(call: Call[None, ToVerify]) -> Processing:
         done.detail,
         done.took_ms,
     )
-
-
-def _clients(call: Call[None, NamedClient] | Call[None, ToVerify]) -> Clients:
-    clients: Clients = call.state.clients
-    return clients
 
 
 OPERATIONS = (ask_stack, disconnect_client, verify_message)

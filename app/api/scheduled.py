@@ -12,7 +12,6 @@ from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
-from app.services.scheduled import ScheduledMessages
 from engine.broker import Scheduled
 from engine.errors import Invalid
 
@@ -109,7 +108,7 @@ async def recall_message(call: Call[None, None]) -> Changed:
     Takes the message id or the offset id. Asking again gets the same answer.
     """
     message_id = call.path("message_id")
-    scheduled: ScheduledMessages = call.state.scheduled
+    scheduled = call.services.scheduled
     answer = await scheduled.recall(actor_of(call), message_id)
     return Changed(message_id, answer.value)
 
@@ -126,7 +125,7 @@ async def recall_message(call: Call[None, None]) -> Changed:
 async def deliver_message(call: Call[None, None]) -> Changed:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
-    scheduled: ScheduledMessages = call.state.scheduled
+    scheduled = call.services.scheduled
     answer = await scheduled.deliver_now(actor_of(call), message_id)
     return Changed(message_id, answer.value)
 
@@ -149,7 +148,7 @@ async def reschedule_message(call: Call[None, NewTime]) -> Changed:
     """
     message_id = call.path("message_id")
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
-    scheduled: ScheduledMessages = call.state.scheduled
+    scheduled = call.services.scheduled
     answer = await scheduled.reschedule(actor_of(call), message_id, deliver_at_ms)
     return Changed(message_id, answer.value)
 

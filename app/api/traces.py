@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER
-from app.services.journeys import Journeys
 from engine import broker as engine
 from kitemq.model.values import Milliseconds
 
@@ -143,7 +142,7 @@ async def get_journey(call: Call[None, None]) -> Journey:
     what was traced, from the groups' progress and from traces that clients send themselves. Where
     nothing is found `stages` is empty and `reasons_checked` says why that can be.
     """
-    journeys: Journeys = call.state.journeys
+    journeys = call.services.journeys
     journey = await journeys.find(call.path("id"))
     return Journey(
         journey.message_id,

@@ -12,7 +12,6 @@ from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, require_decision
 from app.security.message_rights import visible
 from app.services import bodies
-from app.services.transactions import Transactions
 from engine.broker import (
     Callback,
     Decider,
@@ -198,7 +197,7 @@ def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
 
 
 async def _decide(call: Call[DecisionQuery, None], decision: TransactionDecision) -> Decided:
-    service: Transactions = call.state.transactions
+    service = call.services.transactions
     name, query = call.path("id"), call.query
     _check_right(call, by_hand=query.by is Decider.OPERATOR)
     if query.by is Decider.OPERATOR:
@@ -302,7 +301,7 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
     """
     # The address gets the group's half messages, bodies included.
     call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
-    service: Transactions = call.state.transactions
+    service = call.services.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
     return _callback_out(call, await service.set_callback(actor_of(call), callback))
 
@@ -318,7 +317,7 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
 )
 async def delete_callback(call: Call[None, None]) -> None:
     """Call a producer group no more."""
-    service: Transactions = call.state.transactions
+    service = call.services.transactions
     await service.delete_callback(actor_of(call), call.path("group"))
 
 
@@ -396,7 +395,7 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
     Nothing changes: the transaction is checked again. The answer says how it stands.
     """
     _check_right(call, by_hand=False)
-    service: Transactions = call.state.transactions
+    service = call.services.transactions
     return _decided(
         await service.decide(call.path("id"), TransactionDecision.UNKNOWN, call.query.group)
     )
@@ -415,12 +414,12 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
 async def resume_transaction(call: Call[GroupQuery, None]) -> Decided:
     """Check a given-up transaction again, from the first check on."""
     _check_right(call, by_hand=True)
-    service: Transactions = call.state.transactions
+    service = call.services.transactions
     return _decided(await service.resume(actor_of(call), call.path("id"), call.query.group))
 
 
 def _callback_out(call: Call[None, None] | Call[None, NewCallback], kept: Callback) -> CallbackOut:
-    service: Transactions = call.state.transactions
+    service = call.services.transactions
     live = service.producers.count(kept.group)
     return CallbackOut(kept.group, shown_url(kept.url), kept.timeout_ms, live)
 

@@ -9,7 +9,7 @@ from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
 from app.security.access import OWN
-from app.services.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView, Views
+from app.services.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
 from engine.errors import Invalid
 from kitemq.model.values import Milliseconds
 
@@ -56,11 +56,6 @@ class ViewList(msgspec.Struct):
     items: list[View]
 
 
-def _views(call: Call[Any, Any]) -> Views:
-    views: Views = call.state.views
-    return views
-
-
 def _out(row: Any) -> View:
     return View(row.id, row.name, row.path, row.query, row.href, row.created_ms)
 
@@ -75,7 +70,7 @@ def _out(row: Any) -> View:
 )
 async def list_views(call: Call[None, None]) -> ViewList:
     """List one's own saved views; while there are no users everybody shares them."""
-    return ViewList([_out(row) for row in await _views(call).of(call.who.name)])
+    return ViewList([_out(row) for row in await call.services.views.of(call.who.name)])
 
 
 @operation(
@@ -93,7 +88,7 @@ async def list_views(call: Call[None, None]) -> ViewList:
 async def create_view(call: Call[None, NewViewBody]) -> View:
     """Save a view of a list, at most 100. A name that is taken is a 409."""
     new = NewView(call.body.name, call.body.path, call.body.query)
-    return _out(await _views(call).add(actor_of(call), call.who.name, new))
+    return _out(await call.services.views.add(actor_of(call), call.who.name, new))
 
 
 @operation(
@@ -110,7 +105,7 @@ async def delete_view(call: Call[None, None]) -> None:
     text = call.path("id")
     if not (text.isascii() and text.isdecimal() and len(text) <= ID_CHARS_MAX):
         raise Invalid(f"{text[:40]!r} is no id of a view", field="id", remedy="list the views")
-    await _views(call).delete(actor_of(call), call.who.name, int(text))
+    await call.services.views.delete(actor_of(call), call.who.name, int(text))
 
 
 OPERATIONS = (list_views, create_view, delete_view)

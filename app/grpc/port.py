@@ -8,12 +8,12 @@ import asyncio
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from app.container import Services
 from app.grpc.certificate import certificate_of
 from app.grpc.quotas import ConnectionQuota
 from app.grpc.tls_mux import TlsMux
-from app.settings import Settings
 from app.tls import Certificate
 from engine.host import host_text
 
@@ -27,11 +27,11 @@ FILES_SPARE = 64  # that can be opened when gRPC's library starts; it takes some
 
 
 class GrpcPort:
-    """Listens on `listener`, which it closes at the end; `state` is the application's."""
+    """Listens on `listener`, which it closes at the end; `services` are the application's."""
 
-    def __init__(self, state: Any, listener: socket.socket) -> None:
-        self._state = state
-        self._settings: Settings = state.settings
+    def __init__(self, services: Services, listener: socket.socket) -> None:
+        self._services = services
+        self._settings = services.settings
         self._listener = listener
         self._tls_mux: TlsMux | None = None
         self._opening: asyncio.Future[GrpcServer] | None = None
@@ -48,11 +48,11 @@ class GrpcPort:
         and the self-made certificate are tried again until they are there. Meanwhile the port
         serves no access keys, and no TLS.
         """
-        self._state.targets.own_ports.add(self._listener.getsockname()[1])
+        self._services.targets.own_ports.add(self._listener.getsockname()[1])
         refused = await self._prepared()
         settings = self._settings
         shares = ConnectionQuota(
-            self._state.places,
+            self._services.places,
             each_max=settings.grpc_address_connections_max,
             all_max=settings.grpc_connections_max,
         )
@@ -60,10 +60,10 @@ class GrpcPort:
             self._listener,
             self._inner_port,
             self._certificate.context if self._certificate else None,
-            self._state.rpc_figures,
+            self._services.rpc_figures,
             shares,
-            self._state.host.clock.monotonic_s,
-            self._state.load.budget,
+            self._services.host.clock.monotonic_s,
+            self._services.load.budget,
             is_plain_refused=settings.tls_required,
         )
         self._tls_mux.start()
@@ -110,15 +110,15 @@ class GrpcPort:
         _check_files()
         made = await asyncio.to_thread(_door_class)
         _check_files()
-        door = made(self._state, self.address, self._tls_mux)
+        door = made(self._services, self.address, self._tls_mux)
         await door.start()
-        self._state.targets.own_ports.add(door.inner_port)
+        self._services.targets.own_ports.add(door.inner_port)
         return door
 
     async def _prepared(self) -> str:
         """Read or make the files that the port needs; why that cannot be just now, or ""."""
         try:
-            await asyncio.to_thread(self._state.access_keys.load)
+            await asyncio.to_thread(self._services.access_keys.load)
             if self._settings.grpc_tls and self._certificate is None:
                 self._certificate = await asyncio.to_thread(certificate_of, self._settings)
         except OSError as error:

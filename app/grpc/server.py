@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc.aio
 
+from app.container import Services
 from app.grpc.backend import GrpcBackend
 from app.grpc.client_directory import GrpcClientDirectory
 from app.grpc.clients import GrpcClients
@@ -17,7 +18,6 @@ from app.grpc.leases import Leases
 from app.grpc.service import MessagingService
 from app.grpc.signature import Signatures
 from app.grpc.tls_mux import LOOPBACK, TlsMux
-from app.settings import Settings
 
 log = logging.getLogger("kitemq.grpc")
 
@@ -33,37 +33,37 @@ GRACE_S = 1.0  # for calls under way when the server stops
 
 
 class GrpcServer:
-    """Serves what the TLS mux brings; `state` is the application's."""
+    """Serves what the TLS mux brings; `services` are the application's."""
 
-    def __init__(self, state: Any, address: str, tls_mux: TlsMux) -> None:
+    def __init__(self, services: Services, address: str, tls_mux: TlsMux) -> None:
         """`address` is where clients call; `tls_mux` brings their connections."""
-        settings: Settings = state.settings
+        settings = services.settings
         self._settings = settings
-        self._state = state
+        self._services = services
         self._server: Any = None
         self._tls_mux = tls_mux
         self._ticking: asyncio.Task[None] | None = None
         self._unlist: Callable[[], None] = _nothing
-        self._signatures = Signatures(state.people, state.access_keys)
+        self._signatures = Signatures(services.people, services.access_keys)
         self.inner_port = 0
-        leases = Leases(state.host)
+        leases = Leases(services.host)
         clients = GrpcClients(
-            state.host,
-            state.transactions,
+            services.host,
+            services.transactions,
             leases,
-            state.client_names,
+            services.client_names,
             address_clients_max=settings.grpc_address_clients_max,
         )
         self.backend = GrpcBackend(
-            state.host,
+            services.host,
             settings,
-            state.sends,
-            state.transactions,
-            state.scheduled,
+            services.sends,
+            services.transactions,
+            services.scheduled,
             clients,
             leases,
-            state.rpc_figures,
-            state.client_figures,
+            services.rpc_figures,
+            services.client_figures,
             address,
         )
 
@@ -71,12 +71,12 @@ class GrpcServer:
         """Begin to serve on `inner_port`."""
         self._server = grpc.aio.server(options=self._options())
         service = MessagingService(
-            self.backend, self._signatures, self._state.load, self._tls_mux.origin_of
+            self.backend, self._signatures, self._services.load, self._tls_mux.origin_of
         )
         self._server.add_generic_rpc_handlers((service.handler(),))
         self.inner_port = self._server.add_insecure_port(f"{LOOPBACK}:0")
         await self._server.start()
-        self._unlist = self._state.connections.add_door(
+        self._unlist = self._services.connections.add_door(
             GrpcClientDirectory(self.backend, self._tls_mux.end)
         )
         self._ticking = asyncio.get_running_loop().create_task(self._tick())

@@ -82,7 +82,7 @@ def update_topic(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Er
 async def _update_topic(
     backend: "RemotingBackend", call: RemotingCall, config: TopicConfig
 ) -> ErrorResponse:
-    topics = backend.state.topics
+    topics = backend.services.topics
     try:
         backend.broker.topic(config.name)
     except TopicNotFound:
@@ -103,7 +103,7 @@ def delete_topic(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Er
 
 
 async def _delete_topic(backend: "RemotingBackend", call: RemotingCall, name: str) -> ErrorResponse:
-    await backend.state.topics.delete(call.actor, name)
+    await backend.services.topics.delete(call.actor, name)
     return OK
 
 
@@ -152,7 +152,7 @@ def update_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Er
 async def _update_group(
     backend: "RemotingBackend", call: RemotingCall, told: _Group
 ) -> ErrorResponse:
-    groups, name = backend.state.groups, told.groupName
+    groups, name = backend.services.groups, told.groupName
     changes = GroupSettings(
         retry_max=told.retryMaxTimes,
         consume_enabled=told.consumeEnable,
@@ -179,7 +179,7 @@ def delete_group(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[Er
 
 
 async def _delete_group(backend: "RemotingBackend", call: RemotingCall, name: str) -> ErrorResponse:
-    await backend.state.groups.delete(call.actor, name)
+    await backend.services.groups.delete(call.actor, name)
     return OK
 
 
@@ -246,7 +246,7 @@ async def _reset_offsets(
     elif at_ms >= 0:
         target = ResetTarget(ResetTo.TIME, at_ms)
     order = ResetOrder([topic], target, queues=[queue] if queue >= 0 else ())
-    reset = await backend.state.resets.apply(
+    reset = await backend.services.resets.apply(
         call.actor, group, order, precondition="", force=call.is_true("isForce")
     )
     moved = [((each.topic, each.queue), each.after or 0) for each in reset.queues]
@@ -344,7 +344,7 @@ def runtime_info(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespons
     table = {
         "brokerVersion": str(PROTOCOL_VERSION),
         "brokerVersionDesc": f"KiteMQ {VERSION}",
-        "bootTimestamp": str(backend.state.started_ms),
+        "bootTimestamp": str(backend.services.started_ms),
         "brokerActive": "true",
         "putTps": " ".join([rates_in] * 3),
         "getTotalTps": " ".join([rates_out] * 3),
@@ -387,7 +387,7 @@ def broker_config(backend: "RemotingBackend", call: RemotingCall) -> ErrorRespon
         "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
         "autoCreateSubscriptionGroup": str(settings.auto_create_groups).lower(),
         "defaultTopicQueueNums": str(settings.default_queues),
-        "flushDiskType": "SYNC_FLUSH" if settings.promise == "flushed" else "ASYNC_FLUSH",
+        "flushDiskType": "SYNC_FLUSH" if settings.durability == "flushed" else "ASYNC_FLUSH",
         "maxMessageSize": "4194304",
         "namesrvAddr": backend.address(call.connection),
     }

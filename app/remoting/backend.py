@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
+from app.container import Services
 from app.host import EngineHost
 from app.remoting.clients import RemotingClients
 from app.remoting.connection import Handler, RemotingConnection
@@ -27,9 +27,9 @@ KNOWN = frozenset(map(int, RequestCode))
 
 @dataclass
 class RemotingBackend:
-    """One server's port for classic clients; `state` is the application's, for its services."""
+    """One server's port for classic clients; `services` are the application's, for its services."""
 
-    state: Any
+    services: Services
     clients: RemotingClients
     signatures: Signatures
     figures: RemotingFigures
@@ -41,9 +41,9 @@ class RemotingBackend:
     connections: set[RemotingConnection] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        state = self.state
-        self.host, self.settings, self.sends = state.host, state.settings, state.sends
-        self.load, self.activity = state.load, state.client_figures
+        services = self.services
+        self.host, self.settings, self.sends = services.host, services.settings, services.sends
+        self.load, self.activity = services.load, services.client_figures
 
     @property
     def broker(self) -> Broker:

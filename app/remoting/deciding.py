@@ -56,5 +56,5 @@ async def _decide(
     group: str,
     by: Decider,
 ) -> ErrorResponse:
-    await backend.state.transactions.decide(transaction_id, decision, group, by)
+    await backend.services.transactions.decide(transaction_id, decision, group, by)
     return OK

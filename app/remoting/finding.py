@@ -29,7 +29,7 @@ def query_message(backend: "RemotingBackend", call: RemotingCall) -> Awaitable[E
 
 
 async def _query(backend: "RemotingBackend", call: RemotingCall, topic: str) -> ErrorResponse:
-    key, search = call.text("key"), backend.state.search
+    key, search = call.text("key"), backend.services.search
     begin_ms, end_ms = call.number("beginTimestamp", 0), call.number("endTimestamp", 0)
     count_max = min(max(1, call.number("maxNum", 32)), COUNT_MAX)
     if call.is_true(UNIQUE_KEY_QUERY):

@@ -8,8 +8,8 @@ import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from app.container import Services
 from app.network.acceptor import Acceptor
 from app.network.places import Place
 from app.network.watch import Watch
@@ -26,38 +26,38 @@ log = logging.getLogger("kitemq.remoting")
 
 
 class RemotingPort:
-    """Listens on `listener`, which it closes at the end; `state` is the application's."""
+    """Listens on `listener`, which it closes at the end; `services` are the application's."""
 
-    def __init__(self, state: Any, listener: socket.socket, watch: Watch) -> None:
+    def __init__(self, services: Services, listener: socket.socket, watch: Watch) -> None:
         """`watch` looks at the connections; its owner starts and stops it."""
-        self._state = state
+        self._services = services
         self._listener = listener
         self._watch = watch
         clients = RemotingClients(
-            state.host, state.transactions, state.client_names, state.remoting_figures
+            services.host, services.transactions, services.client_names, services.remoting_figures
         )
-        signatures = Signatures(state.people, state.access_keys)
-        self.backend = RemotingBackend(state, clients, signatures, state.remoting_figures)
+        signatures = Signatures(services.people, services.access_keys)
+        self.backend = RemotingBackend(services, clients, signatures, services.remoting_figures)
         self._acceptor: Acceptor | None = None
         self._unlist: Callable[[], None] = _nothing
         self.address = host_text(*listener.getsockname()[:2])
 
     async def start(self) -> None:
         """Begin to listen; ValueError (TlsError is one) where the certificate cannot be used."""
-        settings: Settings = self._state.settings
-        self._state.targets.own_ports.add(self._listener.getsockname()[1])
+        settings = self._services.settings
+        self._services.targets.own_ports.add(self._listener.getsockname()[1])
         try:
-            await asyncio.to_thread(self._state.access_keys.load)
+            await asyncio.to_thread(self._services.access_keys.load)
         except OSError as error:
             log.error("the remoting port serves no access keys: %s", error)
         certificate = await asyncio.to_thread(_certificate, settings)
-        self._state.host.broker.events.subscribe(self.backend.clients.hear)
-        self._unlist = self._state.connections.add_door(
+        self._services.host.broker.events.subscribe(self.backend.clients.hear)
+        self._unlist = self._services.connections.add_door(
             RemotingClientDirectory(self.backend.clients)
         )
         self._acceptor = Acceptor(
             self._listener,
-            self._state.places,
+            self._services.places,
             self._made,
             certificate=certificate,
             handshake_s=settings.header_timeout_s,
@@ -76,7 +76,7 @@ class RemotingPort:
         await asyncio.sleep(0)
         self._unlist()
         self._unlist = _nothing
-        self._state.host.broker.events.unsubscribe(self.backend.clients.hear)
+        self._services.host.broker.events.unsubscribe(self.backend.clients.hear)
 
     def _made(self, place: Place) -> asyncio.Protocol:
         return RemotingConnection(self.backend, place, self._watch)

@@ -58,7 +58,7 @@ NUMBER_CHARS_MAX = 15
 
 
 def send(backend: "RemotingBackend", call: RemotingCall) -> ErrorResponse | None:
-    """Store one message or a batch of one topic; answered once what was promised is kept."""
+    """Store one message or a batch of one topic; answered once it has its durability."""
     if call.command.code in SHORT_CODES:
         call.fields = {SHORT_NAMES.get(name, name): value for name, value in call.fields.items()}
     topic = call.topic(Action.PRODUCE)

@@ -54,7 +54,7 @@ class Audit:
         self,
         database: DatabaseWorker,
         clock: Clock,
-        before_reading: Callable[[], Awaitable[None]] | None = None,
+        before_reading: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """`before_reading` writes what has happened and is not in the trail yet."""
         self._database = database

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from app.host import EngineHost
 from engine.errors import Corrupt, EngineError
-from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Message, Promise, PutResult
+from engine.message import BATCH_BYTES_MAX, BATCH_COUNT_MAX, Durability, Message, PutResult
 
 log = logging.getLogger("kitemq.socket")
 
@@ -25,17 +25,17 @@ class Part(NamedTuple):
     messages: Sequence[Message]
     offsets: list[int]
     positions: list[int]
-    promise: Promise
+    durability: Durability
 
 
 Done = Callable[[Part | None, EngineError | None], None]  # one of the two is given
 
 
 class Waiting(NamedTuple):
-    """One send of this turn; `done` is called once, when its promise is kept or it failed."""
+    """One send of this turn; `done` is called once, when it has its durability or failed."""
 
     messages: list[Message]
-    promise: Promise | None
+    durability: Durability | None
     size_bytes: int
     done: Done
 
@@ -48,14 +48,14 @@ class SendGate:
         self._waiting: list[Waiting] = []
 
     def add(
-        self, messages: list[Message], promise: Promise | None, size_bytes: int, done: Done
+        self, messages: list[Message], durability: Durability | None, size_bytes: int, done: Done
     ) -> None:
         """Store `messages` at the end of this turn; all are of one topic."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting.append(Waiting(messages, promise, size_bytes, done))
+        self._waiting.append(Waiting(messages, durability, size_bytes, done))
 
-    async def stored(self, messages: list[Message], promise: Promise | None) -> Part:
+    async def stored(self, messages: list[Message], durability: Durability | None) -> Part:
         """The same, waited for: what was stored; raises the EngineError that it failed with."""
         stored: asyncio.Future[Part] = asyncio.get_running_loop().create_future()
 
@@ -67,7 +67,7 @@ class SendGate:
             else:
                 stored.set_exception(error or RuntimeError("neither stored nor refused"))
 
-        self.add(messages, promise, sum([len(message.body) for message in messages]), done)
+        self.add(messages, durability, sum([len(message.body) for message in messages]), done)
         return await stored
 
     def _flush(self) -> None:
@@ -97,7 +97,7 @@ class SendGate:
         else:
             messages = [message for item in run for message in item.messages]
         try:
-            sent = self._host.broker.send(messages, promise=run[0].promise)
+            sent = self._host.broker.send(messages, durability=run[0].durability)
         except Exception as error:
             if len(run) == 1:
                 run[0].done(None, _known(error))
@@ -114,17 +114,17 @@ class SendGate:
                 item.done(None if failure else _part(sent, at, end), failure)
                 at = end
 
-        if sent.promise is Promise.FLUSHED:
+        if sent.durability is Durability.FLUSHED:
             self._host.broker.when_flushed(sent.flush_position, answer)
         else:
             answer(None)
 
 
 def _joins(before: Waiting, item: Waiting) -> bool:
-    """Whether both may go into one append: they get the same promise."""
-    if before.promise is not item.promise:
+    """Whether both may go into one append: they get the same durability."""
+    if before.durability is not item.durability:
         return False
-    return item.promise is not None or before.messages[-1].topic == item.messages[0].topic
+    return item.durability is not None or before.messages[-1].topic == item.messages[0].topic
 
 
 def _known(error: Exception) -> EngineError:
@@ -136,9 +136,9 @@ def _known(error: Exception) -> EngineError:
 
 def _part(sent: PutResult, start: int, end: int) -> Part:
     if end - start == len(sent.messages):
-        return Part(sent.messages, sent.offsets, sent.positions, sent.promise)
+        return Part(sent.messages, sent.offsets, sent.positions, sent.durability)
     span = slice(start, end)
-    return Part(sent.messages[span], sent.offsets[span], sent.positions[span], sent.promise)
+    return Part(sent.messages[span], sent.offsets[span], sent.positions[span], sent.durability)
 
 
 def _flush_failure(error: Exception | None) -> EngineError | None:

@@ -113,7 +113,7 @@ class Transactions:
         group: str = "",
         by: Decider | None = None,
     ) -> Transaction:
-        """A program's decision; returns when what was promised to the topic is kept."""
+        """A program's decision; returns when it has the topic's durability."""
         done = self._host.broker.transactions.decide(
             transaction_id, decision, group=group, by=by or Decider.PRODUCER
         )

@@ -14,6 +14,7 @@ from typing import Any
 from starlette.types import Receive, Scope
 from starlette.types import Send as AsgiSend
 
+from app.container import services_of
 from app.host import EngineHost
 from app.network.bounded_socket import HOLD
 from app.security.access import Action, Kind, Principal, require, who_of
@@ -89,7 +90,7 @@ class Connection:
         self._is_closing = False
         self._scope = scope
         self._looking: asyncio.TimerHandle | None = None
-        self._doorman: Doorman = scope["app"].state.doorman
+        self._doorman: Doorman = services_of(scope).doorman
         self.holder = holder_of(who_of(scope))
         self.client = f"ws-{secrets.token_hex(6)}"
         self._calls = Calls(
@@ -101,7 +102,7 @@ class Connection:
         )
         self._producers = Producers(
             hub.host,
-            scope["app"].state.transactions,
+            services_of(scope).transactions,
             wanted_max=hub.limits.subscriptions_max,
             on_answer=self._answer,
             has_room=lambda: self.has_push_room,
@@ -313,7 +314,7 @@ class Connection:
 def _hold_of(scope: Scope) -> Hold:
     """What the connection holds of the server's memory, in the name of who opened it."""
     client = scope.get("client")
-    hold: Hold = scope.get(HOLD) or scope["app"].state.load.budget.hold(
+    hold: Hold = scope.get(HOLD) or services_of(scope).load.budget.hold(
         client[0] if client else "", "", _nothing
     )
     hold.name(who_of(scope).caller)

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 
+from app.container import services_of
 from app.host import EngineHost
 from app.ws.connection import Hub
 from app.ws.limits import SocketLimits
@@ -28,14 +29,14 @@ class SocketDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
-        state = scope["app"].state
-        host: EngineHost = state.host
+        services = services_of(scope)
+        host = services.host
         if not host.is_ready:
             await send({"type": "websocket.close", "code": CLOSE_TRY_LATER})
             return
         hub = self._hubs.get(host)
         if hub is None:
-            limits = SocketLimits(frame_bytes_max=state.settings.request_bytes_max)
+            limits = SocketLimits(frame_bytes_max=services.settings.request_bytes_max)
             hub = self._hubs[host] = Hub(host, limits)
         offered = scope.get("subprotocols") or ()
         await send(
@@ -44,7 +45,7 @@ class SocketDoor:
         address = _address(scope)
         session = Session(hub, address, scope)
         since_ms = host.clock.now_ms()
-        connections = state.connections
+        connections = services.connections
         with connections.opened(lambda: session.client, address, since_ms, session.disconnect):
             await session.run(receive, send)
 

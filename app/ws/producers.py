@@ -89,7 +89,7 @@ class Producers:
         del self._on_answer, self._has_room
 
     def decide(self, request: int, frame: transactions.DecideFrame, *, is_text: bool) -> None:
-        """Do what a DECIDE says; its answer comes when what was promised is kept."""
+        """Do what a DECIDE says; its answer comes when it has its durability."""
         decision = DECISIONS.get(frame.decision)
         if decision is None:
             raise Invalid("the decision is unknown", field="decision", remedy="1, 2 or 3")

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from app.container import services_of
 from app.security.access import Action, Kind
 from app.security.client_names import ClientNames
 from app.services.sends import Part
 from app.ws.connection import Connection
 from app.ws.push import Subscription
 from app.ws.shapes import (
-    PROMISES,
+    DURABILITIES,
     RESULT_CODES,
     build_messages,
     error_frame,
@@ -63,8 +64,8 @@ class Session(Connection):
         messages = build_messages(frame, self._remote, self._host.clock.now_ms())
         if not messages:
             raise Invalid("a send without messages", field="messages", remedy="send at least one")
-        if frame.promise not in PROMISES:
-            raise Invalid("the promise is unknown", field="promise", remedy="0, 1 or 2")
+        if frame.durability not in DURABILITIES:
+            raise Invalid("the durability is unknown", field="durability", remedy="0, 1 or 2")
         size_bytes = sum(map(len, frame.bodies))
         self._count(size_bytes)
 
@@ -74,15 +75,15 @@ class Session(Connection):
             if self._is_closing:
                 return
             if part is not None:
-                figures = self._scope["app"].state.client_figures
+                figures = services_of(self._scope).client_figures
                 figures.sent(self.client, len(messages), self._host.clock.now_ms())
                 with_ids = is_text or not frame.id_prefix
                 self._answer(request, sent_frame(part, with_ids=with_ids), is_text)
             elif error is not None:
                 self._answer(request, error_frame(error), is_text)
 
-        promise = PROMISES[batches.PromiseCode(frame.promise)]
-        self._hub.gate.add(messages, promise, size_bytes, done)
+        durability = DURABILITIES[batches.DurabilityCode(frame.durability)]
+        self._hub.gate.add(messages, durability, size_bytes, done)
         return None
 
     def _on_call(self, request: int, frame: calls.CallFrame, is_text: bool) -> None:
@@ -123,7 +124,7 @@ class Session(Connection):
         self.check_push(frame.group, frame.topics)
         # Whatever is wrong with group, topics or filters shows here, not at the first message.
         broker, client = self._host.broker, self.client
-        names: ClientNames = self._scope["app"].state.client_names
+        names: ClientNames = services_of(self._scope).client_names
         names.claim(frame.group, client, self.holder)
         broker.wait_to_receive(frame.group, frame.topics, lambda: None, client).cancel()
         # Asked for before the first hand-out, so that all of it is from an earlier connection.

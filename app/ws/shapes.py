@@ -8,18 +8,18 @@ from operator import attrgetter
 from app.services.sends import Part
 from engine.broker import AckResult, Nack, Receipt
 from engine.errors import Busy, EngineError, Invalid
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from kitemq.protocol import batches, frames
 from kitemq.protocol.columns import ProtocolError
 
-PROMISES = {
-    batches.PromiseCode.DEFAULT: None,
-    batches.PromiseCode.STORED: Promise.STORED,
-    batches.PromiseCode.FLUSHED: Promise.FLUSHED,
+DURABILITIES = {
+    batches.DurabilityCode.DEFAULT: None,
+    batches.DurabilityCode.STORED: Durability.STORED,
+    batches.DurabilityCode.FLUSHED: Durability.FLUSHED,
 }
-PROMISE_CODES = {
-    Promise.STORED: batches.PromiseCode.STORED,
-    Promise.FLUSHED: batches.PromiseCode.FLUSHED,
+DURABILITY_CODES = {
+    Durability.STORED: batches.DurabilityCode.STORED,
+    Durability.FLUSHED: batches.DurabilityCode.FLUSHED,
 }
 RESULT_CODES = {
     AckResult.DONE: batches.ResultCode.DONE,
@@ -125,7 +125,7 @@ def _level(level: int) -> int | None:
 def sent_frame(part: Part, *, with_ids: bool) -> batches.SentFrame:
     """The answer to a SEND; its ids only where the client does not know them."""
     return batches.SentFrame(
-        PROMISE_CODES[part.promise],
+        DURABILITY_CODES[part.durability],
         list(map(_queue, part.messages)),
         part.offsets,
         part.positions,

@@ -12,16 +12,22 @@ class RestSend:
     """POST of one message as its raw body, or of a JSON batch."""
 
     def __init__(
-        self, port: int, topic: str, body: bytes, *, per_request: int = 0, promise: str = "stored"
+        self,
+        port: int,
+        topic: str,
+        body: bytes,
+        *,
+        per_request: int = 0,
+        durability: str = "stored",
     ) -> None:
         """`per_request` 0 sends the raw body of one message, else a JSON batch of so many."""
         self.per_request = max(per_request, 1)
         path = f"/api/v1/topics/{topic}/messages"
         if per_request:
-            batch = {"messages": [{"body": body.decode()}] * per_request, "promise": promise}
+            batch = {"messages": [{"body": body.decode()}] * per_request, "durability": durability}
             self._request = _post(port, path, "application/json", json.dumps(batch).encode())
         else:
-            self._request = _post(port, path, "application/octet-stream", body, promise)
+            self._request = _post(port, path, "application/octet-stream", body, durability)
         self._rest = b""
 
     def greeting(self) -> bytes:
@@ -58,13 +64,13 @@ def _answer_end(data: bytes) -> int | None:
     return end if end <= len(data) else None
 
 
-def _post(port: int, path: str, media_type: str, body: bytes, promise: str = "") -> bytes:
+def _post(port: int, path: str, media_type: str, body: bytes, durability: str = "") -> bytes:
     lines = [
         f"POST {path} HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
         f"Content-Type: {media_type}",
         f"Content-Length: {len(body)}",
     ]
-    if promise:
-        lines.append(f"KiteMQ-Promise: {promise}")
+    if durability:
+        lines.append(f"KiteMQ-Durability: {durability}")
     return "\r\n".join(lines).encode() + HEAD_END + body

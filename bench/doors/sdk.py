@@ -16,12 +16,12 @@ PREFETCH = 4096
 RECEIVE_S = 30.0
 
 
-def sending_by_sdk(body: bytes, *, batch: int, tasks: int, promise: str = "stored") -> Work:
+def sending_by_sdk(body: bytes, *, batch: int, tasks: int, durability: str = "stored") -> Work:
     """`tasks` tasks that each send `batch` messages and wait for them, over and over."""
 
     async def work(turn: Turn) -> Run:
         url = f"http://127.0.0.1:{turn.port}"
-        async with AsyncProducer(url, promise=promise) as producer:
+        async with AsyncProducer(url, durability=durability) as producer:
             return await measured(turn.process, _send(producer, turn, body, batch, tasks))
 
     return work

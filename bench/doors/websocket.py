@@ -11,7 +11,7 @@ from bench.load import LoadError, Taken
 from kitemq.protocol.batches import (
     AckFrame,
     DeliverFrame,
-    PromiseCode,
+    DurabilityCode,
     ResultFrame,
     SendFrame,
     SentFrame,
@@ -30,7 +30,7 @@ INVISIBLE_MS = 60_000
 U16 = struct.Struct(">H")
 U32 = struct.Struct(">I")
 U64 = struct.Struct(">Q")
-# Where SEND has the number of its first message id: behind promise, queue and count.
+# Where SEND has the number of its first message id: behind durability, queue and count.
 ID_FIRST_AT = HEADER.size + 9
 ID_MASK = 0xFFFFFFFF
 
@@ -117,12 +117,12 @@ class SocketSend(SocketDoor):
         body: bytes,
         *,
         per_request: int = 1,
-        promise: PromiseCode = PromiseCode.STORED,
+        durability: DurabilityCode = DurabilityCode.STORED,
         delay_level: int = 0,
     ) -> None:
         super().__init__(port)
         self.per_request = per_request
-        message = masked(encode(1, _send(topic, body, per_request, promise, delay_level)))
+        message = masked(encode(1, _send(topic, body, per_request, durability, delay_level)))
         self._message = bytearray(message)
         self._id_at = message.index(HEADER.pack(SendFrame.TYPE, 1, 0)[:5]) + ID_FIRST_AT
         self._next_id = 0
@@ -140,7 +140,9 @@ class SocketSend(SocketDoor):
         return sum(piece.kind == SentFrame.TYPE for piece in pieces)
 
 
-def _send(topic: str, body: bytes, count: int, promise: PromiseCode, delay_level: int) -> SendFrame:
+def _send(
+    topic: str, body: bytes, count: int, durability: DurabilityCode, delay_level: int
+) -> SendFrame:
     texts, zeros = [""] * count, [0] * count
     return SendFrame(
         topic,
@@ -152,7 +154,7 @@ def _send(topic: str, body: bytes, count: int, promise: PromiseCode, delay_level
         [delay_level] * count,
         zeros,
         zeros,
-        promise=promise,
+        durability=durability,
         id_prefix="0123456789ABCDEF0123",
     )
 

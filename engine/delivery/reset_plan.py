@@ -72,7 +72,7 @@ class QueueMove(msgspec.Struct, frozen=True):
     target: int | None
     is_moved: bool
     note: ResetNote
-    again: int
+    redelivered: int
     skipped: int
     inflight: int
     target_ms: int | None
@@ -91,8 +91,8 @@ class ResetPreview(msgspec.Struct, frozen=True):
     retry_waiting: int
 
     @property
-    def again(self) -> int:
-        return sum(queue.again for queue in self.queues)
+    def redelivered(self) -> int:
+        return sum(queue.redelivered for queue in self.queues)
 
     @property
     def skipped(self) -> int:

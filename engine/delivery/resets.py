@@ -334,7 +334,9 @@ class OffsetResets:
             if target != goal:
                 note = ResetNote.BEFORE_OLDEST if goal < first else ResetNote.PAST_END
         begin = first if target is not None and progress is not None else self._begin(plan, place)
-        again, skipped = _counts(progress, begin, begin if target is None else target, first, end)
+        redelivered, skipped = _counts(
+            progress, begin, begin if target is None else target, first, end
+        )
         return QueueMove(
             topic=topic,
             queue=queue,
@@ -344,7 +346,7 @@ class OffsetResets:
             target=target,
             is_moved=is_moved,
             note=note,
-            again=again if is_moved else 0,
+            redelivered=redelivered if is_moved else 0,
             skipped=skipped if is_moved else 0,
             inflight=_inflight(progress) if is_moved else 0,
             target_ms=None if target is None or target >= end else self._stored_ms(place, target),
@@ -378,13 +380,13 @@ def _check_topic(group: str, topic: str, target: ResetTarget) -> None:
 def _counts(
     progress: QueueProgress | None, begin: int, target: int, first: int, end: int
 ) -> tuple[int, int]:
-    """How many are read again, and how many are never read, when a queue goes to `target`."""
+    """How many are redelivered, and how many are never read, when a queue goes to `target`."""
     cursor = max(first, begin if progress is None else progress.cursor)
     slots = () if progress is None else [each for each in progress.slots if each >= first]
     before = sum(each < target for each in slots)
     skipped = before + max(0, min(target, end) - cursor)
-    again = max(0, min(cursor, end) - max(target, first)) - (len(slots) - before)
-    return max(0, again), skipped
+    redelivered = max(0, min(cursor, end) - max(target, first)) - (len(slots) - before)
+    return max(0, redelivered), skipped
 
 
 def _inflight(progress: QueueProgress | None) -> int:

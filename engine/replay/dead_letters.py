@@ -39,8 +39,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
     """One dead letter. `failures` counts its deliveries, `reason` is a Reason's value.
 
     `origin_id` is the offset id of the record first sent. `redriven_by` are the jobs that sent it
-    again from here; `returned_from` is the job that sent it before it came back dead, and `times`
-    how many jobs had by then. `dismissed` says who dismissed it, and why.
+    again from here; `redriven_from` is the job that sent it before it came back dead, and
+    `redrive_count` how many jobs had by then. `dismissed` says who dismissed it, and why.
     """
 
     message: StoredMessage
@@ -51,8 +51,8 @@ class DeadLetter(msgspec.Struct, frozen=True):
     origin_topic: str
     origin_id: str
     redriven_by: list[str]
-    returned_from: str
-    times: int
+    redriven_from: str
+    redrive_count: int
     dismissed: DismissNote | None = None
 
 

@@ -18,7 +18,7 @@ from engine.clock import Clock
 from engine.errors import Busy, Conflict, Invalid, MessageNotFound
 from engine.events import EventBus, Replied, Requested, RequestExpired
 from engine.intake import Intake, check_message
-from engine.message import Message, Promise, StoredMessage
+from engine.message import Durability, Message, StoredMessage
 from engine.reply.pending_requests import PendingRequest, PendingRequests
 from engine.service import IDLE_WAIT_MAX_S, Service
 from engine.store.store import Store
@@ -240,7 +240,7 @@ class RequestReply(Service):
         else:
             request.is_replied = True
             self._hand_over(request, position)
-            if sent.promise is Promise.FLUSHED:
+            if sent.durability is Durability.FLUSHED:
                 self._store.when_flushed(sent.flush_position, lambda _: self.wake())
         if self._events.is_heard:
             stored = sent.messages[0]

@@ -23,8 +23,8 @@ from engine.message import (
     REAL_QID,
     REAL_TOPIC,
     SOURCE,
+    Durability,
     Message,
-    Promise,
     StoredMessage,
     copy_of,
 )
@@ -292,7 +292,9 @@ class TimerDeliverer(Service):
     def _replace(self, messages: Sequence[Message], chosen: Sequence[Pending]) -> None:
         """Write the records that take the place of these."""
         sent = self._intake.put(messages)
-        if sent.promise is Promise.FLUSHED:  # not readable before, so not to be left for later
+        if (
+            sent.durability is Durability.FLUSHED
+        ):  # not readable before, so not to be left for later
             self._store.when_flushed(sent.flush_position, _told)
         self._finish(chosen, record_end=sent.flush_position)
         for message, offset in zip(sent.messages, sent.offsets, strict=True):

@@ -83,7 +83,7 @@ class BrokerMetrics(msgspec.Struct, frozen=True):
 
 
 class PutLatency(msgspec.Struct, frozen=True):
-    """Microseconds from the call of send until its promise was kept.
+    """Microseconds from the call of send until it had its durability.
 
     `stored` is all sends, until the messages are in the page cache; `flushed` those that waited for
     the disk, until they were told.

@@ -16,7 +16,7 @@ from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt, EngineError, OutOfFiles
 from engine.events import EventBus
 from engine.host import pack_host
-from engine.message import Message, Promise, PutResult
+from engine.message import Durability, Message, PutResult
 from engine.service import Service
 from engine.store.checkpoint import (
     Checkpoint,
@@ -143,7 +143,11 @@ class Store(StoreOpening):
     # -- writing ------------------------------------------------------------------------------
 
     def append(
-        self, messages: Sequence[Message], *, promise: Promise = Promise.STORED, waits: bool = True
+        self,
+        messages: Sequence[Message],
+        *,
+        durability: Durability = Durability.STORED,
+        waits: bool = True,
     ) -> PutResult:
         """Write all of `messages` with one write, or none of them.
 
@@ -169,11 +173,11 @@ class Store(StoreOpening):
         for run in batch.runs:
             run.queue.next_offset += len(run.tag_codes)
         end = start + len(batch.data)
-        is_held = promise is Promise.FLUSHED
+        is_held = durability is Durability.FLUSHED
         self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed))
         if is_held and not waits:
             self._flusher.request(end, _ignore)
-        kept = promise if waits else Promise.STORED
+        kept = durability if waits else Durability.STORED
         return PutResult(messages, batch.offsets, batch.positions, kept, end, runs)
 
     def check_room(self) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from engine.errors import Busy, Conflict, Forbidden, Invalid, TopicNotFound
 from engine.legality import check_by, check_number
-from engine.message import Promise, StoredMessage
+from engine.message import Durability, StoredMessage
 from engine.store.journal import Journal, JournalEntry
 from engine.topic.names import (
     CLOSED_TOPICS,
@@ -49,7 +49,7 @@ class TopicConfig(msgspec.Struct, frozen=True, array_like=True):
     read_queues: int = 4
     write_queues: int = 4
     permission: int = PERMISSION_BOTH
-    promise: Promise | None = None  # None: the broker's default
+    durability: Durability | None = None  # None: the broker's default
     created_ms: int = 0
     since_position: int = 0  # records before it belong to an earlier topic of this name
     is_automatic: bool = False  # made at first use: message types are not enforced

@@ -101,7 +101,7 @@ def list_dismissals(options: argparse.Namespace, output: Output) -> int:
 def _row(letter: Json) -> Json:
     shown = {name: letter[name] for name in ("reason", "error", "failures", "client")}
     redriven = ", ".join(letter["redriven_by"]) or "-"
-    if letter["times"]:
+    if letter["redrive_count"]:
         redriven += f" (came back, {letter['times']} x)"
     message: Json = letter["message"]
     return {

@@ -40,7 +40,7 @@ async def _produce(options: argparse.Namespace, output: Output) -> int:
                 delay_level=options.delay_level,
                 delay_ms=0 if options.delay is None else milliseconds(options.delay, "--delay"),
                 deliver_at_ms=at_ms,
-                promise=options.promise or None,
+                durability=options.durability or None,
             )
             future.add_done_callback(run.answered)
         await producer.flush()
@@ -167,6 +167,6 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     parser.add_argument("--count", type=int, default=1, help="send --body or --file so often")
     parser.add_argument("--rate", type=float, default=0.0, help="messages per second; 0 = at will")
-    parser.add_argument("--promise", default="", choices=["", "stored", "flushed"])
+    parser.add_argument("--durability", default="", choices=["", "stored", "flushed"])
     parser.add_argument("--timeout", type=float, default=30.0, help="seconds to try for")
     parser.set_defaults(run=produce)

@@ -11,7 +11,7 @@ from kitemq.errors import Invalid
 from kitemq.rest import Json
 
 PLACES = ("earliest", "latest", "time", "offset", "shift", "group")
-COLUMNS = ("topic", "queue", "current", "target", "again", "skipped", "inflight", "note")
+COLUMNS = ("topic", "queue", "current", "target", "redelivered", "skipped", "inflight", "note")
 HISTORY_COLUMNS = ("id", "at_ms", "to", "queues", "undoes", "undone_by")
 
 
@@ -54,8 +54,8 @@ def _agreed(options: argparse.Namespace, output: Output, preview: Json) -> bool:
     """Show what would happen; whether to go on. Raises Refused where the person does not agree."""
     if options.dry_run or not output.is_json:
         output.rows(preview["queues"], COLUMNS)
-    again, skipped = preview["again"], preview["skipped"]
-    what = f"{again} messages are delivered again, {skipped} never"
+    redelivered, skipped = preview["redelivered"], preview["skipped"]
+    what = f"{redelivered} messages are delivered again, {skipped} never"
     if preview["inflight"]:
         what += f", {preview['inflight']} are taken from their clients"
     if preview["retry_waiting"]:

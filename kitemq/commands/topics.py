@@ -10,7 +10,7 @@ from kitemq.commands.output import Exit, Output
 from kitemq.commands.settings import add_options, settings_of
 from kitemq.model.topics import NewTopic, TopicSettings
 
-COLUMNS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
+COLUMNS = ("name", "type", "read_queues", "write_queues", "permission", "durability")
 QUEUE_COLUMNS = ("queue", "min_offset", "max_offset", "last_stored_ms")
 
 

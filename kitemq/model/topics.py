@@ -20,7 +20,7 @@ class TopicType(StrEnum):
     TRANSACTION = "TRANSACTION"
 
 
-class Promise(StrEnum):
+class Durability(StrEnum):
     """What "accepted" means: in the page cache (survives a killed process), or on the disk."""
 
     STORED = "stored"
@@ -33,7 +33,7 @@ WriteQueues = Annotated[
     Queues, Meta(description="Queues that get new messages. Shrink them first.")
 ]
 Permission = Annotated[int, Meta(description="6 read and write, 4 read, 2 write, 0 neither")]
-TopicPromise = Annotated[Promise | None, Meta(description="stored or flushed")]
+TopicDurability = Annotated[Durability | None, Meta(description="stored or flushed")]
 RetentionMs = Annotated[
     int | None,
     Meta(
@@ -57,7 +57,7 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     read_queues: ReadQueues | UnsetType = UNSET
     write_queues: WriteQueues | UnsetType = UNSET
     permission: Permission | UnsetType = UNSET
-    promise: TopicPromise | UnsetType = UNSET
+    durability: TopicDurability | UnsetType = UNSET
     retention_ms: RetentionMs | UnsetType = UNSET
     trace_sample: TraceSample | UnsetType = UNSET
 
@@ -84,7 +84,7 @@ class TopicDefinition(TopicSettings, frozen=True, kw_only=True):
 
 
 DEFINITION_COLUMNS = ("name", "type", *SETTINGS)
-NULLABLE = frozenset({"promise", "retention_ms", "trace_sample"})  # null: the broker's default
+NULLABLE = frozenset({"durability", "retention_ms", "trace_sample"})  # null: the broker's default
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Topic(msgspec.Struct, frozen=True):
     read_queues: ReadQueues
     write_queues: WriteQueues
     permission: Permission
-    promise: TopicPromise
+    durability: TopicDurability
     retention_ms: RetentionMs
     trace_sample: TraceSample
     system: Annotated[bool, Meta(description="It is one of the engine's own.")]
@@ -136,7 +136,7 @@ class TopicImportFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="CSV with a head, a JSON list, a page of `GET /api/v1/topics`, or JSON "
             f"lines; at most 10,000 rows. Columns: {', '.join(DEFINITION_COLUMNS)} (or topic for "
             "name); figures that lists show beside them are passed over. What is left out stays, "
-            "an empty promise, retention_ms or trace_sample is the broker's default. A row with "
+            "an empty durability, retention_ms or trace_sample is the broker's default. A row with "
             "the `seen` of a dry run does just what that showed, or nothing.",
         ),
     ]

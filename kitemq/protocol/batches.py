@@ -31,8 +31,8 @@ from kitemq.protocol.frames import COUNT_MAX, Frame, ended, put_topics, take_top
 
 Receipt = tuple[str, int, int, int]  # topic, queue, offset, serial
 
-SEND = struct.Struct(">BiII")  # promise, queue, count, first number of the message ids
-SENT = struct.Struct(">BI")  # promise, count
+SEND = struct.Struct(">BiII")  # durability, queue, count, first number of the message ids
+SENT = struct.Struct(">BI")  # durability, count
 EXTEND = struct.Struct(">I")  # invisible ms
 assert (SEND.size, SENT.size, EXTEND.size) == (13, 5, 4)
 
@@ -41,8 +41,8 @@ HELD_MAX = 65_536  # receipts in one SUBSCRIBED; what a client holds beyond them
 _HEX3 = [f"{number:03X}" for number in range(4096)]
 
 
-class PromiseCode(IntEnum):
-    """What a send asks for, and what it got (`engine.message.Promise`)."""
+class DurabilityCode(IntEnum):
+    """What a send asks for, and what it got (`engine.message.Durability`)."""
 
     DEFAULT = 0
     STORED = 1
@@ -60,7 +60,7 @@ class ResultCode(IntEnum):
 class SendFrame(Frame, frozen=True):
     """Messages of one topic, stored in order by one write, all or none. Answer: SENT.
 
-    | promise u8 | queue i32, -1 = any | count u32 | id first u32 | topic text | id prefix text |
+    | durability u8 | queue i32, -1 = any | count u32 | id first u32 | topic text | id prefix text |
     | text columns: tag, keys (separated by blanks), message group | maps column: properties |
     | number columns: delay level, flag, born ms | bytes column: bodies |
     | may be missing: number columns: delay ms, deliver at ms |
@@ -84,7 +84,7 @@ class SendFrame(Frame, frozen=True):
     delay_levels: list[int]
     flags: list[int]
     born_ms: list[int]
-    promise: int = PromiseCode.DEFAULT
+    durability: int = DurabilityCode.DEFAULT
     queue: int = -1
     id_prefix: str = ""
     id_first: int = 0
@@ -96,7 +96,7 @@ class SendFrame(Frame, frozen=True):
         times = (self.delay_ms, self.deliver_at_ms)
         return b"".join(
             (
-                SEND.pack(self.promise, self.queue, count, self.id_first),
+                SEND.pack(self.durability, self.queue, count, self.id_first),
                 put_text(self.topic),
                 put_text(self.id_prefix),
                 put_texts(self.tags),
@@ -113,7 +113,7 @@ class SendFrame(Frame, frozen=True):
 
     @classmethod
     def parse(cls, data: bytes, at: int) -> Self:
-        promise, queue, count, id_first = unpack(SEND, data, at)
+        durability, queue, count, id_first = unpack(SEND, data, at)
         _check_count(count)
         topic, at = take_text(data, at + SEND.size)
         prefix, at = take_text(data, at)
@@ -133,7 +133,7 @@ class SendFrame(Frame, frozen=True):
             ended(data, at)
         return cls(
             topic, bodies, tags, keys, groups, properties, levels, flags, born,
-            promise, queue, prefix, id_first, delays, times,
+            durability, queue, prefix, id_first, delays, times,
         )  # fmt: skip
 
     def message_ids(self) -> list[str]:
@@ -144,13 +144,13 @@ class SendFrame(Frame, frozen=True):
 class SentFrame(Frame, frozen=True):
     """The answer to SEND: where each message stands, in the order given.
 
-    | promise u8 | count u32 | number columns: queue, offset, position | text column: message ids |
+    | durability u8 | count u32 | number columns: queue, offset, position | text column: ids |
 
     The id column is empty where the ids follow from the send.
     """
 
     TYPE = 66
-    promise: int
+    durability: int
     queues: list[int]
     offsets: list[int]
     positions: list[int]
@@ -159,7 +159,7 @@ class SentFrame(Frame, frozen=True):
     def payload(self) -> bytes:
         return b"".join(
             (
-                SENT.pack(self.promise, len(self.offsets)),
+                SENT.pack(self.durability, len(self.offsets)),
                 put_numbers(self.queues),
                 put_numbers(self.offsets),
                 put_numbers(self.positions),
@@ -169,14 +169,14 @@ class SentFrame(Frame, frozen=True):
 
     @classmethod
     def parse(cls, data: bytes, at: int) -> Self:
-        promise, count = unpack(SENT, data, at)
+        durability, count = unpack(SENT, data, at)
         _check_count(count)
         queues, at = take_numbers(data, at + SENT.size, count)
         offsets, at = take_numbers(data, at, count)
         positions, at = take_numbers(data, at, count)
         ids, at = take_texts(data, at, count)
         ended(data, at)
-        return cls(promise, queues, offsets, positions, ids)
+        return cls(durability, queues, offsets, positions, ids)
 
 
 class SubscribedFrame(Frame, frozen=True):

@@ -18,9 +18,9 @@ from kitemq.protocol.batches import (
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
+    DurabilityCode,
     ExtendFrame,
     NackFrame,
-    PromiseCode,
     Receipt,
     ReleaseFrame,
     ResultCode,
@@ -97,7 +97,7 @@ class _SendOp(_Op, tag="send", kw_only=True):
     topic: str
     messages: list[TextMessage]
     queue: Number = -1
-    promise: str = ""
+    durability: str = ""
 
     def frame(self) -> Frame:
         messages = self.messages
@@ -111,7 +111,7 @@ class _SendOp(_Op, tag="send", kw_only=True):
             [message.delay_level for message in messages],
             [message.flag for message in messages],
             [message.born_ms for message in messages],
-            promise=_promise(self.promise),
+            durability=_durability(self.durability),
             queue=self.queue,
             delay_ms=_given([message.delay_ms for message in messages]),
             deliver_at_ms=_given([message.deliver_at_ms for message in messages]),
@@ -306,11 +306,11 @@ def _given(numbers: list[int]) -> list[int]:
     return numbers if any(numbers) else []
 
 
-def _promise(name: str) -> int:
+def _durability(name: str) -> int:
     try:
-        return PromiseCode[name.upper()] if name else PromiseCode.DEFAULT
+        return DurabilityCode[name.upper()] if name else DurabilityCode.DEFAULT
     except KeyError:
-        raise ProtocolError(f'promise {name!r} is unknown; say "stored" or "flushed"') from None
+        raise ProtocolError(f'durability {name!r} is unknown; say "stored" or "flushed"') from None
 
 
 def _body(message: TextMessage) -> bytes:
@@ -327,7 +327,7 @@ def _body(message: TextMessage) -> bytes:
 def _sent(frame: SentFrame) -> dict[str, Any]:
     rows = zip(frame.queues, frame.offsets, frame.positions, frame.ids, strict=True)
     return {
-        "promise": PromiseCode(frame.promise).name.lower(),
+        "durability": DurabilityCode(frame.durability).name.lower(),
         "messages": [
             {"message_id": name, "queue": queue, "offset": str(offset), "position": str(position)}
             for queue, offset, position, name in rows

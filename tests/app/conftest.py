@@ -9,9 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
-from app.main import create_app
+from app.main import Application, create_app
 from app.services import glances
 from app.settings import Settings
 from engine.clock import ManualClock
@@ -28,7 +27,7 @@ PROVIDER_ROLES = ("kite-viewers=viewer", "kite-ops=operator", "cn=admins,dc=exam
 class App:
     """A running application and a client of it."""
 
-    app: FastAPI
+    app: Application
     clock: ManualClock
     http: httpx.AsyncClient
 
@@ -58,14 +57,14 @@ class App:
     async def until_parked(self) -> None:
         """Wait until a long poll waits in the engine."""
         async with asyncio.timeout(LIMIT_S):
-            while not self.app.state.host.waiting_count:
+            while not self.app.services.host.waiting_count:
                 await asyncio.sleep(0.001)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and the engine do what became due."""
         self.clock.advance(seconds)
         for _ in range(TICKS):
-            self.app.state.host.broker.tick()
+            self.app.services.host.broker.tick()
 
 
 Starter = Callable[..., Any]

@@ -11,7 +11,7 @@ from app.host import EngineHost, LoopPool
 from engine.broker import TopicConfig
 from engine.config import EngineConfig
 from engine.errors import Busy
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from tests.app.conftest import App
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ LIMIT_S = 30
 
 
 def host_of(app: App) -> EngineHost:
-    host: EngineHost = app.app.state.host
+    host: EngineHost = app.app.services.host
     host.broker.create_topic(TopicConfig("orders"))
     return host
 
@@ -92,8 +92,8 @@ async def test_a_long_scan_that_matches_nothing_lets_others_run(running: App) ->
 
 async def test_a_flushed_send_returns_when_the_disk_has_it(running: App) -> None:
     host = host_of(running)
-    sent = await host.send([Message("orders", b"x")], Promise.FLUSHED)
-    assert sent.promise is Promise.FLUSHED
+    sent = await host.send([Message("orders", b"x")], Durability.FLUSHED)
+    assert sent.durability is Durability.FLUSHED
     assert host.broker.health().unflushed_bytes == 0
 
 

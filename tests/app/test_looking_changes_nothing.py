@@ -83,7 +83,7 @@ def addresses(words: dict[str, str]) -> list[str]:
 async def differences(app: App, data: Path, http: httpx.AsyncClient, paths: list[str]) -> list[str]:
     """Which of these addresses changed something, and what."""
     wrong = []
-    await app.app.state.replay_copies.copy()  # which also comes by itself
+    await app.app.services.replay_copies.copy()  # which also comes by itself
     engine, state = fingerprint(data), await state_of(app)
     for path in paths:
         await http.get(path, headers={"accept": "text/html, application/json"})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.settings import Settings, SettingsError, is_loopback, load, settings_fields
-from engine.message import Promise
+from engine.message import Durability
 
 OIDC = {
     "KITEMQ_OIDC_ISSUER": "https://idp.example",
@@ -17,11 +17,11 @@ OIDC = {
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     config = tmp_path / "kitemq.toml"
-    config.write_text('port = 1\nhost = "127.0.0.2"\ndefault_queues = 1\npromise = "flushed"\n')
+    config.write_text('port = 1\nhost = "127.0.0.2"\ndefault_queues = 1\ndurability = "flushed"\n')
     environ = {"KITEMQ_PORT": "2", "KITEMQ_HOST": "127.0.0.3", "OTHER": "x"}
     settings = load({"port": "3"}, config=config, environ=environ)
     assert (settings.port, settings.host, settings.default_queues) == (3, "127.0.0.3", 1)
-    assert settings.promise is Promise.FLUSHED
+    assert settings.durability is Durability.FLUSHED
 
 
 def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_each_kind_of_value_is_read_from_text(name: str, text: str, value: objec
         ({"KITEMQ_PROT": "1"}, ["'prot'", "environment", "'port'"]),
         ({"KITEMQ_PORT": "many"}, ["'port'", "'many'", "a whole number"]),
         ({"KITEMQ_PORT": "70000"}, ["'port'", "0 to 65535"]),
-        ({"KITEMQ_PROMISE": "maybe"}, ["'promise'", "stored or flushed"]),
+        ({"KITEMQ_DURABILITY": "maybe"}, ["'durability'", "stored or flushed"]),
         ({"KITEMQ_AUTO_CREATE_TOPICS": "perhaps"}, ["true or false"]),
         ({"KITEMQ_SEGMENT_BYTES": "-1"}, ["'segment_bytes'", "0 or more"]),
         ({"KITEMQ_LOG_LEVEL": "loud"}, ["debug, info, warning or error"]),

@@ -130,7 +130,7 @@ class Caller:
 
 
 class Producer(Caller):
-    """Sends numbers, each tenth with the promise that it is on the disk."""
+    """Sends numbers, each tenth with the durability flushed."""
 
     def run(self) -> None:
         number = 0
@@ -139,7 +139,7 @@ class Producer(Caller):
             is_flushed = number % FLUSHED_EVERY == 0
             body = {"messages": [{"body": str(number)}]}
             if is_flushed:
-                body["promise"] = "flushed"
+                body["durability"] = "flushed"
             kind = "send flushed" if is_flushed else "send"
             if self.call(kind, f"/api/v1/topics/{TOPIC}/messages", body) is not None:
                 self._book.sent.add(number)

@@ -10,7 +10,7 @@ FOLDERS = ("analytics", "app", "engine", "kitemq", "protocol")
 # One thing has one name in the engine and in the SDK, which imports no engine. The reports' Busy
 # and Refused are among them: a failed run stores the name of its error.
 ENGINE_AND_SDK = """
-    AckResult Busy Invalid Message NotFound Promise Refused ReplyResult Transaction
+    AckResult Busy Durability Invalid Message NotFound Refused ReplyResult Transaction
     TransactionState
 """
 # Values of the engine's journal, whose form does not follow the wire's (ADR 28).

@@ -13,8 +13,8 @@ from engine.message import (
     BATCH_COUNT_MAX,
     BODY_BYTES_MAX,
     RESERVED,
+    Durability,
     Message,
-    Promise,
     PutResult,
 )
 from tests.engine.conftest import Engine
@@ -166,33 +166,33 @@ def test_a_message_gets_an_id_a_queue_and_a_birth_time(engine: Engine, broker: B
 @pytest.mark.parametrize(
     ("broker_default", "topic_default", "asked", "kept"),
     [
-        (Promise.STORED, None, None, Promise.STORED),
-        (Promise.STORED, None, Promise.FLUSHED, Promise.FLUSHED),
-        (Promise.STORED, Promise.FLUSHED, None, Promise.FLUSHED),
-        (Promise.STORED, Promise.FLUSHED, Promise.STORED, Promise.FLUSHED),
-        (Promise.FLUSHED, None, None, Promise.FLUSHED),
-        (Promise.FLUSHED, None, Promise.STORED, Promise.FLUSHED),
-        (Promise.FLUSHED, Promise.STORED, None, Promise.STORED),
-        (Promise.FLUSHED, Promise.STORED, Promise.FLUSHED, Promise.FLUSHED),
+        (Durability.STORED, None, None, Durability.STORED),
+        (Durability.STORED, None, Durability.FLUSHED, Durability.FLUSHED),
+        (Durability.STORED, Durability.FLUSHED, None, Durability.FLUSHED),
+        (Durability.STORED, Durability.FLUSHED, Durability.STORED, Durability.FLUSHED),
+        (Durability.FLUSHED, None, None, Durability.FLUSHED),
+        (Durability.FLUSHED, None, Durability.STORED, Durability.FLUSHED),
+        (Durability.FLUSHED, Durability.STORED, None, Durability.STORED),
+        (Durability.FLUSHED, Durability.STORED, Durability.FLUSHED, Durability.FLUSHED),
     ],
 )
 def test_a_send_may_ask_for_more_than_its_topic_never_for_less(
     engine: Engine,
-    broker_default: Promise,
-    topic_default: Promise | None,
-    asked: Promise | None,
-    kept: Promise,
+    broker_default: Durability,
+    topic_default: Durability | None,
+    asked: Durability | None,
+    kept: Durability,
 ) -> None:
-    broker = engine.start(promise=broker_default)
-    broker.create_topic(TopicConfig("orders", promise=topic_default))
-    assert broker.send([Message("orders", b"x")], promise=asked).promise is kept
+    broker = engine.start(durability=broker_default)
+    broker.create_topic(TopicConfig("orders", durability=topic_default))
+    assert broker.send([Message("orders", b"x")], durability=asked).durability is kept
 
 
 def test_one_flushed_topic_makes_the_whole_call_flushed(broker: Broker) -> None:
-    broker.create_topic(TopicConfig("safe", promise=Promise.FLUSHED))
-    assert broker.send([Message("fast", b"x")]).promise is Promise.STORED
+    broker.create_topic(TopicConfig("safe", durability=Durability.FLUSHED))
+    assert broker.send([Message("fast", b"x")]).durability is Durability.STORED
     both = broker.send([Message("fast", b"x"), Message("safe", b"x")])
-    assert both.promise is Promise.FLUSHED
+    assert both.durability is Durability.FLUSHED
 
 
 def test_what_was_accepted_and_refused_is_told(broker: Broker) -> None:

@@ -124,7 +124,7 @@ def _text_frames() -> list[bytes]:
             '{"op":"hello","id":1,"client":"me"}',
             '{"op":"send","id":1,"topic":"t","messages":[{"body":"b","tag":"a","keys":["k"],'
             '"properties":{"a":"1"},"message_group":"g","delay_ms":5,"flag":1,"born_ms":2}],'
-            '"queue":-1,"promise":"stored"}',
+            '"queue":-1,"durability":"stored"}',
             '{"op":"send","id":1,"topic":"t","messages":[{"body":"YQ==","encoding":"base64",'
             '"deliver_at_ms":1700000000000}]}',
             '{"op":"subscribe","id":2,"group":"g","topics":{"t":"*"},"credit":5}',
@@ -198,7 +198,7 @@ _MADE: dict[str, Any] = {
     "message_ids": lambda: [b"7F00000100001F900000000000000012", b"7F0000010000 1F90", b"x" * 32],
     "definitions": lambda: [
         b"name,read_queues,type\norders,4,FIFO\n",
-        b'[{"name":"orders","read_queues":4,"retention_ms":null,"promise":"flushed"}]',
+        b'[{"name":"orders","read_queues":4,"retention_ms":null,"durability":"flushed"}]',
         b'{"items":[{"topic":"a"}],"next_cursor":null}',
         b'{"name":"a"}\n{"name":"b","permission":6,"trace_sample":0.5}',
     ],

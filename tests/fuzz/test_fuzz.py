@@ -26,7 +26,7 @@ def corpus_of(name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_no_input_makes_a_decoder_do_what_it_does_not_promise(name: str) -> None:
+def test_no_input_makes_a_decoder_do_what_it_does_not_durability(name: str) -> None:
     known = [*of_target(name), *corpus_of(name)]
     for data in known:
         run(name, data)

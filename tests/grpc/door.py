@@ -20,11 +20,10 @@ from typing import Any
 import grpc
 import grpc.aio
 import httpx
-from fastapi import FastAPI
 
 from app.grpc.port import GrpcPort
 from app.grpc.server import GrpcServer
-from app.main import create_app
+from app.main import Application, create_app
 from app.settings import Settings
 from engine.clock import ManualClock
 from protocol.rocketmq.messages import (
@@ -180,7 +179,7 @@ def receive_of(
 class Running:
     """An application with its gRPC door, a stub of it, and an HTTP client."""
 
-    app: FastAPI
+    app: Application
     port: GrpcPort
     door: GrpcServer
     clock: ManualClock
@@ -189,7 +188,7 @@ class Running:
 
     @property
     def broker(self) -> Any:
-        return self.app.state.host.broker
+        return self.app.services.host.broker
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and engine and door do what became due."""
@@ -201,7 +200,7 @@ class Running:
     async def until_parked(self) -> None:
         """Wait until a long poll waits in the engine."""
         async with asyncio.timeout(LIMIT_S):
-            while not self.app.state.host.waiting_count:
+            while not self.app.services.host.waiting_count:
                 await asyncio.sleep(0.01)
 
 
@@ -212,7 +211,7 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.state, listening())
+        port = GrpcPort(app.services, listening())
         await port.start()
         try:
             door = await port.opened()
@@ -223,7 +222,7 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
             ):
                 yield Running(app, port, door, clock, Stub(channel), http)
         finally:
-            app.state.host.drain()
+            app.services.host.drain()
             await port.stop()
 
 

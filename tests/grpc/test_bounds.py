@@ -53,9 +53,9 @@ async def test_streams_and_polls_count_for_themselves_and_not_as_requests(open_d
 
 async def test_overload_answers_that_the_client_shall_slow_down(open_door: Any) -> None:
     async with open_door(client_requests_max=1) as running:
-        running.app.state.load.enter("127.0.0.1")  # as a request of REST that is under way
+        running.app.services.load.enter("127.0.0.1")  # as a request of REST that is under way
         assert (await running.stub.send("orders", b"1")).status.code == Code.TOO_MANY_REQUESTS
-        running.app.state.load.leave("127.0.0.1")
+        running.app.services.load.leave("127.0.0.1")
         assert (await running.stub.send("orders", b"1")).status.code == Code.OK
         assert len(await running.stub.receive("g", "orders")) == 1
 
@@ -285,7 +285,7 @@ async def test_without_files_for_grpc_a_connection_is_closed_and_a_later_one_ser
     """Its library would end the whole process."""
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.state, listening())
+        port = GrpcPort(app.services, listening())
         await port.start()
         host, _, number = port.address.rpartition(":")
         with few_files(30):
@@ -317,7 +317,7 @@ async def test_an_answer_that_was_read_slowly_is_doubtful_from_when_it_left(
     await running.stub.send("orders", b"1")
     (delivery,) = running.broker.receive("g", {"orders": "*"}, client="slow", invisible_s=600)
     counted = ConnectionBytes(
-        running.app.state.load.budget, "127.0.0.1", set_reading=bool, end=bool
+        running.app.services.load.budget, "127.0.0.1", set_reading=bool, end=bool
     )
     origin = GrpcConnection("127.0.0.1:9", "127.0.0.1:8081", is_tls=False, bytes=counted)
     backend.leases.add("g", "slow", origin, [delivery.receipt])

@@ -204,7 +204,7 @@ async def test_a_client_that_is_disconnected_gives_back_what_it_held(running: Ru
     with pytest.raises((grpc.aio.AioRpcError, AssertionError)):
         assert await stream.read() is not grpc.aio.EOF
     assert running.broker.members.of("g") == []
-    assert running.app.state.connections.all() == []
+    assert running.app.services.connections.all() == []
     (entry,) = await audit_of(running, CLIENT)
     assert entry["action"] == "client.disconnect"
     assert json.loads(entry["before_json"])["in_flight"] == {"g": 2}
@@ -234,12 +234,12 @@ async def test_the_clients_of_a_large_group_are_looked_up_one_by_one(
         return find(reach, client)
 
     monkeypatch.setattr(GrpcClientDirectory, "find", counted)
-    offers = running.app.state.clients.offers("g")
+    offers = running.app.services.clients.offers("g")
     first = next(offers)
     assert (first.name, first.why_no_verify, asked) == ("c0", NO_STREAM, ["c0"])
     assert [each.name for each in offers] == ["c1", "c2"]
     assert asked == ["c0", "c1", "c2"]
-    assert list(running.app.state.clients.offers("none")) == []
+    assert list(running.app.services.clients.offers("none")) == []
 
 
 async def test_a_connection_that_others_share_stays(running: Running) -> None:

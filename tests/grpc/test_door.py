@@ -219,7 +219,7 @@ async def test_a_stopped_door_ends_streams_and_polls_and_the_port_is_free(open_d
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         again.bind((host, int(port)))
         again.close()
-        assert running.app.state.connections.all() == []
+        assert running.app.services.connections.all() == []
 
 
 async def test_who_says_a_first_word_as_the_port_stops_makes_no_new_server(
@@ -244,7 +244,7 @@ async def test_a_server_that_is_being_made_as_the_port_stops_is_ended_whole(
     monkeypatch.setattr(GrpcServer, "stop", stop)
     app = create_app(Settings(data=tmp_path / "data", disk_free_min_bytes=0, grpc_tls=False))
     async with app.router.lifespan_context(app):
-        port = GrpcPort(app.state, listening())
+        port = GrpcPort(app.services, listening())
         await port.start()
         opening = [asyncio.ensure_future(port.opened()) for _ in range(2)]
         await asyncio.sleep(0)  # both have begun
@@ -252,7 +252,7 @@ async def test_a_server_that_is_being_made_as_the_port_stops_is_ended_whole(
         first, second = await asyncio.gather(*opening)
         assert first is second
         assert ended == [first]
-        assert app.state.connections.all() == []
+        assert app.services.connections.all() == []
 
 
 async def test_a_connection_that_says_nothing_takes_nothing_away(running: Running) -> None:

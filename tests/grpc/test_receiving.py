@@ -235,7 +235,7 @@ async def test_a_poll_ends_when_its_client_says_that_it_leaves(running: Running)
     waiting = asyncio.ensure_future(running.stub.received("g", "orders", wait_s=20))
     other = running.stub.named("other")
     staying = asyncio.ensure_future(other.receive("g", "orders", wait_s=20))
-    while running.app.state.host.waiting_count < 2:
+    while running.app.services.host.waiting_count < 2:
         await asyncio.sleep(0.01)
     await running.stub.ok("NotifyClientTermination", NotifyClientTerminationRequest())
     async with asyncio.timeout(10):
@@ -274,7 +274,7 @@ async def test_a_poll_that_its_client_gives_up_leaves_the_message_to_others(
     call = running.stub.begin("ReceiveMessage", receive_of("g", "orders", wait_s=20))
     await running.until_parked()
     call.cancel()
-    while running.app.state.host.waiting_count:
+    while running.app.services.host.waiting_count:
         await asyncio.sleep(0.01)
     await running.stub.send("orders", b"2", number=1)
     other = running.stub.named("other")
@@ -498,7 +498,7 @@ async def test_one_client_holds_so_many_polls_and_all_together_so_many(open_door
         calls = [
             each.begin("ReceiveMessage", receive_of("g", "orders", wait_s=20)) for each in held
         ]
-        await until(lambda: running.app.state.host.waiting_count == 2)
+        await until(lambda: running.app.services.host.waiting_count == 2)
         for stub in (running.stub, running.stub.named("third")):
             (refused,) = await stub.received("g", "orders", wait_s=20)
             assert refused.status.code == Code.TOO_MANY_REQUESTS

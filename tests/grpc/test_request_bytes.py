@@ -97,7 +97,7 @@ def raw(running: Running, source: str = "127.0.0.1") -> Iterator[Connection]:
 
 
 def held(running: Running) -> int:
-    return int(running.app.state.load.budget.held_bytes)
+    return int(running.app.services.load.budget.held_bytes)
 
 
 async def push(connection: Connection, streams: int, size: int, each: int) -> None:
@@ -137,7 +137,7 @@ async def test_calls_beyond_a_connections_share_are_told_to_slow_down_and_others
             assert held(running) <= MIB + MIB // 2
             codes = running.door.backend.figures.calls
             assert codes["SendMessage", "TOO_MANY_REQUESTS"] > 0
-            assert running.app.state.load.budget.refused["connection"] > 0
+            assert running.app.services.load.budget.refused["connection"] > 0
             assert (await running.stub.send("orders", b"small")).status.code == Code.OK
         await until_true(lambda: held(running) == 0)
 
@@ -148,7 +148,7 @@ async def test_a_stranger_holds_nothing_and_a_known_caller_is_served(open_door: 
         with raw(running) as connection:
             await push(connection, 20, MIB // 2, MIB // 4)
             await until_true(lambda: held(running) == 0)
-            assert running.app.state.load.requests == 0, "no call of a stranger waits for more"
+            assert running.app.services.load.requests == 0, "no call of a stranger waits for more"
         assert (await known.send("orders", bytes(MIB // 2))).status.code == Code.OK
 
 
@@ -156,7 +156,7 @@ async def test_a_connection_that_cannot_be_told_otherwise_is_closed_with_a_reaso
     open_door: Any,
 ) -> None:
     async with open_door(**LIMITS) as running:
-        budget = running.app.state.load.budget
+        budget = running.app.services.load.budget
         others = budget.hold("127.0.0.1", "", bool)
         others.add(3 * MIB)
         telemetry = "/apache.rocketmq.v2.MessagingService/Telemetry"
@@ -187,7 +187,7 @@ async def test_a_request_that_does_not_arrive_ends_its_call(
                 while not connection.streams[1].is_over:
                     await asyncio.to_thread(connection.poll)
         assert running.door.backend.figures.calls["SendMessage", "REQUEST_TIMEOUT"] == 1
-        assert running.app.state.load.requests == 0
+        assert running.app.services.load.requests == 0
 
 
 async def test_a_message_that_is_never_whole_ends_its_connection(

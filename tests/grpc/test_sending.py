@@ -138,7 +138,7 @@ async def test_a_delayed_message_can_be_recalled_once_and_is_never_delivered(
     assert recalled.message_id == answer.entries[0].message_id
     running.advance(120)
     assert await running.stub.receive("g", "later") == []
-    entries = await running.app.state.audit.entries(limit=5, name=recalled.message_id)
+    entries = await running.app.services.audit.entries(limit=5, name=recalled.message_id)
     assert [(entry.action, entry.result) for entry in entries] == [("message.recall", "done")]
 
 

@@ -289,7 +289,7 @@ async def test_a_consumer_is_a_member_of_its_group_with_language_and_version(
     assert (member.client, member.language, member.version) == ("test@1@0@x", "GOLANG", "9.9")
     assert member.topics == {"orders": "*"}
     assert not member.is_pulling
-    connections = running.app.state.connections
+    connections = running.app.services.connections
     (connected,) = connections.all()
     assert connections.count == 1
     assert (connected.door, connected.about) == (
@@ -314,7 +314,7 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
     running: Running,
 ) -> None:
     stream, _ = await told(running.stub, producer_settings("orders"))
-    assert running.app.state.transactions.producers.count("orders") == 1
+    assert running.app.services.transactions.producers.count("orders") == 1
     running.advance(100)  # its stream is open: it lives
     assert len(running.door.backend.clients) == 1
     stream.cancel()
@@ -323,8 +323,8 @@ async def test_a_silent_client_is_forgotten_with_everything_that_was_kept_of_it(
             await asyncio.sleep(0.01)
     running.advance(31)
     assert len(running.door.backend.clients) == 0
-    assert running.app.state.transactions.producers.count("orders") == 0
-    assert running.app.state.connections.all() == []
+    assert running.app.services.transactions.producers.count("orders") == 0
+    assert running.app.services.connections.all() == []
 
 
 async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_nothing_behind(
@@ -342,7 +342,7 @@ async def test_a_client_that_says_goodbye_as_its_transaction_is_stored_leaves_no
     sent = await running.stub.send("orders", b"1", **TRANSACTION)
     assert sent.status.code == Code.OK
     assert len(running.door.backend.clients) == 0
-    assert running.app.state.transactions.producers.count("orders") == 0
+    assert running.app.services.transactions.producers.count("orders") == 0
 
 
 CLIENT = "test@1@0@x"

@@ -66,7 +66,7 @@ def test_one_body_says_where_it_stands(
     )
     assert code == OK
     (row,) = documents(out)
-    assert (row["topic"], row["offset"], row["promise"]) == ("t", "0", "stored")
+    assert (row["topic"], row["offset"], row["durability"]) == ("t", "0", "stored")
     with Client(server.url) as client:
         (found,) = client.find_by_key("t", "k")
     assert (found["message_id"], found["properties"]) == (row["message_id"], {"a": "b"})

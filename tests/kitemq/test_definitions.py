@@ -17,7 +17,7 @@ OK, FAILED, REFUSED, PARTIAL = range(4)
 @pytest.fixture
 def run(server: LiveServer, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     with Client(server.url) as client:
-        client.create_topic("def-orders", read_queues=3, write_queues=2, promise="flushed")
+        client.create_topic("def-orders", read_queues=3, write_queues=2, durability="flushed")
         client.create_topic("-def", type="FIFO", retention_ms=0)
 
     def run(*arguments: str) -> tuple[int, str, str]:

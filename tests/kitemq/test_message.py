@@ -53,7 +53,9 @@ def test_an_option_reaches_the_frame_of_the_socket(
 
     def frame(message: Message) -> bytes:
         entries = [entry_of(message)]
-        return send_frame("t", entries, promise=None, queue=-1, id_prefix="", id_first=0).payload()
+        return send_frame(
+            "t", entries, durability=None, queue=-1, id_prefix="", id_first=0
+        ).payload()
 
     assert frame(Message(body="x", **{name: GIVEN[name]})) != frame(Message(body="x"))
 

@@ -21,7 +21,7 @@ from engine.broker import (
     TopicConfig,
     TopicType,
 )
-from engine.message import Promise
+from engine.message import Durability
 from engine.topic import catalog
 from kitemq import Client
 from kitemq.cli import command_line, main
@@ -39,13 +39,13 @@ FORM_NAMES = {"retention_ms": "retention"}  # a form's field that is typed in an
 
 class Source(msgspec.Struct):
     offset: int
-    kind: Promise | None = None
+    kind: Durability | None = None
     extra: int = 0
 
 
 class Target(msgspec.Struct):
     offset: Int64
-    kind: topics.Promise | None
+    kind: topics.Durability | None
     name: str = "-"
 
 
@@ -59,8 +59,8 @@ def options_of(*words: str) -> set[str]:
 
 
 def test_values_become_others_by_the_names_of_their_attributes():
-    made = convert(Source(2**60, Promise.FLUSHED), Target, name="n")
-    assert made == Target(Int64(2**60), topics.Promise.FLUSHED, "n")
+    made = convert(Source(2**60, Durability.FLUSHED), Target, name="n")
+    assert made == Target(Int64(2**60), topics.Durability.FLUSHED, "n")
     content = msgspec.json.encode(made, enc_hook=encoded)
     assert json.loads(content)["offset"] == str(2**60)
     assert from_json(content, Target) == made
@@ -69,17 +69,17 @@ def test_values_become_others_by_the_names_of_their_attributes():
 
 
 def test_a_request_changes_what_it_gives_and_nothing_else():
-    request = topics.TopicSettings(promise=topics.Promise.STORED, retention_ms=None)
-    assert given(request) == {"promise": "stored", "retention_ms": None}
+    request = topics.TopicSettings(durability=topics.Durability.STORED, retention_ms=None)
+    assert given(request) == {"durability": "stored", "retention_ms": None}
     changed = changes(TopicConfig("t", retention_ms=5), request)
-    assert changed == {"promise": Promise.STORED, "retention_ms": None}
-    assert changed["promise"] is Promise.STORED
+    assert changed == {"durability": Durability.STORED, "retention_ms": None}
+    assert changed["durability"] is Durability.STORED
 
 
 def test_the_words_of_the_wire_are_the_engines():
     for wire, engine in (
         (topics.TopicType, TopicType),
-        (topics.Promise, Promise),
+        (topics.Durability, Durability),
         (groups.Mode, Mode),
         (groups.StartAt, StartAt),
         (groups.Strategy, Strategy),
@@ -151,16 +151,16 @@ def test_the_command_line_sets_every_topic_setting(
     def run(*words: str) -> int:
         return main(["--server", server.url, "topics", *words])
 
-    given = ["--trace-sample", "0.25", "--retention", "12h", "--promise", "flushed"]
+    given = ["--trace-sample", "0.25", "--retention", "12h", "--durability", "flushed"]
     assert run("create", "t", "--queues", "2", "--read-queues", "3", *given) == 0
     shown = json.loads(capsys.readouterr().out)
     with Client(server.url) as client:
         topic = client.topic("t")
-        assert (topic.read_queues, topic.write_queues, topic.promise) == (3, 2, "flushed")
+        assert (topic.read_queues, topic.write_queues, topic.durability) == (3, 2, "flushed")
         assert (topic.trace_sample, topic.retention_ms) == (0.25, 12 * 3_600_000)
         assert shown == {name: getattr(topic, name) for name in topics.Topic.__struct_fields__}
         assert run("change", "t", "--trace-sample", "default", "--permission", "4") == 0
         topic = client.topic("t")
-        assert (topic.trace_sample, topic.permission, topic.promise) == (None, 4, "flushed")
+        assert (topic.trace_sample, topic.permission, topic.durability) == (None, 4, "flushed")
     assert run("change", "t", "--trace-sample", "2") == 2
     assert "--trace-sample" in capsys.readouterr().err

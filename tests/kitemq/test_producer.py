@@ -11,12 +11,12 @@ from kitemq import (
     AsyncProducer,
     BufferFull,
     Client,
+    Durability,
     Invalid,
     KiteError,
     Message,
     NotFound,
     Producer,
-    Promise,
     Stopped,
     TimedOut,
     Unreachable,
@@ -93,9 +93,9 @@ async def test_a_message_arrives_with_everything_it_was_given(server: LiveServer
             properties={"colour": "red"},
             message_group="order-1",
             event_ms=1_700_000_000_000,
-            promise="flushed",
+            durability="flushed",
         )
-    assert result.promise is Promise.FLUSHED
+    assert result.durability is Durability.FLUSHED
     (found,) = stored(server, "orders")
     assert (found["message_id"], found["tag"]) == (result.message_id, "paid")
     assert (found["keys"], found["message_group"]) == (["k1", "k2"], "order-1")

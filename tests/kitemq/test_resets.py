@@ -21,7 +21,7 @@ def consumed(server: LiveServer) -> LiveServer:
 def test_a_client_looks_moves_and_takes_it_back(consumed: LiveServer) -> None:
     with Client(consumed.url) as client:
         preview = client.preview_reset("g", "t", "shift", by=-3)
-        assert (preview["again"], preview["queues"][0]["target"]) == (3, "1")
+        assert (preview["redelivered"], preview["queues"][0]["target"]) == (3, "1")
         condition = preview["precondition"]
         reset = client.reset_offsets("g", "t", "shift", by=-3, precondition=condition)
         assert client.lag("g").count == 3
@@ -72,7 +72,7 @@ def test_a_dry_run_shows_the_queues_and_changes_nothing(
     )
     assert code == OK
     first = documents(out)[0]
-    assert (first["target"], first["again"]) == ("0", 4)
+    assert (first["target"], first["redelivered"]) == ("0", 4)
     assert "nothing was changed" in err
     with Client(consumed.url) as client:
         assert list(client.resets("g")) == []

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from fastapi import FastAPI
 
-from app.main import create_app
+from app.main import Application, create_app
 from app.network.watch import Watch
 from app.remoting.port import RemotingPort
 from app.remoting.signature import ACCESS_KEY, SIGNATURE, sign
@@ -154,7 +153,7 @@ def beat_of(client: str, *groups: str, topic: str = "orders", model: str = "CLUS
 class Running:
     """An application with its port for classic clients, and a way to reach it."""
 
-    app: FastAPI
+    app: Application
     port: RemotingPort
     clock: ManualClock
     http: httpx.AsyncClient
@@ -163,7 +162,7 @@ class Running:
 
     @property
     def broker(self) -> Any:
-        return self.app.state.host.broker
+        return self.app.services.host.broker
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and the engine do what became due."""
@@ -180,7 +179,7 @@ class Running:
     async def until_parked(self, count: int = 1) -> None:
         """Wait until so many long polls wait in the engine."""
         async with asyncio.timeout(LIMIT_S):
-            while self.app.state.host.waiting_count < count:
+            while self.app.services.host.waiting_count < count:
                 await asyncio.sleep(0.01)
 
 
@@ -190,8 +189,8 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
     clock = ManualClock()
     app = create_app(Settings(data=data, disk_free_min_bytes=0, **changes), clock=clock)
     async with app.router.lifespan_context(app):
-        watch = Watch(app.state.settings, app.state.places)
-        port = RemotingPort(app.state, listening(), watch)
+        watch = Watch(app.services.settings, app.services.places)
+        port = RemotingPort(app.services, listening(), watch)
         await port.start()
         transport = httpx.ASGITransport(app, client=("127.0.0.1", 50_000))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8080") as http:
@@ -199,7 +198,7 @@ async def opened(data: Path, **changes: Any) -> AsyncIterator[Running]:
             try:
                 yield running
             finally:
-                app.state.host.drain()
+                app.services.host.drain()
                 for client in running.opened:
                     client.writer.close()
                 await port.stop()

@@ -45,7 +45,7 @@ async def test_nonsense_closes_the_connection_and_no_other(running: Running) -> 
     assert await first.is_closed()
     await second.send("orders", b"y")
     assert running.broker.topic_stats("orders").messages == 2
-    assert running.app.state.places.refusals.counts["malformed"] == 1
+    assert running.app.services.places.refusals.counts["malformed"] == 1
 
 
 async def test_what_came_before_nonsense_is_kept(running: Running, client: Client) -> None:
@@ -108,7 +108,7 @@ async def test_a_frame_that_never_ends_is_given_up(running: Running, client: Cli
         await asyncio.sleep(0.01)
     now_s = asyncio.get_running_loop().time()
     connection.look(now_s)
-    connection.look(now_s + running.app.state.settings.body_timeout_s)
+    connection.look(now_s + running.app.services.settings.body_timeout_s)
     assert await client.is_closed()
 
 
@@ -240,10 +240,10 @@ async def test_a_held_pull_is_answered_by_the_next_message(
     await client.send("orders", b"1", queue=0)
     held = client.begin(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 1, sysFlag=6))
     await running.until_parked()
-    assert running.app.state.remoting_figures.polls == 1
+    assert running.app.services.remoting_figures.polls == 1
     await client.send("orders", b"2", queue=0)
     assert bodies((await client.answer(held)).body) == [b"2"]
-    assert running.app.state.remoting_figures.polls == 0
+    assert running.app.services.remoting_figures.polls == 0
 
 
 async def test_a_pull_that_may_not_wait_says_that_nothing_is_there(client: Client) -> None:
@@ -308,9 +308,9 @@ async def test_a_lost_connection_ends_its_held_pulls(running: Running, client: C
     client.begin(RequestCode.PULL_MESSAGE, pulling("billing", "orders", 1, sysFlag=6))
     await running.until_parked()
     client.writer.close()
-    while running.app.state.remoting_figures.polls or running.app.state.host.waiting_count:
+    while running.app.services.remoting_figures.polls or running.app.services.host.waiting_count:
         await asyncio.sleep(0.01)
-    assert running.app.state.load.requests == 0
+    assert running.app.services.load.requests == 0
 
 
 # -- offsets -----------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ async def test_a_reset_reaches_a_pulling_consumer(running: Running, client: Clie
         await client.send("orders", body, queue=0)
     place = {"consumerGroup": "billing", "topic": "orders", "queueId": 0}
     await client.ok(RequestCode.UPDATE_CONSUMER_OFFSET, place | {"commitOffset": 2})
-    await running.app.state.resets.apply(
+    await running.app.services.resets.apply(
         actor_at("test"),
         "billing",
         ResetOrder(["orders"], ResetTarget(ResetTo.EARLIEST)),
@@ -575,7 +575,7 @@ async def test_the_console_lists_a_client_asks_it_and_sends_it_away(
     running: Running, client: Client
 ) -> None:
     await client.beat("c1", "billing", producers=("sender",))
-    connections = running.app.state.connections
+    connections = running.app.services.connections
     (listed,) = connections.all()
     assert (listed.client, listed.door, listed.language, listed.version) == (
         "c1",

@@ -22,7 +22,7 @@ from engine.broker import (
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Corrupt
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.topic.names import dead_letter_topic
 from tests.simulation import payments
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
@@ -176,12 +176,12 @@ class BrokerWorld:
 
     def send(self) -> None:
         messages = [self.message() for _ in range(self.chance.choice((1, 1, 2, 5)))]
-        promise = self.chance.choice((None, Promise.FLUSHED))
+        durability = self.chance.choice((None, Durability.FLUSHED))
         now_ms = self.clock.now_ms()
         # Taken down first: a message that has to wait is given another topic on the way.
         accepted = [Sent.of(each, due_ms(each, now_ms)) for each in messages]
         try:
-            stored = self.broker.send(messages, promise=promise)
+            stored = self.broker.send(messages, durability=durability)
         except Crash:
             self.unsure |= {sent.message_id: sent for sent in accepted}
             raise

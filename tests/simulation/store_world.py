@@ -16,7 +16,7 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Corrupt, DiskFull, Invalid, NotFound
 from engine.inspection import inspect
-from engine.message import Message, Promise, PutResult, StoredMessage
+from engine.message import Durability, Message, PutResult, StoredMessage
 from engine.store.consume_queue import QueueEntry
 from tests.simulation.disk import ROOM_UNLIMITED, Crash, Disk
 from tests.simulation.pool import SeededPool
@@ -164,9 +164,9 @@ class StoreWorld:
 
     def send(self) -> None:
         messages = [self.message() for _ in range(self.chance.choice((1, 1, 1, 2, 3, 8)))]
-        promise = self.chance.choice((None, None, Promise.FLUSHED))
+        durability = self.chance.choice((None, None, Durability.FLUSHED))
         try:
-            sent = self.broker.send(messages, promise=promise)
+            sent = self.broker.send(messages, durability=durability)
         except (DiskFull, Invalid, Corrupt):
             return
         except Crash:

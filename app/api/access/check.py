@@ -7,7 +7,6 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_PEOPLE, Action, Kind
-from app.security.people import People
 from app.security.simulator import Reason, judge, subject_of
 
 TAG = "access"
@@ -65,7 +64,7 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
     The answer comes from the decision that the doors make, over the same table; nothing is tried.
     """
     query = call.query
-    people: People = call.state.people
+    people = call.services.people
     patterns = [text for text in query.patterns.split(",") if text.strip()]
     subject = subject_of(
         people, user=query.user, token=query.token, role=query.role, patterns=patterns

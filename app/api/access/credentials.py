@@ -5,11 +5,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.access.users import READ_OWN, TAG, Patterns, accounts_of, by_of, patterns_of, people_of
+from app.api.access.users import READ_OWN, TAG, Patterns, by_of, patterns_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
 from app.security.access import OWN, Action, Kind, Role, lacks, require
-from app.security.access_keys import AccessKeys
 from app.security.drafts import NewToken, checked_name
 from app.security.people import People
 from engine.errors import Invalid
@@ -124,7 +123,7 @@ def _owned(call: Call[Any, Any], owner: str) -> None:
 )
 async def list_tokens(call: Call[None, None]) -> TokenList:
     """List tokens: one's own, or everybody's for those who may see people."""
-    people = people_of(call)
+    people = call.services.people
     return TokenList([_token(row, people) for row in people.tokens(_shown_owner(call))])
 
 
@@ -150,9 +149,9 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     _owned(call, owner)
     role = "" if new.role is UNSET else str(new.role)
     wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
-    row, secret = await accounts_of(call).add_token(by_of(call), wanted)
-    shown = msgspec.structs.asdict(_token(row, people_of(call)))
-    keys: AccessKeys = call.state.access_keys
+    row, secret = await call.services.accounts.add_token(by_of(call), wanted)
+    shown = msgspec.structs.asdict(_token(row, call.services.people))
+    keys = call.services.access_keys
     access_key, secret_key = await keys.made_for(row.secret_hash)
     return MadeToken(**shown, token=secret, access_key=access_key, secret_key=secret_key)
 
@@ -168,10 +167,10 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
 )
 async def revoke_token(call: Call[None, None]) -> None:
     """Revoke a token: it is useless at once."""
-    token_id, people = _id(call), people_of(call)
+    token_id, people = _id(call), call.services.people
     found = next((row for row in people.tokens() if row.id == token_id), None)
     _owned(call, people.name_of(found.user_id) if found else "")
-    await accounts_of(call).revoke_token(by_of(call), token_id)
+    await call.services.accounts.revoke_token(by_of(call), token_id)
 
 
 @operation(
@@ -184,7 +183,7 @@ async def revoke_token(call: Call[None, None]) -> None:
 )
 async def list_sessions(call: Call[None, None]) -> SessionList:
     """List logins: one's own, or everybody's for those who may see people."""
-    people = people_of(call)
+    people = call.services.people
     return SessionList([_session(row, people) for row in people.sessions(_shown_owner(call))])
 
 
@@ -199,10 +198,10 @@ async def list_sessions(call: Call[None, None]) -> SessionList:
 )
 async def end_session(call: Call[None, None]) -> None:
     """End a login: that browser has to log in again."""
-    session_id, people = _id(call), people_of(call)
+    session_id, people = _id(call), call.services.people
     found = next((row for row in people.sessions() if row.id == session_id), None)
     _owned(call, people.name_of(found.user_id) if found else "")
-    await accounts_of(call).end_session(by_of(call), session_id)
+    await call.services.accounts.end_session(by_of(call), session_id)
 
 
 def _shown_owner(call: Call[None, None]) -> str:

@@ -19,10 +19,9 @@ from app.security.access import (
     Role,
     lacks,
 )
-from app.security.accounts import Accounts, Browser, By
+from app.security.accounts import Browser, By
 from app.security.drafts import NewUser, checked_name
 from app.security.passwords import check_password
-from app.security.people import People
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
 from kitemq.model.values import Milliseconds
@@ -119,16 +118,6 @@ def check_first(settings: Settings) -> None:
         )
 
 
-def accounts_of(call: Call[Any, Any]) -> Accounts:
-    accounts: Accounts = call.state.accounts
-    return accounts
-
-
-def people_of(call: Call[Any, Any]) -> People:
-    people: People = call.state.people
-    return people
-
-
 def patterns_of(given: list[str] | UnsetType) -> tuple[str, ...] | None:
     return None if given is UNSET else tuple(given)
 
@@ -174,7 +163,9 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
     """Change one's own password. All one's sessions end; tokens stay."""
     browser = Browser(call.client.rpartition(":")[0])
     name, body = call.who.name, call.body
-    await accounts_of(call).change_password(by_of(call), name, body.old, body.new, browser=browser)
+    await call.services.accounts.change_password(
+        by_of(call), name, body.old, body.new, browser=browser
+    )
 
 
 @operation(
@@ -187,7 +178,7 @@ async def change_my_password(call: Call[None, NewPassword]) -> None:
 )
 async def list_users(call: Call[None, None]) -> UserList:
     """List the users by name."""
-    return UserList([_user(row) for row in people_of(call).users()])
+    return UserList([_user(row) for row in call.services.people.users()])
 
 
 @operation(
@@ -212,7 +203,7 @@ async def create_user(call: Call[None, NewUserBody]) -> User:
     if is_first:
         check_first(call.settings)
     wanted = NewUser(new.name, new.password, new.role, patterns_of(new.patterns))
-    return _user(await accounts_of(call).add_user(by_of(call), wanted, is_first=is_first))
+    return _user(await call.services.accounts.add_user(by_of(call), wanted, is_first=is_first))
 
 
 @operation(
@@ -227,7 +218,7 @@ async def create_user(call: Call[None, NewUserBody]) -> User:
 async def get_user(call: Call[None, None]) -> User:
     """Look at one user."""
     name = call.path("name")
-    found = people_of(call).user(name)
+    found = call.services.people.user(name)
     if found is None:
         raise NotFound(f"there is no user {name[:80]!r}", field="name", code="no_such_user")
     return _user(found)
@@ -246,7 +237,7 @@ async def get_user(call: Call[None, None]) -> User:
 )
 async def change_user(call: Call[None, UserPatch]) -> User:
     """Change role, patterns or password of a user, or switch him off. One admin always stays."""
-    patch, name, accounts = call.body, checked_name(call.path("name")), accounts_of(call)
+    patch, name, accounts = call.body, checked_name(call.path("name")), call.services.accounts
     if patch.password is not UNSET:
         check_password(patch.password)
     changed = await accounts.change_user(
@@ -272,7 +263,7 @@ async def change_user(call: Call[None, UserPatch]) -> User:
 )
 async def delete_user(call: Call[None, None]) -> None:
     """Delete a user with his tokens and sessions. The last admin cannot be deleted."""
-    await accounts_of(call).delete_user(by_of(call), checked_name(call.path("name")))
+    await call.services.accounts.delete_user(by_of(call), checked_name(call.path("name")))
 
 
 OPERATIONS = (

@@ -1,7 +1,6 @@
 """Alerts: rules, where they stand, silences, and what webhooks were told."""
 
 from dataclasses import asdict, replace
-from typing import Any
 
 from msgspec import UNSET
 
@@ -47,7 +46,7 @@ ID_MAX = 2**63 - 1
 )
 async def get_alerts(call: Call[None, None]) -> AlertStates:
     """See where every rule stands, what fires first, and what is silenced."""
-    alerts = _alerts(call)
+    alerts = call.services.alerts
     items = [_state_out(alerts, standing) for standing in await alerts.standings()]
     return AlertStates(
         items,
@@ -68,7 +67,7 @@ async def get_alerts(call: Call[None, None]) -> AlertStates:
 )
 async def list_alert_rules(call: Call[None, None]) -> AlertRules:
     """List the rules."""
-    standings = await _alerts(call).standings()
+    standings = await call.services.alerts.standings()
     rules = sorted((standing.rule for standing in standings), key=lambda rule: rule.name)
     return AlertRules([_rule_out(rule) for rule in rules])
 
@@ -101,7 +100,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
         severity=given.severity.value,
         is_enabled=given.enabled,
     )
-    return _rule_out(await _alerts(call).create(actor_of(call), rule))
+    return _rule_out(await call.services.alerts.create(actor_of(call), rule))
 
 
 @operation(
@@ -115,7 +114,7 @@ async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
 )
 async def get_alert_rule(call: Call[None, None]) -> AlertRule:
     """See one rule."""
-    standing = await _alerts(call).standing(number_in_path(call, "id", ID_MAX))
+    standing = await call.services.alerts.standing(number_in_path(call, "id", ID_MAX))
     return _rule_out(standing.rule)
 
 
@@ -132,7 +131,7 @@ async def get_alert_rule(call: Call[None, None]) -> AlertRule:
 )
 async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. One that is switched off stands at ok, and what fired is told to be over."""
-    alerts = _alerts(call)
+    alerts = call.services.alerts
     standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
     given = {
         name: value
@@ -155,7 +154,7 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
 )
 async def delete_alert_rule(call: Call[None, None]) -> None:
     """Delete a rule with its silences; what fired is told to be over."""
-    await _alerts(call).delete(actor_of(call), number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.delete(actor_of(call), number_in_path(call, "id", ID_MAX))
 
 
 @operation(
@@ -175,7 +174,7 @@ async def acknowledge_alert(call: Call[None, NewAcknowledgement]) -> AlertSubjec
     It goes on firing, and others see who takes care of it. The first who says so stays; it ends
     with the firing.
     """
-    alerts = _alerts(call)
+    alerts = call.services.alerts
     rule_id = _rule_id(call.body.rule_id)
     row = await alerts.acknowledge(actor_of(call), rule_id, call.body.subject)
     return _subject_out(alerts, row)
@@ -201,7 +200,7 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
     """
     given = call.body
     rule_id = _rule_id(given.rule_id)
-    alerts = _alerts(call)
+    alerts = call.services.alerts
     silence = await alerts.silence(
         actor_of(call), rule_id, given.subject, given.until_ms, given.note
     )
@@ -219,7 +218,7 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
 )
 async def end_silence(call: Call[None, None]) -> None:
     """End a silence before its time."""
-    await _alerts(call).end_silence(actor_of(call), number_in_path(call, "id", ID_MAX))
+    await call.services.alerts.end_silence(actor_of(call), number_in_path(call, "id", ID_MAX))
 
 
 @operation(
@@ -238,7 +237,7 @@ async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliver
     if query.cursor and not is_number:
         raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
     before = int(query.cursor) if query.cursor else None
-    found = await _alerts(call).deliveries(query.limit, before)
+    found = await call.services.alerts.deliveries(query.limit, before)
     more = len(found) == query.limit
     return AlertDeliveries(
         [_delivery_out(row) for row in found], str(found[-1].id) if more else None
@@ -257,12 +256,7 @@ async def list_alert_deliveries(call: Call[DeliveryQuery, None]) -> AlertDeliver
 )
 async def test_alerts(call: Call[None, None]) -> TestSent:
     """Send every webhook an event that says it is a test."""
-    return TestSent(await _alerts(call).test(actor_of(call)))
-
-
-def _alerts(call: Call[Any, Any]) -> Alerts:
-    alerts: Alerts = call.state.alerts
-    return alerts
+    return TestSent(await call.services.alerts.test(actor_of(call)))
 
 
 def _rule_id(text: str) -> int:

@@ -25,7 +25,7 @@ from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs, Principal, require_replay
 from app.security.message_rights import looks_inside, visible
 from app.services import bodies
-from app.services.replays import Counts, Replays
+from app.services.replays import Counts
 from engine.broker import (
     DEAD_LETTER_PREFIX,
     GROUP_QUEUE,
@@ -54,10 +54,12 @@ class Dead(msgspec.Struct):
     redriven_by: Annotated[
         list[str], Meta(description="Replay jobs that sent it again from here, oldest first.")
     ]
-    returned_from: Annotated[
+    redriven_from: Annotated[
         str, Meta(description="The replay job after which it came back dead; else empty.")
     ]
-    times: Annotated[int, Meta(description="How many replay jobs had sent it before it died.")]
+    redrive_count: Annotated[
+        int, Meta(description="How many replay jobs had sent it before it died.")
+    ]
     dismissed: Annotated[
         DismissNote | None, Meta(description="Who let it rest, and why; null for nobody.")
     ]
@@ -140,8 +142,8 @@ def dead_out(who: Principal, letter: DeadLetter, encoding: Encoding = Encoding.A
         letter.origin_topic,
         letter.origin_id,
         letter.redriven_by,
-        letter.returned_from,
-        letter.times,
+        letter.redriven_from,
+        letter.redrive_count,
         letter.dismissed,
     )
 
@@ -195,7 +197,7 @@ async def list_dead_letters(call: Call[DeadQuery, None]) -> DeadPage:
 )
 async def count_dead_letters(call: Call[CountQuery, None]) -> DeadCounts:
     """Count a group's newest dead letters by reason, origin topic and client."""
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     counts: Counts = await replays.count_dead_letters(call.path("group"), call.query.newest)
     return DeadCounts(
         counts.count,
@@ -244,7 +246,7 @@ async def redrive_dead_letters(call: Call[None, Redrive]) -> Replay:
     Makes a replay job (see POST /replays), by default back to this group alone at 100 a second.
     """
     group, new = call.path("group"), call.body
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     require_replay(call.who, DEAD_LETTER_PREFIX + group, new.to, new.to_name)
     try:
         job = await replays.create(

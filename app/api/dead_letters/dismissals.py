@@ -10,7 +10,7 @@ from app.api.messages.messages import Filter
 from app.api.replays.shapes import OffsetText, OriginTopic, PageLimit, Reason, Time, offset_of
 from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs
-from app.services.dismissals import DeadChoice, Dismissals
+from app.services.dismissals import DeadChoice
 from engine.broker import DismissalSummary
 from engine.errors import Invalid
 
@@ -111,7 +111,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     leave them out unless they name them. One that is dismissed already keeps its first note.
     """
     group, body = call.path("group"), call.body
-    service: Dismissals = call.state.dismissals
+    service = call.services.dismissals
     choice = DeadChoice(
         offsets=_offsets(body.offsets),
         from_ms=body.from_ms,
@@ -142,7 +142,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
 async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     """Take the marks of dismissed dead letters off again: of some, of one dismissal, or of all."""
     group, body = call.path("group"), call.body
-    service: Dismissals = call.state.dismissals
+    service = call.services.dismissals
     if sum((bool(body.offsets), bool(body.dismissal), body.all)) != 1:
         raise Invalid(
             "say what is to be restored, in one way",
@@ -168,7 +168,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
 )
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List what was dismissed together, with its note, the newest first."""
-    service: Dismissals = call.state.dismissals
+    service = call.services.dismissals
     found = await service.listed(call.path("group"))
     items = [dismissal_out(one) for one in found[: call.query.limit]]
     return DismissalList(items, len(found), sum(one.count for one in found))

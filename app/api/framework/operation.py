@@ -15,10 +15,11 @@ import msgspec
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from app.container import Services, services_of
 from app.errors import REFUSED, DoorError, Headers, problem_answer
 from app.host import EngineHost
 from app.security.access import ADMINISTER_SERVER, Action, Kind, Needs, Principal, require, who_of
-from app.security.client_names import ClientNames, holder_of
+from app.security.client_names import holder_of
 from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
@@ -65,18 +66,15 @@ class Call(Generic[Q, B]):
 
     @property
     def host(self) -> EngineHost:
-        host: EngineHost = self.scope["app"].state.host
-        return host
+        return self.services.host
 
     @property
     def settings(self) -> Settings:
-        settings: Settings = self.scope["app"].state.settings
-        return settings
+        return self.services.settings
 
     @property
-    def state(self) -> Any:
-        """The application's state: services that `main.py` put there."""
-        return self.scope["app"].state
+    def services(self) -> Services:
+        return services_of(self.scope)
 
     @property
     def client(self) -> str:
@@ -108,14 +106,12 @@ class Call(Generic[Q, B]):
     def claim_client(self, group: str, client: str) -> None:
         """Take a client's name in a group for the one who asks; ClientNameTaken if another's."""
         if client and not self.who.is_open:
-            names: ClientNames = self.state.client_names
-            names.claim(group, client, holder_of(self.who))
+            self.services.client_names.claim(group, client, holder_of(self.who))
 
     def check_client(self, group: str, client: str) -> None:
         """Raise ClientNameTaken where the name is that of another's live member of the group."""
         if client and not self.who.is_open:
-            names: ClientNames = self.state.client_names
-            names.check(group, client, holder_of(self.who))
+            self.services.client_names.check(group, client, holder_of(self.who))
 
     def path(self, name: str) -> str:
         """A parameter of the path."""

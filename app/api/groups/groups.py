@@ -9,7 +9,6 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
-from app.services.groups import Groups
 from engine.broker import GroupConfig
 from kitemq.model.conversion import convert, given
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
@@ -84,7 +83,7 @@ async def create_group(call: Call[None, NewGroup]) -> Group:
     new = call.body
     call.require(Action.ADMINISTER, Kind.GROUP, new.name)
     config = convert(new, GroupConfig, **{"retry_max": call.settings.retry_max, **given(new)})
-    groups: Groups = call.state.groups
+    groups = call.services.groups
     return group_out(call, await groups.create(actor_of(call), config))
 
 
@@ -115,7 +114,7 @@ async def get_group(call: Call[None, None]) -> Group:
 )
 async def change_group(call: Call[None, GroupSettings]) -> Group:
     """Change a consumer group. Only what is given changes."""
-    groups: Groups = call.state.groups
+    groups = call.services.groups
     return group_out(call, await groups.change(actor_of(call), call.path("group"), call.body))
 
 
@@ -135,7 +134,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
     Nothing more is handed out: receive and pull answer 403, subscriptions on open connections stay
     and wait. What is in flight can be settled.
     """
-    groups: Groups = call.state.groups
+    groups = call.services.groups
     return group_out(call, await groups.pause(actor_of(call), call.path("group"), call.query.topic))
 
 
@@ -151,7 +150,7 @@ async def pause_group(call: Call[PauseQuery, None]) -> Group:
 )
 async def resume_group(call: Call[PauseQuery, None]) -> Group:
     """Resume a group, or one topic of it. Whoever waits is woken."""
-    groups: Groups = call.state.groups
+    groups = call.services.groups
     return group_out(
         call, await groups.resume(actor_of(call), call.path("group"), call.query.topic)
     )
@@ -168,7 +167,7 @@ async def resume_group(call: Call[PauseQuery, None]) -> Group:
 )
 async def delete_group(call: Call[None, None]) -> None:
     """Delete a consumer group with its progress."""
-    groups: Groups = call.state.groups
+    groups = call.services.groups
     await groups.delete(actor_of(call), call.path("group"))
 
 

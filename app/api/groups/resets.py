@@ -10,7 +10,7 @@ from app.api.messages.messages import OFFSET_MAX, number_in_path
 from app.api.topics.topics import actor_of
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action, Kind, Needs
-from app.services.resets import ResetOrder, Resets
+from app.services.resets import ResetOrder
 from engine.broker import OffsetsMoved, Reset, ResetNote, ResetPreview, ResetTarget, ResetTo
 from engine.errors import Invalid
 
@@ -95,7 +95,7 @@ class QueuePreview(msgspec.Struct):
             "queue_gone: stays as it is."
         ),
     ]
-    again: Annotated[int, Meta(description="Messages done that would be delivered again.")]
+    redelivered: Annotated[int, Meta(description="Messages done that would be delivered again.")]
     skipped: Annotated[int, Meta(description="Messages not done that never would be.")]
     inflight: Annotated[int, Meta(description="With clients; their receipts become stale.")]
     target_stored_ms: Annotated[
@@ -108,7 +108,7 @@ class Preview(msgspec.Struct):
 
     group: str
     to: str
-    again: int
+    redelivered: int
     skipped: int
     inflight: int
     retry_waiting: Annotated[
@@ -158,7 +158,7 @@ def preview_out(preview: ResetPreview) -> Preview:
     return Preview(
         preview.group,
         preview.to,
-        preview.again,
+        preview.redelivered,
         preview.skipped,
         preview.inflight,
         preview.retry_waiting,
@@ -173,7 +173,7 @@ def preview_out(preview: ResetPreview) -> Preview:
                 _text(each.target),
                 each.is_moved,
                 each.note,
-                each.again,
+                each.redelivered,
                 each.skipped,
                 each.inflight,
                 each.target_ms,
@@ -216,7 +216,7 @@ async def preview_reset(call: Call[None, ResetPlace]) -> Preview:
     Queue by queue: where the group is, where it would go on, how many messages would be delivered
     again and how many never. Nothing is changed.
     """
-    resets: Resets = call.state.resets
+    resets = call.services.resets
     return preview_out(await resets.preview(call.path("group"), _order(call.body)))
 
 
@@ -240,7 +240,7 @@ async def reset_offsets(call: Call[None, NewReset]) -> ResetDone | Raw:
     have pulled once more and were told (`offset_reset`). Needs `precondition` or `force`.
     """
     new, group = call.body, call.path("group")
-    resets: Resets = call.state.resets
+    resets = call.services.resets
     try:
         reset = await resets.apply(
             actor_of(call), group, _order(new), precondition=new.precondition, force=new.force
@@ -266,7 +266,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> ResetPage:
     The last 100 are remembered, fewer where they moved more than 10,000 queues together.
     """
     group, query = call.path("group"), call.query
-    resets: Resets = call.state.resets
+    resets = call.services.resets
     cursor = query.cursor
     before = int(cursor) if cursor.isdecimal() and cursor.isascii() and len(cursor) < 19 else None
     if cursor and before is None:
@@ -290,7 +290,7 @@ async def list_resets(call: Call[HistoryQuery, None]) -> ResetPage:
 )
 async def preview_undo(call: Call[None, None]) -> Preview:
     """See what undoing a reset would do. Nothing is changed."""
-    resets: Resets = call.state.resets
+    resets = call.services.resets
     number = number_in_path(call, "id", OFFSET_MAX)
     return preview_out(await resets.preview_undo(call.path("group"), number))
 
@@ -314,7 +314,7 @@ async def undo_reset(call: Call[None, UndoReset]) -> ResetDone | Raw:
     `precondition` of the undo's preview, or `force`.
     """
     group, body = call.path("group"), call.body
-    resets: Resets = call.state.resets
+    resets = call.services.resets
     number = number_in_path(call, "id", OFFSET_MAX)
     try:
         reset = await resets.undo(

@@ -13,7 +13,6 @@ from app.api.framework.operation import API, Call, ClientGone, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import all_visible, missing_right, require_message
 from app.services import bodies
-from app.services.search import Search
 from engine.broker import PullResult
 from engine.compression import PlainBody
 from engine.errors import Invalid, MessageNotFound
@@ -266,7 +265,7 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyFound:
     topic = call.path("topic")
     call.require_messages(topic)
     call.host.broker.topic(topic)
-    search: Search = call.state.search
+    search = call.services.search
     page = await search.by_key(
         topic,
         query.key,
@@ -320,7 +319,7 @@ async def find_by_id(call: Call[ShowQuery, None]) -> Found:
     Those that the one who asks may not read come without what they say.
     """
     wanted = call.path("id")
-    search: Search = call.state.search
+    search = call.services.search
     messages = await search.by_id(wanted)
     if not messages:
         raise MessageNotFound(

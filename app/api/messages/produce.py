@@ -21,7 +21,7 @@ from app.api.framework.operation import (
 from app.security.access import Action, Kind, Needs
 from app.services.sends import Part
 from engine.errors import Invalid
-from engine.message import BODY_BYTES_MAX, EVENT_MS, Message, Promise, PutResult, offset_id
+from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, PutResult, offset_id
 
 TAG = "messages"
 BATCH_MAX = 4096
@@ -69,13 +69,13 @@ class NewBatch(msgspec.Struct, forbid_unknown_fields=True):
     """Messages that are stored together, or not at all."""
 
     messages: Annotated[list[NewMessage], Meta(min_length=1, max_length=BATCH_MAX)]
-    promise: Promise | None = None
+    durability: Durability | None = None
 
 
 class NewMessageAlone(NewMessage):
     """One message, its fields at the top."""
 
-    promise: Promise | None = None
+    durability: Durability | None = None
 
 
 class Produced(NewMessage, kw_only=True):
@@ -83,7 +83,7 @@ class Produced(NewMessage, kw_only=True):
 
     body: str | UnsetType = UNSET  # type: ignore[assignment]
     messages: Annotated[list[NewMessage], Meta(max_length=BATCH_MAX)] | UnsetType = UNSET
-    promise: Promise | None = None
+    durability: Durability | None = None
 
 
 class StoredAt(msgspec.Struct, gc=False):
@@ -97,10 +97,10 @@ class StoredAt(msgspec.Struct, gc=False):
 
 
 class SendResult(msgspec.Struct):
-    """The messages in the order sent, and the promise that was kept."""
+    """The messages in the order sent, and the durability they have."""
 
     messages: list[StoredAt]
-    promise: Promise
+    durability: Durability
 
 
 DECODER = msgspec.json.Decoder(Produced)
@@ -124,7 +124,7 @@ DECODER = msgspec.json.Decoder(Produced)
         Parameter("KiteMQ-Deliver-At-Ms", "Raw bodies only: when, in ms since 1970 UTC."),
         Parameter("KiteMQ-Transaction-Group", "Raw bodies only: the producer group."),
         Parameter("KiteMQ-Queue", "Raw bodies only: the queue."),
-        Parameter("KiteMQ-Promise", "Raw bodies only: stored or flushed."),
+        Parameter("KiteMQ-Durability", "Raw bodies only: stored or flushed."),
         Parameter("KiteMQ-Content-Type", "Raw bodies only: kept instead of Content-Type."),
     ),
     example="curl -X POST $URL/api/v1/topics/orders/messages -H 'Content-Type: application/json' "
@@ -136,12 +136,12 @@ async def produce(call: Call[None, None]) -> SendResult:
     JSON is one message or `{"messages": [...]}`; any other content type is the raw body of one
     message, described by KiteMQ-* headers (`KiteMQ-Property-<name>` for properties, whose names
     HTTP makes lower case; `content-type` is kept as a property). All are stored or none. The
-    answer waits for what is promised: `stored` survives a killed process, `flushed` power loss.
+    answer waits for the durability: `stored` survives a killed process, `flushed` power loss.
     """
     topic = call.path("topic")
     if content_type(call.scope) != JSON:
-        message, promise = _from_raw(topic, call)
-        return await _send(call, [message], promise, is_alone=True)
+        message, durability = _from_raw(topic, call)
+        return await _send(call, [message], durability, is_alone=True)
     produced = decode_body(call.content, DECODER)
     born_host, now_ms = call.client, call.host.clock.now_ms()
     if produced.messages is UNSET:
@@ -152,7 +152,7 @@ async def produce(call: Call[None, None]) -> SendResult:
                 remedy="send one message with a body, or a list of messages",
             )
         message = message_of(topic, produced, born_host, "", now_ms)
-        return await _send(call, [message], produced.promise, is_alone=True)
+        return await _send(call, [message], produced.durability, is_alone=True)
     if produced.body is not UNSET:
         raise Invalid(
             "`body` stands beside `messages`",
@@ -163,7 +163,7 @@ async def produce(call: Call[None, None]) -> SendResult:
         message_of(topic, new, born_host, index, now_ms)
         for index, new in enumerate(produced.messages)
     ]
-    return await _send(call, messages, produced.promise, is_alone=False)
+    return await _send(call, messages, produced.durability, is_alone=False)
 
 
 def message_of(
@@ -204,13 +204,17 @@ def bytes_of(text: str, encoding: str, index: int | str) -> bytes:
 
 
 async def _send(
-    call: Call[None, None], messages: list[Message], promise: Promise | None, *, is_alone: bool
+    call: Call[None, None],
+    messages: list[Message],
+    durability: Durability | None,
+    *,
+    is_alone: bool,
 ) -> SendResult:
     try:
         if len(messages) > SHARED_MAX:
-            sent: PutResult | Part = await call.host.send(messages, promise)
+            sent: PutResult | Part = await call.host.send(messages, durability)
         else:
-            sent = await call.state.sends.stored(messages, promise)
+            sent = await call.services.sends.stored(messages, durability)
     except Invalid as error:
         field = error.field.replace(".message_id", ".id")
         error.field = field.removeprefix("messages[0].") if is_alone else field
@@ -234,7 +238,7 @@ def result_of(sent: PutResult | Part, store_host: str) -> SendResult:
                 sent.messages, sent.offsets, sent.positions, strict=True
             )
         ],
-        sent.promise,
+        sent.durability,
     )
 
 
@@ -244,7 +248,7 @@ def _address_of(store_host: str) -> str:
     return offset_id(store_host, 0)[:-16]
 
 
-def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Promise | None]:
+def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Durability | None]:
     properties: dict[str, str] = {}
     known: dict[bytes, str] = {}
     for name, value in call.scope["headers"]:
@@ -269,7 +273,7 @@ def _from_raw(topic: str, call: Call[None, None]) -> tuple[Message, Promise | No
         deliver_at_ms=_number(known, b"kitemq-deliver-at-ms", 0, TIME_MS_MAX),
         transaction_group=known.get(b"kitemq-transaction-group", ""),
     )
-    return message, _promise(known.get(b"kitemq-promise", ""))
+    return message, _durability(known.get(b"kitemq-durability", ""))
 
 
 def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> int:
@@ -285,14 +289,14 @@ def _number(headers: dict[bytes, str], name: bytes, default: int, most: int) -> 
     )
 
 
-def _promise(text: str) -> Promise | None:
+def _durability(text: str) -> Durability | None:
     if not text:
         return None
     try:
-        return Promise(text)
+        return Durability(text)
     except ValueError:
         raise Invalid(
-            f"{text!r} is no promise", field="kitemq-promise", remedy="send stored or flushed"
+            f"{text!r} is no durability", field="kitemq-durability", remedy="send stored or flushed"
         ) from None
 
 

@@ -103,7 +103,7 @@ async def request(call: Call[None, NewRequest]) -> Answer:
     able to look for the reply after a lost connection, too.
     """
     new = call.body
-    requests: Requests = call.state.requests
+    requests = call.services.requests
     asking = requests.ask(
         _message_of(call),
         timeout_ms=new.timeout_ms,
@@ -139,7 +139,7 @@ async def reply(call: Call[None, NewReply]) -> ReplyState:
     The first reply wins. A reply is stored in the topic DefaultCluster_REPLY_TOPIC; replying does
     not acknowledge the request.
     """
-    requests: Requests = call.state.requests
+    requests = call.services.requests
     call.require(Action.PRODUCE, Kind.TOPIC, REPLY_TOPIC)
     new = _engine_reply(requests, call.body, call.client)
     replying = requests.reply(new)

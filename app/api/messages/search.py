@@ -10,7 +10,6 @@ from app.api.messages.messages import FILTER, Encoding, Seen, Stored, fields_of,
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import found_for, require_message
 from app.services import bodies
-from app.services.search import Search
 from engine.broker import FOREVER_MS, ScanQuery
 from engine.errors import Invalid
 
@@ -107,7 +106,7 @@ async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
     if 0 < query.end_ms <= query.begin_ms:
         raise Invalid("the time ends before it begins", field="end_ms", remedy="after begin_ms")
     call.require_messages(call.path("topic"))
-    search: Search = call.state.search
+    search = call.services.search
     page = await search.scan(
         ScanQuery(
             call.path("topic"),
@@ -148,7 +147,7 @@ async def search_anything(call: Call[TextSearch, None]) -> Anything:
     Messages with this id, or else with this key in any topic, and topics and groups of such names.
     A key finds only messages that the one who asks may read.
     """
-    search: Search = call.state.search
+    search = call.services.search
     text = call.query.q.strip()
     found = await search.anything(text)
     shown = found_for(call.who, text, found.messages)

@@ -59,8 +59,8 @@ FAMILIES = {
         Family(
             "kitemq_put_latency_seconds",
             "gauge",
-            "Time to keep the promise of a send, over the last minutes.",
-            ("promise", "quantile"),
+            "Time until a send has its durability, over the last minutes.",
+            ("durability", "quantile"),
         ),
         Family(
             "kitemq_end_to_end_seconds",

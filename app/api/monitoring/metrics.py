@@ -12,13 +12,11 @@ from typing import TypeVar
 
 from app.api.framework.operation import Call, Raw, operation
 from app.api.monitoring.metric_families import FAMILIES, Family, Labels, document
-from app.heartbeat import Heartbeat
 from app.host import EngineHost
 from app.network.places import Places
 from app.pause import Pause
 from app.security.access import READ_SERVER
 from app.security.byte_budget import Reason
-from app.security.load import Load
 from app.services.remoting_figures import RemotingFigures
 from app.services.reports.reports import Reports
 from app.services.rpc_figures import RpcFigures
@@ -81,10 +79,10 @@ async def metrics(call: Call[None, None]) -> Raw:
     host, settings = call.host, call.settings
     _add_totals(page, host.broker)
     _add_server(page, call)
-    _add_connections(page, call.state.places)
-    _add_grpc(page, call.state.rpc_figures)
-    _add_remoting(page, call.state.remoting_figures)
-    _add_reports(page, call.state.reports, host.clock.now_ms())
+    _add_connections(page, call.services.places)
+    _add_grpc(page, call.services.rpc_figures)
+    _add_remoting(page, call.services.remoting_figures)
+    _add_reports(page, call.services.reports, host.clock.now_ms())
     page.add("process_resident_memory_bytes", await asyncio.to_thread(resident_bytes))
     await _add_topics(page, host, settings)
     await _add_groups(page, host, settings)
@@ -104,9 +102,12 @@ def _add_totals(page: Page, broker: Broker) -> None:
     page.add("kitemq_traces_dropped_total", traces.dropped)
     page.add("kitemq_traces_bytes_total", traces.bytes)
     latency = found.put_latency
-    for promise, spread in (("stored", latency.stored.recent), ("flushed", latency.flushed.recent)):
+    for durability, spread in (
+        ("stored", latency.stored.recent),
+        ("flushed", latency.flushed.recent),
+    ):
         for quantile, value in _quantiles(spread):
-            page.add("kitemq_put_latency_seconds", value / 1e6, (promise, quantile))
+            page.add("kitemq_put_latency_seconds", value / 1e6, (durability, quantile))
     for quantile, value in _quantiles(broker.statistics.end_to_end()):
         page.add("kitemq_end_to_end_seconds", value / 1e6, (quantile,))
     for quantile, value in _quantiles(found.message_size):
@@ -124,8 +125,8 @@ def _quantiles(spread: Spread) -> list[tuple[str, int]]:
 
 
 def _add_server(page: Page, call: Call[None, None]) -> None:
-    load: Load = call.state.load
-    heartbeat: Heartbeat = call.state.heartbeat
+    load = call.services.load
+    heartbeat = call.services.heartbeat
     page.add("kitemq_requests_under_way", load.requests)
     page.add("kitemq_request_bytes_held", load.held_bytes)
     page.add("kitemq_request_bytes_held_by_one_address", load.budget.most_of_one_address)
@@ -140,7 +141,7 @@ def _add_server(page: Page, call: Call[None, None]) -> None:
         page.add("kitemq_service_failing", 1, (service,))
     if health.disk_free_bytes is not None:
         page.add("kitemq_disk_free_bytes", health.disk_free_bytes)
-    page.add("kitemq_uptime_seconds", (call.host.clock.now_ms() - call.state.started_ms) / 1000)
+    page.add("kitemq_uptime_seconds", (call.host.clock.now_ms() - call.services.started_ms) / 1000)
     page.add("kitemq_build_info", 1, (VERSION,))
 
 

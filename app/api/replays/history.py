@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER
-from app.services.replay_copies import ReplayCopies, parse_cursor
+from app.services.replay_copies import parse_cursor
 from engine.errors import Invalid
 from kitemq.model.values import Milliseconds
 
@@ -102,7 +102,7 @@ async def list_replay_history(call: Call[ReplayHistoryQuery, None]) -> PastRepla
     from app.db.replay_store import JobFilter  # with SQLAlchemy, which is not needed at the start
 
     query = call.query
-    copies: ReplayCopies = call.state.replay_copies
+    copies = call.services.replay_copies
     wanted = JobFilter(
         source=query.source,
         state=query.state,

@@ -21,7 +21,6 @@ from app.api.replays.shapes import (
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
-from app.services.replays import Replays
 from engine.broker import NewReplay, RetryRequest
 
 TAG = "replays"
@@ -54,7 +53,7 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     At most 10 million messages; each is sent at most once, whatever is killed meanwhile.
     """
     new = call.body
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     require_replay(call.who, new.source, new.to, new.to_name)
     job = await replays.create(
         actor_of(call),
@@ -125,7 +124,7 @@ async def get_replay(call: Call[None, None]) -> Replay:
 )
 async def change_replay(call: Call[None, NewRate]) -> Replay:
     """Change how fast a replay job sends."""
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     return replay_out(await replays.change_rate(actor_of(call), _checked_id(call), call.body.rate))
 
 
@@ -140,7 +139,7 @@ async def change_replay(call: Call[None, NewRate]) -> Replay:
 )
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     return replay_out(await replays.begin(actor_of(call), _checked_id(call)))
 
 
@@ -164,7 +163,7 @@ async def retry_replay(call: Call[None, NewRetry]) -> Replay:
     group_gone, not_writable or refused.
     """
     new = call.body
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     job = call.host.broker.replays.get(_checked_id(call))
     if new.to is not None:
         require_replay(call.who, job.source, new.to, new.to_name)
@@ -185,7 +184,7 @@ async def retry_replay(call: Call[None, NewRetry]) -> Replay:
 )
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     return replay_out(await replays.pause(actor_of(call), _checked_id(call)))
 
 
@@ -200,7 +199,7 @@ async def pause_replay(call: Call[None, None]) -> Replay:
 )
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     return replay_out(await replays.resume(actor_of(call), _checked_id(call)))
 
 
@@ -215,7 +214,7 @@ async def resume_replay(call: Call[None, None]) -> Replay:
 )
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: what it has not sent it never will."""
-    replays: Replays = call.state.replays
+    replays = call.services.replays
     return replay_out(await replays.stop(actor_of(call), _checked_id(call)))
 
 

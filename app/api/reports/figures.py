@@ -1,7 +1,5 @@
 """The figures of the reports: tables, sums, latencies, files."""
 
-from typing import Any
-
 import msgspec
 
 from app.api.framework.operation import API, Call, Raw, operation
@@ -21,7 +19,7 @@ from app.api.reports.shapes import (
 from app.db.report_rows import PACKED, RESULTS, ResultFilter, ResultTable, Row
 from app.security.access import READ_SERVER
 from app.services.reports.files import histogram_text
-from app.services.reports.results import Latency, Results
+from app.services.reports.results import Latency
 
 TAG = "reports"
 OFFSETS = ("offset", "committed")  # are texts in JSON, as numbers of that size lose digits
@@ -54,7 +52,7 @@ async def list_report_tables(call: Call[None, None]) -> ResultTables:
 async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
     """Read a table of figures, row by row, with what they were made of."""
     query = call.query
-    page = await _results(call).page(
+    page = await call.services.report_results.page(
         call.path("table"), _wanted(query), limit=query.limit, cursor=query.cursor
     )
     rows = [_row_out(page.table, row) for row in page.rows]
@@ -74,7 +72,9 @@ async def list_report_rows(call: Call[RowsQuery, None]) -> ResultRows:
 async def get_report_totals(call: Call[TotalsQuery, None]) -> ResultTotals:
     """Add figures up by some of their columns, or by `day`."""
     query = call.query
-    found = await _results(call).totals(call.path("table"), query.by.split(","), _wanted(query))
+    found = await call.services.report_results.totals(
+        call.path("table"), query.by.split(","), _wanted(query)
+    )
     return ResultTotals(list(found.by), found.rows, found.is_cut, found.basis)
 
 
@@ -94,7 +94,7 @@ async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
 
     A text that a spreadsheet would take for a formula has an apostrophe before it.
     """
-    pieces = await _results(call).csv(call.path("table"), _wanted(call.query))
+    pieces = await call.services.report_results.csv(call.path("table"), _wanted(call.query))
     return Raw(b"".join([piece async for piece in pieces]), CSV)
 
 
@@ -111,7 +111,9 @@ async def download_report_csv(call: Call[FilterQuery, None]) -> Raw:
 )
 async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
     """Take a table of figures as Parquet, at most 100,000 rows; needs Spark's Python packages."""
-    return Raw(await _results(call).parquet(call.path("table"), _wanted(call.query)), PARQUET)
+    return Raw(
+        await call.services.report_results.parquet(call.path("table"), _wanted(call.query)), PARQUET
+    )
 
 
 @operation(
@@ -128,16 +130,11 @@ async def get_report_latency(call: Call[LatencyQuery, None]) -> LatenciesOut:
     """Read latencies with their percentiles, put together by hour, day, metric, topic, group or
     client: from histograms, so that those of a week are as exact as those of an hour."""
     query = call.query
-    found = await _results(call).latency(
+    found = await call.services.report_results.latency(
         query.by.split(","), _wanted(query), within_ms=query.within_ms
     )
     items = [_latency_out(found.by, item, query.buckets) for item in found.items]
     return LatenciesOut(items, found.basis)
-
-
-def _results(call: Call[Any, Any]) -> Results:
-    results: Results = call.state.report_results
-    return results
 
 
 def _wanted(query: FilterQuery) -> ResultFilter:

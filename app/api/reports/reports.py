@@ -41,7 +41,7 @@ JSON_EXAMPLE = "-H 'Content-Type: application/json'"
 )
 async def get_reports(call: Call[None, None]) -> ReportsNow:
     """See all reports at a glance: how fresh they are, when they run, what runs now."""
-    reports = _reports(call)
+    reports = call.services.reports
     found = await reports.standing()
     running = None if found.running is None else _run_out(reports, found.running)
     jobs = [_job_out(reports, job) for job in found.jobs]
@@ -58,7 +58,7 @@ async def get_reports(call: Call[None, None]) -> ReportsNow:
 )
 async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     """List when reports run by themselves."""
-    found = await _reports(call).schedules()
+    found = await call.services.reports.schedules()
     return ReportSchedules([_schedule_out(row) for row in found], call.settings.report_schedules)
 
 
@@ -81,7 +81,7 @@ async def change_report_schedule(call: Call[None, SchedulePatch]) -> ReportSched
         None if body.enabled is UNSET else body.enabled,
         None if body.limit_s is UNSET else body.limit_s,
     )
-    reports = _reports(call)
+    reports = call.services.reports
     return _schedule_out(await reports.change_schedule(actor_of(call), call.path("job"), changes))
 
 
@@ -96,7 +96,7 @@ async def change_report_schedule(call: Call[None, SchedulePatch]) -> ReportSched
 )
 async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     """List runs, the newest first. The newest 5,000 are kept."""
-    query, reports = call.query, _reports(call)
+    query, reports = call.query, call.services.reports
     before = _number(query.cursor, "cursor") if query.cursor else None
     rows = await reports.runs(
         RunFilter(job=query.job, state=query.state, before_id=before), query.limit
@@ -122,7 +122,7 @@ async def run_report(call: Call[None, NewRun]) -> ReportRun:
 
     A 409 while another run is under way, and where Spark is not installed.
     """
-    body, reports = call.body, _reports(call)
+    body, reports = call.body, call.services.reports
     row = await reports.run(actor_of(call), body.job, body.first, body.last)
     return _run_out(reports, row)
 
@@ -138,7 +138,7 @@ async def run_report(call: Call[None, NewRun]) -> ReportRun:
 )
 async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     """Look at one run: how far it is, what became of it, what its logs said last."""
-    reports = _reports(call)
+    reports = call.services.reports
     row = await reports.get(_id(call))
     out = _run_out(reports, row)
     return ReportRunInFull(**msgspec.structs.asdict(out), log_tail=row.log_tail)
@@ -155,13 +155,8 @@ async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
 )
 async def cancel_report_run(call: Call[None, None]) -> ReportRun:
     """End a run; the figures stay as they were before it."""
-    reports = _reports(call)
+    reports = call.services.reports
     return _run_out(reports, await reports.cancel(actor_of(call), _id(call)))
-
-
-def _reports(call: Call[Any, Any]) -> Reports:
-    reports: Reports = call.state.reports
-    return reports
 
 
 def _id(call: Call[Any, Any]) -> int:

@@ -14,10 +14,9 @@ from app.api.server.system import readiness
 from app.api.topics.topics import actor_of
 from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
-from app.services.audit import Audit
-from app.services.log_levels import LINES_MAX, LogLevels, LogRing
-from app.services.read_only import ReadOnlyState, ReadOnlySwitch
-from app.services.self_checks import Outcome, SelfChecks
+from app.services.log_levels import LINES_MAX, LogRing
+from app.services.read_only import ReadOnlyState
+from app.services.self_checks import Outcome
 from app.services.settings_shown import secrets_of, shown
 from app.services.support import Part
 from app.version import VERSION
@@ -94,7 +93,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     The checks are made now, or were within the last ten seconds; each ends after five at the
     latest.
     """
-    checks: SelfChecks = call.state.self_checks
+    checks = call.services.self_checks
     items = [
         SelfCheckItem(each.code, each.outcome, each.detail, each.took_ms, each.at_ms)
         for each in await checks.run()
@@ -112,7 +111,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
 )
 async def get_read_only(call: Call[None, None]) -> ReadOnly:
     """Tell whether anything can be changed."""
-    switch: ReadOnlySwitch = call.state.read_only
+    switch = call.services.read_only
     return _read_only(switch.state)
 
 
@@ -134,7 +133,7 @@ async def set_read_only(call: Call[None, ReadOnlyBody]) -> ReadOnly:
     included; what runs already goes on. It lasts until it is switched off, through restarts too.
     Where the setting `read_only` holds it, this answers 409.
     """
-    switch: ReadOnlySwitch = call.state.read_only
+    switch = call.services.read_only
     body = call.body
     return _read_only(await switch.switch(actor_of(call), is_on=body.read_only, reason=body.reason))
 
@@ -153,7 +152,7 @@ def _read_only(state: ReadOnlyState) -> ReadOnly:
 )
 async def list_loggers(call: Call[None, None]) -> LoggerList:
     """List the parts of the server that write to its log, with their levels."""
-    levels: LogLevels = call.state.log_levels
+    levels = call.services.log_levels
     return LoggerList(
         [LoggerItem(each.name, each.level, each.own, each.is_changed) for each in levels.list()]
     )
@@ -172,7 +171,7 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
 )
 async def set_log_level(call: Call[None, LoggerBody]) -> LoggerItem:
     """Let a part of the server write more or less to its log, until the next start."""
-    levels: LogLevels = call.state.log_levels
+    levels = call.services.log_levels
     found = await levels.change(actor_of(call), call.path("name"), call.body.level)
     return LoggerItem(found.name, found.level, found.own, found.is_changed)
 
@@ -193,7 +192,7 @@ async def get_support_bundle(call: Call[None, None]) -> Raw:
     of the log, the first 1,000 topics and groups, what each thread does. At most 1 MB of each;
     without secrets, message bodies and people. It is written to the audit trail.
     """
-    audit: Audit = call.state.audit
+    audit = call.services.audit
     try:
         async with audit.change(actor_of(call), "support.bundle", "server", "") as change:
             data = await _bundle(call)
@@ -209,7 +208,7 @@ async def _bundle(call: Call[None, None]) -> bytes:
     topics, groups = broker.topics(system=True), broker.groups()
     # Beside the loop: a thousand names become text, sources and every package's files are read.
     parts += await asyncio.to_thread(_names, topics, groups)
-    parts += await asyncio.to_thread(_process, call.state.log_ring)
+    parts += await asyncio.to_thread(_process, call.services.log_ring)
     clock, settings = call.host.clock, call.settings
     return await asyncio.to_thread(
         support.pack,
@@ -222,20 +221,20 @@ async def _bundle(call: Call[None, None]) -> bytes:
 
 
 async def _figures(call: Call[None, None]) -> list[Part]:
-    broker, state = call.host.broker, call.state
-    checks: SelfChecks = state.self_checks
+    broker, services = call.host.broker, call.services
+    checks = services.self_checks
     page = await metrics.handler(call)
     assert isinstance(page, Raw)
     engine = {
-        "readiness": readiness(call.host, state.database),
+        "readiness": readiness(call.host, services.database),
         "health": broker.health(),
         "retention": broker.retention.status(),
         "statistics": broker.statistics.broker(),
         "lag_keeping": broker.statistics.lag_keeping(),
         "traces": broker.traces.status(),
-        "read_only": replace(state.read_only.state, by=""),  # nobody is named
+        "read_only": replace(services.read_only.state, by=""),  # nobody is named
     }
-    settings = shown(call.settings, state.origins)
+    settings = shown(call.settings, services.origins)
     return [
         Part("settings.json", "every setting, and who set it", _text(settings)),
         Part("engine.json", "health, retention, statistics", _text(engine)),

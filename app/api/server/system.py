@@ -12,7 +12,6 @@ from app.db.rows import AuditFilter
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
-from app.services.audit import Audit
 from app.version import VERSION
 from engine.errors import Invalid
 
@@ -126,7 +125,7 @@ async def readyz(call: Call[None, None]) -> Raw:
 
     200 when ready; 503 with the same body while starting, stopping, or unable to write.
     """
-    found = readiness(call.host, call.state.database)
+    found = readiness(call.host, call.services.database)
     return Raw(encode(found), status=200 if found.status == "ready" else 503)
 
 
@@ -141,7 +140,7 @@ async def readyz(call: Call[None, None]) -> Raw:
 async def about(call: Call[None, None]) -> About:
     """Tell what this server is."""
     broker = call.host.broker
-    started_ms: int = call.state.started_ms
+    started_ms: int = call.services.started_ms
     return About(
         VERSION,
         call.settings.environment,
@@ -176,7 +175,7 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     code as result; the same one within ten minutes is one entry that counts.
     """
     query = call.query
-    audit: Audit = call.state.audit
+    audit = call.services.audit
     before_id = _id_of(query.cursor) if query.cursor else None
     wanted = AuditFilter(
         object_kind=query.object_kind,

@@ -8,15 +8,9 @@ from app.api.topics.topics import TAG, actor_of
 from app.pause import Pause
 from app.security.access import Action, Kind, Needs
 from app.services.topic_files import FileRow
-from app.services.topic_imports import ImportRow, TopicImports, counted
+from app.services.topic_imports import ImportRow, counted
 from kitemq.model.conversion import convert
 from kitemq.model.topics import ImportedTopic, ImportedTopics, TopicImportFile
-
-
-def imports_of(call: Call[Any, Any]) -> TopicImports:
-    """Who reads files of definitions."""
-    imports: TopicImports = call.state.topic_imports
-    return imports
 
 
 @operation(
@@ -37,7 +31,7 @@ async def import_topics(call: Call[None, TopicImportFile]) -> ImportedTopics:
     file can be sent again. Nothing is done where the right for one of the topics is missing.
     """
     body = call.body
-    imports = imports_of(call)
+    imports = call.services.topic_imports
     rows = await imports.read(body.content, body.format)
     await _require_all(call, rows)
 

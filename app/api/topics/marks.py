@@ -9,7 +9,7 @@ from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
 from app.security.access import OWN, Action, Kind, Needs
-from app.services.marks import NOTE_CHARS_MAX, TopicMarks
+from app.services.marks import NOTE_CHARS_MAX
 from engine.errors import Invalid
 from kitemq.model.values import Milliseconds
 
@@ -45,11 +45,6 @@ class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
     version: Annotated[str, Meta(description="`version` of the note as it was read.")]
 
 
-def _marks(call: Call[Any, Any]) -> TopicMarks:
-    marks: TopicMarks = call.state.marks
-    return marks
-
-
 def _out(row: Any) -> Note:
     return Note(row.topic, row.text, row.author, row.changed_ms or None, str(row.changed_ms))
 
@@ -71,7 +66,7 @@ def version_ms(text: str) -> int:
 )
 async def list_stars(call: Call[None, None]) -> StarList:
     """List the topics one has starred; while there are no users everybody shares them."""
-    return StarList(await _marks(call).stars_of(call.who.name))
+    return StarList(await call.services.marks.stars_of(call.who.name))
 
 
 @operation(
@@ -88,7 +83,7 @@ async def star_topic(call: Call[None, None]) -> None:
 
     At most 500. A star is about the name: it stays when the topic is deleted and created again.
     """
-    await _marks(call).star(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.marks.star(actor_of(call), call.who.name, call.path("topic"))
 
 
 @operation(
@@ -101,7 +96,7 @@ async def star_topic(call: Call[None, None]) -> None:
 )
 async def unstar_topic(call: Call[None, None]) -> None:
     """Take one's star from a topic, also from one that is gone."""
-    await _marks(call).unstar(actor_of(call), call.who.name, call.path("topic"))
+    await call.services.marks.unstar(actor_of(call), call.who.name, call.path("topic"))
 
 
 @operation(
@@ -115,7 +110,7 @@ async def unstar_topic(call: Call[None, None]) -> None:
 )
 async def get_note(call: Call[None, None]) -> Note:
     """Read what people wrote about a topic."""
-    return _out(await _marks(call).note(call.path("topic")))
+    return _out(await call.services.marks.note(call.path("topic")))
 
 
 @operation(
@@ -138,7 +133,7 @@ async def write_note(call: Call[None, NoteBody]) -> Note:
     body = call.body
     seen_ms = version_ms(body.version)
     return _out(
-        await _marks(call).write_note(actor_of(call), call.path("topic"), body.text, seen_ms)
+        await call.services.marks.write_note(actor_of(call), call.path("topic"), body.text, seen_ms)
     )
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
-from app.services.retention import Extent, Purges
+from app.services.retention import Extent
 from engine.broker import Purge
 from engine.errors import Invalid
 from kitemq.model.values import Milliseconds
@@ -122,7 +122,7 @@ async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
     """
     order = call.body
     extent = Extent(_offsets(order.before_offset), order.before_ms, order.all)
-    purges: Purges = call.state.purges
+    purges = call.services.purges
     topic = call.path("topic")
     if order.dry_run:
         return _out(purges.preview(topic, extent))

@@ -9,7 +9,6 @@ from msgspec import Meta
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.audit import Actor, actor_at
-from app.services.topics import Topics
 from engine.broker import TopicConfig
 from kitemq.model.conversion import convert, given
 from kitemq.model.topics import NewTopic, Topic, TopicDetail, TopicPage, TopicSettings, TopicType
@@ -95,7 +94,7 @@ async def create_topic(call: Call[None, NewTopic]) -> Topic:
     queues = call.settings.default_queues
     defaults = {"read_queues": queues, "write_queues": queues}
     config = convert(new, TopicConfig, **{**defaults, **given(new)})
-    topics: Topics = call.state.topics
+    topics = call.services.topics
     return topic_out(await topics.create(actor_of(call), config))
 
 
@@ -138,7 +137,7 @@ async def change_topic(call: Call[None, TopicSettings]) -> Topic:
 
     Only what is given changes; a topic keeps its type for life.
     """
-    topics: Topics = call.state.topics
+    topics = call.services.topics
     return topic_out(await topics.change(actor_of(call), call.path("topic"), call.body))
 
 
@@ -156,7 +155,7 @@ async def delete_topic(call: Call[None, None]) -> None:
 
     Its messages and the progress of all groups in it are gone at once.
     """
-    topics: Topics = call.state.topics
+    topics = call.services.topics
     await topics.delete(actor_of(call), call.path("topic"))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.rows import SessionRow, TokenRow, UserRow
 from app.errors import DoorError
 from app.security.access import (
@@ -16,12 +17,11 @@ from app.security.access import (
     lacks,
     who_of,
 )
-from app.security.access_keys import AccessKeys
 from app.security.doorman import LOGIN
 from app.security.drafts import NewToken, NewUser
 from app.security.people import People
 from app.settings import is_loopback
-from app.ui.access.login import accounts_of, browser_of, by_of, logged_in
+from app.ui.access.login import browser_of, by_of, logged_in
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
@@ -121,12 +121,6 @@ class Access:
     made_pair: tuple[str, str]  # the same token as access key and secret
 
 
-def people_of(request: Request) -> People:
-    """Everybody this server knows."""
-    people: People = request.app.state.people
-    return people
-
-
 async def show(request: Request) -> Response:
     """GET /access"""
     return await _page(request)
@@ -149,7 +143,9 @@ async def add_user(request: Request) -> Response:
         patterns_of(posted.values["patterns"]),
     )
     try:
-        user = await accounts_of(request).add_user(by_of(request), new, is_first=is_first)
+        user = await services_of(request.scope).accounts.add_user(
+            by_of(request), new, is_first=is_first
+        )
     except (Invalid, Conflict) as error:
         posted.blame(error)
         return await _page(request, user_form=posted, status=status_of(error))
@@ -171,30 +167,30 @@ async def add_token(request: Request) -> Response:
     new = NewToken(values["name"].strip(), owner, values["role"], patterns_of(values["patterns"]))
     try:
         made = NewToken(new.name, new.owner, new.role, new.patterns, days)
-        token, secret = await accounts_of(request).add_token(by_of(request), made)
+        token, secret = await services_of(request.scope).accounts.add_token(by_of(request), made)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await _page(request, token_form=form, status=status_of(error))
-    keys: AccessKeys = request.app.state.access_keys
+    keys = services_of(request.scope).access_keys
     pair = await keys.made_for(token.secret_hash)
     return await _page(request, made=secret, made_name=token.name, made_pair=pair, status=201)
 
 
 async def revoke_token(request: Request) -> Response:
     """POST /access/tokens/{id}/revoke"""
-    people, token_id = people_of(request), _id(request)
+    people, token_id = services_of(request.scope).people, _id(request)
     found = next((row for row in people.tokens() if row.id == token_id), None)
     _require_owned(request, people.name_of(found.user_id) if found else "")
-    await accounts_of(request).revoke_token(by_of(request), token_id)
+    await services_of(request.scope).accounts.revoke_token(by_of(request), token_id)
     return forms.go(request, "/access?done=revoked")
 
 
 async def end_session(request: Request) -> Response:
     """POST /access/sessions/{id}/end"""
-    people, session_id = people_of(request), _id(request)
+    people, session_id = services_of(request.scope).people, _id(request)
     found = next((row for row in people.sessions() if row.id == session_id), None)
     _require_owned(request, people.name_of(found.user_id) if found else "")
-    await accounts_of(request).end_session(by_of(request), session_id)
+    await services_of(request.scope).accounts.end_session(by_of(request), session_id)
     is_this = session_id == who_of(request.scope).session_id
     return forms.go(request, LOGIN if is_this else "/access?done=ended")
 
@@ -210,7 +206,7 @@ async def change_password(request: Request) -> Response:
         return await _page(request, password_form=form, status=422)
     name = who_of(request.scope).name
     try:
-        await accounts_of(request).change_password(
+        await services_of(request.scope).accounts.change_password(
             by_of(request), name, old, new, browser=browser_of(request)
         )
     except Invalid as error:
@@ -233,7 +229,7 @@ async def _page(
     made_pair: tuple[str, str] = ("", ""),
     status: int = 200,
 ) -> Response:
-    people, who = people_of(request), who_of(request.scope)
+    people, who = services_of(request.scope).people, who_of(request.scope)
     owner = who.name if lacks(who, Action.READ, Kind.PEOPLE) else ""
     users = [user for user in people.users() if not owner or user.name == owner]
     myself = people.user(who.name)
@@ -325,7 +321,7 @@ def _require_owned(request: Request, owner: str) -> None:
 
 
 def _may_begin(request: Request) -> bool:
-    return is_loopback(request.app.state.settings.host)
+    return is_loopback(services_of(request.scope).settings.host)
 
 
 def patterns_of(text: str) -> tuple[str, ...] | None:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import NAMED, Action, Kind
 from app.security.simulator import Reason, Subject, Verdict, judge, subject_of
-from app.ui.access.access import ROLES, people_of, status_of
+from app.ui.access.access import ROLES, status_of
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
@@ -116,10 +117,12 @@ def _subject(request: Request, form: Form) -> Subject:
     kind, __, name = form.values["who"].partition(":")
     if kind == "role":
         patterns = form.values["patterns"].split()
-        return subject_of(people_of(request), role=form.values["role"], patterns=patterns)
+        return subject_of(
+            services_of(request.scope).people, role=form.values["role"], patterns=patterns
+        )
     if kind == "token":
-        return subject_of(people_of(request), token=name)
-    return subject_of(people_of(request), user=name)
+        return subject_of(services_of(request.scope).people, token=name)
+    return subject_of(services_of(request.scope).people, user=name)
 
 
 def _judged(subject: Subject, form: Form) -> list[Verdict]:
@@ -134,7 +137,7 @@ def _judged(subject: Subject, form: Form) -> list[Verdict]:
 
 def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     """Whom one may choose, users before tokens, and how many there are."""
-    people = people_of(request)
+    people = services_of(request.scope).people
     users = [(f"user:{user.name}", user.name) for user in people.users()]
     tokens = [
         (

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.errors import DoorError
 from app.security.access import who_of
-from app.security.accounts import Accounts, Browser, By
+from app.security.accounts import Browser, By
 from app.security.doorman import COOKIE, LOGIN, LOGIN_BEGIN, LOGOUT_LEFT, cookie_of
-from app.security.oidc.login import ProviderLogin
 from app.security.oidc.trips import LIVES_S
-from app.settings import Settings
 from app.ui.framework import forms, pages
 from app.ui.framework.console import address_of, client_of
 from app.ui.framework.forms import Form
@@ -44,18 +43,6 @@ class Login:
     failure: Failure | None = None
 
 
-def accounts_of(request: Request) -> Accounts:
-    """The audited changes of people."""
-    accounts: Accounts = request.app.state.accounts
-    return accounts
-
-
-def provider_of(request: Request) -> ProviderLogin:
-    """The server's way of logging in through a provider."""
-    provider: ProviderLogin = request.app.state.provider_login
-    return provider
-
-
 def by_of(request: Request) -> By:
     """Who changes people, for the trail."""
     return By(client_of(request), request.headers.get("x-request-id", ""))
@@ -78,7 +65,7 @@ async def log_in(request: Request) -> Response:
     form = forms.fill(await forms.read(request, bytes_max=forms.LOGIN_BYTES_MAX), FIELDS)
     form.values["next"] = forms.local_path(form.values["next"])
     password, form.values["password"] = form.values["password"], ""
-    if accounts_of(request).people.is_open:
+    if services_of(request.scope).accounts.people.is_open:
         return forms.go(request, form.values["next"])
     try:
         return await logged_in(request, form.values["name"], password, form.values["next"])
@@ -93,7 +80,7 @@ async def log_in(request: Request) -> Response:
 
 async def logged_in(request: Request, name: str, password: str, then: str) -> Response:
     """Log in with a new session, and go on to `then`; raises as `Accounts.log_in`."""
-    accounts = accounts_of(request)
+    accounts = services_of(request.scope).accounts
     secret, expires_ms = await accounts.log_in(name, password, browser_of(request))
     return with_session(request, forms.go(request, then), secret, expires_ms)
 
@@ -101,12 +88,12 @@ async def logged_in(request: Request, name: str, password: str, then: str) -> Re
 async def log_out(request: Request) -> Response:
     """POST /logout"""
     who = who_of(request.scope)
-    user = accounts_of(request).people.user(who.name)
+    user = services_of(request.scope).accounts.people.user(who.name)
     if who.session_id:
-        await accounts_of(request).log_out(by_of(request), who.session_id)
+        await services_of(request.scope).accounts.log_out(by_of(request), who.session_id)
     if user is not None and user.issuer is not None:
         response = forms.go(request, LOGOUT_LEFT)
-        left = provider_of(request).leave(browser_of(request).session)
+        left = services_of(request.scope).provider_login.leave(browser_of(request).session)
         set_way_cookie(request, response, LEFT_COOKIE, left)
     else:
         response = forms.go(request, LOGIN)
@@ -126,7 +113,7 @@ def is_secure(request: Request) -> bool:
 
     Behind a proxy that ends TLS, only the page's own origin or the setting says so.
     """
-    settings: Settings = request.app.state.settings
+    settings = services_of(request.scope).settings
     said = (request.url.scheme, request.headers.get("origin", ""), settings.public_url)
     return any(text.startswith("https") for text in said)
 
@@ -172,10 +159,10 @@ async def page(
 ) -> Response:
     """The login page, with what went wrong; `then` is where one wants to go."""
     form = form or Form({"name": "", "password": "", "next": then})
-    settings: Settings = request.app.state.settings
+    settings = services_of(request.scope).settings
     context = Login(
         form=form,
-        is_open=accounts_of(request).people.is_open,
+        is_open=services_of(request.scope).accounts.people.is_open,
         has_password=settings.password_login,
         provider=settings.oidc_name if settings.has_oidc else "",
         begin=_begin_path(form.values["next"]),

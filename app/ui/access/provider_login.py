@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.errors import DoorError
 from app.security.doorman import LOGIN, LOGOUT_FAR
 from app.security.oidc.login import Back
 from app.ui.access import login
-from app.ui.access.login import LEFT_COOKIE, provider_of, set_way_cookie
+from app.ui.access.login import LEFT_COOKIE, set_way_cookie
 from app.ui.framework import forms, pages
 from app.ui.framework.language import N_, _, translated
 
@@ -42,7 +43,9 @@ async def begin(request: Request) -> Response:
     """GET /login/provider?next=…: to the provider, with a cookie to come back with."""
     then = forms.local_path(request.query_params.get("next", "/"))
     try:
-        address, cookie = await provider_of(request).begin(then, base_of(request))
+        address, cookie = await services_of(request.scope).provider_login.begin(
+            then, base_of(request)
+        )
     except DoorError as error:
         return await _refused(request, error, then)
     response = RedirectResponse(address, status_code=303, headers={"Cache-Control": "no-store"})
@@ -59,7 +62,9 @@ async def back(request: Request) -> Response:
     }
     brought = Back(query, request.cookies.get(TRIP_COOKIE, ""), base_of(request))
     try:
-        arrived = await provider_of(request).finish(brought, login.browser_of(request))
+        arrived = await services_of(request.scope).provider_login.finish(
+            brought, login.browser_of(request)
+        )
     except DoorError as error:
         response = await _refused(request, error, "/")
     else:
@@ -76,9 +81,9 @@ async def back(request: Request) -> Response:
 
 async def left(request: Request) -> Response:
     """GET /login/left: logged out here; of the provider only who asks for it."""
-    provider = provider_of(request)
+    provider = services_of(request.scope).provider_login
     far = LOGOUT_FAR if request.cookies.get(LEFT_COOKIE) and provider.may_leave else ""
-    context = Left(provider=request.app.state.settings.oidc_name, far=far)
+    context = Left(provider=services_of(request.scope).settings.oidc_name, far=far)
     return await pages.respond(request, "login_left.html", context, title=_("Logged out"))
 
 
@@ -86,7 +91,7 @@ async def leave_far(request: Request) -> Response:
     """GET /login/leave-provider: to where the provider logs one out."""
     cookie = request.cookies.get(LEFT_COOKIE, "")
     try:
-        address = await provider_of(request).farewell(cookie, base_of(request))
+        address = await services_of(request.scope).provider_login.farewell(cookie, base_of(request))
     except DoorError as error:
         return await _refused(request, error, "/")
     response = RedirectResponse(address or LOGIN, status_code=303)

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.rows import UserRow
 from app.security.access import TABLE, Grant, Kind, Principal, Role, lacks, who_of
-from app.ui.access.access import ROLES, UserLine, patterns_of, people_of, status_of, user_line
-from app.ui.access.login import accounts_of, by_of
+from app.ui.access.access import ROLES, UserLine, patterns_of, status_of, user_line
+from app.ui.access.login import by_of
 from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
@@ -47,7 +48,7 @@ async def change(request: Request) -> Response:
     form = forms.fill(await forms.read(request), ("role", "patterns", "disabled"))
     name = request.path_params["name"]
     try:
-        await accounts_of(request).change_user(
+        await services_of(request.scope).accounts.change_user(
             by_of(request),
             name,
             role=form.values["role"],
@@ -65,7 +66,9 @@ async def set_password(request: Request) -> Response:
     posted = forms.fill(await forms.read(request), ("password",))
     name = request.path_params["name"]
     try:
-        await accounts_of(request).set_password(by_of(request), name, posted.values["password"])
+        await services_of(request.scope).accounts.set_password(
+            by_of(request), name, posted.values["password"]
+        )
     except Invalid as error:
         form = Form({"password": ""})
         form.blame(error)
@@ -81,7 +84,7 @@ async def delete(request: Request) -> Response:
         form.refuse("confirm", _("Type %(name)s to delete this user.", name=name))
         return await _page(request, delete_form=form, status=422)
     try:
-        await accounts_of(request).delete_user(by_of(request), name)
+        await services_of(request.scope).accounts.delete_user(by_of(request), name)
     except Conflict as error:
         form.blame(error)
         return await _page(request, delete_form=form, status=409)
@@ -96,7 +99,7 @@ async def _page(
     delete_form: Form | None = None,
     status: int = 200,
 ) -> Response:
-    people = people_of(request)
+    people = services_of(request.scope).people
     user = people.user(request.path_params["name"])
     if user is None:
         raise NotFound(_("there is no user %(name)s", name=f"{request.path_params['name']!r}"))

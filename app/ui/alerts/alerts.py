@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
 from app.services.alerts.alerts import Alerts
 from app.services.alerts.machine import State
@@ -99,15 +100,9 @@ class AlertsPage:
     silence_choices: tuple[tuple[str, str], ...] = SILENCE_CHOICES
 
 
-def alerts_of(request: Request) -> Alerts:
-    """The service that evaluates the rules."""
-    alerts: Alerts = request.app.state.alerts
-    return alerts
-
-
 async def show(request: Request) -> Response:
     """GET /alerts"""
-    alerts = alerts_of(request)
+    alerts = services_of(request.scope).alerts
     standings = await alerts.standings()
     names = {standing.rule.id: standing.rule.name for standing in standings}
     subjects = [subject for standing in standings for subject in _subjects(alerts, standing)]
@@ -225,7 +220,7 @@ async def acknowledge(request: Request) -> Response:
     posted = await forms.read(request)
     rule_id = wanted_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
-    await alerts_of(request).acknowledge(actor, rule_id, posted.one("subject"))
+    await services_of(request.scope).alerts.acknowledge(actor, rule_id, posted.one("subject"))
     return forms.go(request, "/alerts?done=acknowledged")
 
 
@@ -239,20 +234,22 @@ async def silence(request: Request) -> Response:
     rule_id = wanted_id(posted.one("rule_id"))
     actor = actor_at(client_of(request))
     note = posted.one("note").strip()
-    await alerts_of(request).silence(actor, rule_id, posted.one("subject"), until_ms, note)
+    await services_of(request.scope).alerts.silence(
+        actor, rule_id, posted.one("subject"), until_ms, note
+    )
     return forms.go(request, "/alerts?done=silenced")
 
 
 async def end_silence(request: Request) -> Response:
     """POST /alerts/silences/{id}/end"""
     silence_id = wanted_id(request.path_params["id"])
-    await alerts_of(request).end_silence(actor_at(client_of(request)), silence_id)
+    await services_of(request.scope).alerts.end_silence(actor_at(client_of(request)), silence_id)
     return forms.go(request, "/alerts?done=unsilenced")
 
 
 async def test(request: Request) -> Response:
     """POST /alerts/test: one event to every webhook."""
-    await alerts_of(request).test(actor_at(client_of(request)))
+    await services_of(request.scope).alerts.test(actor_at(client_of(request)))
     return forms.go(request, "/alerts?done=tested#deliveries")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.alert_rows import RuleRow
 from app.services.alerts.machine import Reading
 from app.services.alerts.rules import (
@@ -20,7 +21,7 @@ from app.services.alerts.rules import (
 )
 from app.services.alerts.standing import Standing
 from app.services.audit import actor_at
-from app.ui.alerts.alerts import alerts_of, wanted_id
+from app.ui.alerts.alerts import wanted_id
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form, Posted
@@ -111,7 +112,7 @@ async def delete(request: Request) -> Response:
     if form.values["confirm"].strip() != standing.rule.name:
         form.refuse("confirm", _("That is not the rule's name."))
         return await _deletion(request, form, 422)
-    await alerts_of(request).delete(actor_at(client_of(request)), standing.rule.id)
+    await services_of(request.scope).alerts.delete(actor_at(client_of(request)), standing.rule.id)
     return forms.go(request, "/alerts?done=deleted")
 
 
@@ -121,7 +122,7 @@ async def _take(request: Request, rule_id: int) -> Response:
     rule = _read(form, rule_id)
     if form.is_wrong:
         return await _page(request, rule_id, form, status=422)
-    alerts, actor = alerts_of(request), actor_at(client_of(request))
+    alerts, actor = services_of(request.scope).alerts, actor_at(client_of(request))
     try:
         if _is_trial(posted):
             return await _page(request, rule_id, form, trial=_trial(await alerts.preview(rule)))
@@ -210,7 +211,7 @@ def _read(form: Form, rule_id: int) -> RuleRow:
 
 
 async def _standing(request: Request) -> Standing:
-    return await alerts_of(request).standing(wanted_id(request.path_params["id"]))
+    return await services_of(request.scope).alerts.standing(wanted_id(request.path_params["id"]))
 
 
 async def _page(
@@ -228,7 +229,7 @@ async def _page(
 async def _deletion(request: Request, form: Form, status: int) -> Response:
     standing = await _standing(request)
     firing = [row.subject for row in standing.states if row.state == "firing"]
-    silences = await alerts_of(request).silences()
+    silences = await services_of(request.scope).alerts.silences()
     context = RuleDeletion(
         rule_id=standing.rule.id,
         name=standing.rule.name,

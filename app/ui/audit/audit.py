@@ -7,6 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from app.container import services_of
 from app.db.rows import AuditEntry, AuditFilter
 from app.services.audit import DONE, STARTED, Audit
 from app.ui.framework import cells, formats, forms, pages, preferences, tables
@@ -123,7 +124,7 @@ async def show(request: Request) -> Response:
     form, wanted = read(values, preferences.read(request).zone)
     size = tables.parse_query(values, ("at",), "at").size
     before_id = _id(values.get("cursor", ""))
-    audit: Audit = request.app.state.audit
+    audit = services_of(request.scope).audit
     tally = await audit.tally()
     found: list[AuditEntry] = []
     if not form.is_wrong:
@@ -161,7 +162,7 @@ async def export(request: Request) -> Response:
     if form.is_wrong:
         raise Invalid(next(iter(form.errors.values())).rstrip("."), remedy=_("mend the filter"))
     EXPORTS.check()
-    audit: Audit = request.app.state.audit
+    audit = services_of(request.scope).audit
     first = await audit.find(wanted, limit=EXPORT_PAGE)
     return StreamingResponse(
         _lines(audit, wanted, first),

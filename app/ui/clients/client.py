@@ -7,9 +7,10 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.services.audit import actor_at
-from app.services.client_figures import ClientActivity, ClientFigures, Refusals
-from app.services.clients import ASK_S, Client, Clients, Disconnected, Stack
+from app.services.client_figures import ClientActivity, Refusals
+from app.services.clients import ASK_S, Client, Disconnected, Stack
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
@@ -75,27 +76,15 @@ def path_of(name: str) -> str:
     return f"/clients/{quote(name, safe='')}"
 
 
-def clients_of(request: Request) -> Clients:
-    """Who asks clients, and sends them away."""
-    clients: Clients = request.app.state.clients
-    return clients
-
-
-def figures_of(request: Request) -> ClientFigures:
-    """What clients do."""
-    figures: ClientFigures = request.app.state.client_figures
-    return figures
-
-
 async def show(request: Request) -> Response:
     """GET /clients/{id}"""
-    return await _page(request, clients_of(request).find(request.path_params["id"]))
+    return await _page(request, services_of(request.scope).clients.find(request.path_params["id"]))
 
 
 async def stack(request: Request) -> Response:
     """POST /client/stack: ask it what its threads do, and show what it says."""
     name = (await forms.read(request)).one("client")
-    clients = clients_of(request)
+    clients = services_of(request.scope).clients
     client = clients.find(name)
     answer, trouble = None, ""
     try:
@@ -111,14 +100,14 @@ async def stack(request: Request) -> Response:
 
 async def disconnect_page(request: Request) -> Response:
     """GET /client/disconnect?client=: what it means."""
-    client = clients_of(request).find(request.query_params.get("client", ""))
+    client = services_of(request.scope).clients.find(request.query_params.get("client", ""))
     return await _disconnect(request, client.name, _impact(client))
 
 
 async def disconnect(request: Request) -> Response:
     """POST /client/disconnect"""
     name = (await forms.read(request)).one("client")
-    done = await clients_of(request).disconnect(actor_at(client_of(request)), name)
+    done = await services_of(request.scope).clients.disconnect(actor_at(client_of(request)), name)
     return await _disconnect(request, name, [], done)
 
 
@@ -167,7 +156,7 @@ async def _page(
     request: Request, client: Client, answer: Stack | None = None, trouble: str = ""
 ) -> Response:
     now_ms = pages.console_of(request).now_ms()
-    figures = figures_of(request)
+    figures = services_of(request.scope).client_figures
     members = [each.member for each in client.memberships]
     told: list[ClientFacts | Member] = [*client.doors, *members]
     seen = [each.seen_ms for each in told if each.seen_ms is not None]

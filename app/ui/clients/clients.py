@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.services.client_figures import ClientFigures
-from app.services.connections import Connected, Connections
-from app.services.transactions import Transactions
-from app.ui.clients.client import figures_of, path_of
+from app.services.connections import Connected
+from app.ui.clients.client import path_of
 from app.ui.framework import formats, list_exports, pages, tables
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
@@ -130,8 +130,8 @@ async def show(request: Request) -> Response:
     """GET /clients"""
     console = pages.console_of(request)
     query = tables.parse_query(request.query_params, SORTS, "client")
-    connections: Connections = request.app.state.connections
-    figures = figures_of(request)
+    connections = services_of(request.scope).connections
+    figures = services_of(request.scope).client_figures
     connected = connections.all()
     entries = await _everyone(console, figures, connected)
     values = await _values(figures, entries, query.sort, console.now_ms())
@@ -155,9 +155,9 @@ async def _context(
     found: Selection,
     connected: list[Connected],
 ) -> ClientList:
-    transactions: Transactions = request.app.state.transactions
+    transactions = services_of(request.scope).transactions
     producers = sorted(transactions.producers.groups().items())
-    rows = await _rows(console, figures_of(request), found.cut.rows)
+    rows = await _rows(console, services_of(request.scope).client_figures, found.cut.rows)
     return ClientList(
         cut=found.cut.with_rows(rows),
         query=query,

@@ -72,8 +72,8 @@ class LetterPage:
     unread: str  # the right for want of which body, keys and properties are not shown
     jobs: list[Job]
     forgotten: list[str]
-    returned_from: str
-    times: int
+    redriven_from: str
+    redrive_count: int
     dismissed: DismissNote | None
     steps: list[Step]
     why_no_steps: str
@@ -149,8 +149,8 @@ def _context(
         unread=missing_right(message),
         jobs=jobs,
         forgotten=forgotten,
-        returned_from=letter.returned_from,
-        times=letter.times,
+        redriven_from=letter.redriven_from,
+        redrive_count=letter.redrive_count,
         dismissed=letter.dismissed,
         steps=steps,
         why_no_steps=why_no_steps,

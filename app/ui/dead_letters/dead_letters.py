@@ -11,6 +11,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring import dead_index, sparkline
 from app.monitoring.dead_index import Known
 from app.monitoring.sparkline import Line
@@ -21,7 +22,7 @@ from app.services.search import Search
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.filters import Criteria, Facet, Selection
 from app.ui.framework import pages, preferences, tables
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut, Query
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissalSummary, DismissNote, ReplayJob
@@ -99,8 +100,8 @@ class DeadLine:
     error: str
     client: str
     redriven_by: list[str]
-    returned_from: str
-    times: int
+    redriven_from: str
+    redrive_count: int
     dismissed: DismissNote | None
 
 
@@ -315,13 +316,13 @@ async def _found(request: Request, group: str, criteria: Criteria) -> tuple[set[
     found: set[int] | None = set(criteria.offsets) if criteria.offsets else None
     note = ""
     if criteria.id:
-        records = await search_of(request).by_id(criteria.id)
+        records = await services_of(request.scope).search.by_id(criteria.id)
         here = {record.offset for record in records if record.topic == topic}
         found = here if found is None else found & here
     if criteria.key and lacks_messages(who_of(request.scope), topic):
         return set(), _("You may not read message bodies of group %(name)s.", name=group)
     if criteria.key:
-        here, is_cut = await _keyed(search_of(request), topic, criteria.key)
+        here, is_cut = await _keyed(services_of(request.scope).search, topic, criteria.key)
         if is_cut:
             note = _(
                 "Only the newest %(found_max)s with this key were looked at.",
@@ -380,7 +381,7 @@ def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
         error=first[:LINE_CHARS_MAX].rstrip() + (" …" if is_cut else ""),
         client=letter.client,
         redriven_by=letter.redriven_by,
-        returned_from=letter.returned_from,
-        times=letter.times,
+        redriven_from=letter.redriven_from,
+        redrive_count=letter.redrive_count,
         dismissed=letter.dismissed,
     )

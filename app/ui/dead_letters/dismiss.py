@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
-from app.services.dismissals import Dismissals, join
+from app.services.dismissals import join
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import criteria_of, view_of
 from app.ui.dead_letters.filters import Criteria
@@ -99,7 +100,7 @@ async def _page(
 ) -> Response:
     group, verb = request.path_params["group"], _verb(request)
     choice = await _chosen(request, criteria, dismissal, 0, budget_s)
-    impact = await service_of(request).impact(group, choice.runs)
+    impact = await services_of(request.scope).dismissals.impact(group, choice.runs)
     is_dismissing = verb == DISMISS
     low, end = pages.console_of(request).broker.dead_letters.bounds(group)
     context = Rest(
@@ -132,7 +133,7 @@ async def _chosen(
     low, end = console.broker.dead_letters.bounds(group)
     before = min(before or end, end)
     if dismissal:
-        note, runs = await service_of(request).of_dismissal(group, dismissal)
+        note, runs = await services_of(request.scope).dismissals.of_dismissal(group, dismissal)
         return Choice(runs, True, before, note)
     if criteria.offsets:
         kept = [offset for offset in criteria.offsets if low <= offset < before]
@@ -153,12 +154,6 @@ def _stretches(offsets: Sequence[int], before: int) -> list[range]:
     return runs
 
 
-def service_of(request: Request) -> Dismissals:
-    """The audited changes of what rests."""
-    service: Dismissals = request.app.state.dismissals
-    return service
-
-
 async def change(request: Request) -> Response:
     """POST /dlq/{group}/dismiss and /restore: as many as the page had counted, or none."""
     group, verb = request.path_params["group"], _verb(request)
@@ -173,7 +168,7 @@ async def change(request: Request) -> Response:
         return await _page(request, form, criteria, dismissal, WHOLE_S, 422)
     choice = await _chosen(request, criteria, dismissal, before, WHOLE_S)
     _check_counted(choice)
-    actor, service = jobs.actor_of(request), service_of(request)
+    actor, service = jobs.actor_of(request), services_of(request.scope).dismissals
     try:
         if verb == DISMISS:
             note = form.values["note"]

@@ -44,7 +44,7 @@ CUT_NOTE = (
 RISKY = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = (
     "group", "offset", "died_at", "message_id", "keys", "tag", "origin_topic", "origin_id",
-    "reason", "error", "client", "failures", "redriven_by", "returned_from", "times_redriven",
+    "reason", "error", "client", "failures", "redriven_by", "redriven_from", "redrive_count",
     "dismissed_at", "dismissed_by", "dismiss_note",
     "born_at", "message_group", "properties", "body_encoding", "body",
 )  # fmt: skip
@@ -184,7 +184,7 @@ def _row(group: str, letter: DeadLetter) -> list[str | int]:
         group, message.offset, formats.iso(message.stored_ms), message.message_id,
         " ".join(message.keys), message.tag, letter.origin_topic, letter.origin_id,
         letter.reason, letter.error, letter.client, letter.failures,
-        " ".join(letter.redriven_by), letter.returned_from, letter.times,
+        " ".join(letter.redriven_by), letter.redriven_from, letter.redrive_count,
         *((formats.iso(rest.at_ms), rest.by, rest.note) if rest else ("", "", "")),
         formats.iso(message.born_ms), message.message_group,
         msgspec.json.encode(message.properties).decode(), encoding, body,

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring.dead_index import COUNTED_MAX
 from app.ui.dead_letters import filters as dead_filter
 from app.ui.dead_letters.dead_letters import View, criteria_of, has_group, view_of
@@ -132,7 +133,7 @@ async def create(request: Request) -> Response:
             dry_run=True,
         )
         new = await _choosing(request, group, criteria, new)
-        job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+        job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         _blame(form, error, group, to_name)
         return await _page(request, form, criteria, 422)
@@ -228,7 +229,7 @@ async def one(request: Request) -> Response:
         per_s=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
-    job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+    job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
     await jobs.settle(request, job.id)
     return forms.go(request, f"/jobs/{job.id}")
 

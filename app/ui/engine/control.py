@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.services.audit import Actor, actor_at
-from app.services.log_levels import INHERITED, LEVELS, LoggerLevel, LogLevels
-from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState, ReadOnlySwitch
+from app.services.log_levels import INHERITED, LEVELS, LoggerLevel
+from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
 from app.ui.access.access import status_of
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
@@ -45,7 +46,7 @@ async def switch(request: Request) -> Response:
     is_on = form.choice("read_only", _("The switch"), ("on", "off")) == "on"
     if form.is_wrong:
         return await _page(request, form=form, status=422)
-    read_only: ReadOnlySwitch = request.app.state.read_only
+    read_only = services_of(request.scope).read_only
     try:
         await read_only.switch(_actor(request), is_on=is_on, reason=form.values["reason"])
     except (Invalid, Conflict) as error:
@@ -57,7 +58,7 @@ async def switch(request: Request) -> Response:
 async def change_level(request: Request) -> Response:
     """POST /engine/control/log-level"""
     form = forms.fill(await forms.read(request), LEVEL_FIELDS)
-    levels: LogLevels = request.app.state.log_levels
+    levels = services_of(request.scope).log_levels
     try:
         await levels.change(_actor(request), form.values["name"], form.values["level"])
     except (Invalid, NotFound) as error:
@@ -69,16 +70,16 @@ async def change_level(request: Request) -> Response:
 async def _page(
     request: Request, *, form: Form | None = None, level_form: Form | None = None, status: int = 200
 ) -> Response:
-    state, broker = request.app.state, pages.console_of(request).broker
-    levels: LogLevels = state.log_levels
+    services, broker = services_of(request.scope), pages.console_of(request).broker
+    levels = services.log_levels
     jobs = len(broker.replays.list(state="running", count_max=JOBS_MAX))
     context = ControlPage(
-        state=state.read_only.state,
+        state=services.read_only.state,
         form=form or Form({"read_only": "", "reason": ""}),
         level_form=level_form or Form({"name": "", "level": ""}),
         loggers=levels.list(),
         levels=(INHERITED, *LEVELS),
-        connections=state.connections.count,
+        connections=services.connections.count,
         jobs=jobs,
     )
     title = _("Read-only, log levels")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.heartbeat import Heartbeat
+from app.container import services_of
 from app.services import settings_shown
-from app.services.self_checks import SelfCheck, SelfChecks
+from app.services.self_checks import SelfCheck
 from app.services.settings_shown import Hidden
 from app.settings import Settings
 from app.ui.framework import pages
@@ -134,15 +134,15 @@ class EnginePage:
 
 async def show(request: Request) -> Response:
     """GET /engine"""
-    console, state = pages.console_of(request), request.app.state
-    broker, heartbeat = console.broker, state.heartbeat
-    assert isinstance(heartbeat, Heartbeat)
+    console, services = pages.console_of(request), services_of(request.scope)
+    broker, heartbeat = console.broker, services.heartbeat
+
     retention, figures = broker.retention.status(), broker.statistics.broker()
     latency = figures.put_latency
-    checks: SelfChecks = state.self_checks
+    checks = services.self_checks
     wanted = request.query_params.get("settings", "")
     is_every, only_different = wanted == "all", wanted == "different"
-    rows = _settings(state.settings, state.origins)
+    rows = _settings(services.settings, services.origins)
     shown = [
         row for row in rows if is_every or row.is_set or (row.name in KEY and not only_different)
     ]
@@ -150,7 +150,7 @@ async def show(request: Request) -> Response:
     log_end = retention.oldest_position + retention.log_bytes
     context = EnginePage(
         health=broker.health(),
-        database_failure=state.database.failure,
+        database_failure=services.database.failure,
         retention=retention,
         held_bytes=0 if held is None else log_end - held,
         figures=figures,
@@ -185,7 +185,7 @@ async def show(request: Request) -> Response:
 
 # What an operator looks for first; the others are shown when they are set, or on demand.
 KEY = frozenset(
-    """data host port promise flush_interval_s segment_bytes retention_h retention_bytes
+    """data host port durability flush_interval_s segment_bytes retention_h retention_bytes
     disk_expire_percent disk_force_percent disk_refuse_percent disk_enough_bytes
     disk_free_min_bytes retry_max inflight_max auto_create_topics auto_create_groups
     trace_sample lag_sample_s database_url""".split()

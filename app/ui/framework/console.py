@@ -16,8 +16,6 @@ from app.monitoring.meter import Meter
 from app.monitoring.sampler import Sampler
 from app.monitoring.trends import Trends
 from app.security.access import who_of
-from app.services.search import Search
-from app.services.topics import Topics
 from app.ui.framework import language
 from app.ui.framework.assets import Assets
 from app.ui.framework.language import N_
@@ -81,18 +79,6 @@ class Console:
                 await sampling
             await self.sampler.stop()
             self._renderer.shutdown(wait=False, cancel_futures=True)
-
-
-def topics_of(request: Request) -> Topics:
-    """The audited changes of topics."""
-    topics: Topics = request.app.state.topics
-    return topics
-
-
-def search_of(request: Request) -> Search:
-    """Who finds messages without holding everybody else up."""
-    search: Search = request.app.state.search
-    return search
 
 
 def client_of(request: Request) -> str:

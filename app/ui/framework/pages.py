@@ -16,6 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from app.container import services_of
 from app.security.access import Action, Kind, Principal, lacks, replay_rights, who_of
 from app.services.read_only import ReadOnlyState
 from app.settings import is_loopback
@@ -147,7 +148,7 @@ class Frame:
 
 def console_of(request: Request) -> "Console":
     """What this server's pages share."""
-    console: Console = request.app.state.console
+    console: Console = request.app.console
     return console
 
 
@@ -231,7 +232,7 @@ def _frame(
     console = console_of(request)
     chosen = preferences.read(request)
     who = who_of(request.scope)
-    read_only: ReadOnlyState = request.app.state.read_only.state
+    read_only = services_of(request.scope).read_only.state
     tag = hashlib.blake2b(f"{chosen}{request.url.query}{who!r}{context!r}".encode(), digest_size=12)
     return Frame(
         title=title,
@@ -254,7 +255,7 @@ def _frame(
         ptag=tag.hexdigest(),
         who=who,
         read_only=read_only,
-        is_local=is_loopback(request.app.state.settings.host),
+        is_local=is_loopback(services_of(request.scope).settings.host),
         dead=console.sampler.snapshot.dead,
         block=block,
     )

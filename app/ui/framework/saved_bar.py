@@ -5,9 +5,10 @@ from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 
+from app.container import services_of
 from app.security.access import who_of
 from app.services import views
-from app.services.views import Glance, Views
+from app.services.views import Glance
 from app.ui.framework.language import _
 from engine.errors import Invalid
 
@@ -36,16 +37,10 @@ class SavedBar:
     failure: str
 
 
-def views_of(request: Request) -> Views:
-    """Who keeps the saved views."""
-    kept: Views = request.app.state.views
-    return kept
-
-
 async def glance(request: Request) -> Glance:
     """The saved views of the one who looks."""
-    version = request.app.state.people.version
-    return await views_of(request).glance(who_of(request.scope).name, version)
+    version = services_of(request.scope).people.version
+    return await services_of(request.scope).views.glance(who_of(request.scope).name, version)
 
 
 async def read(request: Request) -> SavedBar | None:

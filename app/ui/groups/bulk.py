@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.resets import ResetOrder
@@ -20,7 +21,6 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.zones import Zone
 from app.ui.groups import groups
-from app.ui.groups.head import groups_of, resets_of
 from engine.broker import RETRY_PREFIX, GroupConfig, GroupLag, ResetTarget, ResetTo
 
 ACTIONS = ("pause", "resume", "reset")
@@ -37,7 +37,7 @@ class BulkRow:
     unread: int = 0
     inflight: int = 0
     moving: int = 0
-    again: int = 0
+    redelivered: int = 0
     skipped: int = 0
     precondition: str = ""
 
@@ -52,7 +52,7 @@ class Bulk(bulk.Sheet):
 
     unread: int
     inflight: int
-    again: int
+    redelivered: int
     skipped: int
 
 
@@ -149,14 +149,14 @@ async def _preview(order: Order, name: str) -> BulkRow:
     wanted = order.reset_of(name, lag)
     if not wanted.topics:
         return replace(row, outcome="left", note=_("it has no place in any topic yet"))
-    preview = await resets_of(order.request).preview(name, wanted)
+    preview = await services_of(order.request.scope).resets.preview(name, wanted)
     moving = sum(each.is_moved and each.target != each.current for each in preview.queues)
     return replace(
         row,
         outcome="would" if moving else "left",
         note="" if moving else _("it is there already"),
         moving=moving,
-        again=preview.again,
+        redelivered=preview.redelivered,
         skipped=preview.skipped,
         inflight=preview.inflight,
         precondition=preview.precondition,
@@ -176,13 +176,13 @@ async def _change(order: Order, actor: Actor, name: str, precondition: str) -> B
     if order.action == "reset":
         lag = order.console.broker.lag(name)
         wanted = order.reset_of(name, lag)
-        reset = await resets_of(order.request).apply(
+        reset = await services_of(order.request.scope).resets.apply(
             actor, name, wanted, precondition=precondition, force=False
         )
         return BulkRow(name, "done", _("reset %(id)s", id=reset.number), moving=len(reset.queues))
     row = _or_left(BulkRow(name, "done"), config, order.action)
     if row.outcome == "done":
-        change = groups_of(order.request)
+        change = services_of(order.request.scope).groups
         await (change.pause if order.action == "pause" else change.resume)(actor, name)
     return row
 
@@ -201,7 +201,7 @@ async def _page(
         **vars(bulk.sheet(Kind.GROUP, form, rows, matching, asking=asking, is_done=is_done)),
         unread=sum(row.unread for row in changed),
         inflight=sum(row.inflight for row in changed),
-        again=sum(row.again for row in changed),
+        redelivered=sum(row.redelivered for row in changed),
         skipped=sum(row.skipped for row in changed),
     )
     return await pages.respond(

@@ -3,10 +3,6 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from starlette.requests import Request
-
-from app.services.groups import Groups
-from app.services.resets import Resets
 from app.ui.framework.console import Console
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX, GroupConfig, GroupLag
 from engine.errors import NotFound
@@ -69,18 +65,6 @@ def topics_of_group(console: Console, config: GroupConfig, lag: GroupLag) -> lis
     for member in console.broker.members.of(config.name):
         names.update(member.topics)
     return sorted(names)
-
-
-def groups_of(request: Request) -> Groups:
-    """The audited changes of groups."""
-    groups: Groups = request.app.state.groups
-    return groups
-
-
-def resets_of(request: Request) -> Resets:
-    """Who moves groups to another place."""
-    resets: Resets = request.app.state.resets
-    return resets
 
 
 def _has_topic(console: Console, name: str) -> bool:

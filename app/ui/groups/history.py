@@ -8,17 +8,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.rows import AuditEntry
-from app.services.audit import Audit, actor_at
+from app.services.audit import actor_at
 from app.services.client_figures import PASSAGES_MAX, Passage
 from app.services.groups import KIND
-from app.ui.clients.client import figures_of
 from app.ui.framework import forms, pages, tables
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.tables import Cut
-from app.ui.groups.head import GroupHead, head_of, resets_of
+from app.ui.groups.head import GroupHead, head_of
 from app.ui.groups.reset_review import DoneRow, Review, done_rows, place_in_words, review
 from engine.broker import OffsetsMoved, Reset
 from engine.errors import Conflict, EngineError, NotFound, Refused
@@ -98,7 +98,7 @@ async def show(request: Request) -> Response:
     """GET /groups/{group}/history"""
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
-    audit: Audit = request.app.state.audit
+    audit = services_of(request.scope).audit
     before = request.query_params.get("before", "")
     before_id = int(before) if before.isascii() and before.isdigit() and len(before) < 19 else None
     entries: list[AuditEntry] = []
@@ -113,8 +113,10 @@ async def show(request: Request) -> Response:
     context = GroupHistory(
         head=head_of(console, config, console.broker.lag(config.name)),
         tab="history",
-        resets=[_reset_row(each) for each in resets_of(request).history(config.name)],
-        passages=figures_of(request).passages(config.name),
+        resets=[
+            _reset_row(each) for each in services_of(request.scope).resets.history(config.name)
+        ],
+        passages=services_of(request.scope).client_figures.passages(config.name),
         passages_max=PASSAGES_MAX,
         entries=[_entry_row(entry) for entry in shown],
         older=str(shown[-1].id) if len(entries) > len(shown) else "",
@@ -151,7 +153,7 @@ async def undo_page(request: Request) -> Response:
     form = Form({})
     found = None
     try:
-        preview = await resets_of(request).preview_undo(
+        preview = await services_of(request.scope).resets.preview_undo(
             request.path_params["group"], _number(request)
         )
         found = review(preview)
@@ -166,7 +168,7 @@ async def undo(request: Request) -> Response:
     config = console.broker.group(request.path_params["group"])
     posted = await forms.read(request)
     try:
-        done = await resets_of(request).undo(
+        done = await services_of(request.scope).resets.undo(
             actor_at(client_of(request)),
             config.name,
             _number(request),

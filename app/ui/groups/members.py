@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.services.audit import actor_at
-from app.services.connections import Connections
-from app.ui.clients.client import figures_of, path_of
+from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, tables
 from app.ui.framework.console import client_of
 from app.ui.framework.language import _, ngettext
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
-from app.ui.groups.head import GroupHead, groups_of, head_of
+from app.ui.groups.head import GroupHead, head_of
 from engine.broker import GroupConfig, Member
 from engine.errors import NotFound
 
@@ -175,7 +175,9 @@ async def leave(request: Request) -> Response:
     console = pages.console_of(request)
     config = console.broker.group(request.path_params["group"])
     client = (await forms.read(request)).one("client")
-    if not await groups_of(request).leave(actor_at(client_of(request)), config.name, client):
+    if not await services_of(request.scope).groups.leave(
+        actor_at(client_of(request)), config.name, client
+    ):
         raise NotFound(
             _("%(client)s is no member of the group any more", client=f"{client!r}"),
             remedy=_("look at its clients as they are now"),
@@ -233,8 +235,8 @@ async def _ask_leave(request: Request, config: GroupConfig, client: str) -> Resp
 
 def _client(request: Request, group: str, member: Member, locks: int) -> ClientRow:
     console = pages.console_of(request)
-    activity = figures_of(request).of(member.client, console.now_ms())
-    connections: Connections = request.app.state.connections
+    activity = services_of(request.scope).client_figures.of(member.client, console.now_ms())
+    connections = services_of(request.scope).connections
     return ClientRow(
         client=member.client,
         version=member.version,

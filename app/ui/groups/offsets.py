@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.services.audit import actor_at
 from app.services.resets import ResetOrder
 from app.ui.framework import forms, pages, preferences
@@ -19,7 +20,7 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.zones import Zone
 from app.ui.groups import reset_plans
-from app.ui.groups.head import GroupHead, head_of, resets_of, topics_of_group
+from app.ui.groups.head import GroupHead, head_of, topics_of_group
 from app.ui.groups.reset_review import Review, place_in_words, review
 from engine.broker import GroupConfig, OffsetsMoved, ResetTarget, ResetTo
 from engine.errors import EngineError
@@ -91,7 +92,7 @@ async def show(request: Request) -> Response:
     if asked.step == "scope" or order is None:
         return await _refuse_or_show(request, config, asked)
     try:
-        preview = await resets_of(request).preview(config.name, order)
+        preview = await services_of(request.scope).resets.preview(config.name, order)
     except EngineError as error:
         asked.form.blame(error, NAMES)
         return await _refuse_or_show(request, config, asked)
@@ -108,7 +109,7 @@ async def export(request: Request) -> Response:
     order = _order(asked)
     if order is None:
         return await _refuse_or_show(request, config, asked)
-    preview = await resets_of(request).preview(config.name, order)
+    preview = await services_of(request.scope).resets.preview(config.name, order)
     content = reset_plans.file_of(preview, place_in_words(preview.to), console.now_ms())
     return reset_plans.download(content, config.name)
 
@@ -123,7 +124,7 @@ async def look(request: Request) -> Response:
     if plan is None:
         return await _refuse_or_show(request, config, asked)
     try:
-        preview = await resets_of(request).preview(config.name, plan.order)
+        preview = await services_of(request.scope).resets.preview(config.name, plan.order)
     except EngineError as error:
         form.blame(error, {"topic": PLAN, "topics": PLAN, "queues": PLAN})
         return await _refuse_or_show(request, config, asked)
@@ -144,7 +145,7 @@ async def apply(request: Request) -> Response:
     if order is None:
         return await _refuse_or_show(request, config, asked)
     try:
-        reset = await resets_of(request).apply(
+        reset = await services_of(request.scope).resets.apply(
             actor_at(client_of(request)),
             config.name,
             order,

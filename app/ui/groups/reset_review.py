@@ -36,7 +36,7 @@ class MoveRow:
     current_offset: int | None
     new_offset: int | None
     delta: int | None
-    again: int
+    redelivered: int
     skipped: int
     inflight: int
     target_ms: int | None
@@ -59,7 +59,7 @@ class Review:
     pages: int
     moving: int
     clipped: int
-    again: int
+    redelivered: int
     skipped: int
     inflight: int
     retry_waiting: int
@@ -85,7 +85,7 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
         pages=pages,
         moving=sum(row.is_moved and row.delta != 0 for row in rows),
         clipped=sum(row.is_clipped for row in rows),
-        again=preview.again,
+        redelivered=preview.redelivered,
         skipped=preview.skipped,
         inflight=preview.inflight,
         retry_waiting=preview.retry_waiting,
@@ -147,7 +147,7 @@ def _row(move: QueueMove, before: Mapping[Place, int | None]) -> MoveRow:
         current_offset=move.current,
         new_offset=move.target,
         delta=_delta(move.current, move.target),
-        again=move.again,
+        redelivered=move.redelivered,
         skipped=move.skipped,
         inflight=move.inflight,
         target_ms=move.target_ms,

@@ -7,6 +7,7 @@ from msgspec import convert, to_builtins
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.services.audit import actor_at
 from app.ui.framework import forms, pages, preferences
 from app.ui.framework.console import client_of
@@ -16,7 +17,7 @@ from app.ui.framework.typed_time import moment_text
 from app.ui.framework.zones import Zone
 from app.ui.groups import policy as group_policy
 from app.ui.groups.confirm import Confirmation, ask
-from app.ui.groups.head import GroupHead, groups_of, head_of, topics_of_group
+from app.ui.groups.head import GroupHead, head_of, topics_of_group
 from engine.broker import GroupConfig
 from engine.errors import Forbidden, Invalid
 from kitemq.model.groups import GroupSettings, Mode, RetryPolicy, StartAt, Strategy
@@ -94,7 +95,9 @@ async def change(request: Request) -> Response:
     if form.is_wrong:
         return await _config_page(request, config, form, 422)
     try:
-        await groups_of(request).change(actor_at(client_of(request)), config.name, changes)
+        await services_of(request.scope).groups.change(
+            actor_at(client_of(request)), config.name, changes
+        )
     except (Invalid, Forbidden) as error:
         form.blame(error, NAMES)
         return await _config_page(request, config, form, 422)
@@ -181,7 +184,7 @@ async def pause_page(request: Request) -> Response:
 async def pause(request: Request) -> Response:
     """POST /groups/{group}/pause"""
     config, topic = await _posted_topic(request)
-    await groups_of(request).pause(actor_at(client_of(request)), config.name, topic)
+    await services_of(request.scope).groups.pause(actor_at(client_of(request)), config.name, topic)
     return _back(request, config, "paused")
 
 
@@ -208,7 +211,7 @@ async def resume_page(request: Request) -> Response:
 async def resume(request: Request) -> Response:
     """POST /groups/{group}/resume"""
     config, topic = await _posted_topic(request)
-    await groups_of(request).resume(actor_at(client_of(request)), config.name, topic)
+    await services_of(request.scope).groups.resume(actor_at(client_of(request)), config.name, topic)
     return _back(request, config, "resumed")
 
 
@@ -225,7 +228,7 @@ async def delete(request: Request) -> Response:
     if form.values["confirm"].strip() != config.name:
         form.refuse("confirm", _("That is not the group's name; nothing was deleted."))
         return await _delete_page(request, config, form, 422)
-    await groups_of(request).delete(actor_at(client_of(request)), config.name)
+    await services_of(request.scope).groups.delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/groups?done=deleted")
 
 

@@ -100,7 +100,7 @@ MESSAGES = (
         "/engine",
     ),
     Term(
-        "promise",
+        "durability",
         N_("Stored and flushed"),
         N_(
             "What a send may rely on: stored survives the end of the process, flushed survives a "

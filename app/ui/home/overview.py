@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.meter import Traffic
 from app.monitoring.sampler import Snapshot
 from app.monitoring.sparkline import Line
 from app.services.topic_kinds import USER_KINDS
-from app.ui.alerts.alerts import alerts_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import _
@@ -95,7 +95,7 @@ async def show(request: Request) -> Response:
     snapshot = await console.sampler.fresh(AGE_MAX_MS)
     health = console.broker.health()
     now_ms = console.now_ms()
-    watch = await look(console, alerts_of(request))
+    watch = await look(console, services_of(request.scope).alerts)
     digest = await console.render(lambda: _digest(snapshot, health, watch, now_ms))
     traffic = console.meter.traffic()
     context = Overview(

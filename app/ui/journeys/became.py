@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
-from app.services.journeys import Journeys
+from app.container import services_of
 from app.ui.framework import pages
 from app.ui.framework.console import Console
 from app.ui.framework.language import translated
@@ -50,7 +50,7 @@ async def verdicts(request: Request, records: Sequence[StoredMessage]) -> list[V
     if not records:
         return None
     console = pages.console_of(request)
-    journeys: Journeys = request.app.state.journeys
+    journeys = services_of(request.scope).journeys
     try:
         journey = await journeys.of(records[0].message_id, list(records))
     except EngineError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.services.journeys import Journeys
+from app.container import services_of
 from app.ui.framework import pages
 from app.ui.framework.language import _, ngettext, translated
 from app.ui.framework.routing import has_page
@@ -141,7 +141,7 @@ async def show(request: Request) -> Response:
     """GET /trace/{id}"""
     console = pages.console_of(request)
     asked = request.path_params["id"]
-    journey = await journeys_of(request).find(asked)
+    journey = await services_of(request.scope).journeys.find(asked)
     if request.query_params.get("format") == "otel":
         content = await console.render(lambda: journey_otel.encode(journey, console.now_ms()))
         return Response(content, media_type="application/json", headers=_as_file(journey))
@@ -160,12 +160,6 @@ async def show(request: Request) -> Response:
         section="trace",
         is_live=not context.is_over,
     )
-
-
-def journeys_of(request: Request) -> Journeys:
-    """Who tells what happened to a message."""
-    journeys: Journeys = request.app.state.journeys
-    return journeys
 
 
 def _as_file(journey: Journey) -> dict[str, str]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.security.access import Principal, who_of
 from app.security.message_rights import found_for, lacks_messages, visible
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
@@ -131,7 +132,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
         )
         return [], False, ""
     try:
-        found = await search_of(request).anything(text)
+        found = await services_of(request.scope).search.anything(text)
     except EngineError as error:
         form.blame(error)
         return [], False, ""
@@ -152,7 +153,7 @@ async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:
         form.refuse("topic", _("You may not read message bodies of this topic."))
         return [], False
     try:
-        page = await search_of(request).by_key(topic, key, count_max=KEY_HITS_MAX)
+        page = await services_of(request.scope).search.by_key(topic, key, count_max=KEY_HITS_MAX)
     except NotFound:
         form.refuse("topic", _("There is no topic %(topic)s.", topic=topic))
         return [], False

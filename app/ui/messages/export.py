@@ -16,10 +16,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from app.container import services_of
 from app.security.access import who_of
 from app.security.message_rights import all_visible, require_messages
 from app.ui.framework import cells, formats, pages, preferences
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.messages import query as message_query
 from engine.broker import FOREVER_MS, ScanPage, ScanQuery
@@ -79,7 +80,9 @@ async def show(request: Request) -> Response:
         raise Invalid(detail.rstrip("."), remedy=_("go back to the search and mend it there"))
     require_messages(who_of(request.scope), query.topic)
     console.exports.check()
-    first = await search_of(request).scan(query, count_max=PAGE_COUNT, budget_s=BUDGET_S)
+    first = await services_of(request.scope).search.scan(
+        query, count_max=PAGE_COUNT, budget_s=BUDGET_S
+    )
     file = quote(f"{query.topic}.{name}", safe="-_.")
     return StreamingResponse(
         _parts(request, query, FORMATS[name], first),
@@ -123,7 +126,7 @@ async def _parts(
 
 async def _next(request: Request, console: Console, query: ScanQuery, cursor: str) -> ScanPage:
     """The next page; where too many search at once it waits for its turn a few times."""
-    search = search_of(request)
+    search = services_of(request.scope).search
     for __ in range(BUSY_TRIES):
         if not console.host.is_ready:
             break

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.security.access import who_of
 from app.security.message_rights import all_visible, missing_right, require_message, visible
 from app.services.bodies import decompress
@@ -16,7 +17,7 @@ from app.services.topic_kinds import group_of
 from app.ui.bodies import bodies
 from app.ui.bodies.bodies import Body
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.journeys import became
@@ -131,7 +132,7 @@ async def show(request: Request) -> Response:
 async def by_id(request: Request) -> Response:
     """GET /m/{id}: on to the message with this message id or offset id."""
     text = request.path_params["id"]
-    found = await search_of(request).by_id(text)
+    found = await services_of(request.scope).search.by_id(text)
     if not found:
         gone = await _show_gone_id(request, text)
         if gone is not None:
@@ -329,7 +330,7 @@ def _failure(message: StoredMessage) -> Failure | None:
 async def _records(request: Request, message: StoredMessage) -> list[StoredMessage]:
     """Every record of the message, oldest first; none where too many search."""
     try:
-        return await search_of(request).by_id(message.message_id)
+        return await services_of(request.scope).search.by_id(message.message_id)
     except EngineError:
         return []
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Principal, who_of
 from app.security.message_rights import (
     all_visible,
@@ -22,7 +23,6 @@ from app.services.bodies import decompress_all
 from app.ui.bodies import columns
 from app.ui.bodies.columns import Columns, Shown
 from app.ui.framework import pages, preferences
-from app.ui.framework.console import search_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.messages import browsing
@@ -192,7 +192,9 @@ async def _answer(
         return _along(request, form)
     cursor = request.query_params.get("cursor", "")
     size = _size(request)
-    page = await search_of(request).scan(query, count_max=size, cursor=cursor, budget_s=BUDGET_S)
+    page = await services_of(request.scope).search.scan(
+        query, count_max=size, cursor=cursor, budget_s=BUDGET_S
+    )
     return _Answer(page.items, _looked(query, page, cursor, size, chosen))
 
 
@@ -219,11 +221,11 @@ def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Co
 
 
 async def _by_id(request: Request, text: str) -> _Answer:
-    return _Answer(await search_of(request).by_id(text))
+    return _Answer(await services_of(request.scope).search.by_id(text))
 
 
 async def _by_key(request: Request, topic: str, key: str) -> _Answer:
-    search = search_of(request)
+    search = services_of(request.scope).search
     if topic:
         page = await search.by_key(topic, key, cursor=request.query_params.get("cursor", ""))
         note = _("The key has more messages, older ones.") if page.next_cursor else ""

@@ -16,9 +16,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
+from app.container import services_of
 from app.pause import Pause
 from app.security.access import READ_SERVER, Principal, require, who_of
-from app.security.doorman import Doorman
 from app.security.message_rights import all_visible, looks_inside, require_messages
 from app.services.bodies import decompress_all
 from app.services.tail import TOPICS_MAX, Batch, Tail
@@ -143,7 +143,7 @@ def _check_filter(who: Principal, asked: Asked) -> None:
 
 def _stays(request: Request, asked: Asked) -> Callable[[], Principal]:
     """Who looks, as of now; raises Forbidden where whoever opened a stream may not go on."""
-    doorman: Doorman = request.app.state.doorman
+    doorman = services_of(request.scope).doorman
 
     def check() -> Principal:
         who = doorman.recognise(request.scope)

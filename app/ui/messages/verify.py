@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
 from app.services.clients import ASK_S, Offer, Verified
 from app.services.topic_kinds import group_of
-from app.ui.clients.client import clients_of, path_of
+from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
 from app.ui.framework.console import Console, client_of
 from app.ui.framework.language import _
@@ -74,7 +75,9 @@ async def verify(request: Request) -> Response:
         return await _page(request, trouble=_("choose a client"), status=422)
     actor = actor_at(client_of(request))
     try:
-        done = await clients_of(request).verify(actor, client, group, *place_of(request))
+        done = await services_of(request.scope).clients.verify(
+            actor, client, group, *place_of(request)
+        )
     except (Refused, Busy, NotFound) as error:
         return await _page(request, trouble=error.detail, status=409)
     return await _page(request, done)
@@ -121,7 +124,7 @@ def _groups(console: Console, message: StoredMessage, asked: str) -> list[str]:
 async def _choices(request: Request, group: str) -> GroupChoice:
     found: list[Offer] = []
     pause = Pause()
-    for offer in clients_of(request).offers(group):
+    for offer in services_of(request.scope).clients.offers(group):
         found.append(offer)
         await pause.when_due()
     found.sort(key=lambda client: (bool(client.why_no_verify), client.name))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.security.access import who_of
 from app.security.message_rights import all_visible
 from app.services.bodies import decompress
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
 from app.ui.topics.messages import MessageRow, row_of
@@ -76,7 +77,7 @@ async def _messages(request: Request, text: str) -> list[MessageRow]:
 
 
 async def _by_id(request: Request, text: str) -> list[StoredMessage]:
-    return all_visible(who_of(request.scope), await search_of(request).by_id(text))
+    return all_visible(who_of(request.scope), await services_of(request.scope).search.by_id(text))
 
 
 def _exact(console: Console, text: str) -> list[str]:

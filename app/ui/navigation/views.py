@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import who_of
 from app.services import views
 from app.services.audit import Actor, actor_at
@@ -15,7 +16,6 @@ from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
-from app.ui.framework.saved_bar import views_of
 from engine.errors import Conflict, EngineError, Invalid, NotFound
 
 FIELDS = ("name", "path", "query")
@@ -62,7 +62,7 @@ async def create(request: Request) -> Response:
     form = forms.fill(await forms.read(request), FIELDS)
     new = NewView(**form.values)
     try:
-        kept = await views_of(request).add(_actor(request), _owner(request), new)
+        kept = await services_of(request.scope).views.add(_actor(request), _owner(request), new)
     except (Invalid, Conflict) as error:
         if error.field == "path":  # which no link of ours asks for
             raise
@@ -77,12 +77,12 @@ async def delete(request: Request) -> Response:
     text = request.path_params["id"]
     if not (text.isascii() and text.isdecimal() and len(text) <= ID_CHARS_MAX):
         raise NotFound(_("you have no view %(text)s", text=f"{text[:40]!r}"), field="id")
-    await views_of(request).delete(_actor(request), _owner(request), int(text))
+    await services_of(request.scope).views.delete(_actor(request), _owner(request), int(text))
     return forms.go(request, "/views?done=deleted")
 
 
 async def _page(request: Request, form: Form, status: int = 200) -> Response:
-    found = await views_of(request).of(_owner(request))
+    found = await services_of(request.scope).views.of(_owner(request))
     path = form.values["path"]
     try:
         form.values["query"] = views.kept_query(form.values["query"])

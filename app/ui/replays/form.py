@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.ui.dead_letters.resend import TARGETS
 from app.ui.framework import forms, pages, preferences, rights
 from app.ui.framework.forms import Form, Posted
@@ -62,7 +63,7 @@ async def create(request: Request) -> Response:
         return await _page(request, form, 422)
     rights.require_resend(request, new.source, new.to, new.to_name)
     try:
-        job = await jobs.replays_of(request).create(jobs.actor_of(request), new)
+        job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)
     except (Invalid, NotFound, Forbidden) as error:
         is_target = new.to_name and repr(new.to_name) in error.detail
         target = {"to_name": f"to_{new.to}"} | ({"topic": "to_topic"} if is_target else {})

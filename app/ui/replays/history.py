@@ -8,7 +8,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.services.replay_copies import ReplayCopies, parse_cursor
+from app.container import services_of
+from app.services.replay_copies import parse_cursor
 from app.ui.framework import pages
 from app.ui.framework.language import _
 from app.ui.replays import jobs
@@ -76,7 +77,9 @@ async def index(request: Request) -> Response:
     state = values.get("state", "") if values.get("state", "") in STATES else ""
     cursor = values.get("cursor", "")
     wanted = JobFilter(source=source, state=state, created_by=by)
-    found = await copies_of(request).find(wanted, jobs.PAGE_SIZE, parse_cursor(cursor))
+    found = await services_of(request.scope).replay_copies.find(
+        wanted, jobs.PAGE_SIZE, parse_cursor(cursor)
+    )
     is_more = len(found) == jobs.PAGE_SIZE
     context = PastJobs(
         jobs=[_past(request, row) for row in found],
@@ -95,7 +98,7 @@ async def show(request: Request) -> Response:
     try:
         return await jobs.show(request)
     except NotFound:
-        row = await copies_of(request).get(request.path_params["id"])
+        row = await services_of(request.scope).replay_copies.get(request.path_params["id"])
         if row is None:
             raise
     past = _past(request, row)
@@ -103,12 +106,6 @@ async def show(request: Request) -> Response:
     return await pages.respond(
         request, "job_past.html", PastPage(past), title=title, section="jobs"
     )
-
-
-def copies_of(request: Request) -> ReplayCopies:
-    """The copies of jobs in the database."""
-    copies: ReplayCopies = request.app.state.replay_copies
-    return copies
 
 
 def _past(request: Request, row: "JobRow") -> PastJob:

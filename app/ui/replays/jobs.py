@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from app.container import services_of
 from app.security.access import who_of
 from app.security.message_rights import lacks_messages
 from app.services.audit import Actor, actor_at
-from app.services.replays import Replays
 from app.ui.framework import forms, pages, rights
-from app.ui.framework.console import client_of, search_of
+from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from app.ui.messages.message import address
@@ -152,12 +152,6 @@ class JobPage:
     retried_by: list[Link]
 
 
-def replays_of(request: Request) -> Replays:
-    """The audited changes of jobs."""
-    replays: Replays = request.app.state.replays
-    return replays
-
-
 def actor_of(request: Request) -> Actor:
     """Who orders a job."""
     return actor_at(client_of(request), request.headers.get("x-request-id", ""))
@@ -285,7 +279,7 @@ async def act(request: Request) -> Response:
     action = request.url.path.rpartition("/")[2]
     await forms.read(request)
     _require_right(request, job_id)
-    replays, actor = replays_of(request), actor_of(request)
+    replays, actor = services_of(request.scope).replays, actor_of(request)
     acts = {
         "begin": replays.begin,
         "pause": replays.pause,
@@ -314,7 +308,7 @@ async def retry(request: Request) -> Response:
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
-        created = await replays_of(request).retry(actor_of(request), job_id, how)
+        created = await services_of(request.scope).replays.retry(actor_of(request), job_id, how)
     except Refused as error:
         return await _refused(request, job_id, error)
     except (Invalid, NotFound) as error:
@@ -333,7 +327,7 @@ async def change_rate(request: Request) -> Response:
         return await _page(request, form, status=422)
     _require_right(request, job_id)
     try:
-        await replays_of(request).change_rate(actor_of(request), job_id, rate)
+        await services_of(request.scope).replays.change_rate(actor_of(request), job_id, rate)
     except Invalid as error:
         form.blame(error, {"per_s": "rate"})
         return await _page(request, form, status=422)
@@ -381,7 +375,7 @@ async def copy(request: Request) -> Response:
     """GET /jobs/{id}/copies/{message}: on to the record that the job wrote."""
     job_id, message_id = request.path_params["id"], request.path_params["message"]
     job = pages.console_of(request).broker.replays.get(job_id)
-    for record in await search_of(request).by_id(message_id):
+    for record in await services_of(request.scope).search.by_id(message_id):
         # What came back dead still names the job that sent it: that is not the copy.
         is_source = record.topic.startswith(DEAD_LETTER_PREFIX)
         if record.properties.get(REDRIVEN_JOB) == job.id and not is_source:

@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.requests import Request
-
 from app.db.report_rows import RESULTS_BY_NAME, ResultFilter
 from app.services.reports.cells import buckets_of
-from app.services.reports.reports import Reports
 from app.services.reports.results import PAGE_MAX, Results
 from app.ui.reports.axes import Span
 from app.ui.reports.kinds import Report
@@ -23,18 +20,6 @@ class Read:
 
     tables: dict[str, Rows] = field(default_factory=dict)
     cut: list[str] = field(default_factory=list)
-
-
-def reports_of(request: Request) -> Reports:
-    """Schedules and runs."""
-    reports: Reports = request.app.state.reports
-    return reports
-
-
-def results_of(request: Request) -> Results:
-    """The figures that the runs left."""
-    results: Results = request.app.state.report_results
-    return results
 
 
 def wanted(

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.report_rows import Coarse, ResultFilter, RunRow
 from app.ui.framework import pages, preferences
 from app.ui.framework.forms import Form
@@ -15,7 +16,7 @@ from app.ui.reports import ranges as report_range
 from app.ui.reports.kinds import BY_NAME, REPORTS, Report
 from app.ui.reports.parts import Asked, View, hour_ms, hour_name
 from app.ui.reports.ranges import AGAINST, RANGES, Wanted
-from app.ui.reports.reader import READ_MAX, read, reports_of, results_of, unpacked, wanted
+from app.ui.reports.reader import READ_MAX, read, unpacked, wanted
 from app.ui.reports.reports import Fresh, fresh_of
 from engine.errors import NotFound
 
@@ -93,7 +94,7 @@ async def show(request: Request) -> Response:
     values = _values(report, request.query_params)
     console, zone = pages.console_of(request), preferences.read(request).zone
     span = report_range.read(request.query_params, console.now_ms(), zone, report.least_hours)
-    results = results_of(request)
+    results = services_of(request.scope).report_results
     coarse = await results.coarse(report.job)
     span = report_range.coarsened(span, coarse)
     kind = request.query_params.get("format", "")
@@ -146,7 +147,7 @@ def _values(report: Report, given: Mapping[str, str]) -> dict[str, str]:
 async def _page(
     request: Request, report: Report, span: Wanted, values: Mapping[str, str], view: View
 ) -> ReportPage:
-    results, reports = results_of(request), reports_of(request)
+    results, reports = services_of(request.scope).report_results, services_of(request.scope).reports
     whole = ResultFilter(first=hour_name(span.span.from_ms), last=hour_name(span.span.to_ms - 1))
     basis = await results.basis(report.job, whole)
     fresh: RunRow | None = await fresh_of(reports, report.job)
@@ -197,7 +198,10 @@ async def _file(
     """The rows of one of the report's tables as they are kept: all that the page is made of."""
     table = request.query_params.get("table", "")
     table = table if table in report.tables else report.tables[0]
-    results, asked = results_of(request), wanted(report, table, span.span, values)
+    results, asked = (
+        services_of(request.scope).report_results,
+        wanted(report, table, span.span, values),
+    )
     headers = {
         "Content-Disposition": f'attachment; filename="{table}.{kind}"',
         "Cache-Control": "no-store",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow, RunState
 from app.services.audit import actor_at
 from app.services.reports.reports import Reports
@@ -18,7 +19,6 @@ from app.ui.framework.language import N_, _, translated
 from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import hour_ms
-from app.ui.reports.reader import reports_of
 from engine.errors import Conflict, Invalid, NotFound, Refused
 
 RUNS_SHOWN = 20
@@ -168,7 +168,7 @@ async def show(request: Request) -> Response:
 
 
 async def _overview(request: Request, *, error: str = "", status: int = 200) -> Response:
-    reports = reports_of(request)
+    reports = services_of(request.scope).reports
     before = request.query_params.get("before", "")
     before_id = (
         int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
@@ -258,7 +258,7 @@ async def show_run(request: Request) -> Response:
 
 
 async def _run_page(request: Request, *, error: str = "", status: int = 200) -> Response:
-    reports = reports_of(request)
+    reports = services_of(request.scope).reports
     run = await reports.get(_number(request.path_params["id"]))
     going = None
     if run.state == RunState.RUNNING:
@@ -310,7 +310,7 @@ async def run(request: Request) -> Response:
     job, first, last = posted.one("job"), posted.one("first"), posted.one("last")
     actor = actor_at(client_of(request))
     try:
-        begun = await reports_of(request).run(actor, job, first, last)
+        begun = await services_of(request.scope).reports.run(actor, job, first, last)
     except (Conflict, Refused, Invalid) as error:
         form = Form({})
         form.blame(error)
@@ -323,7 +323,7 @@ async def cancel(request: Request) -> Response:
     """POST /reports/runs/{id}/cancel"""
     run_id = _number(request.path_params["id"])
     try:
-        await reports_of(request).cancel(actor_at(client_of(request)), run_id)
+        await services_of(request.scope).reports.cancel(actor_at(client_of(request)), run_id)
     except (Conflict, Refused) as error:
         form = Form({})
         form.blame(error)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.db.report_rows import JOBS, ResultFilter
 from app.services.audit import actor_at
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
@@ -17,7 +18,6 @@ from app.ui.framework.language import _
 from app.ui.framework.typed_time import moment_text
 from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.parts import hour_ms, hour_name
-from app.ui.reports.reader import reports_of, results_of
 from app.ui.reports.reports import JOB_LABELS, JobLine, job_line
 from engine.errors import Invalid, NotFound, Refused
 
@@ -50,7 +50,7 @@ class BackfillPage:
 async def backfill(request: Request) -> Response:
     """GET /reports/backfill: which hours would be computed anew, before anything is."""
     given, zone = request.query_params, preferences.read(request).zone
-    reports = reports_of(request)
+    reports = services_of(request.scope).reports
     job = given.get("job", JOBS[0])
     form = Form({"job": job, "from": given.get("from", ""), "to": given.get("to", "")})
     hours, known, first, last = None, 0, "", ""
@@ -67,7 +67,9 @@ async def backfill(request: Request) -> Response:
                 form.refuse("to", text)
                 hours = None
             else:
-                basis = await results_of(request).basis(job, ResultFilter(first=first, last=last))
+                basis = await services_of(request.scope).report_results.basis(
+                    job, ResultFilter(first=first, last=last)
+                )
                 known = basis.hours_done
     else:
         now_ms = pages.console_of(request).now_ms()
@@ -116,7 +118,9 @@ async def change_schedule(request: Request) -> Response:
         changes = ScheduleChanges(form.values["cron"], form.values["is_enabled"] == "on", limit_s)
         actor = actor_at(client_of(request))
         try:
-            await reports_of(request).change_schedule(actor, standing.schedule.job, changes)
+            await services_of(request.scope).reports.change_schedule(
+                actor, standing.schedule.job, changes
+            )
         except (Invalid, Refused) as error:
             form.blame(error)
     if form.is_wrong:
@@ -140,7 +144,7 @@ async def _schedule_page(
 
 async def _standing(request: Request) -> JobStanding:
     job = request.path_params["job"]
-    found = await reports_of(request).standing()
+    found = await services_of(request.scope).reports.standing()
     for one in found.jobs:
         if one.schedule.job == job:
             return one

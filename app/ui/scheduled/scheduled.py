@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Principal, who_of
 from app.security.message_rights import visible
 from app.services.audit import actor_at
 from app.services.bodies import decompress
-from app.services.scheduled import ScheduledMessages
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, preferences, tables
 from app.ui.framework.console import Console, client_of
@@ -163,7 +163,7 @@ async def change(request: Request) -> Response:
 
 
 async def _carry_out(request: Request, message_id: str, do: str, due_ms: int) -> TimerAnswer:
-    scheduled: ScheduledMessages = request.app.state.scheduled
+    scheduled = services_of(request.scope).scheduled
     actor = actor_at(client_of(request))
     if do == "recall":
         return await scheduled.recall(actor, message_id)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Kind
 from app.services.audit import Actor, actor_at
 from app.services.topic_kinds import SYSTEM_KINDS, kind_of
 from app.services.topics import config_tag, content_tag
 from app.ui.framework import bulk, forms, pages
-from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
 from app.ui.topics import starred, topics
@@ -196,7 +197,7 @@ async def _change(asked: Asked, actor: Actor, name: str, seen: str) -> TopicBulk
     note = asked.left(config)
     if note:
         return TopicBulkRow(name, "left", note)
-    change = topics_of(asked.request)
+    change = services_of(asked.request.scope).topics
     if asked.action == "delete":
         await change.delete(actor, name, seen=seen or NOT_SEEN)
         return TopicBulkRow(name, "done")

@@ -42,9 +42,9 @@ def in_force(config: TopicConfig, broker: EngineConfig) -> list[InForce]:
         _own(_("Permission"), translated(PERMISSION_TEXTS.get(config.permission, "?")), "", ""),
         _either(
             _("Accepted means"),
-            config.promise.value if config.promise else None,
-            broker.promise.value,
-            "promise",
+            config.durability.value if config.durability else None,
+            broker.durability.value,
+            "durability",
         ),
         _either(
             _("Kept for"),

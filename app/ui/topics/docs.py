@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.services.marks import NOTE_CHARS_MAX
 from app.ui.framework import forms, pages
 from app.ui.framework.forms import Form
@@ -57,7 +58,7 @@ async def change(request: Request) -> Response:
     if not (version.isascii() and version.isdecimal() and len(version) <= VERSION_CHARS_MAX):
         form.error = _("The form is not whole: open the note again.")
         return await _page(request, config, form, status=422)
-    marks, actor = starred.marks_of(request), starred.actor(request)
+    marks, actor = services_of(request.scope).marks, starred.actor(request)
     try:
         await marks.write_note(actor, config.name, form.values["text"], int(version))
     except Conflict as error:
@@ -77,7 +78,7 @@ async def _page(
     is_editing: bool = True,
     status: int = 200,
 ) -> Response:
-    note = await starred.marks_of(request).note(config.name)
+    note = await services_of(request.scope).marks.note(config.name)
     if form is None:
         form = Form({"text": note.text})
     # What is sent next is against what is shown now.

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Action, Kind
 from app.services import topic_files
 from app.services.audit import actor_at
-from app.services.topic_imports import OUTCOMES, ImportRow, TopicImports, counted
+from app.services.topic_imports import OUTCOMES, ImportRow, counted
 from app.ui.framework import bulk, forms, pages, rights
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
@@ -56,7 +57,7 @@ async def change(request: Request) -> Response:
     step = form.choice("step", _("Step"), STEPS)
     if form.is_wrong:
         return await _page(request, form, [], status=422)
-    imports: TopicImports = request.app.state.topic_imports
+    imports = services_of(request.scope).topic_imports
 
     def allowed(name: str) -> None:
         rights.require(request, Action.ADMINISTER, Kind.TOPIC, name)

@@ -7,12 +7,13 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.security.access import Principal, who_of
 from app.security.message_rights import all_visible, lacks_messages, missing_right
 from app.services.bodies import decompress_all
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import pages
-from app.ui.framework.console import Console, search_of
+from app.ui.framework.console import Console
 from app.ui.framework.language import _
 from app.ui.messages import browsing
 from app.ui.messages.browsing import Found
@@ -176,7 +177,7 @@ async def _find(
 
 async def _by_id(request: Request, topic: str, text: str) -> Found:
     try:
-        found = await search_of(request).by_id(text) if text else []
+        found = await services_of(request.scope).search.by_id(text) if text else []
     except NotFound:
         found = []
     here = [message for message in found if message.topic == topic]
@@ -191,6 +192,8 @@ async def _by_id(request: Request, topic: str, text: str) -> Found:
 
 async def _by_key(request: Request, topic: str, key: str) -> Found:
     cursor = request.query_params.get("cursor", "")
-    page = await search_of(request).by_key(topic, key, count_max=BY_KEY_MAX, cursor=cursor)
+    page = await services_of(request.scope).search.by_key(
+        topic, key, count_max=BY_KEY_MAX, cursor=cursor
+    )
     note = _("The key has more messages, older ones.") if page.next_cursor else ""
     return Found(page.messages, len(page.messages), 0, 0, next_cursor=page.next_cursor, note=note)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.services.audit import actor_at
-from app.services.retention import Extent, Purges
+from app.services.retention import Extent
 from app.ui.framework import forms, pages, preferences
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
@@ -65,7 +66,7 @@ async def purge(request: Request) -> Response:
     if form.is_wrong or not shown:
         preview = _preview(request, config, form)
         return await _page(request, config, form, preview, 422)
-    purges: Purges = request.app.state.purges
+    purges = services_of(request.scope).purges
     try:
         await purges.purge(actor_at(client_of(request)), config.name, Extent(before_offset=shown))
     except (Invalid, QueueNotFound) as error:
@@ -92,7 +93,7 @@ def _preview(request: Request, config: TopicConfig, form: Form) -> Purge | None:
     extent = _extent(form, preferences.read(request).zone)
     if extent is None:
         return None
-    purges: Purges = request.app.state.purges
+    purges = services_of(request.scope).purges
     try:
         return purges.preview(config.name, extent)
     except (Invalid, QueueNotFound) as error:

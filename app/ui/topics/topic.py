@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sparkline import Line
 from app.pause import Pause
 from app.services.audit import actor_at
 from app.ui.framework import forms, pages
-from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from app.ui.framework.templating import segment
@@ -20,7 +21,7 @@ from app.ui.topics import fields as topic_fields
 from app.ui.topics.defaults import InForce, in_force
 from app.ui.topics.head import Head, head_of
 from app.ui.topics.sizes import QUEUE_MESSAGES_MAX, Size, size_of
-from app.ui.topics.topics import PERMISSIONS, PROMISES, QUEUES_MAX, read_promise
+from app.ui.topics.topics import DURABILITIES, PERMISSIONS, QUEUES_MAX, read_durability
 from engine.broker import QueueContent, TopicConfig, TopicMetrics, TopicStats
 from engine.errors import Forbidden, Invalid, NotFound
 from kitemq.model.topics import TopicSettings
@@ -30,7 +31,7 @@ CONFIG_FIELDS = (
     "read_queues",
     "write_queues",
     "permission",
-    "promise",
+    "durability",
     "retention",
     "trace_sample",
 )
@@ -105,12 +106,12 @@ class TopicConfigPage:
     tab: str
     form: Form
     config: TopicConfig
-    default_promise: str
+    default_durability: str
     default_retention_h: float
     default_trace_sample: float
     in_force: list[InForce]
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
-    promises: tuple[tuple[str, str], ...] = PROMISES
+    durabilities: tuple[tuple[str, str], ...] = DURABILITIES
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ async def config_page(request: Request) -> Response:
         config.read_queues,
         config.write_queues,
         config.permission,
-        config.promise or "",
+        config.durability or "",
         topic_fields.retention_text(config.retention_ms),
         topic_fields.percent_text(config.trace_sample),
     )
@@ -246,14 +247,16 @@ async def change(request: Request) -> Response:
         read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
         write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
         permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
-        promise=read_promise(form),
+        durability=read_durability(form),
         retention_ms=topic_fields.read_retention(form, "retention"),
         trace_sample=topic_fields.read_percent(form, "trace_sample"),
     )
     if form.is_wrong:
         return await _config_page(request, config, form, 422)
     try:
-        await topics_of(request).change(actor_at(client_of(request)), config.name, changes)
+        await services_of(request.scope).topics.change(
+            actor_at(client_of(request)), config.name, changes
+        )
     except (Invalid, Forbidden) as error:
         form.blame(error, {"retention_ms": "retention"})
         return await _config_page(request, config, form, 422)
@@ -269,7 +272,7 @@ async def _config_page(
         tab="config",
         form=form,
         config=config,
-        default_promise=console.host.config.promise.value,
+        default_durability=console.host.config.durability.value,
         default_retention_h=console.host.config.retention_h,
         default_trace_sample=console.host.config.trace_sample,
         in_force=in_force(config, console.host.config),
@@ -293,7 +296,7 @@ async def delete(request: Request) -> Response:
     if form.values["confirm"].strip() != config.name:
         form.refuse("confirm", _("That is not the topic's name; nothing was deleted."))
         return await _delete_page(request, config, form, 422)
-    await topics_of(request).delete(actor_at(client_of(request)), config.name)
+    await services_of(request.scope).topics.delete(actor_at(client_of(request)), config.name)
     return forms.go(request, "/topics?done=deleted")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.container import services_of
 from app.monitoring import sparkline
 from app.monitoring.sampler import Snapshot, topic_figures
 from app.monitoring.sparkline import Line
@@ -18,7 +19,7 @@ from app.services.audit import actor_at
 from app.services.marks import Marks
 from app.services.topic_kinds import KINDS, SYSTEM_KINDS, USER_KINDS, kind_of
 from app.ui.framework import forms, list_exports, pages, rights, tables
-from app.ui.framework.console import Console, client_of, topics_of
+from app.ui.framework.console import Console, client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.tables import Cut, Query
@@ -28,7 +29,7 @@ from app.ui.topics.sizes import LIST_MESSAGES_MAX, LIST_QUEUES_MAX, Size, size_o
 from engine.broker import TopicConfig
 from engine.errors import Conflict, Forbidden, Invalid, NotFound
 from kitemq.model.conversion import convert
-from kitemq.model.topics import NewTopic, Promise, TopicType
+from kitemq.model.topics import Durability, NewTopic, TopicType
 
 SORTS = ("star", "name", "messages", "rate", "bytes", "lag", "last")
 BY_NAME = ("star", "name")  # what needs no figures; the first is the list's own order
@@ -41,7 +42,7 @@ PERMISSIONS = (
     ("2", N_("write only")),
     ("0", N_("neither")),
 )
-PROMISES = (
+DURABILITIES = (
     ("", N_("the broker's default")),
     ("stored", N_("stored: survives a killed process")),
     ("flushed", N_("flushed: survives power loss")),
@@ -52,7 +53,7 @@ TYPES = (
     ("DELAY", N_("DELAY: delivered after a wait")),
     ("TRANSACTION", N_("TRANSACTION: half messages")),
 )
-FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "promise")
+FIELDS = ("name", "type", "read_queues", "write_queues", "permission", "durability")
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class TopicForm:
     form: Form
     types: tuple[tuple[str, str], ...] = TYPES
     permissions: tuple[tuple[str, str], ...] = PERMISSIONS
-    promises: tuple[tuple[str, str], ...] = PROMISES
+    durabilities: tuple[tuple[str, str], ...] = DURABILITIES
 
 
 async def show(request: Request) -> Response:
@@ -264,7 +265,7 @@ async def create(request: Request) -> Response:
     if form.is_wrong:
         return await _form_page(request, form, 422)
     rights.require(request, Action.ADMINISTER, Kind.TOPIC, config.name)
-    topics = topics_of(request)
+    topics = services_of(request.scope).topics
     try:
         created = await topics.create(actor_at(client_of(request)), config)
     except (Invalid, Conflict, Forbidden) as error:
@@ -284,14 +285,14 @@ def read_config(form: Form) -> TopicConfig:
         read_queues=form.number("read_queues", _("Read queues"), 1, QUEUES_MAX),
         write_queues=form.number("write_queues", _("Write queues"), 1, QUEUES_MAX),
         permission=int(form.choice("permission", _("Permission"), ("6", "4", "2", "0"))),
-        promise=read_promise(form),
+        durability=read_durability(form),
     )
     return convert(new, TopicConfig)
 
 
-def read_promise(form: Form) -> Promise | None:
-    text = form.choice("promise", _("Accepted means"), ("", "stored", "flushed"))
-    return Promise(text) if text else None
+def read_durability(form: Form) -> Durability | None:
+    text = form.choice("durability", _("Accepted means"), ("", "stored", "flushed"))
+    return Durability(text) if text else None
 
 
 async def _form_page(request: Request, form: Form, status: int = 200) -> Response:

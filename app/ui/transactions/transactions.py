@@ -7,12 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.addresses import shown_url
+from app.container import services_of
 from app.pause import Pause
 from app.security.access import Principal, who_of
 from app.security.message_rights import visible
 from app.services.audit import actor_at
 from app.services.bodies import decompress
-from app.services.transactions import Transactions
 from app.ui.bodies.preview import preview_of
 from app.ui.framework import forms, pages, rights, tables
 from app.ui.framework.console import Console, client_of
@@ -218,7 +218,7 @@ async def decide(request: Request) -> Response:
     """POST /transactions/{id}: commit, roll back, or let it be checked again."""
     name = request.path_params["id"]
     posted = await forms.read(request)
-    service: Transactions = request.app.state.transactions
+    service = services_of(request.scope).transactions
     actor = actor_at(client_of(request))
     form = forms.fill(posted, ("decision", "confirm"))
     # Named in the trail by the message's id, as the producer knows it.
@@ -269,7 +269,7 @@ async def _tally(request: Request, total: int) -> Tally:
             after = page.next
             await pause.when_due()
         examined += found.total()
-    service: Transactions = request.app.state.transactions
+    service = services_of(request.scope).transactions
     live, callbacks = service.producers.groups(), console.broker.transactions.callbacks
     names = sorted({*counts["pending"], *counts["given_up"], *live})
     names.sort(key=lambda name: -(counts["pending"][name] + counts["given_up"][name]))
@@ -289,7 +289,7 @@ async def _tally(request: Request, total: int) -> Tally:
 
 
 def _callback_row(request: Request, callback: Callback) -> CallbackRow:
-    service: Transactions = request.app.state.transactions
+    service = services_of(request.scope).transactions
     live = service.producers.count(callback.group)
     return CallbackRow(callback.group, shown_url(callback.url), callback.timeout_ms, live)
 
@@ -297,7 +297,7 @@ def _callback_row(request: Request, callback: Callback) -> CallbackRow:
 async def _detail(request: Request, form: Form, status: int) -> Response:
     console = pages.console_of(request)
     found = _get(request, request.path_params["id"])
-    service: Transactions = request.app.state.transactions
+    service = services_of(request.scope).transactions
     callback = console.broker.transactions.callbacks.find(found.producer_group)
     await decompress([found.message])
     context = TransactionDetail(

@@ -143,8 +143,8 @@ async def test_an_operator_decides_or_resumes_what_was_given_up_and_is_audited(
 
 
 async def test_a_commit_into_a_flushed_topic_answers_once_it_is_flushed(start: Starter) -> None:
-    async with start(promise="flushed", flush_interval_s=0.01) as app:
-        flusher = app.app.state.host.broker._store._flusher
+    async with start(durability="flushed", flush_interval_s=0.01) as app:
+        flusher = app.app.services.host.broker._store._flusher
         sending = asyncio.create_task(begin(app, "a"))
         await _tick_until(app, sending.done)
         (name,) = sending.result()
@@ -233,7 +233,7 @@ async def test_a_callback_decides_by_its_answer(running: App, decision: str, sta
         await register(running, producer.url)
         (name,) = await begin(running, "a")
         running.advance(6)
-        transactions = running.app.state.host.broker.transactions
+        transactions = running.app.services.host.broker.transactions
         await until(lambda: transactions.count == 0)
         assert (await running.get(f"/transactions/{name}"))["state"] == state
         (asked,) = producer.asked
@@ -259,7 +259,7 @@ async def test_an_answer_that_decides_nothing_is_asked_for_again(
         producer.answer, producer.status = answer, status
         await register(running, producer.url)
         (name,) = await begin(running, "a")
-        caller = running.app.state.transactions._caller
+        caller = running.app.services.transactions._caller
         for number in (1, 2):
             running.advance(30)
             await until(lambda number=number: len(producer.asked) == number)  # type: ignore[misc]
@@ -273,7 +273,7 @@ async def test_a_callback_that_is_slow_or_gone_harms_nobody(running: App) -> Non
         await register(running, producer.url, timeout_ms=50)
         await begin(running, "a")
         running.advance(6)
-        caller = running.app.state.transactions._caller
+        caller = running.app.services.transactions._caller
         await until(lambda: len(producer.asked) == 1 and not caller._tasks)
     running.advance(30)
     await until(lambda: not caller._tasks)
@@ -429,7 +429,7 @@ def test_who_comes_late_is_asked_what_was_waiting_and_who_leaves_is_not_asked(
         assert peer.hear("check")["transaction_id"] == name
         peer.say(op="checks_unwanted", id=4, wanted=3)
         peer.hear("result")
-        producers = server.app.state.transactions.producers  # type: ignore[union-attr]
+        producers = server.app.services.transactions.producers  # type: ignore[union-attr]
         assert server.call(lambda: producers.count("g")) == 0
 
 

@@ -154,7 +154,7 @@ async def test_a_list_is_shown_when_nobody_knows_the_views(
     async def fail(_: object) -> None:
         raise DatabaseError("gone")
 
-    monkeypatch.setattr(running.app.state.database, "run", fail)
+    monkeypatch.setattr(running.app.services.database, "run", fail)
     shown = await page(running, "/topics")
     assert "saved views" in shown
     assert "the database does not answer" in shown

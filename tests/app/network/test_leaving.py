@@ -62,7 +62,7 @@ async def test_a_client_that_goes_while_it_waits_leaves_its_place(running: App) 
     gone.set()
     await asyncio.wait_for(request, 15)
     assert sent == []
-    assert running.app.state.host.waiting_count == 0
+    assert running.app.services.host.waiting_count == 0
     await running.send("orders", "x")
     [delivery] = await running.receive("g", "orders")
     assert delivery["attempt"] == 1
@@ -104,7 +104,7 @@ async def test_a_body_that_breaks_off_stores_nothing(running: App) -> None:
     sent: list[Any] = []
     await running.app(scope_of(MESSAGES, b"{}"), receive, collect(sent))
     assert sent == []
-    assert running.app.state.load.requests == 0
+    assert running.app.services.load.requests == 0
 
 
 async def test_an_unexpected_failure_is_a_500_that_tells_no_details(
@@ -113,7 +113,7 @@ async def test_an_unexpected_failure_is_a_500_that_tells_no_details(
     def fail(name: str) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(running.app.state.host.broker, "topic", fail)
+    monkeypatch.setattr(running.app.services.host.broker, "topic", fail)
     transport = httpx.ASGITransport(running.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url=URL) as http:
         answer = await http.get("/api/v1/topics/a")

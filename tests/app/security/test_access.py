@@ -273,7 +273,7 @@ async def test_a_token_ends_when_it_expires_is_revoked_or_its_owner_is_switched_
 async def test_only_hashes_are_kept(guarded: App) -> None:
     token = await token_of(guarded, "otto")
     cookie = guarded.http.cookies[COOKIE]
-    engine = create_engine(guarded.app.state.settings.database)
+    engine = create_engine(guarded.app.services.settings.database)
     with engine.connect() as connection:
         kept = [connection.execute(select(table)).all() for table in metadata.sorted_tables]
     engine.dispose()

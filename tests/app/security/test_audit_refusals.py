@@ -90,7 +90,7 @@ async def test_ever_new_attempts_of_one_address_do_not_fill_the_trail(guarded: A
 
 
 async def test_ever_new_addresses_do_not_fill_the_trail(running: App) -> None:
-    refusals, audit = running.app.state.refusals, running.app.state.audit
+    refusals, audit = running.app.services.refusals, running.app.services.audit
     for number in range(ENTRIES_MAX + 300):
         address = f"10.0.{number // 250}.{number % 250}"
         refusals.note(Attempt("", address, "refused", "request", "POST /", "login_needed"))
@@ -109,7 +109,7 @@ async def test_ever_new_addresses_do_not_fill_the_trail(running: App) -> None:
 async def test_what_a_failing_database_did_not_take_is_written_when_it_answers(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusals, audit = running.app.state.refusals, running.app.state.audit
+    refusals, audit = running.app.services.refusals, running.app.services.audit
     database = refusals._database
 
     async def fails(work: object) -> object:
@@ -128,7 +128,7 @@ async def test_what_a_failing_database_did_not_take_is_written_when_it_answers(
 
 
 async def test_the_end_amid_a_write_does_not_write_it_twice(running: App) -> None:
-    refusals, audit = running.app.state.refusals, running.app.state.audit
+    refusals, audit = running.app.services.refusals, running.app.services.audit
     written, go_on = asyncio.Event(), asyncio.Event()
     write = refusals._database.run
 
@@ -138,7 +138,7 @@ async def test_the_end_amid_a_write_does_not_write_it_twice(running: App) -> Non
         await go_on.wait()
         return found
 
-    refusals._database = SimpleNamespace(run=slow)
+    vars(refusals)["_database"] = SimpleNamespace(run=slow)
     refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
     await written.wait()
     closing = asyncio.create_task(refusals.close())
@@ -153,7 +153,7 @@ async def test_what_comes_amid_a_write_is_written_after_it(
     running: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.security.refusals.FLUSH_S", 0.0)
-    refusals = running.app.state.refusals
+    refusals = running.app.services.refusals
     write = refusals._database.run
 
     async def slow(work: Any) -> Any:
@@ -162,7 +162,7 @@ async def test_what_comes_amid_a_write_is_written_after_it(
             refusals.note(second)
         return await write(work)
 
-    refusals._database = SimpleNamespace(run=slow)
+    vars(refusals)["_database"] = SimpleNamespace(run=slow)
     refusals.note(Attempt("", "10.0.0.1", "refused", "request", "POST /a", "login_needed"))
     await refusals._task
     assert [each.written for each in refusals._folded.values()] == [1, 1]

@@ -145,7 +145,7 @@ def begun(
 
 def held(server: LiveServer) -> int:
     assert server.app is not None
-    budget = server.app.state.load.budget
+    budget = server.app.services.load.budget
     return int(server.call(lambda: budget.held_bytes))
 
 

@@ -64,8 +64,8 @@ async def test_what_is_audited_of_a_request_is_the_client_that_a_trusted_proxy_n
             headers = {"X-Forwarded-For": f"6.6.6.6, {CLIENT}"}
             answer = await http.post("/api/v1/topics", json={"name": "a"}, headers=headers)
             assert answer.status_code == 401
-        await app.app.state.refusals.flush()
-        (entry,) = await app.app.state.audit.entries(limit=1)
+        await app.app.services.refusals.flush()
+        (entry,) = await app.app.services.audit.entries(limit=1)
         assert entry.address == address
         assert entry.actor == f"anonymous@{address}"
 
@@ -82,7 +82,7 @@ async def test_health_and_metrics_are_answered_to_an_address_with_too_many_reque
         await app.until_parked()
         assert (await app.http.get("/api/v1/topics")).status_code == 429
         assert (await app.http.get(path)).status_code == 200
-        app.app.state.host.drain()
+        app.app.services.host.drain()
         await waiting
 
 

@@ -251,7 +251,7 @@ async def test_the_live_stream_conceals_what_may_not_be_read(
     site: tuple[App, dict[str, str]],
 ) -> None:
     app, _ = site
-    host = app.app.state.host
+    host = app.app.services.host
     for role, patterns, is_shown in (
         (Role.VIEWER, (), False),
         (Role.OPERATOR, ("produce:topic:*",), False),

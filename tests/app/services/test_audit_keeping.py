@@ -32,16 +32,16 @@ async def write(app: App, count: int, *, age_days: float = 0.0, **fields: Any) -
             for __ in range(count):
                 queries.insert_audit(connection, AuditEntry(**entry))
 
-    await app.app.state.database.run(insert)
+    await app.app.services.database.run(insert)
 
 
 async def actions(app: App) -> list[str]:
-    entries = await app.app.state.audit.find(AuditFilter(), limit=200)
+    entries = await app.app.services.audit.find(AuditFilter(), limit=200)
     return [entry.action for entry in entries]
 
 
 def keeping(app: App, **settings: Any) -> AuditKeeping:
-    state = app.app.state
+    state = app.app.services
     return AuditKeeping(state.database, state.host.clock, Settings(**settings))
 
 

@@ -35,16 +35,16 @@ def store(app: App, topic: str, *bodies: bytes, flag: int = FLAG, **fields: Any)
     messages = [
         Message(topic, PACKERS[flag](body), sys_flag=flag, keys=("K",), **fields) for body in bodies
     ]
-    app.app.state.host.broker.send(messages)
+    app.app.services.host.broker.send(messages)
 
 
 def broken(app: App, body: bytes = b"no such data") -> None:
-    app.app.state.host.broker.send([Message("orders", body, sys_flag=FLAG, keys=("K",))])
+    app.app.services.host.broker.send([Message("orders", body, sys_flag=FLAG, keys=("K",))])
 
 
 async def places(app: App) -> None:
     """A compressed message wherever one can be: a topic, dead, delayed, half."""
-    broker = app.app.state.host.broker
+    broker = app.app.services.host.broker
     broker.create_topic(TopicConfig("orders", read_queues=1, write_queues=1))
     broker.create_topic(TopicConfig("later", type=TopicType.DELAY))
     broker.create_topic(TopicConfig("half", type=TopicType.TRANSACTION))
@@ -200,7 +200,7 @@ async def test_large_bodies_are_decompressed_beside_the_event_loop(
 async def test_a_concealed_message_keeps_nothing_of_its_decompressed_body(app: App) -> None:
     await app.post("/topics", ONE_QUEUE, 201)
     store(app, "orders", TEXT.encode())
-    message = app.app.state.host.broker.message("orders", 0, 0)
+    message = app.app.services.host.broker.message("orders", 0, 0)
     await bodies.decompress([message])
     hidden = concealed(message, "read_messages:topic:orders")
     assert (hidden.body, hidden.plain.body, hidden.plain.codec) == (b"", b"", "")

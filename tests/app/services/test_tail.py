@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def follow(app: App, *topics: str, filter: str = "*", mark: str = "", lookback: int = 0) -> Tail:
-    return Tail(app.app.state.host.broker, topics, filter, mark=mark, lookback=lookback)
+    return Tail(app.app.services.host.broker, topics, filter, mark=mark, lookback=lookback)
 
 
 def bodies(*batches: Batch) -> list[str]:
@@ -109,7 +109,7 @@ async def test_what_a_purge_took_is_told_and_not_waited_for(running: App) -> Non
     await send(running, "orders", 1)
     following = follow(running, "orders")
     await send(running, "orders", 7, first=1)
-    running.app.state.host.broker.retention.purge("orders", everything=True)
+    running.app.services.host.broker.retention.purge("orders", everything=True)
     sent = await send(running, "orders", 2, first=8)
     batches = drain(following)
     assert bodies(*batches) == sent
@@ -117,7 +117,7 @@ async def test_what_a_purge_took_is_told_and_not_waited_for(running: App) -> Non
 
 
 async def test_queues_that_are_added_are_followed_from_their_beginning(running: App) -> None:
-    broker = running.app.state.host.broker
+    broker = running.app.services.host.broker
     broker.create_topic(TopicConfig("growing", read_queues=1, write_queues=1))
     following = follow(running, "growing")
     mark = following.mark
@@ -130,7 +130,7 @@ async def test_queues_that_are_added_are_followed_from_their_beginning(running: 
 async def test_a_topic_that_was_made_anew_is_followed_from_its_beginning(running: App) -> None:
     await send(running, "orders", 9)
     following = follow(running, "orders")
-    running.app.state.host.broker.delete_topic("orders")
+    running.app.services.host.broker.delete_topic("orders")
     with pytest.raises(TopicNotFound):
         following.read()
     sent = await send(running, "orders", 2)
@@ -144,7 +144,7 @@ async def test_a_topic_that_was_made_anew_keeps_its_order_where_time_runs_out(
     monkeypatch.setattr(tail, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     await send(running, "orders", 9)
     following = follow(running, "orders")
-    running.app.state.host.broker.delete_topic("orders")
+    running.app.services.host.broker.delete_topic("orders")
     sent = await send(running, "orders", 8)
     assert bodies(*drain(following)) == sent
 
@@ -170,7 +170,7 @@ async def test_what_cannot_be_followed_is_refused(
 ) -> None:
     await send(running, "orders", 1)
     with pytest.raises(Invalid):
-        Tail(running.app.state.host.broker, topics, mark=mark)
+        Tail(running.app.services.host.broker, topics, mark=mark)
 
 
 async def test_a_wrong_filter_is_refused_at_once(running: App) -> None:

@@ -309,7 +309,7 @@ async def test_a_callback_is_changed_without_typing_its_secret_again(start: Star
         body = {"url": shown, "timeout_ms": 77}
         answer = await app.http.put("/api/v1/transactions/callbacks/g", json=body)
         assert answer.json()["timeout_ms"] == 77
-        kept = app.app.state.host.broker.transactions.callbacks.get("g")
+        kept = app.app.services.host.broker.transactions.callbacks.get("g")
         assert (kept.url, kept.timeout_ms) == (url, 77)
         other = await put(app, shown.replace("example.org", "evil.example"))
         assert other.status_code == 422, "the secret goes to no other host"
@@ -329,7 +329,7 @@ async def test_entries_of_an_earlier_version_show_no_secret(start: Starter) -> N
             result="done",
             request_id="r",
         )
-        await app.app.state.database.run(lambda database: database.insert_audit(entry))
+        await app.app.services.database.run(lambda database: database.insert_audit(entry))
         answer = await app.http.get("/api/v1/audit?object_kind=transaction_callback")
         assert "token=***" in answer.text
         assert SECRET not in answer.text

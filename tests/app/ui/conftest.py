@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         scenery = Scenery(site.base)
         scenery.build()
         scenery.close()
-        report_scene.build(site.data / "kitemq.db", site.app.state.console.now_ms())
+        report_scene.build(site.data / "kitemq.db", site.app.console.now_ms())
         yield site
 
 

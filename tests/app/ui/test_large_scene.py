@@ -94,7 +94,7 @@ def test_a_page_has_at_most_two_hundred_rows(browser: httpx.Client, path: str) -
 
 def spied(large: Site, counts: dict[str, int]) -> Any:
     """Count what the broker is asked between two pauses; the longest stretch is `worst`."""
-    broker = large.app.state.host.broker
+    broker = large.app.services.host.broker
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*values: Any, **named: Any) -> Any:

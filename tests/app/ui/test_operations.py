@@ -263,7 +263,7 @@ def test_the_engine_tells_what_the_api_tells(browser: httpx.Client) -> None:
 def test_warnings_and_failures_stand_first(
     browser: httpx.Client, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retention = site.app.state.host.broker.retention
+    retention = site.app.services.host.broker.retention
     monkeypatch.setattr(type(retention), "warning", lambda _: "<b>too full</b>")
     page = browser.get("/engine").text
     assert "&lt;b&gt;too full" in page
@@ -394,7 +394,7 @@ def test_a_topics_retention_and_tracing_are_set_and_taken_back(
 ) -> None:
     scenery.post("/topics", {"name": "to-keep"})
     path = "/topics/to-keep/config"
-    values = {"read_queues": "4", "write_queues": "4", "permission": "6", "promise": ""}
+    values = {"read_queues": "4", "write_queues": "4", "permission": "6", "durability": ""}
     own = {**values, "retention": "12h", "trace_sample": "25"}
     assert browser.post(path, data=own).status_code == 303
     config = browser.get("/api/v1/topics/to-keep").json()

@@ -23,7 +23,7 @@ NEW_TOPIC = {
     "read_queues": "4",
     "write_queues": "4",
     "permission": "6",
-    "promise": "",
+    "durability": "",
 }
 MESSAGE = {
     "body": "hello",
@@ -221,7 +221,7 @@ def test_htmx_is_redirected_by_header_because_it_would_swap_the_page_in(
 
 def test_a_topic_is_changed_by_its_form(browser: httpx.Client) -> None:
     browser.post("/topics", data={**NEW_TOPIC, "name": "to-change"})
-    values = {"read_queues": "8", "write_queues": "8", "permission": "4", "promise": "flushed"}
+    values = {"read_queues": "8", "write_queues": "8", "permission": "4", "durability": "flushed"}
     assert browser.post("/topics/to-change/config", data=values).status_code == 303
     page = browser.get("/topics/to-change/config")
     assert 'value="8"' in page.text
@@ -416,7 +416,7 @@ def test_an_unexpected_error_is_a_page_with_an_id_that_the_log_knows(
     def broken(_: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(site.app.state.host.broker, "topic", broken)
+    monkeypatch.setattr(site.app.services.host.broker, "topic", broken)
     answer = browser.get("/topics/orders")
     assert answer.status_code == 500
     found = re.search(r"Error id <code>(\w{8})</code>", answer.text)

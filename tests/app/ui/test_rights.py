@@ -214,7 +214,7 @@ class Answering:
 
 async def dress(app: App, words: dict[str, dict[str, str]]) -> None:
     """What some controls need in order to be shown."""
-    app.app.state.connections.add_door(Answering())
+    app.app.services.connections.add_door(Answering())
     for known in words.values():
         job = known["stopping"]
         known["paused"] = (await app.post(f"/replays/{job}/pause", {}))["id"]
@@ -225,7 +225,7 @@ async def dress(app: App, words: dict[str, dict[str, str]]) -> None:
     await app.post("/alerts/silences", silence, 201)
     await under_way(app)
     app.advance(11)
-    await app.app.state.alerts.evaluate()
+    await app.app.services.alerts.evaluate()
 
 
 async def under_way(app: App) -> None:
@@ -233,7 +233,7 @@ async def under_way(app: App) -> None:
     now_ms = app.clock.now_ms()
     run = RunRow(job="lag", cause="manual", state="running", attempt=1, actor="ann",
                  began_ms=now_ms, owner="elsewhere", lease_ms=now_ms + 86_400_000)  # fmt: skip
-    await app.app.state.database.run(lambda database: database.reports.begin(run))
+    await app.app.services.database.run(lambda database: database.reports.begin(run))
 
 
 def posts_of(pages: dict[str, str], name: str) -> list[tuple[PostForm, str]]:

@@ -21,9 +21,9 @@ from kitemq.protocol.batches import (
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
+    DurabilityCode,
     ExtendFrame,
     NackFrame,
-    PromiseCode,
     ReleaseFrame,
     ResultCode,
     ResultFrame,
@@ -146,7 +146,7 @@ def test_another_version_is_refused_by_name(meet: Callable[..., Peer]) -> None:
 def test_a_send_says_where_each_message_stands(meet: Callable[..., Peer]) -> None:
     peer = meet()
     sent = peer.ask(send_of(b"a", b"b", id_prefix="P", id_first=7), SentFrame)
-    assert sent.promise == PromiseCode.STORED
+    assert sent.durability == DurabilityCode.STORED
     assert sent.offsets == [0, 1]
     assert sent.queues[0] == sent.queues[1]
     assert sent.positions[0] < sent.positions[1]
@@ -158,8 +158,8 @@ def test_a_send_says_where_each_message_stands(meet: Callable[..., Peer]) -> Non
 def test_a_flushed_send_is_answered_once_it_is_on_the_disk(
     server: LiveServer, meet: Callable[..., Peer]
 ) -> None:
-    sent = meet().ask(send_of(b"a", promise=PromiseCode.FLUSHED), SentFrame)
-    assert sent.promise == PromiseCode.FLUSHED
+    sent = meet().ask(send_of(b"a", durability=DurabilityCode.FLUSHED), SentFrame)
+    assert sent.durability == DurabilityCode.FLUSHED
     assert server.call(lambda: server.broker.health().unflushed_bytes) == 0
 
 
@@ -482,7 +482,7 @@ def test_the_text_twin_sends_receives_and_settles(server: LiveServer) -> None:
             {"body": "/w==", "encoding": "base64"},
         ]
         sent = talker.say(op="send", id=1, topic="t", messages=messages)
-        assert (sent["op"], sent["id"], sent["promise"]) == ("sent", 1, "stored")
+        assert (sent["op"], sent["id"], sent["durability"]) == ("sent", 1, "stored")
         assert sent["messages"][1]["offset"] == "1"
         subscribe = {"op": "subscribe", "id": 2, "group": "g", "topics": {"t": "*"}, "credit": 2}
         assert talker.say(**subscribe) == {"op": "subscribed", "id": 2, "held": []}

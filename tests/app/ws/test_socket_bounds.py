@@ -62,7 +62,7 @@ def close_code(link: socket.socket) -> int:
 
 def held(server: LiveServer) -> int:
     assert server.app is not None
-    budget = server.app.state.load.budget
+    budget = server.app.services.load.budget
     return int(server.call(lambda: budget.held_bytes))
 
 
@@ -178,7 +178,7 @@ def test_a_message_of_very_many_small_frames_holds_nobody_up(server: LiveServer)
             peer = Peer(client)
             for number in range(20):
                 peer.ask(send_of(b"1", topic="orders"), SentFrame, request=number + 1)
-        worst_s = server.call(lambda: server.app.state.heartbeat.worst_ever_s)
+        worst_s = server.call(lambda: server.app.services.heartbeat.worst_ever_s)
     assert worst_s < 2, "each of them takes some microseconds"
 
 

@@ -82,13 +82,13 @@ def opened(server: LiveServer, **settings: Any) -> ClientConnection:
 
 def waiting(server: LiveServer) -> int:
     assert server.app is not None
-    host = server.app.state.host
+    host = server.app.services.host
     return int(server.call(lambda: host.waiting_count))
 
 
 def under_way(server: LiveServer) -> int:
     assert server.app is not None
-    load = server.app.state.load
+    load = server.app.services.load
     return int(server.call(lambda: load.requests))
 
 
@@ -130,7 +130,7 @@ def test_a_change_is_audited_under_the_connections_address(
     peer.call("POST", "/topics", {"name": "orders"})
     assert server.app is not None
     assert server.loop is not None
-    listing = server.app.state.audit.entries(limit=1)
+    listing = server.app.services.audit.entries(limit=1)
     (entry,) = asyncio.run_coroutine_threadsafe(listing, server.loop).result(WAIT_S)
     host, port = peer.socket.local_address[:2]
     assert (entry.action, entry.actor) == ("topic.create", f"anonymous@{host}:{port}")

@@ -106,7 +106,7 @@ BINARY: dict[type[frames.Frame], tuple[frames.Frame, dict[str, list[Any]]]] = {
             "delay_levels": [[3, 0], [3, 3]],
             "flags": [[7, -1]],
             "born_ms": [[1, 2]],
-            "promise": [0, 1, 2],
+            "durability": [0, 1, 2],
             "queue": [-1, 0],
             "id_prefix": ["0123456789ABCDEF01234567"],
             "id_first": [5],
@@ -167,7 +167,7 @@ TEXT: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"topic": TOPIC, "messages": [{"body": "a"}, {"body": "b"}]},
         {
             "topic": [TOPIC], "messages": [[{"body": "a"}]], "queue": [-1, 0],
-            "promise": ["", "stored", "flushed"],
+            "durability": ["", "stored", "flushed"],
         },
     ),
     "subscribe": (

@@ -163,7 +163,7 @@ def test_a_group_can_be_placed_before_it_consumes(broker, send):
     send("a", "b")
     broker.create_group(GroupConfig("g", start=StartAt.LATEST))
     found = seen(broker, at(1))
-    assert (found.current, found.again) == (None, 1), "it would have begun at the end"
+    assert (found.current, found.redelivered) == (None, 1), "it would have begun at the end"
     move(broker, at(1))
     assert bodies(take(broker)) == [b"b"]
 
@@ -188,7 +188,7 @@ def test_the_preview_counts_what_is_read_again_and_what_is_skipped(broker, send)
     broker.ack("g", [given[0].receipt, given[2].receipt])  # a and c are done
     for target, again, skipped in ((0, 2, 0), (1, 1, 0), (3, 0, 1), (5, 0, 3), (8, 0, 6)):
         found = seen(broker, at(target))
-        assert (found.again, found.skipped) == (again, skipped), target
+        assert (found.redelivered, found.skipped) == (again, skipped), target
         assert (found.current, found.inflight) == (1, 3)
 
 
@@ -305,7 +305,7 @@ def test_a_fifo_queue_begins_anew_its_lanes_free_and_its_failures_forgotten(brok
     broker.nack("g", [Nack(first.receipt, delay_s=100)])
     assert take(broker, topic="steps") == []
     found = seen(broker, at(1), ["steps"])
-    assert (found.skipped, found.again) == (1, 0)
+    assert (found.skipped, found.redelivered) == (1, 0)
     move(broker, at(1), ["steps"])
     (given,) = take(broker, topic="steps")
     assert (given.message.body, given.attempt) == (b"b", 1)

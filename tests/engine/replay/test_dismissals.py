@@ -10,7 +10,7 @@ from engine.broker import Broker, GroupConfig, Nack, ReplayTo, TopicConfig
 from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import GroupNotFound, Invalid, Refused
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.replay import dismissals, selection_planner
 from engine.replay.dismissed_offsets import DismissedOffsets, DismissedRange, DismissNote
 from engine.store.pool import InlinePool
@@ -307,7 +307,10 @@ class Story:
     def start(self):
         self.clock.advance(0.5)
         config = EngineConfig(
-            data=Path("/data"), disk_free_min_bytes=0, timer_log_bytes=4096, promise=Promise.STORED
+            data=Path("/data"),
+            disk_free_min_bytes=0,
+            timer_log_bytes=4096,
+            durability=Durability.STORED,
         )
         self.broker = Broker(config, clock=self.clock, pool=InlinePool(), files=self.disk.boot())
         self.broker.start()

@@ -60,7 +60,12 @@ def test_what_dies_again_names_the_job_that_brought_it_back(dead, to):
     dead.kill(error="again")
     page = dead.broker.dead_letters.page("g")
     again = page.items[0]
-    assert (page.count, again.error, again.returned_from, again.times) == (11, "again", job.id, 1)
+    assert (page.count, again.error, again.redriven_from, again.redrive_count) == (
+        11,
+        "again",
+        job.id,
+        1,
+    )
     assert (again.failures, again.origin_topic) == (1, "orders")
     if to is ReplayTo.GROUP:
         assert again.origin_id == original.offset_id
@@ -69,7 +74,7 @@ def test_what_dies_again_names_the_job_that_brought_it_back(dead, to):
     second = dead.run(to=to, places=[(0, 10), (0, 3)])
     dead.kill()
     newest = dead.broker.dead_letters.page("g").items
-    assert sorted(each.times for each in newest[:2]) == [1, 2]
+    assert sorted(each.redrive_count for each in newest[:2]) == [1, 2]
     assert dead.broker.dead_letters.get("g", 3).redriven_by == [job.id, second.id]
 
 
@@ -325,7 +330,7 @@ def test_dead_letters_are_counted_by_cause(dead, send):
     assert (tally.reasons, tally.topics) == ({"rejected": 12}, {"orders": 12})
     assert tally.clients == {"worker-1": 12}
     assert (tally.redriven, tally.returned) == (2, 2)
-    assert dead.broker.dead_letters.page("g").items[0].returned_from == job.id
+    assert dead.broker.dead_letters.page("g").items[0].redriven_from == job.id
 
 
 def test_dead_letters_outlive_their_group(dead):

@@ -9,7 +9,7 @@ import pytest
 from engine.broker import GroupConfig, Nack, NewReplay, ReplayTo, TopicConfig
 from engine.clock import ManualClock
 from engine.errors import EngineError
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.replay import runner
 from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
@@ -28,10 +28,10 @@ def _small_steps(monkeypatch):
 class Story:
     """Forty dead letters on a disk that breaks, and one job over some of them."""
 
-    def __init__(self, seed, promise=Promise.STORED):
+    def __init__(self, seed, durability=Durability.STORED):
         self.disk = Disk(random.Random(seed))
         self.clock = ManualClock()
-        self.promise = promise
+        self.durability = durability
         self.job_id = ""
         self.verbs = 0
         self.broker = None
@@ -50,7 +50,9 @@ class Story:
 
     def start(self):
         self.clock.advance(0.5)  # a start takes its time, and ids are made of it
-        self.broker = boot(self.disk, self.clock, segment_bytes=16 * 1024, promise=self.promise)
+        self.broker = boot(
+            self.disk, self.clock, segment_bytes=16 * 1024, durability=self.durability
+        )
 
     def live(self):
         """Create the job where there is none yet; see it through, with a pause in the middle."""
@@ -155,14 +157,14 @@ def test_a_kill_at_every_single_write_sends_each_once(again):
     assert crash_in > 40, "the life was too short to prove anything"
 
 
-@pytest.mark.parametrize("promise", Promise)
+@pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("again", [None, 7, 23])
-def test_a_power_loss_at_every_single_write_sends_each_once(again, promise):
+def test_a_power_loss_at_every_single_write_sends_each_once(again, durability):
     crash_in = 0
     died = True
     while died:
         crash_in += 4 if again else 1
-        story = Story(crash_in, promise)
+        story = Story(crash_in, durability)
         died = survive(story, [crash_in, *([again] if again else [])], is_power_lost=True)
         story.check(is_ordered=False)
         story.broker.stop()

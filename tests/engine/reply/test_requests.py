@@ -12,7 +12,7 @@ from engine.clock import ManualClock
 from engine.config import EngineConfig
 from engine.errors import Busy, Conflict, EngineError, Forbidden, Invalid, MessageNotFound
 from engine.events import EngineEvent, Replied, Requested, RequestExpired
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from tests.engine.conftest import Engine
 from tests.simulation.pool import SeededPool
 
@@ -289,7 +289,7 @@ def test_a_reply_that_was_promised_to_be_flushed_is_handed_over_after_the_flush(
     tmp_path: Path, clock: ManualClock, ended: list[str]
 ) -> None:
     pool = SeededPool(random.Random(1))
-    config = EngineConfig(data=tmp_path, disk_free_min_bytes=0, promise=Promise.FLUSHED)
+    config = EngineConfig(data=tmp_path, disk_free_min_bytes=0, durability=Durability.FLUSHED)
     broker = Broker(config, clock=clock, pool=pool)
     broker.start()
     request = broker.requests.request(

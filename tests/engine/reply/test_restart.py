@@ -8,7 +8,7 @@ import pytest
 from engine.broker import NewReply, PendingRequest, ReplyResult
 from engine.clock import ManualClock
 from engine.errors import MessageNotFound
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from tests.simulation.boot import boot
 from tests.simulation.disk import Crash, Disk
 
@@ -18,11 +18,11 @@ REPLIES = "DefaultCluster_REPLY_TOPIC"
 class Story:
     """Requests and replies on a disk that breaks; remembers what it was told."""
 
-    def __init__(self, seed: int, promise: Promise) -> None:
+    def __init__(self, seed: int, durability: Durability) -> None:
         self.chance = random.Random(seed)
         self.disk = Disk(self.chance)
         self.clock = ManualClock()
-        self.promise = promise
+        self.durability = durability
         self.ids: list[str] = []
         self.kept: dict[str, bytes] = {}  # by correlation id, where the answer was not "already"
         self.handed: dict[str, bytes] = {}
@@ -32,7 +32,7 @@ class Story:
 
     def start(self) -> None:
         self.under_way = []
-        self.broker = boot(self.disk, self.clock, promise=self.promise)
+        self.broker = boot(self.disk, self.clock, durability=self.durability)
 
     def step(self) -> None:
         actions = (self.ask, self.ask, self.reply, self.reply, self.reply, self.sleep)
@@ -106,7 +106,7 @@ def test_a_crash_at_any_write_keeps_what_was_accepted_and_nothing_twice(
     start: int, is_power_lost: bool
 ) -> None:
     for crash_in in range(start + 1, start + 41):
-        story = Story(crash_in % 7, Promise.FLUSHED if is_power_lost else Promise.STORED)
+        story = Story(crash_in % 7, Durability.FLUSHED if is_power_lost else Durability.STORED)
         for _ in range(2):
             story.disk.crash_in = crash_in
             try:

@@ -7,7 +7,7 @@ import pytest
 from engine.broker import AckResult, Broker, GroupConfig, Nack, PullStatus, TopicConfig, TopicType
 from engine.errors import Forbidden, Invalid, MessageNotFound, QueueNotFound, TopicNotFound
 from engine.events import EngineEvent, Expired
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from tests.engine.conftest import Engine
 from tests.engine.retention.parts import bodies, bounds, start
 
@@ -121,7 +121,7 @@ def test_a_new_topic_of_the_name_knows_nothing_of_the_purge(broker: Broker, engi
 
 def test_what_waits_for_its_flush_is_not_purged(broker: Broker, engine: Engine) -> None:
     """It is not readable yet, so nobody can mean it."""
-    sent = broker.send([Message("orders", b"new", queue=0)], promise=Promise.FLUSHED)
+    sent = broker.send([Message("orders", b"new", queue=0)], durability=Durability.FLUSHED)
     assert sent.offsets == [5]
     broker.retention.purge("orders", everything=True)
     engine.tick(1)

@@ -315,7 +315,7 @@ def test_what_retention_wants_to_take_is_moved_first(engine, broker, deliverer, 
     assert engine.broker._timer_deliverer.oldest_position() is None
 
 
-def test_a_move_keeps_its_promise_over_a_crash_before_its_note(
+def test_a_move_keeps_its_durability_over_a_crash_before_its_note(
     engine, broker, deliverer, delay, monkeypatch
 ):
     delay("a", "b", s=3)

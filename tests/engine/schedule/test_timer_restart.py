@@ -7,7 +7,7 @@ import pytest
 
 from engine.broker import TimerAnswer
 from engine.clock import ManualClock
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.schedule import timer_deliver
 from engine.topic.catalog import TopicConfig
 from tests.simulation.boot import boot
@@ -19,12 +19,12 @@ TIMERS = "rmq_sys_wheel_timer"
 class Story:
     """Sends, recalls and moves messages on a disk that breaks; remembers what it was promised."""
 
-    def __init__(self, seed, promise, default=Promise.STORED):
-        """`promise` is what each send asks for, `default` the broker's, for what it moves."""
+    def __init__(self, seed, durability, default=Durability.STORED):
+        """`durability` is what each send asks for, `default` the broker's, for what it moves."""
         self.chance = random.Random(seed)
         self.disk = Disk(self.chance)
         self.clock = ManualClock()
-        self.promise = promise
+        self.durability = durability
         self.default = default
         self.due_ms = {}  # by body, of those that were sent and never touched since
         self.ids = {}  # by body, of those that the broker said it had accepted
@@ -34,7 +34,7 @@ class Story:
         self.number = 0
 
     def start(self):
-        self.broker = boot(self.disk, self.clock, promise=self.default)
+        self.broker = boot(self.disk, self.clock, durability=self.default)
         if not self.broker.topics():
             self.broker.create_topic(TopicConfig("t", read_queues=1, write_queues=1))
 
@@ -52,9 +52,9 @@ class Story:
             messages.append(
                 Message("t", body.encode(), deliver_at_ms=due_ms, message_id=message_id)
             )
-        sent = self.broker.send(messages, promise=self.promise)
+        sent = self.broker.send(messages, durability=self.durability)
         ids = {message.body.decode(): message.message_id for message in sent.messages}
-        if self.promise is Promise.STORED:
+        if self.durability is Durability.STORED:
             self.ids |= ids
             return
         self.broker.when_flushed(
@@ -150,9 +150,9 @@ def crash(story, *, is_power_lost):
         story.disk.kill()
 
 
-def live(crash_in, promise, default, *, is_power_lost):
+def live(crash_in, durability, default, *, is_power_lost):
     """Some of a life, a crash at a chosen operation, some more of it, another crash, the end."""
-    story = Story(crash_in % 11, promise, default)
+    story = Story(crash_in % 11, durability, default)
     for _ in range(2):
         story.disk.crash_in = crash_in
         try:
@@ -169,19 +169,19 @@ def live(crash_in, promise, default, *, is_power_lost):
 @pytest.mark.parametrize("start", range(0, 400, 50))
 def test_a_kill_at_any_write_delivers_each_once(start):
     for crash_in in range(start + 1, start + 51, 3):
-        live(crash_in, Promise.STORED, Promise.STORED, is_power_lost=False)
+        live(crash_in, Durability.STORED, Durability.STORED, is_power_lost=False)
 
 
-@pytest.mark.parametrize("default", Promise)
+@pytest.mark.parametrize("default", Durability)
 @pytest.mark.parametrize("start", range(0, 400, 50))
 def test_a_power_loss_at_any_write_delivers_each_flushed_one_once(start, default):
     for crash_in in range(start + 1, start + 51, 3):
-        live(crash_in, Promise.FLUSHED, default, is_power_lost=True)
+        live(crash_in, Durability.FLUSHED, default, is_power_lost=True)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_long_stories_with_kills_and_clean_stops_deliver_each_once(seed):
-    story = Story(seed, Promise.STORED)
+    story = Story(seed, Durability.STORED)
     story.start()
     for number in range(400):
         story.step()

@@ -2,7 +2,7 @@ import pytest
 
 from engine.broker import TimerAnswer
 from engine.errors import Busy, DiskFull, Invalid, Stopping
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.schedule.timer import AHEAD_MAX_MS
 from engine.topic.catalog import TopicConfig
 
@@ -189,7 +189,7 @@ class HeldPool:
 
 
 def test_while_a_move_waits_for_its_flush_no_wrong_answer_is_given(engine, clock):
-    broker = engine.start(promise=Promise.FLUSHED)
+    broker = engine.start(durability=Durability.FLUSHED)
     broker.create_topic(TopicConfig("t"))
     due_ms = clock.now_ms() + 10_000
     sent = broker.send([Message("t", b"%d" % n, deliver_at_ms=due_ms) for n in range(2)])

@@ -8,7 +8,7 @@ from engine.broker import Broker, GroupConfig, Nack
 from engine.clock import ManualClock
 from engine.errors import Invalid
 from engine.events import Acked, Appended
-from engine.message import Message, Promise, PutResult
+from engine.message import Durability, Message, PutResult
 from engine.statistics import counting, end_to_end, statistics, traffic_metrics
 from engine.statistics.counting import EventCounter
 from engine.statistics.metric_series import CROWDED_IDLE_MS, SWEEP_MS, Metric, MetricRegistry
@@ -138,10 +138,10 @@ def test_a_deleted_topic_or_group_leaves_no_figures(broker: Broker, send: Send) 
     assert broker.statistics.topic("orders").traffic.messages_in.total == 0
 
 
-def test_sends_are_timed_until_their_promise_is_kept(
+def test_sends_are_timed_until_their_durability_is_kept(
     engine: Engine, broker: Broker, clock: ManualClock
 ) -> None:
-    sent = broker.send([Message("orders", b"x" * 100)] * 3, promise=Promise.FLUSHED)
+    sent = broker.send([Message("orders", b"x" * 100)] * 3, durability=Durability.FLUSHED)
     clock.advance(0.25)
     broker.when_flushed(sent.flush_position, lambda _: None)
     broker.send([Message("orders", b"y" * 50)])

@@ -4,7 +4,7 @@ import random
 import struct
 from pathlib import Path
 
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.store.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from engine.store.files import OsFiles
 from tests.engine.store.parts import Bench, HeldPool
@@ -43,7 +43,7 @@ def test_it_moves_once_everything_is_synced(bench: Bench) -> None:
 def test_it_does_not_move_over_messages_that_wait_for_their_flush(bench: Bench) -> None:
     pool = HeldPool()
     bench.open(pool)
-    bench.store.append([Message("t", b"held", queue=0)], promise=Promise.FLUSHED)
+    bench.store.append([Message("t", b"held", queue=0)], durability=Durability.FLUSHED)
     bench.store.begin_checkpoint(lambda: None)
     pool.run()
     assert load_checkpoint(bench.files, bench.root / "checkpoint").confirmed == 0

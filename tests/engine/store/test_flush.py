@@ -7,7 +7,7 @@ import pytest
 
 from engine.errors import Corrupt, MessageNotFound
 from engine.intake import Intake
-from engine.message import Message, Promise, PutResult
+from engine.message import Durability, Message, PutResult
 from engine.topic.catalog import Catalog
 from engine.topic.route import Router
 from tests.engine.store.parts import Bench, HeldPool
@@ -17,7 +17,7 @@ from tests.simulation.disk import Disk
 def flushed(bench: Bench, body: bytes, **properties: str) -> PutResult:
     message = Message("t", body, queue=0, message_id="ID1", properties=properties)
     waits = properties.get("WAIT") != "false"
-    return bench.store.append([message], promise=Promise.FLUSHED, waits=waits)
+    return bench.store.append([message], durability=Durability.FLUSHED, waits=waits)
 
 
 def test_a_flushed_message_is_invisible_until_its_flush(bench: Bench) -> None:
@@ -28,7 +28,7 @@ def test_a_flushed_message_is_invisible_until_its_flush(bench: Bench) -> None:
     told: list[Exception | None] = []
     sent = flushed(bench, b"safe")
     store.when_flushed(sent.flush_position, told.append)
-    assert sent.promise is Promise.FLUSHED
+    assert sent.durability is Durability.FLUSHED
     assert (told, seen, bench.bodies(), store.bounds("t", 0)) == ([], [], [], (0, 0))
     assert store.positions_of_key("t", "ID1") == []
     with pytest.raises(MessageNotFound):
@@ -56,7 +56,7 @@ def test_a_sender_that_does_not_wait_is_told_stored_and_still_not_seen_before(be
     pool = HeldPool()
     bench.open(pool)
     sent = flushed(bench, b"later", WAIT="false")
-    assert sent.promise is Promise.STORED
+    assert sent.durability is Durability.STORED
     assert bench.bodies() == []
     pool.run()
     assert bench.bodies() == [b"later"]
@@ -67,11 +67,11 @@ def test_the_wait_property_of_a_producer_says_so(bench: Bench) -> None:
     store = bench.open(pool)
     catalog = Catalog(store.journal, store, bench.clock.now_ms)
     intake = Intake(
-        store, catalog, Router(), bench.clock, bench.events, promise=Promise.FLUSHED, rules=()
+        store, catalog, Router(), bench.clock, bench.events, durability=Durability.FLUSHED, rules=()
     )
     hasty = intake.send([Message("t", b"1", queue=0, properties={"WAIT": "false"})])
     patient = intake.send([Message("t", b"2", queue=0)])
-    assert (hasty.promise, patient.promise) == (Promise.STORED, Promise.FLUSHED)
+    assert (hasty.durability, patient.durability) == (Durability.STORED, Durability.FLUSHED)
 
 
 def test_one_sync_serves_everybody_who_came_before_it(weak: Bench, disk: Disk) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import Busy, OutOfFiles
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.store import flush
 from engine.store.files import OsFiles
 from engine.store.flush import PATIENCE_TICKS
@@ -32,9 +32,9 @@ def no_files(number: int, *, place: str = "") -> Callable[[str, Path], None]:
     return fault
 
 
-def send(bench: Bench, *bodies: bytes, promise: Promise = Promise.STORED) -> int:
+def send(bench: Bench, *bodies: bytes, durability: Durability = Durability.STORED) -> int:
     messages = [Message("t", body, queue=0) for body in bodies]
-    return bench.store.append(messages, promise=promise).flush_position
+    return bench.store.append(messages, durability=durability).flush_position
 
 
 @pytest.mark.parametrize("number", SHORTAGES)
@@ -45,7 +45,7 @@ def test_a_flush_that_cannot_open_a_directory_is_tried_again(
     send(weak, b"before")
     disk.fault = no_files(number)
     told: list[Exception | None] = []
-    weak.store.when_flushed(send(weak, b"safe", promise=Promise.FLUSHED), told.append)
+    weak.store.when_flushed(send(weak, b"safe", durability=Durability.FLUSHED), told.append)
     assert (told, weak.store.refusal()) == ([], "")
     assert weak.bodies() == [b"before"], "what is not flushed is not shown"
     disk.fault = None
@@ -80,7 +80,7 @@ def test_who_waits_for_a_flush_is_told_to_come_again_where_it_lasts(
     send(weak, b"before")
     disk.fault = no_files(errno.EMFILE)
     told: list[Exception | None] = []
-    weak.store.when_flushed(send(weak, b"x", promise=Promise.FLUSHED), told.append)
+    weak.store.when_flushed(send(weak, b"x", durability=Durability.FLUSHED), told.append)
     waits = {weak.store._flusher.tick() for _ in range(PATIENCE_TICKS)}
     assert waits == {flush.RETRY_S}
     assert [type(error) for error in told] == [OutOfFiles]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.events import CorruptRecord
-from engine.message import SOURCE, Message, Promise
+from engine.message import SOURCE, Durability, Message
 from engine.store.consume_queue import FILLER_BYTES
 from engine.store.verify import verify_store
 from tests.engine.store.parts import Bench, HeldPool, record_size
@@ -231,7 +231,7 @@ def test_queues_of_a_topic_that_is_no_more_go(bench: Bench) -> None:
 def test_a_held_message_of_a_deleted_topic_does_not_bring_its_files_back(bench: Bench) -> None:
     pool = HeldPool()
     store = bench.open(pool)
-    sent = store.append([Message("t", b"held", queue=0)], promise=Promise.FLUSHED)
+    sent = store.append([Message("t", b"held", queue=0)], durability=Durability.FLUSHED)
     store.delete_topic("t")
     store.append([Message("t", b"of the new topic", queue=0)])
     store.when_flushed(sent.flush_position, lambda _: None)

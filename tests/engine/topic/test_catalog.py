@@ -7,7 +7,7 @@ import pytest
 
 from engine.broker import Broker, TopicConfig, TopicType
 from engine.errors import Busy, Conflict, Forbidden, Invalid, QueueNotFound, TopicNotFound
-from engine.message import Message, Promise, PutResult
+from engine.message import Durability, Message, PutResult
 from tests.engine.conftest import Engine
 
 
@@ -21,12 +21,12 @@ def bodies(broker: Broker, topic: str, queue: int = 0) -> list[bytes]:
 
 def test_a_topic_is_created_with_what_it_was_given(broker: Broker) -> None:
     wanted = TopicConfig(
-        "orders", type=TopicType.FIFO, read_queues=8, write_queues=7, promise=Promise.FLUSHED
+        "orders", type=TopicType.FIFO, read_queues=8, write_queues=7, durability=Durability.FLUSHED
     )
     created = broker.create_topic(wanted)
     assert created == broker.topic("orders")
     assert (created.type, created.read_queues, created.write_queues) == (TopicType.FIFO, 8, 7)
-    assert created.promise is Promise.FLUSHED
+    assert created.durability is Durability.FLUSHED
     assert created.created_ms > 0
     assert not created.is_automatic
 
@@ -90,11 +90,11 @@ def test_there_are_at_most_as_many_topics_as_the_setting_says(engine: Engine) ->
 
 
 def test_a_change_changes_what_is_given_and_nothing_else(broker: Broker) -> None:
-    broker.create_topic(TopicConfig("orders", promise=Promise.FLUSHED))
+    broker.create_topic(TopicConfig("orders", durability=Durability.FLUSHED))
     changed = broker.change_topic("orders", write_queues=2)
     assert (changed.write_queues, changed.read_queues) == (2, 4)
-    assert changed.promise is Promise.FLUSHED
-    assert broker.change_topic("orders", promise=None).promise is None
+    assert changed.durability is Durability.FLUSHED
+    assert broker.change_topic("orders", durability=None).durability is None
     with pytest.raises(Invalid):
         broker.change_topic("orders", permission=5)
     with pytest.raises(TopicNotFound):

@@ -9,7 +9,7 @@ import pytest
 from engine.broker import Decider, TransactionDecision, TransactionState
 from engine.clock import ManualClock
 from engine.errors import Busy
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.store.pool import InlinePool
 from engine.topic.catalog import TopicConfig, TopicType
 from tests.simulation.boot import boot
@@ -22,12 +22,12 @@ CHECK_MAX = 3
 class Story:
     """Producers on a disk that breaks, each sure from the start of what it will say."""
 
-    def __init__(self, seed, promise, default, *, is_pool_slow=False):
-        """`promise` is what each send asks for, `default` the broker's, for what it writes."""
+    def __init__(self, seed, durability, default, *, is_pool_slow=False):
+        """`durability` is what each send asks for, `default` the broker's, for what it writes."""
         self.chance = random.Random(seed)
         self.disk = Disk(self.chance)
         self.clock = ManualClock()
-        self.promise = promise
+        self.durability = durability
         self.default = default
         self.is_pool_slow = is_pool_slow
         self.says = {}  # by body: the producer's decision
@@ -40,7 +40,11 @@ class Story:
     def start(self):
         self.pool = SeededPool(self.chance) if self.is_pool_slow else InlinePool()
         self.broker = boot(
-            self.disk, self.clock, self.pool, promise=self.default, transaction_check_max=CHECK_MAX
+            self.disk,
+            self.clock,
+            self.pool,
+            durability=self.default,
+            transaction_check_max=CHECK_MAX,
         )
         self.asked = []
         self.broker.transactions.askers.append(self.ask)
@@ -74,9 +78,9 @@ class Story:
         if self.chance.random() < 0.2:
             messages[-1].message_id = f"ID{body}"
             messages.append(messages[-1])  # sent twice
-        sent = self.broker.send(messages, promise=self.promise)
+        sent = self.broker.send(messages, durability=self.durability)
         ids = {message.body.decode(): message.message_id for message in sent.messages}
-        if sent.promise is Promise.STORED:
+        if sent.durability is Durability.STORED:
             self.ids |= ids
             return
         self.broker.when_flushed(
@@ -185,9 +189,9 @@ class Story:
         assert transactions.oldest_position() is None
 
 
-def live(crash_in, promise, default, *, is_power_lost, is_pool_slow=False):
+def live(crash_in, durability, default, *, is_power_lost, is_pool_slow=False):
     """Some of a life, a crash at a chosen operation, some more of it, another crash, the end."""
-    story = Story(crash_in % 11, promise, default, is_pool_slow=is_pool_slow)
+    story = Story(crash_in % 11, durability, default, is_pool_slow=is_pool_slow)
     for _ in range(2):
         story.disk.crash_in = crash_in
         try:
@@ -207,26 +211,26 @@ def live(crash_in, promise, default, *, is_power_lost, is_pool_slow=False):
 @pytest.mark.parametrize("start", range(0, 400, 50))
 def test_a_kill_at_any_write_leaves_every_decision_in_force_once(start):
     for crash_in in range(start + 1, start + 51, 5):
-        live(crash_in, Promise.STORED, Promise.STORED, is_power_lost=False)
+        live(crash_in, Durability.STORED, Durability.STORED, is_power_lost=False)
 
 
-@pytest.mark.parametrize("default", Promise)
+@pytest.mark.parametrize("default", Durability)
 @pytest.mark.parametrize("start", range(0, 400, 50))
 def test_a_power_loss_at_any_write_delivers_each_flushed_one_once(start, default):
     for crash_in in range(start + 1, start + 51, 5):
-        live(crash_in, Promise.FLUSHED, default, is_power_lost=True)
+        live(crash_in, Durability.FLUSHED, default, is_power_lost=True)
 
 
 @pytest.mark.parametrize("is_power_lost", [False, True])
 def test_crashes_while_flushes_are_under_way_change_no_end(is_power_lost):
     for crash_in in range(5, 400, 9):
-        promise = Promise.FLUSHED if is_power_lost else Promise.STORED
-        live(crash_in, promise, promise, is_power_lost=is_power_lost, is_pool_slow=True)
+        durability = Durability.FLUSHED if is_power_lost else Durability.STORED
+        live(crash_in, durability, durability, is_power_lost=is_power_lost, is_pool_slow=True)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_long_stories_with_kills_and_clean_stops_end_as_decided(seed):
-    story = Story(seed, Promise.STORED, Promise.STORED)
+    story = Story(seed, Durability.STORED, Durability.STORED)
     story.start()
     for number in range(400):
         story.step()
@@ -241,7 +245,7 @@ def test_long_stories_with_kills_and_clean_stops_end_as_decided(seed):
 
 def cut_off(verb, crash_in, keep):
     """A story of two transactions up to `verb`, which dies at its write number `crash_in`."""
-    story = Story(keep, Promise.STORED, Promise.STORED)
+    story = Story(keep, Durability.STORED, Durability.STORED)
     story.start()
     story.chance.random = lambda: 1.0  # every check is asked, and answered by nobody
     messages = [Message("t", body, transaction_group="g") for body in (b"0", b"1")]

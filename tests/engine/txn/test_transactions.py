@@ -10,7 +10,7 @@ from engine.errors import (
     TopicNotFound,
 )
 from engine.events import CheckGivenUp, CheckResumed, TransactionCommitted, TransactionRolledBack
-from engine.message import Message, Promise
+from engine.message import Durability, Message
 from engine.topic.catalog import TopicConfig, TopicType
 from engine.txn.pending_transactions import PendingTransactions
 
@@ -319,7 +319,7 @@ def test_a_crash_between_the_decision_and_its_note_changes_nothing(
 
 def test_a_commit_into_a_flushed_topic_says_what_to_wait_for(engine, half, txn, bodies):
     broker = engine.broker
-    broker.change_topic("t", promise=Promise.FLUSHED)
+    broker.change_topic("t", durability=Durability.FLUSHED)
     name = half("a")
     engine.tick(1)
     broker._store._flusher.request = (lambda kept: lambda *_: None)(broker._store._flusher.request)
@@ -336,8 +336,8 @@ def test_a_commit_into_a_flushed_topic_says_what_to_wait_for(engine, half, txn, 
 
 
 def test_what_waits_for_a_flush_is_decided_all_the_same(engine, half, txn, bodies):
-    engine.broker.change_topic("t", promise=Promise.FLUSHED)
-    engine.broker._intake._promise = Promise.FLUSHED
+    engine.broker.change_topic("t", durability=Durability.FLUSHED)
+    engine.broker._intake._durability = Durability.FLUSHED
     flusher = engine.broker._store._flusher
     given_up = half("a")
     for _ in range(15):

@@ -70,7 +70,7 @@ def sends(draw: st.DrawFn) -> SendFrame:
         delay_levels=draw(column(i64, count)),
         flags=draw(column(i64, count)),
         born_ms=draw(column(i64, count)),
-        promise=draw(st.integers(0, 2)),
+        durability=draw(st.integers(0, 2)),
         queue=draw(st.integers(-1, 2**31 - 1)),
         id_prefix=draw(texts),
         id_first=draw(u32),
@@ -206,7 +206,7 @@ def test_values_that_do_not_fit_raise_before_anything_is_sent(frame: Frame) -> N
 
 def test_the_wire_form_of_a_send_is_pinned() -> None:
     frame = SendFrame("t", [b"ab", b"c"], ["x", "x"], ["", "k"], [""] * 2, [{}, {}], [0, 0], [0, 0],
-                 [5, 5], promise=1, id_prefix="P", id_first=1)  # fmt: skip
+                 [5, 5], durability=1, id_prefix="P", id_first=1)  # fmt: skip
     assert encode(2, frame).hex(" ", 1).replace(" ", "") == (
         "02" "00000002" "00000035"  # SEND, request 2, 53 bytes
         "01" "ffffffff" "00000002" "00000001"  # stored, any queue, two messages, ids from 1

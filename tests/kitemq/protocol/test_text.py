@@ -12,9 +12,9 @@ from kitemq.protocol.batches import (
     TO_DEAD_LETTERS,
     AckFrame,
     DeliverFrame,
+    DurabilityCode,
     ExtendFrame,
     NackFrame,
-    PromiseCode,
     ReleaseFrame,
     ResultFrame,
     SendFrame,
@@ -55,9 +55,9 @@ RECEIPT = ("t", 1, 2, 255)
          NackFrame("g", [RECEIPT], [7], [NOT_GIVEN], ["e"])),
         ('{"op":"nack","group":"g","receipts":["t:1:2:ff"],"to_dead_letters":true}',
          NackFrame("g", [RECEIPT], [NOT_GIVEN], [TO_DEAD_LETTERS], [""])),
-        ('{"op":"send","topic":"t","messages":[{"body":"x","keys":["a","b"]}],"promise":"flushed"}',
+        ('{"op":"send","topic":"t","messages":[{"body":"x","keys":["a","b"]}],"durability":"flushed"}',
          SendFrame("t", [b"x"], [""], ["a b"], [""], [{}], [0], [0], [0],
-                   promise=PromiseCode.FLUSHED)),
+                   durability=DurabilityCode.FLUSHED)),
         ('{"op":"send","topic":"t","messages":[{"body":"x","delay_ms":5},{"body":"y"}]}',
          SendFrame("t", [b"x", b"y"], [""] * 2, [""] * 2, [""] * 2, [{}] * 2, [0] * 2, [0] * 2,
                    [0] * 2, delay_ms=[5, 0])),
@@ -77,7 +77,7 @@ def test_each_request_is_its_frame(request_text: str, frame: Frame) -> None:
          {"op": "answer", "id": 3, "status": 200, "content_type": "text/plain",
           "body": "hi", "encoding": "utf-8"}),
         (SentFrame(1, [0], [5], [9], ["M"]),
-         {"op": "sent", "id": 3, "promise": "stored", "messages":
+         {"op": "sent", "id": 3, "durability": "stored", "messages":
           [{"message_id": "M", "queue": 0, "offset": "5", "position": "9"}]}),
         (ResultFrame([0, 2], [7, 0]),
          {"op": "result", "id": 3, "results":

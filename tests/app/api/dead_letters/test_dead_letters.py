@@ -32,7 +32,7 @@ async def test_dead_letters_are_listed_with_their_cause_page_by_page(running: Ap
     assert (first["reason"], first["error"]) == ("rejected", "boom")
     assert (first["failures"], first["origin_topic"]) == (1, "orders")
     assert first["died_ms"] == running.clock.now_ms()
-    assert (first["redriven_by"], first["returned_from"], first["times"]) == ([], "", 0)
+    assert (first["redriven_by"], first["redriven_from"], first["redrive_count"]) == ([], "", 0)
     rest = await running.get(f"/groups/billing/dead-letters?after={page['next_cursor']}")
     assert [item["message"]["body"] for item in rest["items"]] == ["a"]
     assert rest["next_cursor"] is None
@@ -99,8 +99,8 @@ async def test_what_dies_again_shows_where_it_was_sent_from(running: App) -> Non
     running.advance(1)
     await bury(running, "b", error="again")
     newest = (await running.get("/groups/billing/dead-letters"))["items"]
-    returned = [item for item in newest if item["returned_from"]]
-    assert [(item["returned_from"], item["times"]) for item in returned] == [(job["id"], 1)]
+    returned = [item for item in newest if item["redriven_from"]]
+    assert [(item["redriven_from"], item["redrive_count"]) for item in returned] == [(job["id"], 1)]
     fresh = await running.post("/groups/billing/dead-letters/redrive", {"fresh_only": True}, 201)
     running.advance(1)
     running.advance(1)

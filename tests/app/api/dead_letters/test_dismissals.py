@@ -78,7 +78,7 @@ async def test_those_that_meet_conditions_are_dismissed_and_restored_together(ru
         counted = await running.post(f"{PATH}/dismiss", {**choice, "note": "x", "dry_run": True})
         assert counted["count"] == count, choice
     # Neighbours are one stretch: however many, what is done to them takes no time on the loop.
-    service = running.app.state.dismissals
+    service = running.app.services.dismissals
     assert await service.chosen("billing", DeadChoice(reason="rejected")) == [range(231)]
     old = await running.post(f"{PATH}/dismiss", {"to_ms": before_ms, "note": "old"})
     rest = await running.post(f"{PATH}/dismiss", {"note": "all"})
@@ -113,7 +113,7 @@ async def test_stretches_are_looked_through_beside_the_loop(
 @asked
 async def test_two_who_dismiss_at_once_both_count_what_they_changed(running: App) -> None:
     await bury(running, *map(str, range(40)))
-    service: Dismissals = running.app.state.dismissals
+    service: Dismissals = running.app.services.dismissals
     eva, ann = Actor("eva", ""), Actor("ann", "")
     half, whole = await asyncio.gather(
         service.dismiss(eva, "billing", [range(0, 40, 1)[:20]], "half", None),

@@ -112,7 +112,7 @@ async def test_no_number_is_more_than_refused_over_rest(tmp_path: Path) -> None:
                 if answer.status_code == 500:
                     bad.append(f"{method} {url} {query} {body}: {answer.text}")
         running.advance(60)
-        health = running.app.state.host.broker.health()
+        health = running.app.services.host.broker.health()
         assert health.is_ready, health.failures
     assert not bad, "\n".join(bad)
     await check_start(tmp_path / "data")
@@ -121,5 +121,5 @@ async def test_no_number_is_more_than_refused_over_rest(tmp_path: Path) -> None:
 async def check_start(data: Path) -> None:
     async with started(data) as running:
         app: App = running
-        assert not app.app.state.host.broker.health().damages
-        assert app.app.state.host.broker.health().is_ready
+        assert not app.app.services.host.broker.health().damages
+        assert app.app.services.host.broker.health().is_ready

@@ -68,7 +68,7 @@ async def test_a_single_message_is_refused_by_its_own_field(running: App) -> Non
         ({}, "body"),
         ({"messages": []}, "messages"),
         ({"messages": [GOOD], "body": "x"}, "body"),
-        ({"messages": [GOOD], "promise": "maybe"}, "promise"),
+        ({"messages": [GOOD], "durability": "maybe"}, "durability"),
     ],
 )
 async def test_a_request_without_one_clear_meaning_is_refused(

@@ -155,7 +155,7 @@ async def test_a_broadcast_wakes_every_long_poll(running: App) -> None:
         asyncio.ensure_future(running.receive("g", "orders", client=client, wait_ms=30_000))
         for client in ("one", "two")
     ]
-    while running.app.state.host.waiting_count < 2:
+    while running.app.services.host.waiting_count < 2:
         await asyncio.sleep(0)
     await running.send("orders", "a")
     assert [bodies(got) for got in await asyncio.gather(*polls)] == [["a"], ["a"]]

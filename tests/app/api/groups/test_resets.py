@@ -44,12 +44,12 @@ async def test_a_preview_shows_each_queue_and_changes_nothing(consumed: App) -> 
         "target": "0",
         "moves": True,
         "note": "",
-        "again": 3,
+        "redelivered": 3,
         "skipped": 0,
         "inflight": 0,
         "target_stored_ms": consumed.clock.now_ms(),
     }
-    assert (preview["to"], preview["again"], preview["skipped"]) == ("earliest", 3, 0)
+    assert (preview["to"], preview["redelivered"], preview["skipped"]) == ("earliest", 3, 0)
     assert len(preview["queues"]) == 4
     assert await committed(consumed) == "3"
     assert await trail(consumed) == []

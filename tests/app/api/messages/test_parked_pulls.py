@@ -32,7 +32,7 @@ async def test_a_message_with_another_tag_leaves_a_pull_parked_and_one_with_its_
     for _ in range(100):
         await asyncio.sleep(0)
     assert not pulling.done()
-    assert running.app.state.host.waiting_count == 1
+    assert running.app.services.host.waiting_count == 1
     await running.send("one", "yes", tag="a")
     pulled = await asyncio.wait_for(pulling, 15)
     assert [message["body"] for message in pulled["messages"]] == ["yes"]

@@ -21,7 +21,7 @@ def asking(app: App, body: str = "q", **given: Any) -> "asyncio.Task[httpx.Respo
 async def waiting(app: App, count: int) -> None:
     """Until so many requests wait in the engine."""
     async with asyncio.timeout(LIMIT_S):
-        while app.app.state.host.broker.requests.counts.waiting != count:
+        while app.app.services.host.broker.requests.counts.waiting != count:
             await asyncio.sleep(0.001)
 
 
@@ -135,7 +135,7 @@ async def test_a_restart_between_request_and_reply_makes_it_late(start: Starter)
         task = asking(app, correlation_id="price-1")
         await waiting(app, 1)
         (received,) = await taken(app)
-        app.app.state.host.drain()
+        app.app.services.host.drain()
         answer = await task
         assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
     async with start() as app:

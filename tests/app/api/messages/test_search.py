@@ -143,7 +143,7 @@ async def test_others_are_served_while_a_search_goes_on(filled: App) -> None:
 
 
 async def test_more_searches_than_may_wait_are_turned_away(filled: App) -> None:
-    search = filled.app.state.search
+    search = filled.app.services.search
     query = ScanQuery("orders", contains="nothing")
     count = AT_ONCE_MAX + WAITING_MAX + 5
     ended = await asyncio.gather(

@@ -163,7 +163,7 @@ async def test_stopping_ends_long_polls_at_once(running: App) -> None:
     await running.post("/topics", {"name": "orders"}, 201)
     polling = asyncio.create_task(running.receive("billing", "orders", wait_ms=30_000))
     await running.until_parked()
-    running.app.state.host.drain()
+    running.app.services.host.drain()
     assert await asyncio.wait_for(polling, 5) == []
 
 
@@ -177,11 +177,11 @@ async def test_a_raw_body_keeps_its_bytes_and_what_its_headers_say(running: App)
             "KiteMQ-Tag": "picture",
             "KiteMQ-Keys": "k1, k2",
             "KiteMQ-Property-Colour": "grün".encode(),
-            "KiteMQ-Promise": "flushed",
+            "KiteMQ-Durability": "flushed",
         },
     )
     assert answer.status_code == 201, answer.text
-    assert answer.json()["promise"] == "flushed"
+    assert answer.json()["durability"] == "flushed"
     [delivery] = await running.receive("viewer", "files")
     assert (delivery["body"], delivery["encoding"]) == (b64encode(body).decode(), "base64")
     assert delivery["keys"] == ["k1", "k2"]

@@ -115,8 +115,8 @@ async def test_lag_says_whether_it_counts_by_the_filter(running: App) -> None:
 async def test_metrics_tell_latency_sizes_and_what_lag_counts(running: App) -> None:
     await some_traffic(running)
     text = (await running.http.get("/metrics")).text
-    assert 'kitemq_put_latency_seconds{promise="stored",quantile="0.99"}' in text
-    assert 'promise="flushed"' not in text  # nothing was measured: no 0 that would be a lie
+    assert 'kitemq_put_latency_seconds{durability="stored",quantile="0.99"}' in text
+    assert 'durability="flushed"' not in text  # nothing was measured: no 0 that would be a lie
     assert 'kitemq_message_size_bytes{quantile="1"} 1' in text
     assert 'kitemq_group_lag_is_matching{group="billing"} 1' in text
     assert "kitemq_bytes_out_total{" in text

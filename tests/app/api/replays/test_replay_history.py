@@ -36,7 +36,7 @@ async def prepare(app: App, *bodies: str) -> None:
 
 async def history(app: App, query: str = "") -> list[dict[str, Any]]:
     """What the database has, after everything was copied."""
-    await app.app.state.replay_copies.copy()
+    await app.app.services.replay_copies.copy()
     items: list[dict[str, Any]] = (await app.get(f"/replay-history?{query}"))["items"]
     return items
 
@@ -100,7 +100,7 @@ async def test_copying_again_changes_nothing_and_a_failure_is_made_up_for(
     async with start() as app:
         await prepare(app, "a")
         job = await order(app)
-        store = app.app.state.database
+        store = app.app.services.database
         run = store.run
 
         async def fail(_: object) -> None:
@@ -108,7 +108,7 @@ async def test_copying_again_changes_nothing_and_a_failure_is_made_up_for(
 
         monkeypatch.setattr(store, "run", fail)
         with pytest.raises(DatabaseError):
-            await app.app.state.replay_copies.copy()
+            await app.app.services.replay_copies.copy()
         monkeypatch.setattr(store, "run", run)
         assert [item["id"] for item in await history(app)] == [job["id"]]
         writes = []
@@ -118,7 +118,7 @@ async def test_copying_again_changes_nothing_and_a_failure_is_made_up_for(
             return await run(work)
 
         monkeypatch.setattr(store, "run", count)
-        await app.app.state.replay_copies.copy()
+        await app.app.services.replay_copies.copy()
         assert writes == []
     async with start() as app:  # which knows nothing of what was written before
         assert [item["id"] for item in await history(app)] == [job["id"]]

@@ -194,7 +194,7 @@ def test_the_ring_keeps_the_newest_lines_and_cuts_long_ones() -> None:
 async def test_a_port_that_a_network_reaches_without_tls_is_a_warning(start: Starter) -> None:
     given = {"host": "0.0.0.0", "admin_password": "correct horse battery"}
     async with start(**given) as app:
-        (found,) = [c for c in await app.app.state.self_checks.run() if c.code == "exposure"]
+        (found,) = [c for c in await app.app.services.self_checks.run() if c.code == "exposure"]
         assert found.outcome == "warning"
         assert found.detail == (
             "a network reaches HTTP on 0.0.0.0 and gRPC on 0.0.0.0 and RocketMQ's TCP protocol on "
@@ -216,7 +216,7 @@ async def test_a_check_that_fails_says_so_here_and_on_the_page(
     running: App, tmp_path: Path
 ) -> None:
     await running.get("/self-checks")
-    checks = running.app.state.self_checks
+    checks = running.app.services.self_checks
     checks._data = tmp_path / "gone"
     (item,) = [i for i in (await running.get("/self-checks"))["items"] if i["code"] == "disk"]
     assert item["outcome"] == "ok"  # fresh, so nothing was checked again
@@ -232,7 +232,7 @@ async def test_a_disk_that_hangs_holds_one_thread_however_often_one_looks(
     running: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(self_checks, "LIMIT_S", 0.05)
-    checks = running.app.state.self_checks
+    checks = running.app.services.self_checks
     checks._data = tmp_path
     fifo = tmp_path / self_checks.PROBE
     os.mkfifo(fifo)  # to open it for writing takes until somebody reads
@@ -243,7 +243,7 @@ async def test_a_disk_that_hangs_holds_one_thread_however_often_one_looks(
         begun.append(1)
         write()
 
-    checks._write_probe = counted
+    vars(checks)["_write_probe"] = counted
     try:
         for __ in range(3):
             running.clock.advance(11)
@@ -276,7 +276,7 @@ def test_the_place_of_each_setting_is_known_and_the_later_wins(tmp_path: Path) -
 
 async def test_the_page_shows_what_differs_and_who_set_it(start: Starter) -> None:
     async with start(retry_max=7) as app:
-        app.app.state.origins = {"retry_max": "environment"}
+        app.app.services.origins = {"retry_max": "environment"}
         twin = (await app.http.get("/engine?settings=different&format=json")).json()
         rows = {row["name"]: row for row in twin["settings"]}
         assert rows["retry_max"]["source"] == "environment"
@@ -307,9 +307,9 @@ async def test_a_bundle_has_what_helps_and_none_of_the_secrets(start: Starter) -
         app.http.headers["origin"] = URL
         token = await token_of(app, "admin")
         (row,) = (await app.get("/tokens"))["items"]
-        people = app.app.state.people
+        people = app.app.services.people
         (kept,) = people.tokens()
-        pair = await app.app.state.access_keys.made_for(kept.secret_hash)
+        pair = await app.app.services.access_keys.made_for(kept.secret_hash)
         await app.post("/topics", {"name": "orders"}, 201)
         await app.send("orders", secrets["body"], keys=[secrets["key"]])
         await put(app, "/read-only", FROZEN)

@@ -33,7 +33,7 @@ async def test_the_server_lives_and_is_ready_until_it_stops(running: App) -> Non
     ready = await running.http.get("/readyz")
     nothing = {"status": "ready", "problems": {}, "warnings": {}}
     assert (ready.status_code, ready.json()) == (200, nothing)
-    running.app.state.host.drain()
+    running.app.services.host.drain()
     ready = await running.http.get("/readyz")
     assert ready.status_code == 503
     assert ready.json()["problems"]

@@ -90,7 +90,7 @@ async def test_a_group_that_was_overtaken_shows_what_it_lost(running: App) -> No
     await made(running)
     await running.receive("g", "orders")
     await running.post("/topics/orders/purge", {"all": True})
-    running.app.state.host.broker.tick()
+    running.app.services.host.broker.tick()
     queues = (await running.get("/groups/g/lag"))["queues"]
     assert [queue["expired"] for queue in queues if queue["topic"] == "orders"] == [4]
 

@@ -17,7 +17,7 @@ from tests.app.conftest import App
 
 pytestmark = pytest.mark.anyio
 
-HEAD = "name,type,read_queues,write_queues,permission,promise,retention_ms,trace_sample"
+HEAD = "name,type,read_queues,write_queues,permission,durability,retention_ms,trace_sample"
 
 
 async def imported(app: App, content: str, *, dry_run: bool = False, **more: str) -> Any:
@@ -61,7 +61,7 @@ async def test_a_dry_run_tells_each_row_and_changes_nothing(running: App) -> Non
     assert rows[0]["changes"] == [
         {"field": "write_queues", "before": 8, "after": 4},
         {"field": "permission", "before": 6, "after": 4},
-        {"field": "promise", "before": None, "after": "flushed"},
+        {"field": "durability", "before": None, "after": "flushed"},
         {"field": "retention_ms", "before": None, "after": 86_400_000},
         {"field": "trace_sample", "before": None, "after": 0.25},
     ]
@@ -130,7 +130,7 @@ async def test_what_was_seen_in_a_dry_run_is_what_is_changed_or_nothing(running:
 async def test_the_file_that_a_list_makes_brings_its_topics_back(running: App, kind: str) -> None:
     given = [
         {"name": "-danger", "type": "FIFO", "read_queues": 3, "write_queues": 2},
-        {"name": "orders", "permission": 4, "promise": "flushed", "retention_ms": 0},
+        {"name": "orders", "permission": 4, "durability": "flushed", "retention_ms": 0},
         {"name": "traced", "trace_sample": 0.125, "retention_ms": 3_600_000, "type": "DELAY"},
         {"name": "plain"},
     ]

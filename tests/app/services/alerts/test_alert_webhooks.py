@@ -211,12 +211,12 @@ async def test_what_waits_goes_on_after_a_restart_and_says_what_fires(
     start: Starter, receiver: Receiver
 ) -> None:
     async with start(alert_webhooks=("http://127.0.0.1:9/", receiver.url)) as app:
-        await app.app.state.alerts.stop()  # as if the process had died before sending
+        await app.app.services.alerts.stop()  # as if the process had died before sending
         made = {"name": "behind", "kind": "lag", "threshold": 0, "for_s": 0}
         await app.post("/alerts/rules", made, 201)
         await app.send("orders", "x")
         await app.receive("billing", "orders", max=1)
-        await app.app.state.alerts.evaluate()
+        await app.app.services.alerts.evaluate()
         assert receiver.got == []
     async with start(alert_webhooks=(receiver.url,), environment="staging") as app:
         app.clock.set_ms(SystemClock().now_ms())
@@ -228,7 +228,7 @@ async def test_what_waits_goes_on_after_a_restart_and_says_what_fires(
         assert body["rule"]["name"] == "behind"
         assert "orders" not in body["text"]
         await app.get("/alerts")
-        rows = await app.app.state.alerts.deliveries(10)
+        rows = await app.app.services.alerts.deliveries(10)
         (abandoned,) = [row for row in rows if row.url == "http://127.0.0.1:9/"]
         assert (abandoned.result, abandoned.attempts) == (FAILED, 0)
 

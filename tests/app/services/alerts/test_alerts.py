@@ -30,8 +30,8 @@ def rule(**changes: object) -> dict[str, object]:
 
 
 async def evaluate(app: App) -> None:
-    await app.app.state.alerts.evaluate()
-    assert app.app.state.alerts.failure == ""
+    await app.app.services.alerts.evaluate()
+    assert app.app.services.alerts.failure == ""
 
 
 async def state_of(app: App, number: int = 0) -> Any:
@@ -185,7 +185,7 @@ async def test_a_group_that_goes_while_rules_are_read_stops_none_of_them(
     await running.post("/alerts/rules", rule(name="a"), 201)
     await running.post("/alerts/rules", rule(name="b", kind="dead_letters"), 201)
     await running.post("/alerts/rules", rule(name="c"), 201)
-    broker = running.app.state.host.broker
+    broker = running.app.services.host.broker
     listed = broker.groups
     rounds: list[int] = []
 
@@ -198,7 +198,7 @@ async def test_a_group_that_goes_while_rules_are_read_stops_none_of_them(
         return found
 
     monkeypatch.setattr(broker, "groups", groups)
-    await running.app.state.alerts.evaluate()
+    await running.app.services.alerts.evaluate()
     assert rounds == [1, 1, 0]
 
 
@@ -248,7 +248,7 @@ async def test_engine_warnings_fire_under_their_names(
 ) -> None:
     await running.post("/alerts/rules", {"name": "engine", "kind": "engine", "for_s": 0}, 201)
     assert (await state_of(running))["state"] == "ok"
-    retention = running.app.state.host.broker.retention
+    retention = running.app.services.host.broker.retention
     monkeypatch.setattr(retention, "warning", lambda: "the disk is nearly full")
     (subject,) = (await state_of(running))["subjects"]
     assert (subject["subject"], subject["detail"]) == ("retention", "the disk is nearly full")
@@ -311,7 +311,7 @@ async def test_a_change_that_cannot_be_written_is_not_taken_as_true(
     async with start(alert_webhooks=(HOOK,)) as app:
         await app.post("/alerts/rules", rule(), 201)
         await fall_behind(app)
-        store = app.app.state.database._database.alerts
+        store = app.app.services.database._database.alerts
 
         def fail(_: object) -> None:
             from app.db.rows import DatabaseError
@@ -319,7 +319,7 @@ async def test_a_change_that_cannot_be_written_is_not_taken_as_true(
             raise DatabaseError("the disk is full")
 
         monkeypatch.setattr(store, "apply", fail)
-        await app.app.state.alerts.evaluate()
+        await app.app.services.alerts.evaluate()
         page = await app.get("/alerts")
         assert page["items"][0]["state"] == "ok"
         assert "the disk is full" in page["failure"]

@@ -203,11 +203,11 @@ def test_where_one_table_has_four_weeks_already_all_hours_of_these_are_computed(
 async def test_what_would_be_too_large_to_unpack_stays_in_rows(
     running: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    database = running.app.state.database
+    database = running.app.services.database
     await database.run(lambda db: write(db, [BEGIN]))
     before = await database.run(lambda db: rows_of(db, "hot_keys"))
     monkeypatch.setattr(report_pack, "BYTES_MAX", 2_000)
-    keeping = Keeping(database, running.app.state.settings)
+    keeping = Keeping(database, running.app.services.settings)
     assert await keeping.look((BEGIN + 9) * 3_600_000) > 0  # the other tables
     assert "hot_keys would be larger than 2,000 bytes" in caplog.text
     assert await database.run(lambda db: rows_of(db, "hot_keys")) == before
@@ -218,7 +218,7 @@ async def test_what_would_be_too_large_to_unpack_stays_in_rows(
 async def test_who_reads_pages_is_told_where_hours_were_put_together_meanwhile(
     running: App,
 ) -> None:
-    database = running.app.state.database
+    database = running.app.services.database
     await database.run(lambda db: write(db, [BEGIN, BEGIN + 1, BEGIN + 30]))
     ask = "/reports/tables/throughput?limit="
     rows = (await running.get(f"{ask}999"))["rows"]
@@ -276,12 +276,12 @@ def test_putting_together_that_ends_half_way_leaves_everything_as_it_was(
 async def test_the_answers_of_a_range_do_not_depend_on_how_its_hours_are_kept(
     running: App,
 ) -> None:
-    database = running.app.state.database
+    database = running.app.services.database
     hours = [BEGIN + n for n in (0, 5, 24, 48)]
     await database.run(lambda db: write(db, hours))
     ask = "/reports/latency?metric=wait&by=topic,group&buckets=true"
     before = (await running.get(ask))["items"]
-    settings = running.app.state.settings
+    settings = running.app.services.settings
     keeping = Keeping(database, settings)
     now_ms = (BEGIN + 49 + settings.report_hourly_days * DAY) * 3_600_000
     assert await keeping.look(now_ms) > 0

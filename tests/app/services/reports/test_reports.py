@@ -58,7 +58,7 @@ def cell(hour: str, values: list[int], **changes: Any) -> dict[str, Any]:
 
 async def load(app: App, rows: dict[str, list[dict[str, Any]]], hours: tuple[str, ...]) -> RunRow:
     """Have rows taken over as a run's figures."""
-    database = app.app.state.database
+    database = app.app.services.database
     run = await database.run(lambda db: db.reports.begin(a_run()))
     assert run is not None
     run = RunRow(**{**vars(run), "hours": hours, "state": "ok", "ended_ms": 9, "input_at_ms": 7})
@@ -80,7 +80,7 @@ async def over(app: App, run_id: str) -> dict[str, Any]:
 
 
 async def idle(app: App) -> None:
-    reports = app.app.state.reports
+    reports = app.app.services.reports
     await asyncio.to_thread(until, lambda: not reports.job_under_way, "the run did not end", 60)
 
 
@@ -239,7 +239,7 @@ async def test_a_schedule_runs_when_it_is_due_and_makes_up_for_missed_times_by_o
     start: Starter,
 ) -> None:
     async with start(report_schedules=True) as app:
-        reports = app.app.state.reports
+        reports = app.app.services.reports
         await reports.tick()
         assert reports.job_under_way == ""
         app.advance(4 * 3600)  # dozens of times are missed
@@ -251,7 +251,7 @@ async def test_a_schedule_runs_when_it_is_due_and_makes_up_for_missed_times_by_o
             ("lag", "schedule", "skipped"),
             ("traces", "schedule", "skipped"),
         ]
-        assert not list((app.app.state.settings.data / "spark" / "reports").glob("*"))
+        assert not list((app.app.services.settings.data / "spark" / "reports").glob("*"))
         now_ms = app.clock.now_ms()
         schedules = (await app.get("/reports/schedules"))["items"]
         assert all(now_ms < each["next_ms"] <= now_ms + 600_000 for each in schedules)
@@ -269,7 +269,7 @@ async def test_a_changed_schedule_counts_at_once_and_a_disabled_one_does_not_run
         await app.http.patch("/api/v1/reports/schedules/traces", json={"enabled": False})
         app.advance(2 * 24 * 3600)
         for _ in range(4):
-            await app.app.state.reports.tick()
+            await app.app.services.reports.tick()
             await idle(app)
         runs = (await app.get("/reports/runs"))["items"]
         assert [run["job"] for run in runs] == ["lag"]
@@ -284,7 +284,7 @@ async def test_what_may_pass_is_tried_twice_more_and_then_left_to_the_next_time(
 ) -> None:
     program(tmp_path, monkeypatch, "echo 'no room left' >&2; exit 1")
     async with start(report_schedules=True) as app:
-        reports = app.app.state.reports
+        reports = app.app.services.reports
         for job in ("traces", "lag"):
             changes = {"cron": "0 0 1 1 *", "enabled": job == "lag"}
             await app.http.patch(f"/api/v1/reports/schedules/{job}", json=changes)
@@ -303,7 +303,7 @@ async def test_what_may_pass_is_tried_twice_more_and_then_left_to_the_next_time(
         assert reports.figures["lag"].failures == 3
         rule = {"name": "reports", "kind": "report_failed", "threshold": 2, "for_s": 0}
         await app.post("/alerts/rules", rule, 201)
-        await app.app.state.alerts.evaluate()
+        await app.app.services.alerts.evaluate()
         firing = [each for each in (await app.get("/alerts"))["items"] if each["state"] == "firing"]
         assert [each["subjects"][0]["subject"] for each in firing] == ["lag"]
 
@@ -389,7 +389,7 @@ async def test_a_run_can_be_cancelled_and_leaves_nothing(
     assert (ended["state"], ended["error_class"]) == ("cancelled", "Cancelled")
     again = await running.post(f"/reports/runs/{begun['id']}/cancel", {}, 409)
     assert again["code"] == "report_not_running"
-    data = running.app.state.settings.data
+    data = running.app.services.settings.data
     assert leftovers.marked(leftovers.mark_of(data)) == []
     assert list((data / "spark" / "reports").glob("*")) == []
 
@@ -400,7 +400,7 @@ async def test_a_server_that_stops_takes_its_run_with_it_and_the_next_sweeps_wha
     program(tmp_path, monkeypatch, "exec sleep 300")
     async with start() as app:
         begun = await app.post("/reports/runs", {"job": "traces"}, 201)
-        data = app.app.state.settings.data
+        data = app.app.services.settings.data
     mark = leftovers.mark_of(data)
     assert leftovers.marked(mark) == []
     orphan = await asyncio.create_subprocess_exec(

@@ -98,9 +98,9 @@ async def test_a_report_that_begins_ends_it_and_it_is_made_when_nothing_is_due(
     said = tmp_path / "said"
     program(tmp_path, monkeypatch, f'echo "$@" >> {said}; exec sleep 300')
     async with start(report_schedules=True) as app:
-        data = app.app.state.settings.data
+        data = app.app.services.settings.data
         await asyncio.to_thread((data / "spark" / "runs").mkdir, parents=True)
-        reports = app.app.state.reports
+        reports = app.app.services.reports
         await reports.tick()
         assert lines(said) == []
         reports._start_cache.take()
@@ -123,7 +123,7 @@ async def test_a_report_that_begins_while_the_schedules_are_looked_at_goes_first
 ) -> None:
     program(tmp_path, monkeypatch, "exec sleep 300")
     async with start(report_schedules=True) as app:
-        reports = app.app.state.reports
+        reports = app.app.services.reports
         reports._start_cache.take()
         schedules = reports.schedules
 

@@ -23,7 +23,7 @@ NEW_TOPIC = {
     "read_queues": "4",
     "write_queues": "4",
     "permission": "6",
-    "promise": "",
+    "durability": "",
 }
 # What changes something, as (path, form); nothing of it may reach a viewer.
 CHANGES = (

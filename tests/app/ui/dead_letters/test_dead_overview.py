@@ -27,7 +27,7 @@ def test_dead_letters_that_are_deleted_while_the_list_is_made_are_left_out(
         kill(scenery, group, step, [{"body": "x"}])
     # A rest follows each that was counted, then each that was looked at.
     left = [len(piles(scenery)) if step == "looking" else 0]
-    broker = site.app.state.host.broker
+    broker = site.app.services.host.broker
 
     class Interrupted(Pause):
         async def when_due(self) -> None:

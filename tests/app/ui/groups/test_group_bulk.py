@@ -88,7 +88,7 @@ def test_many_groups_go_on_from_a_time_and_those_that_went_on_are_left_alone(
     query = {"action": "reset", "scope": "all", "q": "fleet-", "at": "2020-01-01T00:00"}
     twin = preview(browser, **query)
     assert outcomes(twin) == {**dict.fromkeys(NAMES, "would"), "fleet-new": "left"}
-    assert (twin["again"], twin["skipped"]) == (6, 0)
+    assert (twin["redelivered"], twin["skipped"]) == (6, 0)
 
     fleet.ack("fleet-b", fleet.receive("fleet-b", "convoy", 1))
     done = apply(browser, twin)

@@ -28,7 +28,7 @@ def test_a_preview_shows_every_queue_and_changes_nothing(
     assert [int(row["current_offset"]) for row in found["rows"]] == before
     assert [row["new_offset"] for row in found["rows"]] == ["0", "0"]
     assert [row["delta"] for row in found["rows"]] == [-(offset or 0) for offset in before]
-    assert found["again"] == 20
+    assert found["redelivered"] == 20
     html = browser.get(address).text
     assert "the first message stored at 2020-01-01 00:00:00.000 UTC or later" in html
     assert html.count('id="move-previewed-') == 2

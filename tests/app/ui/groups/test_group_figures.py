@@ -139,7 +139,7 @@ def preview(*moves: QueueMove) -> ResetPreview:
 def test_a_review_counts_over_all_queues() -> None:
     found = review(preview(move(0, 5), move(1, 10, ResetNote.PAST_END), move(2, None)))
     assert (found.total, found.moving, found.clipped) == (3, 2, 1)
-    assert (found.again, found.skipped, found.inflight) == (9, 6, 3)
+    assert (found.redelivered, found.skipped, found.inflight) == (9, 6, 3)
     assert [row.delta for row in found.rows] == [5, 0, None]
 
 

@@ -216,14 +216,14 @@ def test_an_export_holds_every_match_and_says_that_it_is_whole(
 def test_an_export_that_breaks_off_says_so_in_its_last_line(
     browser: httpx.Client, haystack: str, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scan = site.app.state.search.scan
+    scan = site.app.services.search.scan
 
     async def once(*given: Any, cursor: str = "", **others: Any) -> Any:
         if cursor:
             raise messages.QueueNotFound("the disk failed")
         return await scan(*given, cursor=cursor, **others)
 
-    monkeypatch.setattr(site.app.state.search, "scan", once)
+    monkeypatch.setattr(site.app.services.search, "scan", once)
     path = f"/messages/export?topic={haystack}&since=all"
     *rows, last = browser.get(path).text.splitlines()
     assert len(rows) == 200
@@ -257,7 +257,7 @@ def test_an_export_that_makes_no_sense_is_refused_before_it_begins(
 def test_no_more_exports_than_a_few_run_at_once(
     browser: httpx.Client, haystack: str, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(site.app.state.console.exports, "count", 99)
+    monkeypatch.setattr(site.app.console.exports, "count", 99)
     answer = browser.get(f"/messages/export?topic={haystack}")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
@@ -289,7 +289,7 @@ def test_a_place_and_an_id_lead_to_the_same_message_and_a_purged_one_is_gone(
 def test_the_id_of_a_message_that_retention_took_is_gone(
     browser: httpx.Client, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retention = site.app.state.host.broker.retention
+    retention = site.app.services.host.broker.retention
     status = msgspec.structs.replace(retention.status(), oldest_position=1000)
     monkeypatch.setattr(retention, "status", lambda: status)
     gone = browser.get("/m/7F0000010000000000000000000003E7")

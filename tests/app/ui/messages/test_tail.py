@@ -177,7 +177,7 @@ def test_streams_are_counted_and_bounded(
     site: Site, browser: httpx.Client, scenery: Scenery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     produce(scenery, "tail-count", 1)
-    tails = site.app.state.console.tails
+    tails = site.app.console.tails
     until(lambda: tails.count == 0)  # streams of tests before this one
     with listening(site.base, "topic=tail-count"):
         assert tails.count == 1
@@ -196,7 +196,7 @@ def test_an_open_stream_does_not_hold_up_the_end_of_the_server(tmp_path: Path) -
     assert server.loop is not None
     with listening(server.url, "topic=orders") as stream:
         # As the server process does it before it waits for connections.
-        server.loop.call_soon_threadsafe(server.app.state.host.drain)
+        server.loop.call_soon_threadsafe(server.app.services.host.drain)
         while stream.block():
             pass
         began_s = time.monotonic()

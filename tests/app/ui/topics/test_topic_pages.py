@@ -157,11 +157,11 @@ def test_a_queue_says_its_first_message_and_its_size(browser: httpx.Client, made
 def test_the_configuration_says_what_is_the_topics_own(
     browser: httpx.Client, made: Scenery
 ) -> None:
-    browser.patch("/api/v1/topics/starry-one", json={"retention_ms": 0, "promise": "flushed"})
+    browser.patch("/api/v1/topics/starry-one", json={"retention_ms": 0, "durability": "flushed"})
     rows = browser.get("/topics/starry-one/config?format=json").json()["in_force"]
     found = {row["label"]: (row["value"], row["is_own"], row["setting"]) for row in rows}
     assert found["Kept for"] == ("for good", True, "retention_h")
-    assert found["Accepted means"] == ("flushed", True, "promise")
+    assert found["Accepted means"] == ("flushed", True, "durability")
     assert found["Traced, percent"] == ("100", False, "trace_sample")
     page = browser.get("/topics/starry-one/config").text
     assert "set on the topic" in page

@@ -1,0 +1,271 @@
+"""The application's services, each with its type: what endpoints and pages reach, and their order.
+
+Those of `Services.__init__` exist before the server starts, the others while `running` is held.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from starlette.types import Scope
+
+from app.db.worker import DatabaseWorker
+from app.heartbeat import Heartbeat
+from app.host import EngineHost
+from app.network.files import file_shares, files_max
+from app.network.places import Places, trusted_by
+from app.security.access_keys import AccessKeys
+from app.security.accounts import Accounts
+from app.security.byte_budget import ByteBudget, ByteLimits
+from app.security.client_names import ClientNames
+from app.security.doorman import Doorman
+from app.security.load import Load
+from app.security.oidc.login import ProviderLogin
+from app.security.people import People
+from app.security.refusals import Refusals
+from app.security.trimming import Trimming
+from app.services.alerts.alerts import Alerts
+from app.services.audit import Audit
+from app.services.audit_keeping import AuditKeeping
+from app.services.client_figures import ClientFigures
+from app.services.clients import Clients
+from app.services.connections import Connections
+from app.services.dismissals import Dismissals
+from app.services.exposure import plain_ports, warn_of_plain
+from app.services.groups import Groups
+from app.services.journeys import Journeys
+from app.services.log_levels import LogLevels, LogRing
+from app.services.marks import TopicMarks
+from app.services.read_only import ReadOnlySwitch
+from app.services.remoting_figures import RemotingFigures
+from app.services.replay_copies import ReplayCopies
+from app.services.replays import Replays
+from app.services.reports.reports import Reports
+from app.services.reports.results import Results
+from app.services.requests import Requests
+from app.services.resets import Resets
+from app.services.retention import Purges
+from app.services.rpc_figures import RpcFigures
+from app.services.scheduled import ScheduledMessages
+from app.services.search import Search
+from app.services.self_checks import SelfChecks
+from app.services.sends import SendGate
+from app.services.targets import Targets
+from app.services.topic_imports import TopicImports
+from app.services.topics import Topics
+from app.services.transactions import Transactions
+from app.services.views import Views
+from app.settings import Settings, is_loopback
+from engine.broker import TransactionCheck
+from engine.clock import Clock
+from engine.errors import EngineError
+
+log = logging.getLogger("kitemq")
+
+
+class Services:
+    """All services of one server."""
+
+    started_ms: int
+    targets: Targets
+    sends: SendGate
+    heartbeat: Heartbeat
+    trimming: Trimming
+    connections: Connections
+    client_names: ClientNames
+    client_figures: ClientFigures
+    audit: Audit
+    audit_keeping: AuditKeeping
+    log_levels: LogLevels
+    read_only: ReadOnlySwitch
+    self_checks: SelfChecks
+    clients: Clients
+    reports: Reports
+    report_results: Results
+    alerts: Alerts
+    topics: Topics
+    topic_imports: TopicImports
+    purges: Purges
+    groups: Groups
+    resets: Resets
+    search: Search
+    journeys: Journeys
+    replays: Replays
+    replay_copies: ReplayCopies
+    views: Views
+    marks: TopicMarks
+    dismissals: Dismissals
+    requests: Requests
+    scheduled: ScheduledMessages
+    transactions: Transactions
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock,
+        origins: Mapping[str, str],
+        *,
+        check_document: Callable[[TransactionCheck], bytes],
+    ) -> None:
+        """`origins` says by name which settings were given, and where.
+
+        `check_document` is the body that callbacks of transaction checks are sent.
+        """
+        self.settings = settings
+        self.origins = origins
+        self.log_ring = LogRing()
+        self.load = Load(
+            ByteBudget(byte_limits(settings)),
+            client_requests_max=settings.client_requests_max,
+            requests_max=settings.requests_max,
+            request_bytes_max=settings.request_bytes_max,
+        )
+        self.places = Places(
+            settings,
+            file_shares(settings, settings.open_files_max, files_max()),
+            clock.monotonic_s,
+            is_trusted=trusted_by(getattr(settings, "trusted_proxies", ())),
+        )
+        self.host = EngineHost(settings, clock=clock)
+        self.database = DatabaseWorker(settings.database)
+        self.people = People(self.database, clock, settings)
+        self.access_keys = AccessKeys(settings.data)
+        self.rpc_figures = RpcFigures()
+        self.remoting_figures = RemotingFigures()
+        self.doorman = Doorman(self.people)
+        self.refusals = Refusals(self.database, clock)
+        self.accounts = Accounts(self.database, self.people, clock, settings, self.refusals)
+        self.provider_login = ProviderLogin(settings, self.accounts, clock)
+        self._check_document = check_document
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start the engine, then what listens to it; stop in the opposite order."""
+        self.log_ring.attach()
+        warn_of_plain(self.settings)
+        try:
+            await self.host.start()
+        except EngineError as error:
+            log.critical("KiteMQ cannot start: %s. %s", error.detail, error.remedy)
+            raise
+        except Exception:
+            log.critical("KiteMQ cannot start", exc_info=True)
+            raise
+        try:
+            self._build()
+            yield
+        finally:
+            await self.host.stop(self.settings.stop_timeout_s)
+            self.log_ring.detach()
+
+    def _build(self) -> None:
+        """Make what needs the running engine."""
+        settings, host, database = self.settings, self.host, self.database
+        self.targets = Targets(settings)
+        self.started_ms = host.clock.now_ms()
+        self.sends = SendGate(host)
+        self.heartbeat = Heartbeat()
+        self.trimming = Trimming()
+        self.connections = Connections()
+        self.client_names = ClientNames(host.broker.members.is_alive)
+        self.client_figures = ClientFigures(host.broker.members.count)
+        host.broker.events.subscribe(self.client_figures.hear)
+        self.audit = Audit(database, host.clock, self.refusals.flush)
+        self.audit_keeping = AuditKeeping(database, host.clock, settings)
+        self.log_levels = LogLevels(self.audit)
+        self.read_only = ReadOnlySwitch(
+            settings.data,
+            self.audit,
+            host.clock,
+            by_setting=settings.read_only,
+            freeze=self.people.freeze,
+        )
+        self.read_only.load()
+        self.self_checks = SelfChecks(
+            host,
+            database,
+            settings.data,
+            loop_late_s=lambda: self.heartbeat.worst_s,
+            is_exposed=lambda: self.people.is_open and not is_loopback(settings.host),
+            connections=self.places.state,
+            plain_ports=plain_ports(settings),
+        )
+        self.clients = Clients(host, self.connections, self.audit)
+        self.reports = Reports(host, self.audit, database, settings)
+        self.alerts = Alerts(
+            host,
+            self.audit,
+            database,
+            self.reports,
+            urls=settings.alert_webhooks,
+            secret=settings.alert_webhook_secret,
+            targets=self.targets,
+            environment=settings.environment,
+        )
+        self.topics = Topics(host, self.audit)
+        self.topic_imports = TopicImports(host, self.topics, settings.default_queues)
+        self.purges = Purges(host, self.audit)
+        self.groups = Groups(host, self.audit)
+        self.resets = Resets(host, self.audit)
+        self.search = Search(host)
+        self.journeys = Journeys(host, self.search)
+        self.replays = Replays(host, self.audit)
+        self.replay_copies = ReplayCopies(host, database)
+        self.report_results = Results(self.reports, database, settings)
+        self.views = Views(database, host.clock)
+        self.marks = TopicMarks(host, database)
+        self.dismissals = Dismissals(host, self.audit)
+        self.requests = Requests(host)
+        self.scheduled = ScheduledMessages(host, self.audit)
+        self.transactions = Transactions(
+            host, self.audit, self.targets, document=self._check_document
+        )
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Run the background work of all services."""
+        self.heartbeat.start()
+        self.trimming.start()
+        self.database.start()
+        self.audit_keeping.start()
+        self.transactions.start()
+        self.alerts.start()
+        self.replay_copies.start()
+        self.reports.start()
+        try:
+            await self.people.start()
+            await self.accounts.bootstrap(self.settings.admin_name, self.settings.admin_password)
+            yield
+        finally:
+            self.heartbeat.stop()
+            await self.trimming.stop()
+            self.accounts.close()
+            await self.provider_login.close()
+            await self.people.stop()
+            await self.reports.stop()
+            await self.replay_copies.stop()
+            await self.alerts.stop()
+            await self.transactions.stop()
+            await self.audit_keeping.stop()
+            await self.self_checks.close()
+            await self.refusals.close()
+            self.log_levels.restore()
+            await self.database.close()
+
+
+def services_of(scope: Scope) -> Services:
+    """The services of the application that serves a request or a connection."""
+    services: Services = scope["app"].services
+    return services
+
+
+def byte_limits(settings: Settings) -> ByteLimits:
+    """The shares of the memory for requests; 0 stands for a half, yet room for one request."""
+    half = max(settings.inflight_bytes_max // 2, settings.request_bytes_max)
+    address_max = settings.inflight_address_bytes_max or half
+    return ByteLimits(
+        all_max=settings.inflight_bytes_max,
+        address_max=address_max,
+        caller_max=settings.inflight_caller_bytes_max or half,
+        connection_max=max(address_max // 2, settings.request_bytes_max),
+    )
