@@ -14,6 +14,7 @@ import pytest
 
 from kitemq import Client
 from kitemq.cli import main
+from kitemq.commands.completion import VARIABLE
 from tests.live import LiveServer
 
 OK, FAILED, REFUSED, PARTIAL, UNREACHABLE = range(5)
@@ -363,3 +364,37 @@ def test_tail_shows_its_token_as_every_command_does(
         thread.join(60)
     capsys.readouterr()
     assert b"Authorization: Bearer kite_the_token" in heads[0]
+
+
+def test_json_and_a_table_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--json", "topics", "list", "--table"])
+    assert ended.value.code == REFUSED
+    assert "--table" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [("kitemq ret", {"retention"}), ("kitemq topics cr", {"create"}),
+     ("kitemq topics create t --trace", {"--trace-sample"}),
+     ("kitemq dead list g --dismissed ", {"yes", "no", "any"})],
+)  # fmt: skip
+def test_a_shell_completes_commands_options_and_choices(line: str, completions: set[str]) -> None:
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
+    ran = subprocess.run(
+        [sys.executable, "-m", "kitemq"],
+        env={**os.environ, **words, VARIABLE: "bash_complete"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert {each.partition(",")[2] for each in ran.stdout.splitlines()} == completions
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_for_each_shell_asks_the_command(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", shell]) == OK
+    assert f"{VARIABLE}={shell}_complete" in capsys.readouterr().out

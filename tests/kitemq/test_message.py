@@ -8,6 +8,8 @@ import pytest
 
 from app.api.messages.produce import NewMessage
 from kitemq.client import Client
+from kitemq.commands.command import Options
+from kitemq.commands.produce import message_options, produce
 from kitemq.errors import Invalid
 from kitemq.message import (
     OPTIONS,
@@ -65,6 +67,16 @@ def test_an_option_reaches_the_document_of_rest(name: str) -> None:
     document = document_of(Message(body="x", **{name: GIVEN[name]}))
     assert document == {"body": "x", "encoding": "utf-8", name: GIVEN[name]}
     assert name in NewMessage.__struct_fields__
+
+
+def test_the_command_line_takes_every_option() -> None:
+    words = [
+        "t", "--tag", "paid", "--key", "a", "--key", "b", "--property", "color=red", "--group", "m",
+        "--delay-level", "3", "--event-at", "1000", "--delay", "2s", "--deliver-at", "3000",
+    ]  # fmt: skip
+    options = Options(**produce.make_context("produce", words).params)
+    given = message_options(options)
+    assert {**given, "keys": list(given["keys"])} == GIVEN
 
 
 @pytest.mark.parametrize("name", OPTIONS)

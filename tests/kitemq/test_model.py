@@ -1,8 +1,8 @@
 """The model of the wire: a setting is declared once, and shows wherever settings do."""
 
-import argparse
 import json
 
+import click
 import msgspec
 import pytest
 
@@ -51,11 +51,11 @@ class Target(msgspec.Struct):
 
 def options_of(*words: str) -> set[str]:
     """The options of a command of the command line."""
-    found: argparse.ArgumentParser = command_line()
+    found: click.Command = command_line()
     for word in words:
-        groups = [each for each in found._actions if isinstance(each, argparse._SubParsersAction)]
-        found = groups[0].choices[word]
-    return {option for action in found._actions for option in action.option_strings}
+        assert isinstance(found, click.Group)
+        found = found.get_command(click.Context(found), word) or found
+    return {option for param in found.params for option in param.opts}
 
 
 def test_values_become_others_by_the_names_of_their_attributes():
