@@ -119,7 +119,7 @@ def messages_table(records: LogRecords) -> "pa.Table":
     stored_ms, flags = records.stored_ms(), records.flags()
     target = pc.if_else(pc.or_(is_delayed, is_half), texts[REAL_TOPIC], "")
     level = _numbers(texts[DELAY])
-    sources = _sources(texts[SOURCE])
+    sources = _source_positions(texts[SOURCE])
     is_committed = (records.prepared() > 0) | (flags & TRANSACTION_BITS == COMMITTED_FLAG)
     columns: dict[str, Any] = {
         "log_position": records.position(),
@@ -219,12 +219,12 @@ def lag_table(block: Block, after_ms: int) -> "pa.Table | None":
         column: np.frombuffer(columns[column], dtype=np.int64).reshape(rows, rounds).cumsum(axis=1)
         for column in LagColumn
     }
-    taken = (grid[LagColumn.PRESENT] == 1) & (times > after_ms)[None, :]
+    is_new = (grid[LagColumn.PRESENT] == 1) & (times > after_ms)[None, :]
     # Round by round, as they were sampled.
-    which_round, which_row = np.nonzero(taken.T)
+    which_round, which_row = np.nonzero(is_new.T)
     if not len(which_row):
         return None
-    values = {column: grid[column].T[taken.T] for column in LagColumn}
+    values = {column: grid[column].T[is_new.T] for column in LagColumn}
     groups, topics, queues = zip(*block.names, strict=True)
     rows_taken = pa.array(which_row)
     table = {
@@ -285,18 +285,18 @@ def _numbers(texts: "pa.StringArray") -> "pa.Array":
 
 def _first(*choices: "pa.StringArray") -> "pa.StringArray":
     """Of each row the first text that is not empty."""
-    found = choices[-1]
+    value = choices[-1]
     for texts in reversed(choices[:-1]):
-        found = pc.if_else(pc.not_equal(texts, ""), texts, found)
-    return found
+        value = pc.if_else(pc.not_equal(texts, ""), texts, value)
+    return value
 
 
-def message_ids(records: LogRecords, given: "pa.StringArray") -> "pa.StringArray":
+def message_ids(records: LogRecords, ids: "pa.StringArray") -> "pa.StringArray":
     """Message ids; a record without one goes by its own place, as the engine says."""
-    missing = pc.equal(given, "")
+    missing = pc.equal(ids, "")
     if not pc.any(missing).as_py():
-        return given
-    made = given.to_pylist()
+        return ids
+    made = ids.to_pylist()
     for index in np.flatnonzero(missing.to_numpy(zero_copy_only=False)).tolist():
         made[index] = _offset_id(records, index)
     return pa.array(made, pa.string())
@@ -309,12 +309,12 @@ def _offset_id(records: LogRecords, index: int) -> str:
 
 def _groups(topic: "pa.StringArray", target: "pa.StringArray") -> "pa.StringArray":
     """The consumer group of retries and dead letters, wherever they lie."""
-    found = pa.array([""], pa.string()).take(pa.array(np.zeros(len(topic), dtype=np.int64)))
+    groups = pa.array([""], pa.string()).take(pa.array(np.zeros(len(topic), dtype=np.int64)))
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         for names in (topic, target):
             tail = pc.utf8_slice_codeunits(names, len(prefix))
-            found = pc.if_else(pc.starts_with(names, prefix), tail, found)
-    return found
+            groups = pc.if_else(pc.starts_with(names, prefix), tail, groups)
+    return groups
 
 
 def _due_ms(
@@ -328,13 +328,13 @@ def _due_ms(
     return pc.coalesce(_numbers(stated), pc.if_else(has_level, by_level, None))
 
 
-def _sources(texts: "pa.StringArray") -> "tuple[pa.Array, pa.Array, pa.Array]":
+def _source_positions(texts: "pa.StringArray") -> "tuple[pa.Array, pa.Array, pa.Array]":
     """Topic, queue and offset of "group@topic@queue@offset", which may go on behind."""
     topics, queues, offsets = [], [], []
     for text in texts.to_pylist():
-        found = SOURCE_FORM.match(text) if text else None
-        topics.append(found[1] if found else "")
-        queues.append(int(found[2]) if found else None)
-        offsets.append(int(found[3]) if found else None)
+        match = SOURCE_FORM.match(text) if text else None
+        topics.append(match[1] if match else "")
+        queues.append(int(match[2]) if match else None)
+        offsets.append(int(match[3]) if match else None)
     integers = (pa.array(numbers, pa.int64()) for numbers in (queues, offsets))
     return pa.array(topics, pa.string()), *integers

@@ -61,16 +61,16 @@ def find_java(folder: Path, configured: str = "", environ: Mapping[str, str] | N
     environ = os.environ if environ is None else environ
     wanting = []
     for home, origin in _candidates(configured, environ):
-        asked = _ask(home)
-        if asked is None:
+        answer = _ask(home)
+        if answer is None:
             wanting.append(f"{origin} ({home}) has no bin/java that runs")
-        elif _major(asked.version) < MAJOR_MIN:
-            wanting.append(f"{origin} ({home}) is Java {asked.version}")
+        elif _major(answer.version) < MAJOR_MIN:
+            wanting.append(f"{origin} ({home}) is Java {answer.version}")
         else:
-            usable = home if asked.has_module else _shim(folder, home)
-            return Java(usable, asked.version, origin)
-    found = "; ".join(wanting) or "none was found"
-    raise NotInstalled(f"Spark needs Java {MAJOR_MIN} or newer: {found}", REMEDY)
+            usable = home if answer.has_module else _shim(folder, home)
+            return Java(usable, answer.version, origin)
+    faults = "; ".join(wanting) or "none was found"
+    raise NotInstalled(f"Spark needs Java {MAJOR_MIN} or newer: {faults}", REMEDY)
 
 
 def cache_path(folder: Path, java: Java, home: Path) -> Path:

@@ -25,8 +25,8 @@ The folder `output` then has, while it runs, `progress.json` (replaced about twi
     {"stage": "starting" | "reading" | "latency" | … | "done", "percent": 0-100, "at_ms": …,
      "tasks_done": n, "tasks": n}
 
-and when everything is done `<table>.ndjson` of each table (analytics/results.py: one JSON object a
-line, keys are its columns, 64-bit numbers as numbers, JSON columns as text), and last of all
+and when everything is done `<table>.ndjson` of each table (engine/report_tables.py: one JSON object
+a line, keys are its columns, 64-bit numbers as numbers, JSON columns as text), and last of all
 `result.json`. Where that is missing nothing else may be used. It is written on failures too, then
 without `tables`:
 
@@ -70,9 +70,10 @@ import msgspec
 from analytics.errors import AnalyticsError, NotInstalled, Refused, StoreUnreadable
 from analytics.home import package
 from analytics.quiet import become_idle
-from analytics.results import FORM, FORMAT, INPUTS, LAG_JOB, hours_before
 from analytics.schemas import LAG
 from analytics.usage import Usage
+from engine.report_hours import FORM, INPUTS, hours_before
+from engine.report_tables import FORMAT, LAG_JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -220,10 +221,10 @@ def perform(request: JobRequest) -> dict[str, Any]:
         is_connect = request.master.startswith(CONNECT)
         java = "" if is_connect else _java_version(spark)
         with progress.watch(spark, is_connect=is_connect), _readable():
-            found = run.run(spark, work, progress)
-        found |= {"spark": spark.version, "java": java}
+            result = run.run(spark, work, progress)
+        result |= {"spark": spark.version, "java": java}
     progress.enter("done")
-    return found
+    return result
 
 
 def _load_ahead() -> None:
@@ -280,9 +281,9 @@ def _readable() -> Iterator[None]:
     except AnalyticsError:
         raise
     except Exception as error:
-        _, is_there, told = str(error).rpartition(UNREADABLE)
+        _, is_there, detail = str(error).rpartition(UNREADABLE)
         if is_there:
-            raise StoreUnreadable(told.partition("\n")[0]) from None
+            raise StoreUnreadable(detail.partition("\n")[0]) from None
         raise Failed(error) from None
 
 
@@ -322,13 +323,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the request that a file holds; exit codes are named above."""
     parser = argparse.ArgumentParser(prog="python -m analytics.job", description="Run one job.")
     parser.add_argument("--request", type=Path, required=True, help="file with the request as JSON")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     # What Java prints is no result of ours.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     become_idle()
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        request = read_request(given.request)
+        request = read_request(options.request)
         output = Path(request.output)
         output.mkdir(parents=True, exist_ok=True)
     except (Refused, OSError) as error:

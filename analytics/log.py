@@ -171,8 +171,8 @@ def _starts(data: bytes, position: int, stop: int) -> tuple[list[int], int, int]
 
 def _damaged(log: LogView, position: int, stop: int) -> LogChunk | None:
     """The piece up to the next whole record, or to the segment's end; None if that is to come."""
-    for found in LogScan(log, position, log.end).records():
-        end = min(found.position, stop)
+    for record in LogScan(log, position, log.end).records():
+        end = min(record.position, stop)
         break
     else:
         # Nothing whole behind it in what is confirmed: only a full segment can be given up.

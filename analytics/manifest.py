@@ -18,6 +18,7 @@ import msgspec
 
 from analytics.errors import StoreUnreadable
 from analytics.schemas import FRAMES
+from engine.report_hours import partition_fingerprint
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -47,7 +48,7 @@ class HourPartition(msgspec.Struct):
     @property
     def fingerprint(self) -> str:
         """Changes with the rows."""
-        return f"{self.rows}-{self.last}"
+        return partition_fingerprint(self.rows, self.last)
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -94,22 +95,24 @@ class FrameManifest(msgspec.Struct):
         f"{root}/{frame}").parquet(*[f"{root}/{path}" for path in paths])`.
         """
         known = self.partitions(frame)
-        wanted = sorted(known) if hours is None else sorted(set(hours) & known.keys())
-        return [path_of(frame, hour, part) for hour in wanted for part in known[hour].parts]
+        selected = sorted(known) if hours is None else sorted(set(hours) & known.keys())
+        return [path_of(frame, hour, part) for hour in selected for part in known[hour].parts]
 
     def files(self, frame: str, hours: Iterable[str]) -> list[tuple[str, int]]:
         """As `paths`, each with its rows."""
         known = self.partitions(frame)
-        wanted = sorted(set(hours) & known.keys())
+        selected = sorted(set(hours) & known.keys())
         return [
-            (path_of(frame, hour, part), part.rows) for hour in wanted for part in known[hour].parts
+            (path_of(frame, hour, part), part.rows)
+            for hour in selected
+            for part in known[hour].parts
         ]
 
     def row_count(self, frame: str, hours: Iterable[str] | None = None) -> int:
         """How many rows these files have together."""
         known = self.partitions(frame)
-        wanted = known if hours is None else set(hours) & known.keys()
-        return sum(known[hour].rows for hour in wanted)
+        selected = known if hours is None else set(hours) & known.keys()
+        return sum(known[hour].rows for hour in selected)
 
 
 PARTITION_DDL = ", `dt` STRING, `hr` INT"
@@ -122,12 +125,12 @@ def load(root: Path) -> FrameManifest:
     except FileNotFoundError:
         return FrameManifest(frames={frame: {} for frame in FRAMES})
     try:
-        found = msgspec.json.decode(data, type=FrameManifest)
+        manifest = msgspec.json.decode(data, type=FrameManifest)
     except ValueError as error:  # also of bytes that are no UTF-8
         raise StoreUnreadable(f"{root / NAME} is no manifest ({error})", REMEDY) from None
-    if found.format != FORMAT:
-        raise StoreUnreadable(f"{root / NAME} has format {found.format}, not {FORMAT}", REMEDY)
-    return found
+    if manifest.format != FORMAT:
+        raise StoreUnreadable(f"{root / NAME} has format {manifest.format}, not {FORMAT}", REMEDY)
+    return manifest
 
 
 REMEDY = "move the folder away: it is written anew from what the log still keeps"

@@ -5,9 +5,9 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
 from analytics.errors import Refused
-from analytics.row_bounds import RowBounds, wanted_of
+from analytics.row_bounds import RowBounds, bounds_of
 from analytics.server import DEFAULT_URL, ServerClient
-from analytics.source_rows import chosen
+from analytics.source_rows import column_names
 
 BY_REST = "rest"
 
@@ -21,7 +21,7 @@ class Options:
     token: str
     path: str
     columns: tuple[str, ...]
-    wanted: RowBounds
+    bounds: RowBounds
     starting: str
     per_trigger: int
     fails_on_loss: bool
@@ -42,8 +42,8 @@ def parse(options: MutableMapping[str, str]) -> Options:
         given.get("server") or os.environ.get("KITEMQ_SERVER") or DEFAULT_URL,
         given.get("token") or os.environ.get("KITEMQ_TOKEN") or "",
         given.get("path") or "",
-        tuple(chosen(given.get("columns") or "")),
-        wanted_of(given),
+        tuple(column_names(given.get("columns") or "")),
+        bounds_of(given),
         given.get("startingOffsets") or "earliest",
         int(limit),
         _flag(given, "failOnDataLoss", default=True),

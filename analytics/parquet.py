@@ -1,7 +1,7 @@
 """JSON lines to Parquet: `python -m analytics.parquet ROWS.ndjson OUT.parquet NAME:KIND …`.
 
 The server hands figures out as Parquet without holding Arrow in its own memory. Kinds are those of
-`results.py`; the file is whole or not there.
+`engine/report_tables.py`; the file is whole or not there.
 """
 
 import sys

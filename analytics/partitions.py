@@ -131,15 +131,15 @@ class Partitions:
         if not keep_days:
             return 0
         begin_ms = self._now_ms - keep_days * DAY_MS
-        gone = 0
+        expired = 0
         for frame in FRAMES:
             hours = self.manifest.partitions(frame)
             for hour in [hour for hour in hours if hour_end_ms(hour) <= begin_ms]:
                 self._drop(frame, hour, hours.pop(hour).parts)
-                gone += 1
-        if gone:
+                expired += 1
+        if expired:
             self._save()
-        return gone
+        return expired
 
     def finish(self) -> None:
         """Delete what nobody can be reading any more; the last thing done."""
@@ -202,11 +202,11 @@ class Partitions:
 
     def _sweep(self) -> None:
         """Delete the files that no manifest names: a killed writer left them."""
-        kept = {self._root / each.path for each in self.manifest.dropped}
+        needed = {self._root / each.path for each in self.manifest.dropped}
         for frame in FRAMES:
-            kept |= {self._root / path for path in self.manifest.paths(frame)}
+            needed |= {self._root / path for path in self.manifest.paths(frame)}
             for path in (self._root / frame).glob("dt=*/hr=*/*part-*"):
-                if path not in kept:
+                if path not in needed:
                     path.unlink()
                     _remove_empty(path.parent, self._root)
         (self._root / f"{NAME}.tmp").unlink(missing_ok=True)

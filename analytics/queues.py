@@ -79,7 +79,7 @@ class QueueView:
 
     def _entries(self, start: int, end: int) -> Entries:
         """What there is of these offsets; files that are gone leave a gap."""
-        found = np.zeros(0, dtype=FIELDS)
+        entries = np.zeros(0, dtype=FIELDS)
         offsets = np.zeros(0, dtype=np.int64)
         for path, first, file_entries in self._files():
             begin, stop = max(start, first), min(end, first + file_entries)
@@ -87,9 +87,9 @@ class QueueView:
                 continue
             data = _pread(path, (begin - first) * ENTRY.size, (stop - begin) * ENTRY.size)
             part = np.frombuffer(data[: len(data) // ENTRY.size * ENTRY.size], dtype=FIELDS)
-            found = np.concatenate([found, part])
+            entries = np.concatenate([entries, part])
             offsets = np.concatenate([offsets, np.arange(begin, begin + len(part))])
-        columns = (found[name].astype(np.int64) for name in ("position", "size", "tag"))
+        columns = (entries[name].astype(np.int64) for name in ("position", "size", "tag"))
         return Entries(offsets, *columns)
 
     def _files(self) -> Iterator[tuple[Path, int, int]]:

@@ -154,7 +154,7 @@ class LogRecords:
 
     def _is_whole(self, at: Ints) -> Mask:
         end = at + self.size_bytes
-        found: Mask = (
+        mask: Mask = (
             (self.size_bytes >= RECORD_BYTES_MIN)
             & (end <= len(self._data))
             & (self.body_bytes >= 0)
@@ -162,18 +162,18 @@ class LogRecords:
             & (self._property_bytes >= 0)
             & (self._properties_at + self._property_bytes == end)
         )
-        return found
+        return mask
 
     def _matches_crc(self) -> Mask:
         view = self._view
         columns = (self._body_at, self.body_bytes, self._ints(self.at + CRC_AT, 4))
         spans = zip(*(column.tolist() for column in columns), strict=True)
-        found: Mask = np.fromiter(
+        mask: Mask = np.fromiter(
             (crc32(view[at : at + size]) & CRC_MASK == crc for at, size, crc in spans),
             dtype=np.bool_,
             count=len(self.at),
         )
-        return found
+        return mask
 
     def _keep(self, mask: Mask) -> None:
         if mask.all():
@@ -209,8 +209,8 @@ class _Items:
         begins = np.concatenate([np.zeros(1, np.int64), (ends + is_mark)[:-1]])
         name_ends = np.concatenate([np.flatnonzero(block == NAME_END), [len(block)]])
         middle = name_ends[np.searchsorted(name_ends, begins)]
-        found = (middle > begins) & (middle + 1 < ends)
-        self._begins, self._middle, self._ends = begins[found], middle[found], ends[found]
+        is_item = (middle > begins) & (middle + 1 < ends)
+        self._begins, self._middle, self._ends = begins[is_item], middle[is_item], ends[is_item]
         self._sizes = self._middle - self._begins
         self._row = np.searchsorted(offsets, self._begins, side="right") - 1
 
@@ -220,8 +220,8 @@ class _Items:
         size = np.zeros(self._count, dtype=np.int64)
         items = np.flatnonzero(self._sizes == len(name))
         places = self._begins[items][:, None] + np.arange(len(name))
-        wanted = np.frombuffer(name, dtype=np.uint8)
-        items = items[(self._block[places] == wanted).all(axis=1)] if len(items) else items
+        pattern = np.frombuffer(name, dtype=np.uint8)
+        items = items[(self._block[places] == pattern).all(axis=1)] if len(items) else items
         # Of a name that is there twice the last one counts, as it does for the engine.
         rows = self._row[items]
         at[rows] = self._middle[items] + 1

@@ -155,9 +155,9 @@ def _take(stretch: LogChunk, into: Partitions) -> None:
     counters.damaged_records += traces.damaged
     if "" in roles:
         counters.own_records += int((which == roles.index("")).sum())
-    told = traces.table()
-    if told is not None:
-        into.add(TRACE, told)
+    events = traces.table()
+    if events is not None:
+        into.add(TRACE, events)
     wanted = [number for number, role in enumerate(roles) if role not in ("", "trace")]
     if wanted:
         kept = which == wanted[0]
@@ -256,12 +256,12 @@ def local_folder(text: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when done; 1 where the disk refuses, 2 for a wrong option, 4 while another run is at it."""
-    given = _parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     become_idle()
     try:
-        ends = ConfirmedEnd(given.upto, given.at_ms or int(time.time() * 1000))
-        root = local_folder(given.root) if given.root else given.data / "analytics"
-        rolled = roll(given.data, root, ends, keep_days=given.keep_days)
+        ends = ConfirmedEnd(options.upto, options.at_ms or int(time.time() * 1000))
+        root = local_folder(options.root) if options.root else options.data / "analytics"
+        rolled = roll(options.data, root, ends, keep_days=options.keep_days)
     except Busy as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_BUSY

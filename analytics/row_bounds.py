@@ -50,23 +50,23 @@ class RowBounds:
         return self.queues is None or queue in self.queues
 
 
-def wanted_of(given: Mapping[str, str]) -> RowBounds:
+def bounds_of(options: Mapping[str, str]) -> RowBounds:
     """What the options say; Refused names the one that is wrong."""
-    queues = given.get("queues") or ""
+    queues = options.get("queues") or ""
     numbers = [part.strip() for part in queues.split(",")] if queues else []
     if not all(number.isdecimal() for number in numbers):
         raise Refused(f"{queues!r} names no queues", "give numbers as 0,1", field="queues")
     return RowBounds(
         queues=frozenset(map(int, numbers)) if numbers else None,
-        from_ms=_time(given, "from"),
-        to_ms=_time(given, "to"),
-        tag=given.get("tag"),
-        key=given.get("key") or "",
+        from_ms=_time(options, "from"),
+        to_ms=_time(options, "to"),
+        tag=options.get("tag"),
+        key=options.get("key") or "",
     )
 
 
-def _time(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name) or ""
+def _time(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name) or ""
     if not text:
         return None
     if text.isdecimal():
@@ -80,64 +80,64 @@ def _time(given: Mapping[str, str], name: str) -> int | None:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def narrowed(wanted: RowBounds, given: Filter) -> RowBounds:
+def narrowed(bounds: RowBounds, filter_: Filter) -> RowBounds:
     """What is still wanted with one filter more; one that is no help changes nothing."""
-    column = getattr(given, "attribute", ("",))
-    value = getattr(given, "value", None)
+    column = getattr(filter_, "attribute", ("",))
+    value = getattr(filter_, "value", None)
     if len(column) != 1 or value is None:
-        return wanted
+        return bounds
     narrow = NARROW.get(column[0])
-    changes = narrow(given, value) if narrow is not None else {}
-    return _both(wanted, changes)
+    changes = narrow(filter_, value) if narrow is not None else {}
+    return _both(bounds, changes)
 
 
-def _both(wanted: RowBounds, changes: dict[str, Any]) -> RowBounds:
+def _both(bounds: RowBounds, changes: dict[str, Any]) -> RowBounds:
     """The narrower of what is known and what is new, bound by bound."""
     joined: dict[str, Any] = {}
     for name, value in changes.items():
-        before = getattr(wanted, name)
+        before = getattr(bounds, name)
         if before is None or name == "tag":
             joined[name] = value
         elif name == "queues":
             joined[name] = before & value
         else:
             joined[name] = max(before, value) if name in LOWER else min(before, value)
-    return replace(wanted, **joined)
+    return replace(bounds, **joined)
 
 
 LOWER = frozenset({"least_offset", "from_ms"})
 
 
-def _queues(given: Filter, value: Any) -> dict[str, Any]:
-    if isinstance(given, EqualTo):
+def _queues(filter_: Filter, value: Any) -> dict[str, Any]:
+    if isinstance(filter_, EqualTo):
         return {"queues": frozenset({value})}
-    return {"queues": frozenset(value)} if isinstance(given, In) else {}
+    return {"queues": frozenset(value)} if isinstance(filter_, In) else {}
 
 
-def _tag(given: Filter, value: Any) -> dict[str, Any]:
-    return {"tag": value} if isinstance(given, EqualTo) else {}
+def _tag(filter_: Filter, value: Any) -> dict[str, Any]:
+    return {"tag": value} if isinstance(filter_, EqualTo) else {}
 
 
-def _offsets(given: Filter, value: Any) -> dict[str, Any]:
-    if isinstance(given, EqualTo):
+def _offsets(filter_: Filter, value: Any) -> dict[str, Any]:
+    if isinstance(filter_, EqualTo):
         return {"least_offset": value, "past_offset": value + 1}
-    if isinstance(given, GreaterThan | GreaterThanOrEqual):
-        return {"least_offset": value + isinstance(given, GreaterThan)}
-    if isinstance(given, LessThan | LessThanOrEqual):
-        return {"past_offset": value + isinstance(given, LessThanOrEqual)}
+    if isinstance(filter_, GreaterThan | GreaterThanOrEqual):
+        return {"least_offset": value + isinstance(filter_, GreaterThan)}
+    if isinstance(filter_, LessThan | LessThanOrEqual):
+        return {"past_offset": value + isinstance(filter_, LessThanOrEqual)}
     return {}
 
 
-def _times(given: Filter, value: Any) -> dict[str, Any]:
+def _times(filter_: Filter, value: Any) -> dict[str, Any]:
     # Without a zone it is anybody's guess which moment is meant: then nothing is left out.
     if not isinstance(value, datetime) or value.tzinfo is None:
         return {}
     at_ms = int(value.timestamp() * 1000)
-    if isinstance(given, EqualTo):
+    if isinstance(filter_, EqualTo):
         return {"from_ms": at_ms, "to_ms": at_ms + 1}
-    if isinstance(given, GreaterThan | GreaterThanOrEqual):
+    if isinstance(filter_, GreaterThan | GreaterThanOrEqual):
         return {"from_ms": at_ms}
-    if isinstance(given, LessThan | LessThanOrEqual):
+    if isinstance(filter_, LessThan | LessThanOrEqual):
         return {"to_ms": at_ms + 1}
     return {}
 

@@ -60,10 +60,10 @@ class ServerClient:
 
     def ends(self, topic: str) -> dict[int, QueueBounds]:
         """By queue. Refused where there is no such topic, ServerFailed for all else."""
-        found = self._get(f"/api/v1/topics/{topic}", {})
+        topic_detail = self._get(f"/api/v1/topics/{topic}", {})
         return {
             queue["queue"]: QueueBounds(int(queue["min_offset"]), int(queue["max_offset"]))
-            for queue in found["queues"]
+            for queue in topic_detail["queues"]
         }
 
     def store(self) -> Path | None:
@@ -75,9 +75,9 @@ class ServerClient:
     def pull(self, topic: str, queue: int, offset: int) -> PulledMessages:
         """Messages from `offset` on, at most `PULL_MAX`."""
         query = {"queue": queue, "offset": offset, "limit": PULL_MAX, "encoding": "base64"}
-        found = self._get(f"/api/v1/topics/{topic}/messages", query)
-        is_too_old = found["status"] == "offset_too_small"
-        return PulledMessages(found["messages"], int(found["next_offset"]), is_too_old)
+        page = self._get(f"/api/v1/topics/{topic}/messages", query)
+        is_too_old = page["status"] == "offset_too_small"
+        return PulledMessages(page["messages"], int(page["next_offset"]), is_too_old)
 
     def produce(self, topic: str, messages: Sequence[dict[str, Any]]) -> None:
         """Store these together; repeated until the server has said that it did."""
@@ -107,16 +107,16 @@ class ServerClient:
         """Why to ask again; None where it went well. Raises where asking again is no use."""
         if answer.is_success:
             return None
-        told = f"{self._url} answered {answer.status_code}: {_detail(answer)}"
+        text = f"{self._url} answered {answer.status_code}: {_detail(answer)}"
         if answer.status_code in AGAIN:
-            return told
+            return text
         if answer.status_code == HTTPStatus.GONE:
-            raise DataLost(told)
+            raise DataLost(text)
         if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise Refused(told, "give a token that may do this", field="token")
+            raise Refused(text, "give a token that may do this", field="token")
         if answer.is_client_error:
-            raise Refused(told, field="topic")
-        raise ServerFailed(told)
+            raise Refused(text, field="topic")
+        raise ServerFailed(text)
 
 
 def mark_of(folder: Path) -> str:
@@ -125,10 +125,10 @@ def mark_of(folder: Path) -> str:
     The server says the same of its own, so that nobody takes another store for it.
     """
     try:
-        found = (folder / LOCK).stat()
+        status = (folder / LOCK).stat()
     except OSError:
         return ""
-    return f"{found.st_dev:x}-{found.st_ino:x}-{found.st_ctime_ns:x}"
+    return f"{status.st_dev:x}-{status.st_ino:x}-{status.st_ctime_ns:x}"
 
 
 def _detail(answer: httpx.Response) -> str:

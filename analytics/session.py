@@ -148,16 +148,16 @@ def is_local(master: str) -> bool:
 
 def environment(java: Java, home: Path, master: str) -> dict[str, str]:
     """Variables that Spark's scripts and workers read; `home` is Spark's."""
-    found = {"JAVA_HOME": str(java.home), "SPARK_HOME": str(home), "TZ": "UTC"}
+    variables = {"JAVA_HOME": str(java.home), "SPARK_HOME": str(home), "TZ": "UTC"}
     # Else workers are started with whatever `python3` there is on the PATH.
-    found |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    variables |= dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
     if is_local(master) or LOOPBACK in master or "localhost" in master:
-        found["SPARK_LOCAL_IP"] = LOOPBACK
+        variables["SPARK_LOCAL_IP"] = LOOPBACK
     if is_local(master):
-        found |= KEPT_MEMORY
+        variables |= KEPT_MEMORY
     # For the small Java machine that finds out how to start the other one.
-    found["SPARK_LAUNCHER_OPTS"] = " ".join(SHORT_RUN)
-    return found
+    variables["SPARK_LAUNCHER_OPTS"] = " ".join(SHORT_RUN)
+    return variables
 
 
 def static_conf(options: SessionOptions, java: Java, home: Path, folder: Path) -> dict[str, str]:
@@ -199,8 +199,8 @@ def _compiler_flags(options: SessionOptions, folder: Path) -> list[str]:
     directives = folder / "compiler.json"
     directives.write_text(json.dumps([{"match": list(ROW_CODE), "c2": {"Exclude": False}}, OTHERS]))
     # Its answer would be printed for each method otherwise.
-    chosen = ["-XX:+UnlockDiagnosticVMOptions", f"-XX:CompilerDirectivesFile={directives}"]
-    return ["-XX:+UseParallelGC", "-XX:CompileCommand=quiet", *chosen]
+    flags = ["-XX:+UnlockDiagnosticVMOptions", f"-XX:CompilerDirectivesFile={directives}"]
+    return ["-XX:+UseParallelGC", "-XX:CompileCommand=quiet", *flags]
 
 
 def runtime_conf(options: SessionOptions) -> dict[str, str]:

@@ -104,16 +104,16 @@ class KiteSource(DataSource):
 
 
 def _for_reading(options: MutableMapping[str, str], schema: "StructType") -> Options:
-    found = parse(options)
-    if not found.topic:
+    read_options = parse(options)
+    if not read_options.topic:
         raise Refused("no topic is named", 'add .option("topic", …)', field="topic")
-    if tuple(schema.names) != found.columns:
+    if tuple(schema.names) != read_options.columns:
         raise Refused(
             "a schema of one's own is not filled",
             "leave .schema(…) out, and choose with the option `columns`",
             field="columns",
         )
-    return found
+    return read_options
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ class _Reading:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.wanted = options.wanted  # what may be read; the options' own is all that goes on
+        self.bounds = options.bounds  # what may be read; the options' own is all that goes on
 
     def folder(self, server: ServerClient) -> str:
         """Where tasks look for the store's files; empty reads over REST."""
@@ -132,8 +132,8 @@ class _Reading:
             return ""
         if self.options.path:
             return self.options.path
-        found = server.store()
-        return "" if found is None else str(found)
+        store = server.store()
+        return "" if store is None else str(store)
 
     def split(self, queue: int, start: int, end: int, folder: str) -> Iterator[OffsetSplit]:
         """Parts that a task each reads."""
@@ -146,9 +146,9 @@ class _Reading:
             return
         from analytics.source_rows import batch_of, matching
 
-        names = list(dict.fromkeys((*self.options.columns, *self.options.wanted.columns)))
+        names = list(dict.fromkeys((*self.options.columns, *self.options.bounds.columns)))
         for columns in self._columns(part, names):
-            batch = matching(batch_of(names, columns), self.options.wanted)
+            batch = matching(batch_of(names, columns), self.options.bounds)
             if batch.num_rows:
                 yield batch.select(list(self.options.columns))
 
@@ -167,14 +167,14 @@ class _Reading:
         from engine.topic.names import is_system_topic
 
         view = QueueView(folder, self.options.topic, part.queue)
-        start, end, wanted = part.start, part.end, self.wanted
-        if wanted.from_ms is not None:
-            start = view.first_since(wanted.from_ms - CLOCK_SLACK_MS, start, end)
-        if wanted.to_ms is not None:
-            end = view.first_since(wanted.to_ms + CLOCK_SLACK_MS, start, end)
+        start, end, bounds = part.start, part.end, self.bounds
+        if bounds.from_ms is not None:
+            start = view.first_since(bounds.from_ms - CLOCK_SLACK_MS, start, end)
+        if bounds.to_ms is not None:
+            end = view.first_since(bounds.to_ms + CLOCK_SLACK_MS, start, end)
         # In the engine's own topics an entry holds a time instead of the tag's hash.
-        has_tags = wanted.tag is not None and not is_system_topic(self.options.topic)
-        code = tag_hash(wanted.tag) if has_tags and wanted.tag is not None else None
+        has_tags = bounds.tag is not None and not is_system_topic(self.options.topic)
+        code = tag_hash(bounds.tag) if has_tags and bounds.tag is not None else None
         for records in view.batches(start, end, code):
             yield from_records(records, names)
         self._tell_loss(view.gone, part)
@@ -190,9 +190,9 @@ class _Reading:
                 pulled = server.pull(self.options.topic, part.queue, at)
                 if pulled.is_too_old:
                     self._tell_loss(min(pulled.following, part.end) - at, part)
-                kept = [each for each in pulled.messages if int(each["offset"]) < part.end]
-                if kept:
-                    yield from_answer(kept, names)
+                messages = [each for each in pulled.messages if int(each["offset"]) < part.end]
+                if messages:
+                    yield from_answer(messages, names)
                 if pulled.following <= at:
                     return
                 at = pulled.following
@@ -200,27 +200,27 @@ class _Reading:
     def _tell_loss(self, count: int, part: OffsetSplit) -> None:
         if not count:
             return
-        told = (
+        text = (
             f"{count} messages of queue {part.queue} of {self.options.topic!r}, from offset "
             f"{part.start} on, are gone"
         )
         if self.options.fails_on_loss:
-            raise DataLost(told, 'retention was faster; .option("failOnDataLoss", "false") goes on')
-        log.warning("%s", told)
+            raise DataLost(text, 'retention was faster; .option("failOnDataLoss", "false") goes on')
+        log.warning("%s", text)
 
 
 class BatchReader(_Reading, DataSourceReader):
     """A batch: everything that is readable when it begins."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        wanted = self.wanted
+        bounds = self.bounds
         parts: list[InputPartition] = []
         with self.options.connect() as server:
             ends = server.ends(self.options.topic)
             folder = self.folder(server)
         for queue, (least, end) in sorted(ends.items()):
-            if wanted.has_queue(queue):
-                start, stop = max(least, wanted.least_offset), min(end, wanted.past_offset)
+            if bounds.has_queue(queue):
+                start, stop = max(least, bounds.least_offset), min(end, bounds.past_offset)
                 parts += self.split(queue, start, stop, folder)
         return parts
 
@@ -234,7 +234,7 @@ class PushingReader(BatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
         """Take what narrows the reading; all go back, so Spark looks at each row itself."""
         for each in filters:
-            self.wanted = narrowed(self.wanted, each)
+            self.bounds = narrowed(self.bounds, each)
             yield each
 
 
@@ -252,8 +252,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             return {str(queue): each.least for queue, each in ends.items()}
         if starting == "latest":
             return {str(queue): each.end for queue, each in ends.items()}
-        named = _named_offsets(starting)
-        return {str(queue): named.get(queue, each.least) for queue, each in ends.items()}
+        offsets = _parse_offsets(starting)
+        return {str(queue): offsets.get(queue, each.least) for queue, each in ends.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self.options.per_trigger
@@ -277,11 +277,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             ends = server.ends(self.options.topic)
             folder = self.folder(server)
         for queue, past in end.items():
-            if not self.wanted.has_queue(int(queue)):
+            if not self.bounds.has_queue(int(queue)):
                 continue
             begin = start.get(queue, 0)
             known = ends.get(int(queue), QueueBounds(0, 0))
-            self._check_kept(int(queue), begin, past, known)
+            self._check_available(int(queue), begin, past, known)
             stop = min(past, known.end)
             parts += self.split(int(queue), max(begin, min(known.least, stop)), stop, folder)
         return parts
@@ -293,22 +293,22 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         with self.options.connect() as server:
             return server.ends(self.options.topic)
 
-    def _check_kept(self, queue: int, start: int, stop: int, known: QueueBounds) -> None:
+    def _check_available(self, queue: int, start: int, stop: int, known: QueueBounds) -> None:
         """What a checkpoint names must still be there; a deleted topic begins anew, shorter."""
         missing = max(0, min(known.least, stop) - start) + max(0, stop - max(known.end, start))
         self._tell_loss(missing, OffsetSplit(queue, start, stop, ""))
 
 
-def _named_offsets(text: str) -> dict[int, int]:
+def _parse_offsets(text: str) -> dict[int, int]:
     try:
-        found = {int(queue): int(offset) for queue, offset in json.loads(text).items()}
+        offsets = {int(queue): int(offset) for queue, offset in json.loads(text).items()}
     except (ValueError, AttributeError, TypeError):
         raise Refused(
             f"{text!r} names no offsets",
             'give earliest, latest, or JSON as {"0": 120, "1": 98}',
             field="startingOffsets",
         ) from None
-    return found
+    return offsets
 
 
 def shared_out(start: dict[str, int], end: dict[str, int], limit: int) -> dict[str, int]:

@@ -43,7 +43,7 @@ ARROW = {
 OWN_COLUMN = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
 
-def chosen(text: str) -> list[str]:
+def column_names(text: str) -> list[str]:
     """The columns that the option `columns` names, all if it is empty; Refused for an unknown."""
     if not text.strip():
         return list(TYPES)
@@ -74,9 +74,9 @@ def batch_of(names: Sequence[str], columns: "dict[str, pa.Array]") -> "pa.Record
 def from_records(records: LogRecords, names: Sequence[str]) -> "dict[str, pa.Array]":
     """These columns of some records; none that was not asked for is looked at."""
     texts = {"tag": TAGS, "keys": KEYS, "message_group": SHARDING_KEY, "message_id": UNIQ_KEY}
-    wanted = [name for name in names if name in texts]
-    found = records.properties([texts[name] for name in wanted]) if wanted else {}
-    columns = {name: found[texts[name]] for name in wanted}
+    text_names = [name for name in names if name in texts]
+    texts_by_name = records.properties([texts[name] for name in text_names]) if text_names else {}
+    columns = {name: texts_by_name[texts[name]] for name in text_names}
     if "message_id" in columns:
         columns["message_id"] = message_ids(records, columns["message_id"])
     return columns | {name: READERS[name](records) for name in names if name in READERS}
@@ -118,10 +118,10 @@ READERS: "dict[str, Callable[[LogRecords], pa.Array]]" = {
 
 def from_answer(messages: Sequence[dict[str, Any]], names: Sequence[str]) -> "dict[str, pa.Array]":
     """The same of messages as REST tells them."""
-    return {name: _told(messages, name) for name in names}
+    return {name: _column(messages, name) for name in names}
 
 
-def _told(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
+def _column(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
     if name in ("stored_at", "born_at"):
         field = name.replace("_at", "_ms")
         return _times(np.array([each[field] for each in messages], dtype=np.int64))
@@ -136,14 +136,14 @@ def _told(messages: Sequence[dict[str, Any]], name: str) -> "pa.Array":
     return pa.array([each[name] for each in messages], ARROW[TYPES[name]])
 
 
-def matching(batch: "pa.RecordBatch", wanted: RowBounds) -> "pa.RecordBatch":
+def matching(batch: "pa.RecordBatch", bounds: RowBounds) -> "pa.RecordBatch":
     """The rows that the options ask for."""
-    if wanted.key:
+    if bounds.key:
         padded = pc.binary_join_element_wise("", batch.column("keys"), "", " ")
-        batch = batch.filter(pc.match_substring(padded, f" {wanted.key} "))
-    if wanted.tag is not None:
-        batch = batch.filter(pc.equal(batch.column("tag"), wanted.tag))
-    for bound_ms, holds in ((wanted.from_ms, pc.greater_equal), (wanted.to_ms, pc.less)):
+        batch = batch.filter(pc.match_substring(padded, f" {bounds.key} "))
+    if bounds.tag is not None:
+        batch = batch.filter(pc.equal(batch.column("tag"), bounds.tag))
+    for bound_ms, holds in ((bounds.from_ms, pc.greater_equal), (bounds.to_ms, pc.less)):
         if bound_ms is not None:
             stored_ms = pc.divide(batch.column("stored_at").cast(pa.int64()), 1000)
             batch = batch.filter(holds(stored_ms, bound_ms))

@@ -16,10 +16,10 @@ from analytics.errors import AnalyticsError
 from analytics.home import spark_home
 from analytics.java import cache_path, caches, find_java
 from analytics.manifest import HOUR_MS, FrameManifest, hour_name
-from analytics.results import LAG_JOB, TRACES_JOB
 from analytics.runs import run_folder
 from analytics.schemas import CLOCK, arrow_schema
 from analytics.session import SessionOptions, session
+from engine.report_tables import LAG_JOB, TRACES_JOB
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,11 +80,11 @@ def _write(root: Path) -> int:
     manifest = FrameManifest(at_ms=2 * HOUR_MS, lag_ms=2 * HOUR_MS - 1)
     partitions = Partitions(root, manifest, 0)
     nothing = {pa.string(): "", pa.bool_(): False}
-    told = {"kind": "delivered", "role": "message", "message_count": 1, "sample": 1}
+    columns = {"kind": "delivered", "role": "message", "message_count": 1, "sample": 1}
     for frame, clock in CLOCK.items():
         schema = arrow_schema(frame)
         row = {field.name: nothing.get(field.type, 0) for field in schema}
-        row |= {name: value for name, value in told.items() if name in row} | {clock: HOUR_MS}
+        row |= {name: value for name, value in columns.items() if name in row} | {clock: HOUR_MS}
         partitions.add(frame, pa.Table.from_pylist([row], schema=schema))
     partitions.commit()
     return 1
@@ -101,14 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--java-home", default="", help="which Java; default as for reports")
     parser.add_argument("--if-missing", action="store_true", help="leave one that fits as it is")
     parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    folder = given.folder or given.data / "spark"
+    options = parser.parse_args(arguments)
+    folder = options.folder or options.data / "spark"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        if given.train is not None:
-            _train(folder, given.java_home, given.train)
-        elif not (given.if_missing and _target(folder, given.java_home).exists()):
-            sys.stdout.write(f"{warm_up(folder, given.java_home)}\n")
+        if options.train is not None:
+            _train(folder, options.java_home, options.train)
+        elif not (options.if_missing and _target(folder, options.java_home).exists()):
+            sys.stdout.write(f"{warm_up(folder, options.java_home)}\n")
     except AnalyticsError as error:
         sys.stderr.write(f"{error}\n")
         return 1

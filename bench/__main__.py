@@ -24,29 +24,29 @@ from bench.server import COMPILED, PROFILE_ENV, compile_modules
 def main() -> int:
     """Run the lines that were asked for."""
     parser = _parser()
-    asked = parser.parse_args()
-    if asked.docs and (asked.only or asked.quick):
+    options = parser.parse_args()
+    if options.docs and (options.only or options.quick):
         parser.error("--docs wants the whole result: leave out --only and --quick")
-    lines = [line for line in LINES if not asked.only or asked.only in line.name]
-    if asked.list or not lines:
+    lines = [line for line in LINES if not options.only or options.only in line.name]
+    if options.list or not lines:
         for line in LINES:
             print(f"{line.name:20} {line.title}")
-        return 0 if asked.list else 2
+        return 0 if options.list else 2
     # Whoever ends us wants the servers ended too.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
-    if asked.profile:
-        os.environ[PROFILE_ENV] = str(asked.profile.absolute())
+    if options.profile:
+        os.environ[PROFILE_ENV] = str(options.profile.absolute())
     about = report.surroundings()
     print(f"{report.introduction(about)}\n\n{FIGURE_HEAD}", flush=True)
     began_s = time.perf_counter()
-    scale = QUICK if asked.quick else FULL
+    scale = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory(prefix="kitemq-bench-", ignore_cleanup_errors=True) as folder:
         measured, failures = run(lines, scale, Path(folder))
     verdicts = report.verdicts_of(measured)
     print(report.verdict_table(verdicts))
     result = report.document(about, scale, measured, failures, verdicts)
-    path = report.write(result, asked.json)
-    if asked.docs:
+    path = report.write(result, options.json)
+    if options.docs:
         report.publish(about, measured, verdicts)
     print(f"\n{time.perf_counter() - began_s:.0f} s; written to {path}")
     return 1 if failures else 0

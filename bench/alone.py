@@ -74,8 +74,8 @@ def run_alone(scale: Scale, body_bytes: int, *words: str) -> dict[str, float]:
     )
     if done.returncode:
         raise RuntimeError(done.stderr.decode(errors="replace")[-2000:])
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
 
 
 def _figure(name: str, us_per_message: list[float]) -> Figure:

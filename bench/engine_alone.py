@@ -74,23 +74,23 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--trace-sample", type=float, default=1.0)
     parser.add_argument("--processor-time", action="store_true", help="not the time that passed")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kitemq-bench-") as folder:
         pool = HandBackPool()
-        config = EngineConfig(data=Path(folder), trace_sample=asked.trace_sample)
+        config = EngineConfig(data=Path(folder), trace_sample=options.trace_sample)
         broker = Broker(config, clock=SystemClock(), pool=pool)
         broker.start()
-        append(broker, pool, asked.body, WARM_BATCHES)
-        batches = max(1, asked.messages // APPEND_BATCH)
-        now_s = time.process_time if asked.processor_time else time.perf_counter
+        append(broker, pool, options.body, WARM_BATCHES)
+        batches = max(1, options.messages // APPEND_BATCH)
+        now_s = time.process_time if options.processor_time else time.perf_counter
         figures = {
-            "append": timed(lambda: append(broker, pool, asked.body, batches), now_s),
+            "append": timed(lambda: append(broker, pool, options.body, batches), now_s),
             "receive_ack": timed(lambda: receive_and_ack(broker, pool), now_s),
         }
-        if asked.processor_time:
-            singles = asked.messages // SINGLE_PART
+        if options.processor_time:
+            singles = options.messages // SINGLE_PART
             figures["one_by_one"] = timed(
-                lambda: one_by_one(broker, pool, asked.body, singles), now_s
+                lambda: one_by_one(broker, pool, options.body, singles), now_s
             )
         pool.close()
         broker.stop()

@@ -47,8 +47,8 @@ class Figure:
 
     def value(self, kind: str) -> float | None:
         """The figure of a kind named in `UNITS`."""
-        found: float | None = getattr(self, kind)
-        return found
+        value: float | None = getattr(self, kind)
+        return value
 
 
 assert set(UNITS) <= {field.name for field in fields(Figure)}
@@ -136,8 +136,8 @@ class Check:
         if ours is None or not beside:
             return Verdict(line, self.broker, self.target(), "-", None, None)
         ratio = ours / beside
-        wanted = self.limit if self.peer else 1.0
-        is_met = ratio <= wanted if self.is_most else ratio >= wanted
+        threshold = self.limit if self.peer else 1.0
+        is_met = ratio <= threshold if self.is_most else ratio >= threshold
         unit = UNITS[self.kind]
         return Verdict(
             line, self.broker, self.target(), f"{ours:{unit.form}} {unit.name}", ratio, is_met

@@ -43,12 +43,12 @@ class Size:
     groups: int = 2_500
     dead: int = 2_000
     due: int = 500
-    halves: int = 200
+    transactions: int = 200
     members: int = 1_000
 
 
 LARGE = Size()
-SMALL = Size(topics=400, groups=100, dead=60, due=20, halves=10, members=40)
+SMALL = Size(topics=400, groups=100, dead=60, due=20, transactions=10, members=40)
 
 
 def topic_name(number: int) -> str:
@@ -115,8 +115,10 @@ class _Scene:
             self._fail(group_name(number), topic, 2)
         for number in range(9, size.groups - 2, 25):
             name, topic = group_name(number), topic_name((number * 4 + 1) % size.topics)
-            found = broker.receive(name, {topic: "*"}, count_max=4, invisible_s=INVISIBLE_S)
-            nacks = [Nack(one.receipt, delay_level=RETRY_LEVEL, error=ERRORS[0]) for one in found]
+            deliveries = broker.receive(name, {topic: "*"}, count_max=4, invisible_s=INVISIBLE_S)
+            nacks = [
+                Nack(one.receipt, delay_level=RETRY_LEVEL, error=ERRORS[0]) for one in deliveries
+            ]
             broker.nack(name, nacks[1:])
         for number in range(7, size.groups - 2, 61):
             broker.pause_group(group_name(number))
@@ -125,7 +127,9 @@ class _Scene:
         """Messages that wait for their time, and transactions that nobody decides."""
         now_ms = SystemClock().now_ms()
         delayed = [n for n in range(self._size.topics) if _type(n) is TopicType.DELAY]
-        halves = [n for n in range(self._size.topics) if _type(n) is TopicType.TRANSACTION]
+        transaction_topics = [
+            n for n in range(self._size.topics) if _type(n) is TopicType.TRANSACTION
+        ]
         self._send(
             Message(
                 topic_name(delayed[number % len(delayed)]),
@@ -136,12 +140,12 @@ class _Scene:
         )
         self._send(
             Message(
-                topic_name(halves[number % len(halves)]),
+                topic_name(transaction_topics[number % len(transaction_topics)]),
                 b"transfer",
                 transaction_group=f"bank-{number % 20}",
                 check_immunity_s=24 * 3600,
             )
-            for number in range(self._size.halves)
+            for number in range(self._size.transactions)
         )
 
     def _traffic(self) -> Iterator[Message]:
@@ -158,17 +162,17 @@ class _Scene:
     def _fail(self, group: str, topic: str, count: int) -> None:
         broker, left = self._broker, count
         while left > 0:
-            found = broker.receive(
+            deliveries = broker.receive(
                 group, {topic: "*"}, count_max=min(left, RECEIVE_AT_ONCE), client="importer"
             )
-            if not found:
+            if not deliveries:
                 return
             nacks = [
                 Nack(one.receipt, delay_level=-1, error=ERRORS[(left + at) % len(ERRORS)])
-                for at, one in enumerate(found)
+                for at, one in enumerate(deliveries)
             ]
             broker.nack(group, nacks, "importer")
-            left -= len(found)
+            left -= len(deliveries)
 
     def _send(self, messages: Iterator[Message]) -> None:
         batch: list[Message] = []
@@ -209,20 +213,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--serve", action="store_true", help="serve it until interrupted")
     parser.add_argument("--port", type=int, default=8085)
     parser.add_argument("--data", type=Path, help="an empty directory; a temporary one without")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="kitemq-large-") as folder:
-        data = asked.data or Path(folder) / "data"
+        data = options.data or Path(folder) / "data"
         began_s = time.perf_counter()
         build(data)
         print(
             f"built {LARGE.topics:,} topics and {LARGE.groups:,} groups in "
             f"{time.perf_counter() - began_s:.1f} s"
         )
-        if not asked.serve:
+        if not options.serve:
             return 0
         words = [sys.executable, "-m", "kitemq.cli", "serve", "--data", str(data)]
         return subprocess.run(
-            [*words, "--listen", f"127.0.0.1:{asked.port}"], check=False
+            [*words, "--listen", f"127.0.0.1:{options.port}"], check=False
         ).returncode
 
 

@@ -89,9 +89,9 @@ def timers(messages: int) -> list[Made]:
         while time.perf_counter() < until_s:
             pump()
             time.sleep(0.001)
-        kept = {"broker": "engine, to come", "memory_mib": memory_mib() - before_mib}
+        result = {"broker": "engine, to come", "memory_mib": memory_mib() - before_mib}
         stored = {"broker": "engine, storing", **rate_of(messages, took_s)}
-    return [stored, kept, lateness(min(messages, 2_000))]
+    return [stored, result, lateness(min(messages, 2_000))]
 
 
 def lateness(messages: int) -> Made:
@@ -134,9 +134,9 @@ def filters(messages: int) -> list[Made]:
             gc.collect()
             began_s, got = time.perf_counter(), 0
             while got < messages // FEW:
-                taken = broker.receive(GROUP, {TOPIC: filter_}, count_max=256, client="b")
-                broker.ack(GROUP, [each.receipt for each in taken])
-                got += len(taken)
+                batch = broker.receive(GROUP, {TOPIC: filter_}, count_max=256, client="b")
+                broker.ack(GROUP, [each.receipt for each in batch])
+                got += len(batch)
             took_s = time.perf_counter() - began_s
         found.append(
             {
@@ -275,8 +275,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--messages", type=int, default=200_000)
-    asked = parser.parse_args()
-    print(json.dumps(PARTS[asked.part](asked.messages)))
+    options = parser.parse_args()
+    print(json.dumps(PARTS[options.part](options.messages)))
 
 
 if __name__ == "__main__":

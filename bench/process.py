@@ -146,11 +146,11 @@ class Process:
         return text.rpartition(")")[2].split()
 
 
-def answers(port: int, question: bytes, wanted: bytes) -> bool:
+def answers(port: int, question: bytes, expected: bytes) -> bool:
     """Whether who listens on `port` answers `question` with something that holds `wanted`."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as link:
             link.sendall(question)
-            return wanted in link.recv(4096)
+            return expected in link.recv(4096)
     except OSError:
         return False

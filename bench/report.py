@@ -92,11 +92,11 @@ def machine() -> dict[str, str | int]:
 
 def versions() -> dict[str, str]:
     """Python, libraries and peers; peers that are not installed say so."""
-    found = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    found["python"] = platform.python_version()
-    found["redis"] = _peer_version(redis.BINARY, redis.is_installed())
-    found["nats"] = _peer_version(nats.BINARY, nats.is_installed())
-    return found
+    by_library = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    by_library["python"] = platform.python_version()
+    by_library["redis"] = _peer_version(redis.BINARY, redis.is_installed())
+    by_library["nats"] = _peer_version(nats.BINARY, nats.is_installed())
+    return by_library
 
 
 def commit() -> str:
@@ -171,16 +171,16 @@ def publish(about: dict[str, Any], measured: Measured, verdicts: Sequence[Verdic
 def _peer_version(binary: str, is_installed: bool) -> str:
     if not is_installed:
         return "not installed: its lines are left out"
-    found = VERSION.search(_run(binary, "--version"))
-    return found[1] if found else "unknown"
+    match = VERSION.search(_run(binary, "--version"))
+    return match[1] if match else "unknown"
 
 
 def _first_match(path: Path, pattern: str) -> str:
     try:
-        found = re.search(pattern, path.read_text())
+        match = re.search(pattern, path.read_text())
     except OSError:
         return ""
-    return found[1].strip() if found else ""
+    return match[1].strip() if match else ""
 
 
 def _run(*words: str) -> str:

@@ -64,9 +64,9 @@ def _numbered(keys: Ints) -> Ints:
     ordered = keys[order]
     begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     lengths = np.diff(np.r_[begins, len(keys)])
-    found = np.empty(len(keys), dtype=np.int64)
-    found[order] = np.arange(len(keys)) - np.repeat(begins, lengths)
-    return found
+    numbers = np.empty(len(keys), dtype=np.int64)
+    numbers[order] = np.arange(len(keys)) - np.repeat(begins, lengths)
+    return numbers
 
 
 def _lives(chance: np.random.Generator, sent: dict[str, Ints]) -> tuple[Columns, Columns]:
@@ -106,8 +106,8 @@ def _attempt(
 ) -> list[dict[str, Ints]]:
     """Each message delivered to a group, and that attempt's end."""
     count = len(sent["topic"])
-    taken = sent["stored_ms"] + chance.exponential(200, count).astype(np.int64)
-    ended = taken + chance.exponential(50, count).astype(np.int64)
+    delivered_ms = sent["stored_ms"] + chance.exponential(200, count).astype(np.int64)
+    ended = delivered_ms + chance.exponential(50, count).astype(np.int64)
     client = chance.integers(0, CLIENTS, count)
     place = {name: sent[name] for name in ("topic", "queue", "offset", "born_ms", "stored_ms")}
     place |= {"group": np.full(count, group), "client": client}
@@ -119,7 +119,7 @@ def _attempt(
             "kind": np.asarray(kind, dtype=np.int64),
             "attempt": np.full(count, attempt),
         }
-        for at_ms, kind in ((taken, np.zeros(count)), (ended, 1 + has_failed))
+        for at_ms, kind in ((delivered_ms, np.zeros(count)), (ended, 1 + has_failed))
     ]
 
 

@@ -156,9 +156,9 @@ class _Run:
         self._began_s = self._asked_s = time.perf_counter()
         self.state, self.error = "running", ""
         self.ended_s = math.inf  # by time.perf_counter()
-        wanted = json.dumps({"job": "traces", "first": hour, "last": hour}).encode()
+        body = json.dumps({"job": "traces", "first": hour, "last": hour}).encode()
         request = urllib.request.Request(
-            f"{server.url}{RUNS}", wanted, {"Content-Type": "application/json"}
+            f"{server.url}{RUNS}", body, {"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             self._path = f"{RUNS}/{json.loads(answer.read())['id']}"
@@ -187,8 +187,8 @@ class _Run:
             writer.close()
         if b" 200 " not in head.splitlines()[0]:
             raise RuntimeError(head.decode())
-        found: dict[str, Any] = json.loads(body)
-        return found
+        answer: dict[str, Any] = json.loads(body)
+        return answer
 
 
 class _SteadyLink(Link):

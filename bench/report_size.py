@@ -22,10 +22,12 @@ from sqlalchemy import create_engine, text
 
 from app.db.database import Database
 from app.db.report_periods import DAY, HOUR, WEEKS, begin_of, name_of, number_of
-from app.db.report_rows import HOURS, RESULTS, RESULTS_BY_NAME, Loaded, Row, RunRow, RunState
+from app.db.report_rows import Loaded, Row, RunRow
 from app.services.reports.keeping import ROWS_HOURS
 from app.settings import Settings
 from engine.histogram import GAMMA, percentile
+from engine.report_tables import HOURS, RESULTS, RESULTS_BY_NAME
+from kitemq.model.reports import RunState
 
 TOPICS, GROUPS = 100, 20
 PAIRS = TOPICS * GROUPS
@@ -67,11 +69,11 @@ def measured(url: str, count: int = PERIODS) -> list[Need]:
         DAY: ("days, packed", days),
         WEEKS: ("four weeks, packed", math.ceil((YEARS_DAYS - daily) * DAY / WEEKS)),
     }
-    found = []
-    for hours, (name, kept) in periods.items():
-        found.append(Need(name, _size_of(url, hours, count) / (GROUPS * count), kept))
+    lines = []
+    for hours, (name, sizes) in periods.items():
+        lines.append(Need(name, _size_of(url, hours, count) / (GROUPS * count), sizes))
     marks = _marks(url) / PAIRS  # of an hour, whatever is in it
-    return [*found, Need("marks of what was computed", marks, YEARS_DAYS * DAY)]
+    return [*lines, Need("marks of what was computed", marks, YEARS_DAYS * DAY)]
 
 
 def _size_of(url: str, hours: int, count: int) -> int:
@@ -153,14 +155,14 @@ def period_rows(begin: int, hours: int) -> dict[str, list[Row]]:
     chance = random.Random(SEED + begin)
     hour, at_ms = name_of(begin), begin * 3_600_000
     topic = {"hour": hour, "topic": "warehouse.orders"}
-    found: dict[str, list[Row]] = {table.name: [] for table in RESULTS if table.replaces == HOURS}
+    rows: dict[str, list[Row]] = {table.name: [] for table in RESULTS if table.replaces == HOURS}
     for number in range(GROUPS):
         group = {**topic, "group": f"consumers-of-{number:02}"}
         for name, row in _of_group(chance, group, at_ms, hours):
-            found[name].append({**dict.fromkeys(RESULTS_BY_NAME[name].names), **group, **row})
+            rows[name].append({**dict.fromkeys(RESULTS_BY_NAME[name].names), **group, **row})
     for name, row in _of_topic(chance, hours):
-        found[name].append({**dict.fromkeys(RESULTS_BY_NAME[name].names), **topic, **row})
-    return found
+        rows[name].append({**dict.fromkeys(RESULTS_BY_NAME[name].names), **topic, **row})
+    return rows
 
 
 Named = Iterator[tuple[str, dict[str, Any]]]
@@ -227,11 +229,11 @@ def _cell(chance: random.Random, messages: int, middle_ms: int) -> dict[str, Any
         count = round(chance.gauss(mean, math.sqrt(mean)) if mean > 20 else _few(chance, mean))
         if count > 0:
             counts[bucket] = count
-    told = {f"p{part}": percentile(counts, part / 100) for part in (50, 95, 99)}
+    percentiles = {f"p{part}": percentile(counts, part / 100) for part in (50, 95, 99)}
     n = sum(counts.values())
     ends = {"least": 1, "most": chance.randrange(60_000), "skewed": 0}
     text_ = json.dumps(counts)
-    return {"n": n, "messages": n, "total": n * middle_ms, **ends, **told, "buckets": text_}
+    return {"n": n, "messages": n, "total": n * middle_ms, **ends, **percentiles, "buckets": text_}
 
 
 def _few(chance: random.Random, mean: float) -> int:
@@ -286,9 +288,9 @@ def main() -> int:
     """Print the table; 1 where ten years need more than 1 GB."""
     parser = argparse.ArgumentParser(prog="python -m bench.report_size", description=__doc__)
     parser.add_argument("--url", default="", help="an empty database; else a SQLite file")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with TemporaryDirectory() as folder:
-        needs = measured(given.url or f"sqlite:///{Path(folder) / 'figures.db'}")
+        needs = measured(options.url or f"sqlite:///{Path(folder) / 'figures.db'}")
     sys.stdout.write(table_of(needs))
     return int(sum(need.bytes for need in needs) > LIMIT_BYTES)
 

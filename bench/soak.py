@@ -63,17 +63,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--kills", type=int, default=0, help="so many kills, instead of a time")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with_grpc = GrpcClients.is_there()
     doors = "REST, WebSocket and gRPC" if with_grpc else "REST and WebSocket (no gRPC client here)"
-    how_long = f"{asked.kills} kills" if asked.kills else f"{asked.seconds:g} s"
-    print(f"seed {asked.seed}, {how_long}, {doors}", flush=True)
+    how_long = f"{options.kills} kills" if options.kills else f"{options.seconds:g} s"
+    print(f"seed {options.seed}, {how_long}, {doors}", flush=True)
     with (
         tempfile.TemporaryDirectory(prefix="kitemq-soak-") as folder,
         Server(Path(folder) / "data") as server,
     ):
         ledger = asyncio.run(
-            soak(server, asked.seconds, asked.seed, kills=asked.kills, with_grpc=with_grpc)
+            soak(server, options.seconds, options.seed, kills=options.kills, with_grpc=with_grpc)
         )
     print(ledger.report())
     for each in [*sorted(ledger.missing), *ledger.came_back, *ledger.wrong][:20]:

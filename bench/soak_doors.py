@@ -108,8 +108,8 @@ class Clients:
 
     async def _plain(self, connection: Connection) -> None:
         bodies = [f"plain {next(self._numbers)}" for _ in range(BATCH)]
-        wanted = {"messages": [{"body": body} for body in bodies]}
-        await connection.ask(post(f"topics/{PLAIN}/messages", wanted))
+        document = {"messages": [{"body": body} for body in bodies]}
+        await connection.ask(post(f"topics/{PLAIN}/messages", document))
         self._ledger.accepted.update(bodies)
         await asyncio.sleep(0.02)
 
@@ -133,8 +133,8 @@ class Clients:
 
         async def turn(connection: Connection) -> None:
             body = f"fifo {number} {next(self._numbers)}"
-            wanted = {"body": body, "message_group": str(number)}
-            await connection.ask(post(f"topics/{FIFO}/messages", wanted))
+            document = {"body": body, "message_group": str(number)}
+            await connection.ask(post(f"topics/{FIFO}/messages", document))
             self._ledger.accept(body, str(number))
             await asyncio.sleep(0.05)
 
@@ -176,9 +176,9 @@ class Clients:
         return turn
 
     async def _receive(self, connection: Connection, topic: str) -> list[dict[str, Any]]:
-        wanted = {"topic": topic, "max": 64, "invisible_ms": INVISIBLE_MS, "wait_ms": 500}
+        document = {"topic": topic, "max": 64, "invisible_ms": INVISIBLE_MS, "wait_ms": 500}
         asked_s = time.monotonic()
-        answer = json.loads(await connection.ask(post(f"groups/{topic}/receive", wanted)))
+        answer = json.loads(await connection.ask(post(f"groups/{topic}/receive", document)))
         deliveries: list[dict[str, Any]] = answer["deliveries"]
         self._ledger.deliver([item["body"] for item in deliveries], asked_s)
         return deliveries
@@ -259,14 +259,14 @@ class Clients:
         try:
             while self._ledger.is_draining():
                 try:
-                    said = json.loads(await asyncio.wait_for(socket.recv(), 1.0))
+                    frame = json.loads(await asyncio.wait_for(socket.recv(), 1.0))
                 except TimeoutError:
                     continue
-                if said["op"] == "result":
-                    bodies = waiting.pop(said["id"])
-                    self._note(list(bodies.values()), said["results"])
-                elif said["op"] == "deliver":
-                    bodies = {item["receipt"]: item["body"] for item in said["messages"]}
+                if frame["op"] == "result":
+                    bodies = waiting.pop(frame["id"])
+                    self._note(list(bodies.values()), frame["results"])
+                elif frame["op"] == "deliver":
+                    bodies = {item["receipt"]: item["body"] for item in frame["messages"]}
                     self._ledger.deliver(list(bodies.values()), asked_s)
                     number = next(numbers)
                     waiting[number] = bodies

@@ -76,7 +76,7 @@ from engine.search.lookup import Lookup
 from engine.search.scan import FOREVER_MS, MessageScan, ScanPage, ScanQuery
 from engine.search.search import ANYWHERE, oldest_first
 from engine.service import ServiceRunner
-from engine.statistics.histogram import ROCKETMQ_LABELS, LatencySpreads, Spread
+from engine.statistics.histogram import LatencySpreads, Spread
 from engine.statistics.metric_series import Metric, MetricSeries
 from engine.statistics.statistics import Statistics
 from engine.statistics.values import (
@@ -126,7 +126,6 @@ __all__ = [
     "FOREVER_MS",
     "GROUP_QUEUE",
     "RETRY_PREFIX",
-    "ROCKETMQ_LABELS",
     "AckResult",
     "ActivePin",
     "Assignment",
@@ -733,29 +732,29 @@ class Broker:
         """One message by its place; MessageNotFound where there is none, or no longer."""
         self._catalog.get(topic)
         entries = self._store.entries(topic, queue, offset, 1) if offset >= 0 else []
-        found = self._store.read_entries(entries[:1], (topic, queue))
-        if not found or found[0] is None or found[0].offset != offset:
+        messages = self._store.read_entries(entries[:1], (topic, queue))
+        if not messages or messages[0] is None or messages[0].offset != offset:
             raise MessageNotFound(
                 f"queue {queue} of {topic!r} has no message at offset {offset}",
                 field="offset",
                 remedy="the queue's statistics say which offsets there are",
             )
-        return found[0]
+        return messages[0]
 
     def message_by_offset_id(self, offset_id: str) -> StoredMessage:
         """The very record that an offset id names; MessageNotFound."""
         position = position_of_id(offset_id)
-        found = None if position is None else self._find_at(position)
-        if found is None or found.offset_id != offset_id.upper():
+        message = None if position is None else self._find_at(position)
+        if message is None or message.offset_id != offset_id.upper():
             raise MessageNotFound(f"no message has the offset id {offset_id!r}", field="id")
-        return found
+        return message
 
     def message_at(self, position: int) -> StoredMessage:
         """The record at a position of the log, while it is kept; MessageNotFound."""
-        found = self._find_at(position) if position >= 0 else None
-        if found is None:
+        message = self._find_at(position) if position >= 0 else None
+        if message is None:
             raise MessageNotFound(f"no message lies at position {position}", field="position")
-        return found
+        return message
 
     def messages_by_id(self, message_id: str) -> list[StoredMessage]:
         """Every record of a message, oldest first: as sent, retried, dead; at most 64.

@@ -78,22 +78,22 @@ def decompress(data: bytes, codec: str, *, bytes_max: int) -> bytes:
     decoder = DECODERS.get(codec)
     if decoder is None:
         raise NotDecompressed(f"{codec} is none of {', '.join(DECODERS)}")
-    found = decoder(data, bytes_max)
-    if len(found) > bytes_max:
+    plain = decoder(data, bytes_max)
+    if len(plain) > bytes_max:
         raise TooLarge(f"decompresses to more than {bytes_max} bytes")
-    return found
+    return plain
 
 
 def _deflated(codec: str) -> Callable[[bytes, int], bytes]:
     def decode(data: bytes, bytes_max: int) -> bytes:
         decoder = zlib.decompressobj(WINDOWS[codec])
         try:
-            found = decoder.decompress(data, bytes_max + 1)
+            plain = decoder.decompress(data, bytes_max + 1)
         except zlib.error as error:
             raise NotDecompressed(str(error)) from None
-        if not decoder.eof and len(found) <= bytes_max:
+        if not decoder.eof and len(plain) <= bytes_max:
             raise NotDecompressed(TOO_EARLY)
-        return found
+        return plain
 
     return decode
 
@@ -107,12 +107,12 @@ def _lz4(data: bytes, bytes_max: int) -> bytes:
 
     decoder = lz4.frame.LZ4FrameDecompressor()
     try:
-        found: bytes = decoder.decompress(data, max_length=bytes_max + 1)
+        plain: bytes = decoder.decompress(data, max_length=bytes_max + 1)
     except RuntimeError as error:
         raise NotDecompressed(str(error)) from None
-    if not decoder.eof and len(found) <= bytes_max:
+    if not decoder.eof and len(plain) <= bytes_max:
         raise NotDecompressed(TOO_EARLY)
-    return found
+    return plain
 
 
 def _zstd(data: bytes, bytes_max: int) -> bytes:
@@ -120,18 +120,18 @@ def _zstd(data: bytes, bytes_max: int) -> bytes:
 
     decoder = zstandard.ZstdDecompressor()
     try:
-        told = zstandard.get_frame_parameters(data).content_size
+        content_size = zstandard.get_frame_parameters(data).content_size
         # The library makes room for what the frame's head tells, whatever it was asked for.
-        if told not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR):
-            if told > bytes_max:
+        if content_size not in (zstandard.CONTENTSIZE_UNKNOWN, zstandard.CONTENTSIZE_ERROR):
+            if content_size > bytes_max:
                 raise TooLarge(f"decompresses to more than {bytes_max} bytes")
             return decoder.decompress(data)
         with decoder.stream_reader(data) as reader:
-            found = reader.read(bytes_max + 1)
-        if len(found) <= bytes_max:
+            plain = reader.read(bytes_max + 1)
+        if len(plain) <= bytes_max:
             # The reader does not tell a frame that ends too early; this does, and it fits.
-            found = decoder.decompress(data, max_output_size=len(found) or 1)
-        return found
+            plain = decoder.decompress(data, max_output_size=len(plain) or 1)
+        return plain
     except zstandard.ZstdError as error:
         is_short = "did not decompress full frame" in str(error)
         raise NotDecompressed(TOO_EARLY if is_short else str(error)) from None

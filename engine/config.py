@@ -79,8 +79,8 @@ class EngineConfig:
     inflight_max: int = setting(
         10_000, "Messages that one group may have outstanding in one queue; then receive waits."
     )
-    parked_max: int = setting(100_000, "Long polls held open at once, over all clients.")
-    parked_per_key_max: int = setting(1024, "Long polls held on one queue or one group.")
+    long_polls_max: int = setting(100_000, "Long polls held open at once, over all clients.")
+    long_polls_per_key_max: int = setting(1024, "Long polls held on one queue or one group.")
     store_host: str = setting(
         "127.0.0.1:8080",
         "Address written into records and offset ids; the server's own unless it is set.",

@@ -284,7 +284,7 @@ class Container:
             catalog=self.catalog,
             clock=self._clock,
             events=self.events,
-            keepers=(
+            pins=(
                 RetentionPin(
                     "messages with a time of delivery", timers.oldest_position, timers.move_before
                 ),
@@ -292,7 +292,7 @@ class Container:
                 RetentionPin("undecided transactions", self.transactions.oldest_position),
             ),
         )
-        retention.on_moved = self.delivery.overtaker.ask
+        retention.on_moved = self.delivery.min_offset_corrector.ask
         return retention
 
     def _build_statistics(self) -> Statistics:
@@ -325,7 +325,7 @@ class Container:
             segment_bytes=self._config.segment_bytes,
             records_of=lambda name: oldest_first(search.finish(search.id_lookup(name))),
             groups_of=self.delivery.groups_of,
-            standing_of=partial(delivery_state_of, self.delivery.progress_store),
+            delivery_states=partial(delivery_state_of, self.delivery.progress_store),
         )
 
     def _replayed(self, message: StoredMessage) -> None:

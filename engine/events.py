@@ -307,7 +307,7 @@ class EventBus:
         self._listeners: tuple[Listener, ...] = ()
 
     @property
-    def is_heard(self) -> bool:
+    def has_subscribers(self) -> bool:
         """Whether anybody listens; hot paths skip building events when nobody does."""
         return bool(self._listeners)
 

@@ -33,16 +33,16 @@ class FinishedOffsets:
 
     def unfinished(self, start: int, count_max: int, end: int) -> list[int]:
         """Offsets from `start` to before `end` that are not finished, at most `count_max`."""
-        found: list[int] = []
+        offsets: list[int] = []
         offset = max(start, self.floor)
-        while len(found) < count_max and offset < end:
+        while len(offsets) < count_max and offset < end:
             if not self.is_finished(offset):
-                found.append(offset)
+                offsets.append(offset)
                 offset += 1
                 continue
             at = self._marks.find(0, offset - self.floor)
             offset = self.floor + (at if at >= 0 else len(self._marks))
-        return found
+        return offsets
 
     def mark(self, start: int, count: int) -> None:
         """These are finished; the floor moves on over what is finished without a gap."""

@@ -57,28 +57,28 @@ def bounds_of(bucket: int) -> tuple[float, float]:
 
 def histogram(values: Iterable[float]) -> Histogram:
     """Counts by bucket."""
-    found: Histogram = {}
+    counts: Histogram = {}
     for value in values:
         bucket = bucket_of(value)
-        found[bucket] = found.get(bucket, 0) + 1
-    return found
+        counts[bucket] = counts.get(bucket, 0) + 1
+    return counts
 
 
 def summarize(values: Iterable[int]) -> HistogramSummary | None:
     """A cell of these values; None without any."""
-    kept = list(values)
-    if not kept:
+    sample = list(values)
+    if not sample:
         return None
-    return HistogramSummary(len(kept), sum(kept), min(kept), max(kept), histogram(kept))
+    return HistogramSummary(len(sample), sum(sample), min(sample), max(sample), histogram(sample))
 
 
 def merge(histograms: Iterable[Mapping[int, int]]) -> Histogram:
     """One histogram of all values together."""
-    found: Histogram = {}
+    counts: Histogram = {}
     for one in histograms:
         for bucket, count in one.items():
-            found[bucket] = found.get(bucket, 0) + count
-    return found
+            counts[bucket] = counts.get(bucket, 0) + count
+    return counts
 
 
 def merge_summaries(summaries: Iterable[HistogramSummary]) -> HistogramSummary | None:
@@ -103,11 +103,11 @@ def percentile(buckets: Mapping[int, int], share: float) -> float | None:
     total = sum(buckets.values())
     if not total:
         return None
-    wanted = max(1, math.ceil(share * total - 1e-9))
-    seen = 0
+    rank = max(1, math.ceil(share * total - 1e-9))
+    cumulative = 0
     for bucket in sorted(buckets):
-        seen += buckets[bucket]
-        if seen >= wanted:
+        cumulative += buckets[bucket]
+        if cumulative >= rank:
             return value_of(bucket)
     raise AssertionError("the counts are all there")
 
@@ -141,7 +141,7 @@ def pack(buckets: Mapping[int, int]) -> bytes:
 
 def unpack(data: bytes) -> Histogram:
     """What `pack` made; ValueError for anything else. At most BUCKET_MAX + 1 buckets."""
-    found: Histogram = {}
+    counts: Histogram = {}
     place = bucket = 0
     while place < len(data):
         gap, place = _read(data, place)
@@ -155,20 +155,20 @@ def unpack(data: bytes) -> Histogram:
             count += -(number + 1 >> 1) if number & 1 else number >> 1
             if count < 0:
                 raise ValueError("a packed histogram has a count below nothing")
-            found[bucket] = count
+            counts[bucket] = count
             bucket += 1
-    return found
+    return counts
 
 
 def _runs(buckets: Mapping[int, int]) -> list[tuple[int, list[int]]]:
     """Neighbouring buckets together: the first one's number, and the counts from there."""
-    found: list[tuple[int, list[int]]] = []
+    runs: list[tuple[int, list[int]]] = []
     for bucket in sorted(buckets):
-        if found and found[-1][0] + len(found[-1][1]) == bucket:
-            found[-1][1].append(buckets[bucket])
+        if runs and runs[-1][0] + len(runs[-1][1]) == bucket:
+            runs[-1][1].append(buckets[bucket])
         else:
-            found.append((bucket, [buckets[bucket]]))
-    return found
+            runs.append((bucket, [buckets[bucket]]))
+    return runs
 
 
 def _write(out: bytearray, number: int) -> None:

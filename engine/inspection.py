@@ -72,7 +72,7 @@ def repair(files: Files, root: Path, **shape: int) -> Repair:
 
 def begins(frames: Sequence[JournalFrame]) -> dict[str, int]:
     """The topics that the journal's entries leave, and from which position on each counts."""
-    found: dict[str, int] = {}
+    offsets: dict[str, int] = {}
     for frame in frames:
         if b"topic-" not in frame.payload[:24]:
             continue
@@ -81,10 +81,10 @@ def begins(frames: Sequence[JournalFrame]) -> dict[str, int]:
         except msgspec.DecodeError:
             continue
         if isinstance(entry, TopicSet):
-            found[entry.config.name] = entry.config.since_position
+            offsets[entry.config.name] = entry.config.since_position
         else:
-            found.pop(entry.name, None)
-    return found
+            offsets.pop(entry.name, None)
+    return offsets
 
 
 def _look_at(message: StoredMessage, report: VerifyReport) -> None:

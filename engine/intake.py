@@ -87,7 +87,7 @@ class Intake:
         field as `messages[3].tag`; TopicNotFound, Forbidden and DiskFull speak for the whole call.
         `own` are properties which the engine adds to each, reserved names among them.
         """
-        check = self._check_sent if own is None else partial(self._check_and_add, own)
+        check = self._check_message if own is None else partial(self._check_and_add, own)
         try:
             _check_batch(messages)
             if self._store.crowding:
@@ -95,7 +95,7 @@ class Intake:
             waits = any(message.properties.get(WAIT) != "false" for message in messages)
             return self._accept(messages, durability, check, waits=waits)
         except EngineError as error:
-            if self._events.is_heard:
+            if self._events.has_subscribers:
                 self._events.emit(_refused(messages, error, self._clock.now_ms()))
             raise
 
@@ -125,9 +125,9 @@ class Intake:
         for name in topics:
             if self._catalog.find(name) is None:  # not before every message was found good
                 self._catalog.ensure(name)
-        kept = self._durability_of(durability, topics)
-        sent = self._store.append(messages, durability=kept, waits=waits)
-        if self._events.is_heard:
+        level = self._durability_of(durability, topics)
+        sent = self._store.append(messages, durability=level, waits=waits)
+        if self._events.has_subscribers:
             for run in sent.runs:
                 self._events.emit(Appended(now_ms, *run))
         return sent
@@ -170,10 +170,10 @@ class Intake:
         return message
 
     def _durability_of(
-        self, asked: Durability | None, topics: dict[str, TopicConfig]
+        self, requested: Durability | None, topics: dict[str, TopicConfig]
     ) -> Durability:
         """The strongest of what was asked for, the topics' and the broker's."""
-        if asked is Durability.FLUSHED:
+        if requested is Durability.FLUSHED:
             return Durability.FLUSHED
         defaults = (topic.durability or self._durability for topic in topics.values())
         return Durability.FLUSHED if Durability.FLUSHED in defaults else Durability.STORED
@@ -181,7 +181,9 @@ class Intake:
     def _get_topic(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
         return known or self._catalog.ensure_system(message.topic)
 
-    def _check_sent(self, index: int, message: Message, known: TopicConfig | None) -> TopicConfig:
+    def _check_message(
+        self, index: int, message: Message, known: TopicConfig | None
+    ) -> TopicConfig:
         try:
             topic = known or self._open_topic(message)
             check_message(message, topic)
@@ -193,7 +195,7 @@ class Intake:
     def _check_and_add(
         self, own: Mapping[str, str], index: int, message: Message, known: TopicConfig | None
     ) -> TopicConfig:
-        topic = self._check_sent(index, message, known)
+        topic = self._check_message(index, message, known)
         message.properties = {**message.properties, **own}
         return topic
 
@@ -220,8 +222,8 @@ class Intake:
 def _refused(messages: Sequence[Message], error: EngineError, now_ms: int) -> SendRefused:
     topic = messages[0].topic if messages else ""
     client = messages[0].born_host if messages else ""
-    named = (message.message_id for message in messages[:REFUSED_IDS_MAX])
-    return SendRefused(now_ms, topic, error.code, tuple(filter(None, named)), client)
+    ids = (message.message_id for message in messages[:REFUSED_IDS_MAX])
+    return SendRefused(now_ms, topic, error.code, tuple(filter(None, ids)), client)
 
 
 def is_plain(message: Message) -> bool:

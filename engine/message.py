@@ -153,8 +153,8 @@ class StoredMessage(msgspec.Struct, gc=False):
         if not self.sys_flag & COMPRESSED_FLAG:
             return PlainBody(self.body, "", len(self.body), "")
         if self.decompressed is None:
-            found = plain_body(self.body, self.sys_flag, bytes_max=BODY_BYTES_MAX)
-            self.decompressed = found
+            body = plain_body(self.body, self.sys_flag, bytes_max=BODY_BYTES_MAX)
+            self.decompressed = body
         return self.decompressed
 
     @property

@@ -54,8 +54,8 @@ class Service:
             self.failure = f"{type(error).__name__}: {error}"
             # A disk that refuses is told in a sentence: where it happened says nothing more.
             is_known = isinstance(error, (OSError, Busy))
-            told = "service %s failed, next try in %.1f s: %s"
-            log.error(told, self.name, wait_s, error, exc_info=not is_known)
+            text = "service %s failed, next try in %.1f s: %s"
+            log.error(text, self.name, wait_s, error, exc_info=not is_known)
         else:
             self._failures = 0
             self.failure = ""
@@ -77,35 +77,35 @@ class RoundService(Service, Generic[T]):
         super().__init__()
         self._clock = clock
         self._left: Iterator[T] | None = None
-        self._is_asked = False
+        self._has_request = False
         self._round_s = 0.0
 
     def all(self) -> Iterable[T]:
         """What a round that begins now has to look over."""
         raise NotImplementedError
 
-    def look_over(self, chosen: list[T]) -> None:
+    def look_over(self, items: list[T]) -> None:
         """Do what is to be done with these."""
         raise NotImplementedError
 
     def ask(self) -> None:
         """There is a reason to look over everything, as soon as it is time."""
-        self._is_asked = True
+        self._has_request = True
         self.wake()
 
     def tick(self) -> float:
         """Take one bounded step; 0 while the round is not over, else seconds until the next."""
         now_s = self._clock.monotonic_s()
         if self._left is None:
-            if not self._is_asked:
+            if not self._has_request:
                 return IDLE_WAIT_MAX_S
             if now_s < self._round_s:
                 return self._round_s - now_s
-            self._is_asked, self._round_s = False, now_s + self.INTERVAL_S
+            self._has_request, self._round_s = False, now_s + self.INTERVAL_S
             self._left = iter(self.all())
-        chosen = list(islice(self._left, self.AT_ONCE))
-        self.look_over(chosen)
-        if len(chosen) < self.AT_ONCE:
+        items = list(islice(self._left, self.AT_ONCE))
+        self.look_over(items)
+        if len(items) < self.AT_ONCE:
             self._left = None
         return 0.0
 

@@ -47,7 +47,7 @@ def set_the_scene(client: Client) -> None:
     client.delete_topic(SEATS)
     client.dismiss_dead_letters(TICKETING, [0, 1], note="test bookings of the training course")
     job = client.redrive(TICKETING, range(6, BOOKED + 3), to="origin", rate=0, name="after the fix")
-    client.await_replay(job["id"], timeout_s=JOB_WAIT_S)
+    client.await_replay(job.id, timeout_s=JOB_WAIT_S)
     client.redrive(TICKETING, dry_run=True, name="would it help now?")
     client.send(CHECK_INS, [_check_in(number) for number in range(20)])
     payment = {"body": '{"booking":7,"euro":420}', "transaction_group": "payments", "keys": ["7"]}

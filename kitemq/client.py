@@ -1,6 +1,7 @@
 """The REST interface for Python: administration, pull, and consuming without a connection.
 
-Answers are the JSON documents of `docs/rest.md`, as dicts; offsets in them are texts.
+Answers are structs of `kitemq.model`; what was produced, received or pulled comes as the JSON
+documents of `docs/rest.md`, as dicts. Offsets in both are texts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, Literal
 from kitemq.controlling import Controlling
 from kitemq.membership import Membership
 from kitemq.model.groups import Group, GroupPage, GroupSettings, NewGroup
+from kitemq.model.messages import KeyedMessages, MessageList, Seen
 from kitemq.model.progress import Lag, NewOffset, Offsets
 from kitemq.model.topics import (
     ImportedTopics,
@@ -19,6 +21,7 @@ from kitemq.model.topics import (
     TopicPage,
     TopicSettings,
 )
+from kitemq.model.values import OffsetInput
 from kitemq.replays import Replaying
 from kitemq.reports import Reporting
 from kitemq.requests import Requesting
@@ -57,8 +60,10 @@ class Client(
 
     def topics(self, *, q: str = "", type: str = "", system: bool = False) -> Iterator[Topic]:
         """Every topic by name, page by page; `q` is a part of the name."""
-        given = {"q": q, "system": "true" if system else "false"}
-        return self._listed(TopicPage, "/topics", **given, **({"type": type} if type else {}))
+        params: Json = {"q": q, "system": "true" if system else "false"}
+        if type:
+            params["type"] = type
+        return self._listed(TopicPage, "/topics", **params)
 
     def topic(self, name: str) -> TopicDetail:
         """One topic with its queues."""
@@ -123,7 +128,7 @@ class Client(
         self, group: str, topic: str, queue: int, offset: int, *, client: str = ""
     ) -> None:
         """Set where a group goes on in a queue, backwards too; `client` where it broadcasts."""
-        body = NewOffset(topic, queue, str(offset), client)
+        body = NewOffset(topic, queue, OffsetInput(offset), client)
         self._call("PUT", f"/groups/{segment(group)}/offsets", body=body)
 
     # -- messages -------------------------------------------------------------------------------
@@ -159,28 +164,24 @@ class Client(
         }
         return self._call("GET", f"/topics/{segment(topic)}/messages", params=params, wait_s=wait_s)
 
-    def find(self, message_id: str) -> list[Json]:
+    def find(self, message_id: str) -> list[Seen]:
         """The messages with a message id or offset id."""
-        found: list[Json] = self._call("GET", f"/messages/{segment(message_id)}")["items"]
-        return found
+        return self._typed(MessageList, "GET", f"/messages/{segment(message_id)}").items
 
     def find_by_key(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 0
-    ) -> list[Json]:
+    ) -> list[Seen]:
         """At most `limit` messages of a topic that carry `key`, newest first.
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end).
         """
         path = f"/topics/{segment(topic)}/messages/by-key"
-        found: list[Json] = []
-        cursor: str | None = ""
-        while cursor is not None and len(found) < limit:
-            count = min(KEY_PAGE, limit - len(found))
-            params: Json = {"key": key, "limit": count, "begin_ms": begin_ms, "end_ms": end_ms}
-            page = self._call("GET", path, params=params | {"cursor": cursor})
-            found += page["items"]
-            cursor = page["next_cursor"]
-        return found
+        if limit < 1:
+            return []
+        params: Json = {"key": key, "begin_ms": begin_ms, "end_ms": end_ms}
+        return list(
+            self._listed(KeyedMessages, path, count_max=limit, page_size=KEY_PAGE, **params)
+        )
 
     # -- transactions ---------------------------------------------------------------------------
 

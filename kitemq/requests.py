@@ -10,6 +10,8 @@ import msgspec
 from kitemq.connection import Connection
 from kitemq.errors import Invalid, KiteError, NoReply, Unreachable
 from kitemq.message import Message, body_document, checked_properties, document_of
+from kitemq.model.conversion import convert, decoded
+from kitemq.model.requests import KeptReply, ReplyState, RequestAnswer
 from kitemq.rest import Json, RestConnection
 
 TIMEOUT_S = 10.0
@@ -54,10 +56,10 @@ class Requesting(RestConnection):
         document = request_document(message, timeout_s, correlation_id)
         path = f"/topics/{quote(topic, safe='')}/request"
         try:
-            answer = self._call("POST", path, json=document, wait_s=timeout_s)
+            answer = self._typed(RequestAnswer, "POST", path, json=document, wait_s=timeout_s)
         except KiteError as error:
             raise failure_of(error, correlation_id) from None
-        return reply_of(correlation_id, answer["reply"])
+        return reply_of(answer)
 
     def reply(
         self,
@@ -75,13 +77,13 @@ class Requesting(RestConnection):
         """
         named = {"correlation_id": correlation_id, "receipt": receipt}
         document = {**reply_document(body, tag, properties), **_given(named)}
-        return str(self._call("POST", "/replies", json=document)["result"])
+        return self._typed(ReplyState, "POST", "/replies", json=document).result
 
     def find_reply(self, correlation_id: str) -> Reply:
         """The reply to a request, late or not, while it is kept; NotFound where there is none."""
         path = f"/replies/{quote(correlation_id, safe='')}"
-        found = self._call("GET", path, params={"encoding": "base64"})
-        return reply_of(correlation_id, found["reply"], late=found["late"])
+        kept = self._typed(KeptReply, "GET", path, params={"encoding": "base64"})
+        return reply_of(kept, late=kept.late)
 
 
 async def ask(
@@ -95,7 +97,7 @@ async def ask(
         answer = await connection.call("POST", path, document, timeout_s=timeout_s + ANSWER_EXTRA_S)
     except KiteError as error:
         raise failure_of(error, correlation_id) from None
-    return reply_of(correlation_id, answer["reply"])
+    return reply_of(msgspec.convert(answer, RequestAnswer, dec_hook=decoded))
 
 
 def request_document(message: Message | bytes | str, timeout_s: float, correlation_id: str) -> Json:
@@ -125,19 +127,12 @@ def reply_document(body: bytes | str, tag: str, properties: Mapping[str, str] | 
     return {**body_document(body), "tag": tag, "properties": checked_properties(properties or {})}
 
 
-def reply_of(correlation_id: str, stored: Json, *, late: bool = False) -> Reply:
-    """The reply that a document of the REST interface shows."""
-    text = stored["body"]
-    body = base64.b64decode(text) if stored["encoding"] == "base64" else text.encode()
-    return Reply(
-        body,
-        correlation_id,
-        stored["message_id"],
-        stored["tag"],
-        stored["properties"],
-        stored["stored_ms"],
-        late,
-    )
+def reply_of(answer: RequestAnswer | KeptReply, *, late: bool = False) -> Reply:
+    """The reply in an answer of the REST interface."""
+    stored = answer.reply
+    is_base64 = stored.encoding == "base64"
+    body = base64.b64decode(stored.body) if is_base64 else stored.body.encode()
+    return convert(stored, Reply, body=body, correlation_id=answer.correlation_id, late=late)
 
 
 def failure_of(error: KiteError, correlation_id: str) -> KiteError:

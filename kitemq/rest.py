@@ -81,15 +81,28 @@ class RestConnection:
                 remedy="is this a KiteMQ server of this version?",
             ) from None
 
-    def _listed(self, kind: type[ListPage[T]], path: str, **params: Any) -> Iterator[T]:
-        """The items of a list, page by page."""
+    def _listed(
+        self,
+        kind: type[ListPage[T]],
+        path: str,
+        *,
+        count_max: int = 0,
+        page_size: int = PAGE,
+        after: str = "cursor",
+        **params: Any,
+    ) -> Iterator[T]:
+        """The items of a list, page by page, at most `count_max` (0: all of them).
+
+        `after` is the name of the parameter that takes a page's `next_cursor`.
+        """
         cursor: str | None = ""
+        left = count_max
         while cursor is not None:
-            page = self._typed(
-                kind, "GET", path, params={**params, "limit": PAGE, "cursor": cursor}
-            )
+            size = min(page_size, left) if count_max else page_size
+            page = self._typed(kind, "GET", path, params={**params, "limit": size, after: cursor})
             yield from page.items
-            cursor = page.next_cursor
+            left -= len(page.items)
+            cursor = page.next_cursor if not count_max or left > 0 else None
 
     def _call(self, method: str, path: str, *, wait_s: float = 0.0, **given: Any) -> Json:
         return answer_of(self._asked(method, path, wait_s=wait_s, **given))

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from kitemq.rest import Json, RestConnection
+from kitemq.model.messages import SearchPage, SearchResult, Stored
+from kitemq.rest import RestConnection
 
 PAGE = 200
 WAIT_S = 10.0  # the longest that the server looks before it answers
@@ -21,7 +22,7 @@ class Searching(RestConnection):
         filter: str = "*",
         contains: str = "",
         limit: int = 0,
-    ) -> Iterator[Json]:
+    ) -> Iterator[Stored]:
         """Messages of a topic in the order of storing, at most `limit` (0: all of them).
 
         Stored from `begin_ms` to before `end_ms` (ms since 1970 UTC; 0: no end), that match the
@@ -39,9 +40,9 @@ class Searching(RestConnection):
                 limit=min(PAGE, left) if limit else PAGE,
                 cursor=cursor,
             )
-            yield from page["items"]
-            left -= len(page["items"])
-            cursor = page["next_cursor"] if not limit or left > 0 else None
+            yield from page.items
+            left -= len(page.items)
+            cursor = page.next_cursor if not limit or left > 0 else None
 
     def search_page(
         self,
@@ -54,7 +55,7 @@ class Searching(RestConnection):
         limit: int = 32,
         cursor: str = "",
         budget_s: float = 2.0,
-    ) -> Json:
+    ) -> SearchPage:
         """One page: `items`, and with `scanned`, `total` and `matched` how far the search is.
 
         It ends when it is full or after `budget_s` (10 s at most), then `next_cursor` goes on.
@@ -69,8 +70,8 @@ class Searching(RestConnection):
             "budget_ms": round(budget_s * 1000),
         }
         path = f"/topics/{quote(topic, safe='')}/search"
-        return self._call("GET", path, params=params, wait_s=WAIT_S)
+        return self._typed(SearchPage, "GET", path, params=params, wait_s=WAIT_S)
 
-    def find_anything(self, text: str) -> Json:
+    def find_anything(self, text: str) -> SearchResult:
         """Messages with this id or key in any topic, and topics and groups of such names."""
-        return self._call("GET", "/search", params={"q": text}, wait_s=WAIT_S)
+        return self._typed(SearchResult, "GET", "/search", params={"q": text}, wait_s=WAIT_S)

@@ -14,6 +14,8 @@ from fnmatch import fnmatch
 
 import pytest
 
+from tests.app.ui import page_context
+
 LATE = ("spark", "browser")
 # What tries one claim on many inputs, orders or lives: not in `make quick`.
 WIDE = (
@@ -34,6 +36,8 @@ WIDE = (
     "tests/simulation/",
 )
 FORBIDDEN = "skipped, and in CI nothing may be skipped"
+
+page_context.install()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from analytics.errors import Refused, StoreUnreadable
 from analytics.manifest import NAME, PARTITION_DDL, FrameManifest, load
-from analytics.results import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
 from analytics.schemas import LAG, ddl
+from engine.report_hours import INPUTS, LOOKBACK_HOURS, fingerprint, hours_before
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,16 +53,16 @@ def hours_read(frame: str, hours: Iterable[str]) -> set[str]:
     return {each for hour in hours for each in hours_before(hour, LOOKBACK_HOURS[frame])}
 
 
-def told(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
+def input_hours(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, Input]:
     """What a run of these hours reads, by frame."""
-    wanted = list(hours)
-    found = {}
+    hour_names = list(hours)
+    inputs = {}
     for frame in INPUTS[job]:
         known = manifest.partitions(frame)
-        there = sorted(hours_read(frame, wanted) & known.keys())
+        there = sorted(hours_read(frame, hour_names) & known.keys())
         late_rows = sum(known[hour].late_rows for hour in there)
-        found[frame] = Input(there, manifest.row_count(frame, there), late_rows)
-    return found
+        inputs[frame] = Input(there, manifest.row_count(frame, there), late_rows)
+    return inputs
 
 
 def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
@@ -74,16 +74,16 @@ def read_lag(spark: "SparkSession", root: str, paths: list[str]) -> "DataFrame":
 
 
 def fingerprints(manifest: FrameManifest, job: str, hours: Iterable[str]) -> dict[str, str]:
-    """By hour, see `results.fingerprint`."""
+    """By hour, see `engine.report_hours.fingerprint`."""
     known = {frame: manifest.fingerprints(frame) for frame in INPUTS[job]}
     return {hour: fingerprint(job, hour, known) for hour in hours}
 
 
 def doubled_samples(samples: "DataFrame") -> int:
     """How many are there more than once, beyond the first."""
-    found = samples.agg(F.count("*"), F.count_distinct(*SAMPLE)).first()
-    assert found is not None
-    return int(found[0] - found[1])
+    counts = samples.agg(F.count("*"), F.count_distinct(*SAMPLE)).first()
+    assert counts is not None
+    return int(counts[0] - counts[1])
 
 
 def check_root(root: str, *, is_local: bool, is_shared: bool) -> None:

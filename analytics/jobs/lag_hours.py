@@ -30,10 +30,10 @@ def build(frames: InputFrames, params: Params) -> "DataFrame":
         .join(_evaluated(rows), CELL, "left")
         .withColumn("evaluated", F.coalesce("evaluated", F.lit("[]")))
     )
-    code, given = advice(has_hot_queue=True)
+    code, advice_params = advice(has_hot_queue=True)
     return (
         joined.withColumn("advice", code)
-        .withColumn("advice_params", given)
+        .withColumn("advice_params", advice_params)
         .withColumn("hour", hour_name(F.col("target")))
     )
 
@@ -47,7 +47,7 @@ def _ends(rows: "DataFrame") -> "DataFrame":
     is_hot = (
         (F.col("queues") > 1) & (lag > HOT_FACTOR * F.col("median")) & (lag > HOT_SHARE * total)
     )
-    found = rows.groupBy(*CELL).agg(
+    ends = rows.groupBy(*CELL).agg(
         F.max("t").alias("at_ms"),
         F.count("*").cast("int").alias("queues"),
         F.min("severity").alias("severity"),
@@ -66,7 +66,7 @@ def _ends(rows: "DataFrame") -> "DataFrame":
     )
     idle = F.greatest(F.col("members") - F.col("queues"), F.lit(0))
     return (
-        found.withColumn("state", state_of(F.col("severity")))
+        ends.withColumn("state", state_of(F.col("severity")))
         .withColumn("worst_queue", F.col("queue"))
         .withColumn("hot_queue", F.when(is_hot, F.col("most_queue")))
         .withColumn("idle_members", idle.cast("int"))
@@ -83,7 +83,7 @@ def _hours(rows: "DataFrame", params: Params) -> "DataFrame":
         F.avg("completeness").alias("completeness"),
         F.sum("lost_step").alias("lost_then"),
     )
-    found = by_time.groupBy(*CELL).agg(
+    rows_by_hour = by_time.groupBy(*CELL).agg(
         F.max("lag_then").alias("lag_max"),
         F.max("time_lag_then").alias("time_lag_max_ms"),
         F.min("severity").alias("severity"),
@@ -92,7 +92,7 @@ def _hours(rows: "DataFrame", params: Params) -> "DataFrame":
         F.sum("completeness").alias("covered"),
     )
     return (
-        found.withColumn("worst_state", state_of(F.col("severity")))
+        rows_by_hour.withColumn("worst_state", state_of(F.col("severity")))
         .withColumn("completeness", F.col("covered") / F.col("evaluations"))
         .drop("severity", "covered")
     )
@@ -110,8 +110,8 @@ def _evaluated(rows: "DataFrame") -> "DataFrame":
     """The stretches of the hour in which any queue was evaluated and sampled, in order."""
     begin, end = F.col("known_ms"), F.col("known_end_ms")
     before = Window.partitionBy(*CELL).orderBy("begin", "end")
-    reached = F.max("end").over(before.rowsBetween(Window.unboundedPreceding, -1))
-    begins = F.when(F.col("begin") <= reached, 0).otherwise(1)
+    reach = F.max("end").over(before.rowsBetween(Window.unboundedPreceding, -1))
+    begins = F.when(F.col("begin") <= reach, 0).otherwise(1)
     parts = (
         rows.where(begin < end)
         .select(*CELL, begin.alias("begin"), end.alias("end"))

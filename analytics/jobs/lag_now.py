@@ -30,10 +30,10 @@ def build(frames: InputFrames, params: Params) -> "DataFrame":
     rows = base.where(F.col("t") == newest_ms(params)).withColumn(
         "queues", F.count("*").over(Window.partitionBy("group", "topic")).cast("int")
     )
-    code, given = advice(has_hot_queue=False)
+    code, advice_params = advice(has_hot_queue=False)
     return (
         rows.withColumn("advice", code)
-        .withColumn("advice_params", given)
+        .withColumn("advice_params", advice_params)
         .withColumn("at_ms", F.col("t"))
         .withColumn("hour", hour_name(F.col("target")))
     )

@@ -57,13 +57,13 @@ def raw_state(params: Params) -> "Column":
         (CATCHING_UP, F.col("slope_per_s") < -F.col("trend_min")),
         (SLOW, F.col("time_lag_ms") > F.col("slo_ms")),
     )
-    state = F.when(*_known(rules[0]))
+    state = F.when(*_condition(rules[0]))
     for rule in rules[1:]:
-        state = state.when(*_known(rule))
+        state = state.when(*_condition(rule))
     return state.otherwise(STEADY)
 
 
-def _known(rule: "tuple[str, Column]") -> "tuple[Column, Column]":
+def _condition(rule: "tuple[str, Column]") -> "tuple[Column, Column]":
     name, condition = rule
     return F.coalesce(condition, F.lit(False)), F.lit(name)
 
@@ -136,5 +136,5 @@ def _choose(
     condition: "Column", name: str, columns: tuple[str, ...], code: "Column", params: "Column"
 ) -> "tuple[Column, Column]":
     holds = F.coalesce(condition, F.lit(False))
-    given = F.to_json(F.struct(*columns))
-    return F.when(holds, name).otherwise(code), F.when(holds, given).otherwise(params)
+    values = F.to_json(F.struct(*columns))
+    return F.when(holds, name).otherwise(code), F.when(holds, values).otherwise(params)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from analytics.jobs.columns import for_targets
 from analytics.jobs.definitions import HOUR_MS, InputFrames, Params
 from analytics.jobs.lag_rules import AT_ONCE, ETA_FACTOR, TREND_SHARE, raw_state
-from analytics.results import LOOKBACK_HOURS
+from engine.report_hours import LOOKBACK_HOURS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,13 +41,13 @@ def build(frames: InputFrames, params: Params) -> "DataFrame":
     to `known_end_ms` samples bear the state out; NULL where the step from `t` on has none.
     """
     samples = _steps(frames, params)
-    windows = _windows(samples, params).join(_known(samples, params), [*SERIES, "t"], "left")
+    windows = _windows(samples, params).join(_sampled(samples, params), [*SERIES, "t"], "left")
     figures = _figures(windows, params)
     series = Window.partitionBy(*SERIES).orderBy("t")
-    found = figures.withColumn("grew_before", F.lag("is_growing").over(series)).withColumn(
+    series_rows = figures.withColumn("grew_before", F.lag("is_growing").over(series)).withColumn(
         "raw_state", raw_state(params)
     )
-    return _published(found, frames, params).where(F.col("t") >= F.col("target") * HOUR_MS)
+    return _published(series_rows, frames, params).where(F.col("t") >= F.col("target") * HOUR_MS)
 
 
 def _steps(frames: InputFrames, params: Params) -> "DataFrame":
@@ -83,13 +83,15 @@ def _windows(samples: "DataFrame", params: Params) -> "DataFrame":
     begin = (F.col("target") - LOOKBACK_HOURS["lag"]) * HOUR_MS
     # With steps longer than the window some samples belong to no evaluation.
     steps = F.explode(F.sequence(first, last)).alias("step")
-    seen = samples.where(first <= last).select("*", steps).withColumn("t", F.col("step") * step_ms)
-    kept = seen.where(
+    stepped = (
+        samples.where(first <= last).select("*", steps).withColumn("t", F.col("step") * step_ms)
+    )
+    windows = stepped.where(
         (F.col("t") >= begin)
         & (F.col("t") < (F.col("target") + 1) * HOUR_MS)
         & (F.col("t") <= params.at_ms)
     )
-    return kept.groupBy(*SERIES, "t").agg(
+    return windows.groupBy(*SERIES, "t").agg(
         F.count("*").alias("n"),
         ((F.max("at_ms") - F.min("at_ms")) / 1000).alias("span_s"),
         F.max("at_ms").alias("at_ms"),
@@ -109,16 +111,16 @@ def _windows(samples: "DataFrame", params: Params) -> "DataFrame":
     )
 
 
-def _known(samples: "DataFrame", params: Params) -> "DataFrame":
+def _sampled(samples: "DataFrame", params: Params) -> "DataFrame":
     """Of each step, the time around its samples: nothing is known of the rest of it.
 
     A sample speaks for the time to its neighbours: twice their distance, so that one may be late.
     """
     step_ms, near_ms = params.step_s * 1000, int(GRACE_SAMPLES * params.sample_s * 1000)
     step = F.floor(F.col("at_ms") / step_ms) * step_ms
-    found = samples.withColumn("t", step.cast("bigint")).groupBy(*SERIES, "t")
+    latest = samples.withColumn("t", step.cast("bigint")).groupBy(*SERIES, "t")
     first, last, end = F.min("at_ms") - near_ms, F.max("at_ms") + near_ms, F.col("t") + step_ms
-    return found.agg(first.alias("first"), last.alias("last")).select(
+    return latest.agg(first.alias("first"), last.alias("last")).select(
         *SERIES,
         "t",
         F.greatest("t", "first").alias("known_ms"),
@@ -160,9 +162,9 @@ def _limit_ms(params: Params) -> "Column":
     return F.coalesce(F.create_map(*pairs)[F.col("group")], default)
 
 
-def _published(found: "DataFrame", frames: InputFrames, params: Params) -> "DataFrame":
+def _published(series_rows: "DataFrame", frames: InputFrames, params: Params) -> "DataFrame":
     """With `state`: a change counts when it was found twice running, some at once."""
-    rows = found.withColumn("known_state", F.lit(None).cast("string"))
+    rows = series_rows.withColumn("known_state", F.lit(None).cast("string"))
     if frames.previous is not None:
         first = F.lit(min(params.hours)).cast("bigint")
         before = frames.previous.select(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from analytics.errors import Refused
-from analytics.results import OutputTable
+from engine.report_tables import ResultTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,20 +18,20 @@ Rows = list[dict[str, Any]]
 KINDS = {"JSON": "STRING"}
 
 
-def typed(rows: "DataFrame", table: OutputTable) -> "DataFrame":
+def typed(rows: "DataFrame", table: ResultTable) -> "DataFrame":
     """The columns of the table, in its order and its types; others are left out."""
     return rows.select(
-        *(F.col(each.name).cast(KINDS.get(each.kind, each.kind)) for each in table.fields)
+        *(F.col(each.name).cast(KINDS.get(each.kind, each.kind)) for each in table.columns)
     )
 
 
-def rows_of(rows: "DataFrame", table: OutputTable) -> Rows:
+def rows_of(rows: "DataFrame", table: ResultTable) -> Rows:
     """Compute the table; at most ROWS_MAX + 1 rows of it."""
-    found: Rows = typed(rows, table).limit(ROWS_MAX + 1).toArrow().to_pylist()
-    return found
+    rows_read: Rows = typed(rows, table).limit(ROWS_MAX + 1).toArrow().to_pylist()
+    return rows_read
 
 
-def write(rows: Rows, table: OutputTable, folder: Path) -> Rows:
+def write(rows: Rows, table: ResultTable, folder: Path) -> Rows:
     """Write `<name>.ndjson`, ordered by the key; the rows in that order.
 
     Raises Refused for more than ROWS_MAX rows, OSError where the disk refuses.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from analytics.repeating import repeating
-from analytics.results import TRACES_JOB, tables_of
+from engine.report_tables import TRACES_JOB, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ class JobProgress:
             done, tasks = self._tasks()
             share = (self._at + (done / tasks if tasks else 0.0)) / (len(self._stages) - 1)
             self._percent = max(self._percent, min(100, int(100 * share)))
-            told = {
+            document = {
                 "stage": self._stages[self._at],
                 "percent": self._percent,
                 "at_ms": time.time_ns() // 1_000_000,
@@ -56,7 +56,7 @@ class JobProgress:
                 "tasks": tasks,
             }
             temporary = self._path.with_name(f"{self._path.name}.tmp")
-            temporary.write_text(json.dumps(told))
+            temporary.write_text(json.dumps(document))
             temporary.replace(self._path)
 
     @contextmanager

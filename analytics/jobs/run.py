@@ -17,8 +17,8 @@ from analytics.jobs.outputs import Rows, rows_of, write
 from analytics.jobs.progress import JobProgress
 from analytics.jobs.traces import build, message_ids, pieces, tables
 from analytics.manifest import FrameManifest
-from analytics.results import ALL, BY_NAME, TRACES_JOB, OutputTable, manifest, tables_of
 from analytics.schemas import LAG, MESSAGES, TRACE
+from engine.report_tables import ALL, RESULTS_BY_NAME, TRACES_JOB, ResultTable, manifest, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,42 +50,48 @@ class RunWork(msgspec.Struct):
 def run(spark: "SparkSession", work: RunWork, progress: JobProgress) -> dict[str, Any]:
     """What of `result.json` only the work itself knows. Raises Refused, and Spark's own errors."""
     known = inputs.load_manifest(spark, work.root)
-    told = inputs.told(known, work.job, work.hours)
+    input_hours = inputs.input_hours(known, work.job, work.hours)
     perform = _traces if work.job == TRACES_JOB else _lag
-    rows, counters = perform(spark, work, known, told, progress)
-    counters |= {"late": sum(each.late_rows for each in told.values())}
+    rows, counters = perform(spark, work, known, input_hours, progress)
+    counters |= {"late": sum(each.late_rows for each in input_hours.values())}
     return {
         "fingerprints": inputs.fingerprints(known, work.job, work.hours),
-        "input": msgspec.to_builtins(told),
-        "rows_in": sum(each.rows for each in told.values()),
+        "input": msgspec.to_builtins(input_hours),
+        "rows_in": sum(each.rows for each in input_hours.values()),
         "rows_out": sum(len(each) for each in rows.values()),
         "input_position": known.position,
         "input_at_ms": known.at_ms,
         "lag_ms": known.lag_ms,
         "counters": counters,
-        "tables": {name: _told(BY_NAME[name], those) for name, those in rows.items()},
+        "tables": {
+            name: _result_fields(RESULTS_BY_NAME[name], those) for name, those in rows.items()
+        },
     }
 
 
 def _traces(
-    spark: "SparkSession", work: RunWork, known: FrameManifest, told: Inputs, progress: JobProgress
+    spark: "SparkSession",
+    work: RunWork,
+    known: FrameManifest,
+    input_hours: Inputs,
+    progress: JobProgress,
 ) -> Made:
     params = replace(work.params, at_ms=known.at_ms)
     progress.enter("computing")
     for name, value in PLAINLY.items():
         spark.conf.set(name, value)
-    read = [(frame, each.hours) for frame, each in told.items()]
+    read = [(frame, each.hours) for frame, each in input_hours.items()]
     frames = InputFrames(
         pieces=pieces.pieces_of(spark, work.root, known, read),
         rows=_rows(known, work.hours, params.hours),
     )
     rows, counters = tables.collect(build.build(frames, params))
     progress.enter("naming")
-    records = pieces.pieces_of(spark, work.root, known, [(MESSAGES, told[MESSAGES].hours)])
+    records = pieces.pieces_of(spark, work.root, known, [(MESSAGES, input_hours[MESSAGES].hours)])
     message_ids.fill_in(rows["slowest"], records)
     progress.enter("writing")
     for name, those in rows.items():
-        rows[name] = write(those, BY_NAME[name], work.output)
+        rows[name] = write(those, RESULTS_BY_NAME[name], work.output)
     return rows, counters
 
 
@@ -99,10 +105,14 @@ def _rows(known: FrameManifest, names: list[str], hours: tuple[int, ...]) -> dic
 
 
 def _lag(
-    spark: "SparkSession", work: RunWork, known: FrameManifest, told: Inputs, progress: JobProgress
+    spark: "SparkSession",
+    work: RunWork,
+    known: FrameManifest,
+    input_hours: Inputs,
+    progress: JobProgress,
 ) -> Made:
     progress.enter("reading")
-    samples = inputs.read_lag(spark, work.root, known.paths(LAG, told[LAG].hours))
+    samples = inputs.read_lag(spark, work.root, known.paths(LAG, input_hours[LAG].hours))
     doubled = inputs.doubled_samples(samples)
     if doubled:
         samples = samples.dropDuplicates(list(inputs.SAMPLE))
@@ -122,7 +132,7 @@ def _lag(
     return rows, {"duplicates": doubled}
 
 
-def _told(table: OutputTable, rows: Rows) -> dict[str, object]:
+def _result_fields(table: ResultTable, rows: Rows) -> dict[str, object]:
     return {"rows": len(rows), "file": f"{table.name}.ndjson", **manifest(table)}
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import Encoding, Seen, seen
+from app.api.messages.messages import seen
 from app.api.messages.produce import DelayMs, Time
 from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
@@ -14,6 +14,7 @@ from app.security.message_rights import visible
 from app.services import bodies
 from engine.broker import Scheduled
 from engine.errors import Invalid
+from kitemq.model.messages import Encoding, Seen
 
 TAG = "scheduled"
 LIMIT_MAX = 200

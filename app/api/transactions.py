@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from app.addresses import shown_url
 from app.api.framework.operation import API, Call, encode, operation
-from app.api.messages.messages import Encoding, Seen, Stored, fields_of, seen
+from app.api.messages.messages import fields_of, seen
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, Principal, require_decision
 from app.security.message_rights import visible
@@ -20,6 +20,7 @@ from engine.broker import (
     TransactionDecision,
     TransactionState,
 )
+from kitemq.model.messages import Encoding, Seen, Stored
 
 TAG = "transactions"
 LIMIT_MAX = 200

@@ -11,8 +11,9 @@ from typing import Any
 
 from app.db import report_evaluated
 from app.db.report_periods import DAY, HOUR, WEEKS
-from app.db.report_rows import RESULTS_BY_NAME, ResultTable, Row
+from app.db.report_rows import Row
 from engine.histogram import merge, pack, percentile, unpack
+from engine.report_tables import RESULTS_BY_NAME, ResultTable
 
 LATENCY = "latency"
 OTHER_CLIENTS = "*"

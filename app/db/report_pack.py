@@ -16,7 +16,8 @@ import msgspec
 from app.db.report_evaluated import UNTOLD
 from app.db.report_merge import completed, derived_columns
 from app.db.report_periods import HOUR, HOUR_S, name_of
-from app.db.report_rows import ResultTable, Row
+from app.db.report_rows import Row
+from engine.report_tables import ResultTable
 
 FORMAT = 1
 LEVEL = 9

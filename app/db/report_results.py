@@ -17,22 +17,19 @@ from sqlalchemy import Connection, Select, Table, delete, func, insert, select, 
 from app.db import report_packing as packing
 from app.db.report_periods import name_of
 from app.db.report_rows import (
-    ALL,
-    HOURS,
     PACKED,
-    RESULTS_BY_NAME,
-    Coarse,
     Loaded,
     Moved,
     NotOurs,
     ResultFilter,
-    ResultTable,
     Row,
     RunRow,
 )
 from app.db.report_store import finish
 from app.db.report_tables import RESULT_TABLES, report_partitions
 from engine.histogram import pack
+from engine.report_tables import ALL, HOURS, RESULTS_BY_NAME, ResultTable
+from kitemq.model.reports import Coarse
 
 CHUNK_ROWS = 5_000
 KEYS_MAX = 500  # hours named in one statement

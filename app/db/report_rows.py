@@ -1,41 +1,14 @@
-"""What the reports' tables hand out and take in, without SQLAlchemy; and what the tables are.
-
-`TABLES` repeats what the jobs make (`analytics/results.py`, which the server never imports): a
-result is loaded only where both agree, and a test compares them.
-"""
+"""What the reports' tables hand out and take in, without SQLAlchemy."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
-TRACES, LAG = "traces", "lag"
-JOBS = (TRACES, LAG)
+from engine.report_tables import ResultTable
+
 Row = dict[str, Any]
-HOURS, ALL = "hours", "all"  # what a run replaces of a table
 # JSON columns whose histograms are kept packed (engine.histogram.pack).
 PACKED = frozenset({"buckets"})
-
-
-class RunState(StrEnum):
-    """What became of a run; all but RUNNING are final."""
-
-    RUNNING = "running"
-    OK = "ok"
-    SKIPPED = "skipped"  # nothing was new
-    FAILED = "failed"
-    TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"
-    LOST = "lost"  # the server that ran it is gone
-
-
-class Trigger(StrEnum):
-    """Why a run began."""
-
-    SCHEDULE = "schedule"
-    MANUAL = "manual"
-    BACKFILL = "backfill"  # by hand, over hours of the past
-    RETRY = "retry"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,37 +76,6 @@ class Coverage:
     last: str
 
 
-class Column(NamedTuple):
-    """A result's column; `kind` is STRING, INT, BIGINT, DOUBLE or JSON (a text that is JSON)."""
-
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class ResultTable:
-    """A table that a job makes: rows are unique by `key`, and replaced by hours or all at once."""
-
-    name: str
-    job: str
-    replaces: str
-    key: tuple[str, ...]
-    columns: tuple[Column, ...]
-    sums: tuple[str, ...] = ()  # columns that may be added up over hours, topics and groups
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    @property
-    def dimensions(self) -> tuple[str, ...]:
-        """Columns that rows may be chosen by and put together by."""
-        texts = [column.name for column in self.columns if column.kind == "STRING"]
-        others = ("advice", "message_id", *self.sums)
-        whole = ["queue"] if "queue" in self.key else []
-        return tuple(name for name in [*texts, *whole] if name not in others)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ResultFilter:
     """Which figures are wanted: of hours `first` to `last`, both in; "" does not matter.
@@ -144,14 +86,6 @@ class ResultFilter:
     first: str = ""
     last: str = ""
     equal: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Coarse:
-    """Figures of hours before `before` are by periods of `hours` hours, named by the first one."""
-
-    hours: int
-    before: str
 
 
 @dataclass(frozen=True)
@@ -173,113 +107,3 @@ class Moved(Exception):
 
 class NotOurs(Exception):
     """The run was taken over by another server: its figures are not taken."""
-
-
-KINDS = {"s": "STRING", "i": "INT", "b": "BIGINT", "d": "DOUBLE", "j": "JSON"}
-STATE_COLUMNS = (
-    "lag:b time_lag_ms:b produce_per_s:d consume_per_s:d eta_s:d retry_waiting:b dead:b "
-    "members:i advice:s advice_params:j"
-)
-
-
-def _table(
-    name: str, job: str, replaces: str, key: str, columns: str, sums: str = ""
-) -> ResultTable:
-    pairs = (word.split(":") for word in columns.split())
-    found = tuple(Column(column, KINDS[kind]) for column, kind in pairs)
-    return ResultTable(name, job, replaces, tuple(key.split()), found, tuple(sums.split()))
-
-
-RESULTS = (
-    _table(
-        "latency",
-        TRACES,
-        HOURS,
-        "hour metric topic group client",
-        "hour:s metric:s topic:s group:s client:s n:b messages:b total:b least:b most:b skewed:b "
-        "p50:d p95:d p99:d buckets:j",
-    ),
-    _table(
-        "throughput",
-        TRACES,
-        HOURS,
-        "hour kind topic group",
-        "hour:s kind:s topic:s group:s messages:b counted:b bytes:b",
-        "messages counted bytes",
-    ),
-    _table(
-        "outcomes",
-        TRACES,
-        HOURS,
-        "hour topic group",
-        "hour:s topic:s group:s attempts:b retried:b acked:b failed:b expired:b returned:b dead:b "
-        "unfinished:b retry_rate:d dead_rate:d success_rate:d",
-        "attempts retried acked failed expired returned dead unfinished",
-    ),
-    _table(
-        "failures",
-        TRACES,
-        HOURS,
-        "hour kind topic group rank",
-        "hour:s kind:s topic:s group:s rank:i reason:s reasons:b messages:b counted:b",
-        "messages counted",
-    ),
-    _table(
-        "slowest",
-        TRACES,
-        HOURS,
-        "hour topic group rank",
-        "hour:s topic:s group:s rank:i end_to_end_ms:b message_id:s stored_topic:s queue:i "
-        "offset:b born_ms:b stored_ms:b delivered_ms:b acked_ms:b attempt:i client:s",
-    ),
-    _table(
-        "hot_keys",
-        TRACES,
-        HOURS,
-        "hour topic kind rank",
-        "hour:s topic:s kind:s rank:i value:s values:b messages:b bytes:b",
-        "messages bytes",
-    ),
-    _table(
-        "queue_skew",
-        TRACES,
-        HOURS,
-        "hour topic queue",
-        "hour:s topic:s queue:i messages:b bytes:b queues:i share:d skew:d",
-        "messages bytes",
-    ),
-    _table(
-        "transactions",
-        TRACES,
-        HOURS,
-        "hour topic group outcome detail",
-        "hour:s topic:s group:s outcome:s detail:s messages:b",
-        "messages",
-    ),
-    _table(
-        "lag_hours",
-        LAG,
-        HOURS,
-        "hour group topic",
-        "hour:s group:s topic:s at_ms:b state:s worst_state:s worst_queue:i queues:i "
-        f"{STATE_COLUMNS} lag_max:b time_lag_max_ms:b hot_queue:i idle_members:i lost:b "
-        "completeness:d evaluations:i state_ms:j evaluated:j",
-        "lost",
-    ),
-    _table(
-        "lag_bands",
-        LAG,
-        HOURS,
-        "hour group topic queue begin_ms",
-        "hour:s group:s topic:s queue:i begin_ms:b end_ms:b state:s lag_max:b time_lag_max_ms:b",
-    ),
-    _table(
-        "lag_now",
-        LAG,
-        ALL,
-        "group topic queue",
-        f"hour:s group:s topic:s queue:i at_ms:b state:s raw_state:s {STATE_COLUMNS} "
-        "slope_per_s:d committed:b lost:b risk_s:d completeness:d",
-    ),
-)
-RESULTS_BY_NAME = {table.name: table for table in RESULTS}

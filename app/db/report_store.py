@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from app.db.report_rows import Coverage, RunFilter, RunRow, RunState, ScheduleRow
+from app.db.report_rows import Coverage, RunFilter, RunRow, ScheduleRow
 from app.db.report_tables import report_partitions, report_runs, report_schedules
+from kitemq.model.reports import RunState
 
 RUNS_MAX = 5_000  # that are kept
 PAGE_MAX = 200

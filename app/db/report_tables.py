@@ -25,8 +25,9 @@ from sqlalchemy import (
 from sqlalchemy import Column as C
 from sqlalchemy.types import TypeEngine
 
-from app.db.report_rows import PACKED, RESULTS, ResultTable
+from app.db.report_rows import PACKED
 from app.db.tables import ROW_ID, metadata
+from engine.report_tables import RESULTS, ResultColumn, ResultTable
 
 # Who takes `metadata` from here has it with these tables in it.
 __all__ = [
@@ -133,10 +134,10 @@ TYPES: dict[str, TypeEngine[Any]] = {
 }
 
 
-def _type(name: str, kind: str) -> TypeEngine[Any]:
-    if name in PACKED:
+def _type(column: ResultColumn) -> TypeEngine[Any]:
+    if column.name in PACKED:
         return LargeBinary()
-    return String(HOUR_CHARS) if name == "hour" else TYPES[kind]
+    return String(HOUR_CHARS) if column.name == "hour" else TYPES[column.kind]
 
 
 # Texts that rows of earlier versions lack.
@@ -146,12 +147,12 @@ ADDED = frozenset({"evaluated"})
 def _result(table: ResultTable) -> Table:
     columns = [
         Column(
-            name,
-            _type(name, kind),
-            nullable=name not in table.key and kind in ("INT", "BIGINT", "DOUBLE"),
-            server_default=text("''") if name in ADDED else None,
+            each.name,
+            _type(each),
+            nullable=each.name not in table.key and each.kind in ("INT", "BIGINT", "DOUBLE"),
+            server_default=text("''") if each.name in ADDED else None,
         )
-        for name, kind in table.columns
+        for each in table.columns
     ]
     name = f"report_{table.name}"
     key = PrimaryKeyConstraint(*table.key, name=f"pk_{name}")

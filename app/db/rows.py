@@ -4,7 +4,8 @@ to load and not needed to be ready."""
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from enum import StrEnum
+
+from kitemq.model.access import UserSource
 
 # Where the request that is being answered came from, which its entries in the trail say as well.
 # Each door sets it; what nobody asked for, as a schedule's run, came from nowhere.
@@ -62,13 +63,6 @@ class AuditTally:
     results: Mapping[str, int]
 
 
-class Source(StrEnum):
-    """Who vouches for a user: a password of this server, or an OpenID Connect provider."""
-
-    LOCAL = "local"
-    OIDC = "oidc"
-
-
 @dataclass(frozen=True, kw_only=True)
 class UserRow:
     """Who may log in, with which role, how far."""
@@ -84,9 +78,9 @@ class UserRow:
     subject: str | None = None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> UserSource:
         """Who vouches for this user."""
-        return Source.LOCAL if self.issuer is None else Source.OIDC
+        return UserSource.LOCAL if self.issuer is None else UserSource.OIDC
 
     def described(self) -> dict[str, object]:
         """As the trail keeps it: without the hash."""

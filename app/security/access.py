@@ -9,13 +9,16 @@ A token carries its own grant beside its owner's, and may do only what both allo
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any
 
 from engine.broker import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from engine.errors import Forbidden, Invalid
+from kitemq.model.access import Action as Action
+from kitemq.model.access import Kind as Kind
+from kitemq.model.access import Reach as Reach
+from kitemq.model.access import Role as Role
 
 Right = tuple["Action", "Kind", str]  # as `require` takes it
 
@@ -25,42 +28,6 @@ PATTERN = re.compile(r"(\*|[a-z_]+):(\*|[a-z]+):([A-Za-z0-9_%|.*?\[\]!-]{1,255})
 PATTERNS_MAX = 100
 # Topics that belong to a group: whoever has the group has them.
 OF_GROUP = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
-
-
-class Action(StrEnum):
-    READ = "read"
-    READ_MESSAGES = "read_messages"  # their bodies, keys and properties
-    PRODUCE = "produce"
-    CONSUME = "consume"
-    ADMINISTER = "administer"
-
-
-class Kind(StrEnum):
-    """What an action is done to."""
-
-    TOPIC = "topic"
-    GROUP = "group"
-    SERVER = "server"
-    AUDIT = "audit"
-    REPORT = "report"  # to run and to cancel reports; they are read with the server
-    CONTROL = "control"  # the running server: log levels, read-only, its support bundle
-    PEOPLE = "people"  # users, tokens and sessions of everybody
-    OWN = "own"  # one's own password, tokens and sessions
-    PUBLIC = "public"  # health, the login page: no login is asked for
-
-
-class Role(StrEnum):
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-
-class Reach(StrEnum):
-    """How far a right goes."""
-
-    NONE = "none"
-    MATCHING = "matching"  # what the patterns name
-    ALL = "all"
 
 
 NAMED = (Kind.TOPIC, Kind.GROUP)

@@ -6,7 +6,6 @@ reasons are found here, by asking that decision about each grant alone.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cache
 
 from app.security import matrix
@@ -28,21 +27,7 @@ from app.security.access import (
 from app.security.drafts import checked_role
 from app.security.people import People
 from engine.errors import Invalid, NotFound
-
-
-class Reason(StrEnum):
-    """Why something is allowed or refused."""
-
-    OPEN = "open"  # there are no users, so everybody may
-    ROLE = "role"  # the role has it, or has it not
-    PATTERN = "pattern"  # a pattern covers it, or none does
-    TOKEN_ROLE = "token_role"  # the token's own role has it not
-    TOKEN_PATTERN = "token_pattern"  # none of the token's own patterns covers it
-    TOKEN_OWN = "token_own"  # a token may not change what is its owner's own
-    READ_ONLY = "read_only"  # nobody may change anything
-    EXPIRED = "expired"  # the token is over
-    DISABLED = "disabled"  # the user is switched off
-    PROVIDER = "provider"  # a provider that is no longer this server's vouched for the user
+from kitemq.model.access import CheckedRight, RightReason
 
 
 @dataclass(frozen=True)
@@ -53,26 +38,9 @@ class Subject:
     shut_out: str = ""
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """One right of one subject.
-
-    `by` is the role or the pattern that decided; `doors` says by table what the right opens.
-    """
-
-    action: Action
-    kind: Kind
-    name: str
-    right: str
-    is_allowed: bool
-    reason: Reason
-    by: str
-    doors: Mapping[str, tuple[str, ...]]
-
-
 def judge(
     subject: Subject, *, action: Action | None = None, kind: Kind | None = None, name: str = ""
-) -> list[Verdict]:
+) -> list[CheckedRight]:
     """Every right that a door asks for, in the table's order; those of one action or kind if given.
 
     `name` is that of a topic or a group, without a kind only they are judged then; "" asks whether
@@ -116,7 +84,7 @@ def subject_of(
 
 
 @cache
-def rights() -> Mapping[tuple[Action, Kind], Mapping[str, tuple[str, ...]]]:
+def rights() -> Mapping[tuple[Action, Kind], dict[str, tuple[str, ...]]]:
     """Action and kind of every right in the tables, with the doors that ask for it."""
     found: dict[tuple[Action, Kind], dict[str, list[str]]] = {}
     for title, table in matrix.TABLES.items():
@@ -138,28 +106,27 @@ def rights() -> Mapping[tuple[Action, Kind], Mapping[str, tuple[str, ...]]]:
 TABLE_ORDER = tuple(dict.fromkeys((action, kind) for __, action, kind in TABLE))
 
 
-def _verdict(subject: Subject, action: Action, kind: Kind, name: str) -> Verdict:
+def _verdict(subject: Subject, action: Action, kind: Kind, name: str) -> CheckedRight:
     who = subject.who
-    is_allowed, reason, by = False, Reason.ROLE, ""
+    is_allowed, reason, by = False, RightReason.ROLE, ""
     if subject.shut_out:
-        reason = Reason(subject.shut_out)
+        reason = RightReason(subject.shut_out)
     else:
         try:
             require(who, action, kind, name)
         except ReadOnly:
-            reason = Reason.READ_ONLY
+            reason = RightReason.READ_ONLY
         except RightMissing:
             reason, by = _refused_by(who, action, kind, name)
         else:
             is_allowed = True
             reason, by = _allowed_by(who, action, kind, name)
     doors = rights()[action, kind]
-    return Verdict(
-        action, kind, name, right_text(action, kind, name), is_allowed, reason, by, doors
-    )
+    right = right_text(action, kind, name)
+    return CheckedRight(right, action, kind, name, is_allowed, reason, by, doors)
 
 
-def _refused_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[Reason, str]:
+def _refused_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[RightReason, str]:
     """Which grant stands in the way; of a token and its owner the token's is told first."""
     for index, grant in enumerate(who.grants):
         alone = replace(who, grants=(grant,), token="")
@@ -167,21 +134,23 @@ def _refused_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[
             continue
         of_token = bool(who.token) and index == 0
         if _reach(grant, action, kind) is Reach.MATCHING:
-            return (Reason.TOKEN_PATTERN if of_token else Reason.PATTERN), ", ".join(grant.patterns)
-        return (Reason.TOKEN_ROLE if of_token else Reason.ROLE), grant.role
-    return Reason.TOKEN_OWN, who.token
+            return (RightReason.TOKEN_PATTERN if of_token else RightReason.PATTERN), ", ".join(
+                grant.patterns
+            )
+        return (RightReason.TOKEN_ROLE if of_token else RightReason.ROLE), grant.role
+    return RightReason.TOKEN_OWN, who.token
 
 
-def _allowed_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[Reason, str]:
+def _allowed_by(who: Principal, action: Action, kind: Kind, name: str) -> tuple[RightReason, str]:
     if who.is_open:
-        return Reason.OPEN, ""
+        return RightReason.OPEN, ""
     for grant in who.grants:
         if _reach(grant, action, kind) is Reach.MATCHING:
             for pattern in grant.patterns:
                 alone = replace(who, grants=(Grant(grant.role, (pattern,)),), token="")
                 if not lacks(alone, action, kind, name):
-                    return Reason.PATTERN, pattern
-    return Reason.ROLE, who.grants[0].role
+                    return RightReason.PATTERN, pattern
+    return RightReason.ROLE, who.grants[0].role
 
 
 def _reach(grant: Grant, action: Action, kind: Kind) -> Reach:

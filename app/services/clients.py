@@ -6,7 +6,6 @@ What is asked and done stands in the audit trail. An answer is waited for `ASK_S
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from app.host import EngineHost
@@ -15,6 +14,14 @@ from app.services.connections import REST_ONLY, ClientDoor, ClientFacts, Connect
 from engine.broker import AckResult, Member
 from engine.errors import EngineError, GroupNotFound, NotFound, Refused
 from engine.message import StoredMessage
+from kitemq.model.clients import (
+    Processing,
+    ProcessingVerdict,
+    SentAway,
+    StackAnswer,
+    ThreadStack,
+)
+from kitemq.model.values import Int64
 
 KIND = "client"
 ASK_S = 5.0
@@ -64,61 +71,6 @@ class Offer:
     why_no_verify: str
 
 
-class Answer(StrEnum):
-    """How asking a client ended."""
-
-    ANSWERED = "answered"
-    NO_ANSWER = "no_answer"  # within the time limit
-
-
-class Verdict(StrEnum):
-    """What a client made of a message that it was asked to process."""
-
-    CONSUMED = "consumed"
-    FAILED = "failed"
-    NOT_OFFERED = "not_offered"  # it answered that its library has no such thing
-    NO_ANSWER = "no_answer"
-
-
-@dataclass(frozen=True)
-class Stack:
-    """What a client's threads do, as it says; at most 256 KiB of it (`is_cut`)."""
-
-    client: str
-    answer: Answer
-    text: str = ""
-    is_cut: bool = False
-    took_ms: int = 0
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Verified:
-    """How a client processed a message apart from its delivery; `code` is the protocol's."""
-
-    client: str
-    group: str
-    topic: str
-    queue: int
-    offset: int
-    message_id: str
-    verdict: Verdict
-    code: str = ""
-    detail: str = ""
-    took_ms: int = 0
-
-
-@dataclass(frozen=True)
-class Disconnected:
-    """What was ended: connections, memberships; what it held comes back within a second."""
-
-    client: str
-    connections: int
-    groups: Sequence[str] = ()
-    returned: int = 0
-    kept: int = 0  # settled meanwhile, or in hands that could not be shortened
-
-
 @dataclass
 class _Asked:
     """A question under way, for the time it took."""
@@ -166,7 +118,7 @@ class Clients:
         for name, doors in zip(names, self._connections.of_each(names), strict=True):
             yield Offer(name, doors, why_not([each.why_no_verify for each in doors]))
 
-    async def stack(self, actor: Actor, name: str) -> Stack:
+    async def stack(self, actor: Actor, name: str) -> ThreadStack:
         """Ask a client what its threads do; NotFound, Refused where it offers none, Busy."""
         door = self._door(name, self.find(name).why_no_stack)
         asked = _Asked()
@@ -175,15 +127,17 @@ class Clients:
                 text = await door.stack(name, ASK_S)
                 cut = text[:STACK_CHARS_MAX]
                 is_cut = len(cut) < len(text)
-                found = Stack(name, Answer.ANSWERED, cut, is_cut, asked.took_ms)
+                found = ThreadStack(name, StackAnswer.ANSWERED, cut, is_cut, asked.took_ms, "")
             except TimeoutError:
-                found = Stack(name, Answer.NO_ANSWER, took_ms=asked.took_ms, detail=_silent())
+                found = ThreadStack(
+                    name, StackAnswer.NO_ANSWER, "", False, asked.took_ms, _silent()
+                )
             change.after = {"answer": found.answer, "characters": len(found.text)}
         return found
 
     async def verify(
         self, actor: Actor, name: str, group: str, topic: str, queue: int, offset: int
-    ) -> Verified:
+    ) -> Processing:
         """Let a client of a group process a stored message, whose place in the group stays.
 
         The client does with it whatever it does with messages. Raises NotFound, Refused where the
@@ -207,10 +161,10 @@ class Clients:
         async with change as entry:
             verdict, code, detail = await _processed(door, name, group, message)
             entry.after = {"verdict": verdict, "code": code, "detail": detail}
-        place = (name, group, topic, queue, offset)
-        return Verified(*place, message.message_id, verdict, code, detail, asked.took_ms)
+        place = (name, group, topic, queue, Int64(offset))
+        return Processing(*place, message.message_id, verdict, code, detail, asked.took_ms)
 
-    async def disconnect(self, actor: Actor, name: str) -> Disconnected:
+    async def disconnect(self, actor: Actor, name: str) -> SentAway:
         """End a client's connections and memberships; what it holds comes back in a second.
 
         It may come again. Raises NotFound.
@@ -228,7 +182,7 @@ class Clients:
                 self._leave(group, name)
                 returned += self._bring_back(group, receipts)
             kept = sum(map(len, held.values())) - returned
-            done = Disconnected(name, ended, list(held), returned, kept)
+            done = SentAway(name, ended, list(held), returned, kept)
             entry.after = {"connections": ended, "returned": returned, "kept": kept}
         return done
 
@@ -273,19 +227,19 @@ class Clients:
 
 async def _processed(
     door: ClientDoor, name: str, group: str, message: StoredMessage
-) -> tuple[Verdict, str, str]:
+) -> tuple[ProcessingVerdict, str, str]:
     try:
         answer = await door.verify(name, group, message, ASK_S)
     except TimeoutError:
-        return Verdict.NO_ANSWER, "", _silent()
+        return ProcessingVerdict.NO_ANSWER, "", _silent()
     detail = answer.detail[:DETAIL_CHARS_MAX]
-    return VERDICTS.get(answer.code, Verdict.FAILED), answer.code, detail
+    return VERDICTS.get(answer.code, ProcessingVerdict.FAILED), answer.code, detail
 
 
 VERDICTS = {
-    "OK": Verdict.CONSUMED,
-    "NOT_IMPLEMENTED": Verdict.NOT_OFFERED,
-    "UNSUPPORTED": Verdict.NOT_OFFERED,
+    "OK": ProcessingVerdict.CONSUMED,
+    "NOT_IMPLEMENTED": ProcessingVerdict.NOT_OFFERED,
+    "UNSUPPORTED": ProcessingVerdict.NOT_OFFERED,
 }
 
 

@@ -92,7 +92,7 @@ class Dismissals:
     async def impact(self, group: str, runs: Sequence[range]) -> Impact:
         """What dismissing these would do, without doing it. Raises GroupNotFound."""
         snapshot = self._host.broker.dead_letters.snapshot(group)
-        total, already = await asyncio.to_thread(snapshot.counted, runs)
+        total, already = await asyncio.to_thread(snapshot.counts, runs)
         return Impact(total - already, already)
 
     async def dismiss(

@@ -7,13 +7,13 @@ frames and statements, and with them what people send.
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from logging import Handler, LogRecord
 from threading import Lock
 
 from app.log_output import LineFormatter, LogLimit
 from app.services.audit import Actor, Audit
 from engine.errors import Invalid, NotFound
+from kitemq.model.server import LoggerLevel
 
 ROOT = "kitemq"
 LEVELS = ("debug", "info", "warning", "error")
@@ -21,16 +21,6 @@ INHERITED = ""  # as the logger above
 KIND = "logger"
 LINES_MAX = 2000
 LINE_CHARS_MAX = 2000
-
-
-@dataclass(frozen=True)
-class LoggerLevel:
-    """A part of the server; `level` is what it writes at least, `own` is "" where inherited."""
-
-    name: str
-    level: str
-    own: str
-    is_changed: bool
 
 
 class LogLevels:

@@ -14,12 +14,12 @@ from app.services.audit import Actor
 from app.services.glances import Glances
 from app.services.kept import Kept
 from engine.errors import Invalid
+from kitemq.model.marks import NOTE_CHARS_MAX
 
 if TYPE_CHECKING:
     from app.db.mark_store import NoteRow
 
 KIND = "topic"
-NOTE_CHARS_MAX = 20_000
 EVERYBODY = ""  # whose the notes are, to `Glances`
 
 

@@ -148,7 +148,7 @@ def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
         target=str(job.to),
         target_name=job.to_name,
         selection_json=msgspec.json.encode(selection).decode(),
-        per_s=job.per_s,
+        per_s=job.rate,
         dry_run=job.dry_run,
         state=str(job.state),
         selected=job.selected,
@@ -156,6 +156,6 @@ def _row(kind: "type[JobRow]", job: ReplayJob) -> "JobRow":
         totals_json=msgspec.json.encode(job.totals).decode(),
         created_ms=job.created_ms,
         created_by=job.created_by[:255],
-        ended_ms=job.ended_ms or None,
+        ended_ms=job.ended_ms,
         last_error=job.last_error[:ERROR_CHARS_MAX].replace("\0", "\ufffd"),
     )

@@ -14,10 +14,10 @@ KIND = "replay"
 
 
 @dataclass
-class Counts:
-    """What the newest dead letters of a group have in common; `examined` of `count` were read."""
+class DeadLetterTotals:
+    """What the newest dead letters of a group have in common; `examined` of `total` were read."""
 
-    count: int
+    total: int
     examined: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     topics: Counter[str] = field(default_factory=Counter)
@@ -92,19 +92,19 @@ class Replays:
             change.after = job = self._host.broker.replays.stop(job_id)
         return job
 
-    async def change_rate(self, actor: Actor, job_id: str, per_s: float) -> ReplayJob:
+    async def change_rate(self, actor: Actor, job_id: str, rate: float) -> ReplayJob:
         """Change how fast a job sends."""
         before = self._host.broker.replays.get(job_id)
         async with self._audit.change(
             actor, "replay.change_rate", KIND, job_id, before=before
         ) as change:
-            change.after = job = self._host.broker.replays.change_rate(job_id, per_s)
+            change.after = job = self._host.broker.replays.change_rate(job_id, rate)
         return job
 
-    async def count_dead_letters(self, group: str, newest: int) -> Counts:
+    async def count_dead_letters(self, group: str, newest: int) -> DeadLetterTotals:
         """Counts over the newest dead letters, in steps that let others in between."""
         dead_letters = self._host.broker.dead_letters
-        counts = Counts(dead_letters.page(group, count_max=1).count)
+        counts = DeadLetterTotals(dead_letters.page(group, count_max=1).count)
         after: int | None = None
         while counts.examined < newest:
             tally = dead_letters.tally(group, after=after, count_max=newest - counts.examined)

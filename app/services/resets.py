@@ -72,7 +72,7 @@ class Resets:
         resets = self._host.broker.resets
         if order.goals:
             goals = {(topic, queue): offset for topic, queue, offset in order.goals}
-            return resets.plan_given(group, goals)
+            return resets.plan_offsets(group, goals)
         plan = resets.plan(group, order.topics, order.target, queues=order.queues)
         is_left = plan.step()
         while is_left:

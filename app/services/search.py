@@ -23,11 +23,12 @@ KEY_COUNT_MAX = 64
 class Anything(msgspec.Struct, frozen=True):
     """What one text may mean: messages with this id or key, topics and groups of such a name.
 
-    `is_cut` says that the time, or the number of messages, was up before all topics were asked.
+    `messages_cut` says that the time, or the number of messages, was up before all topics were
+    asked.
     """
 
     messages: list[StoredMessage]
-    is_cut: bool
+    messages_cut: bool
     topics: list[str]
     topics_total: int
     groups: list[str]
@@ -72,7 +73,7 @@ class Search:
         """Every record of a message, oldest first, at most 64; raises Busy."""
         lookup = self._host.broker.search.id_lookup(message_id)
         await self._carry_on(lookup)
-        return sorted(lookup.found, key=lambda message: message.position)
+        return sorted(lookup.messages, key=lambda message: message.position)
 
     async def by_key(
         self,
@@ -98,7 +99,7 @@ class Search:
             before=_position_of(cursor) if cursor else ANYWHERE,
         )
         await self._carry_on(lookup)
-        found = lookup.found
+        found = lookup.messages
         if lookup.is_cut and not found:
             raise Busy(
                 f"the index holds too many other keys: nothing was found within {KEY_BUDGET_S:g} s",
@@ -116,7 +117,7 @@ class Search:
         if not messages:
             lookup = broker.search.any_lookup(text)
             await self._carry_on(lookup, budget_s)
-            messages, is_cut = lookup.found, lookup.is_cut
+            messages, is_cut = lookup.messages, lookup.is_cut
         topics = [topic.name for topic in broker.topics(system=True)]
         groups = [group.name for group in broker.groups()]
         near_topics = await asyncio.to_thread(near, topics, text)

@@ -7,13 +7,12 @@ that fails or takes too long is a result like any other.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
+from kitemq.model.server import CheckOutcome, SelfCheck
 
 FRESH_MS = 10_000
 GLANCE_S = 0.5
@@ -24,25 +23,7 @@ PROBE = "self_check.part"
 PROBE_BYTES = b"written to see whether it can be\n"
 
 
-class Outcome(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class SelfCheck:
-    """What one check found; `code` never changes, `detail` is English."""
-
-    code: str
-    outcome: Outcome
-    detail: str
-    took_ms: float
-    at_ms: int
-
-
-Found = tuple[Outcome, str]
+Found = tuple[CheckOutcome, str]
 
 
 class SelfChecks:
@@ -123,9 +104,9 @@ class SelfChecks:
             async with asyncio.timeout(LIMIT_S):
                 outcome, detail = await work()
         except TimeoutError:
-            outcome, detail = Outcome.FAILED, f"no result within {LIMIT_S:g} s"
+            outcome, detail = CheckOutcome.FAILED, f"no result within {LIMIT_S:g} s"
         except (DatabaseError, OSError) as error:
-            outcome, detail = Outcome.FAILED, str(error)
+            outcome, detail = CheckOutcome.FAILED, str(error)
         took_ms = round((loop.time() - begin_s) * 1000, 1)
         return SelfCheck(code, outcome, detail, took_ms, self._host.clock.now_ms())
 
@@ -133,30 +114,30 @@ class SelfChecks:
         health = self._host.broker.health()
         if health.failures:
             told = "; ".join(f"{name}: {why}" for name, why in health.failures.items())
-            return Outcome.FAILED, told
+            return CheckOutcome.FAILED, told
         if health.warnings:
             told = "; ".join(f"{name}: {why}" for name, why in health.warnings.items())
-            return Outcome.WARNING, told
-        return Outcome.OK, "every service runs"
+            return CheckOutcome.WARNING, told
+        return CheckOutcome.OK, "every service runs"
 
     async def _recovery(self) -> Found:
         damages = self._host.broker.health().damages
         if damages:
             first = damages[0]
             kept = f"; a copy is in {first.copy}" if first.copy else ""
-            return Outcome.WARNING, (
+            return CheckOutcome.WARNING, (
                 f"{len(damages)} damaged stretches were found at the start, the first in"
                 f" {first.file} from byte {first.start} on: {first.detail}{kept}"
             )
-        return Outcome.OK, "no damage was found at the start"
+        return CheckOutcome.OK, "no damage was found at the start"
 
     async def _disk(self) -> Found:
         status = self._host.broker.retention.status()
         if status.refusal:
-            return Outcome.FAILED, status.refusal
+            return CheckOutcome.FAILED, status.refusal
         if status.disk_free_bytes is None:
-            return Outcome.UNKNOWN, "the operating system did not tell how full the disk is"
-        return Outcome.OK, f"{status.disk_free_bytes:,} bytes are free, sends are accepted"
+            return CheckOutcome.UNKNOWN, "the operating system did not tell how full the disk is"
+        return CheckOutcome.OK, f"{status.disk_free_bytes:,} bytes are free, sends are accepted"
 
     async def _directory(self) -> Found:
         if self._probe is None or self._probe.done():
@@ -164,7 +145,7 @@ class SelfChecks:
             self._probe = loop.run_in_executor(None, self._write_probe)
         # A disk that hangs keeps its one thread; each look would take another one.
         await asyncio.shield(self._probe)
-        return Outcome.OK, "a file was written, flushed and taken away"
+        return CheckOutcome.OK, "a file was written, flushed and taken away"
 
     def _write_probe(self) -> None:
         path = self._data / PROBE
@@ -179,46 +160,46 @@ class SelfChecks:
     async def _schema(self) -> Found:
         revision, wanted = await self._database.run(lambda database: database.revision())
         if revision != wanted:
-            return Outcome.WARNING, f"its revision is {revision or 'none'}, expected {wanted}"
-        return Outcome.OK, f"it answers, and its revision is {revision}"
+            return CheckOutcome.WARNING, f"its revision is {revision or 'none'}, expected {wanted}"
+        return CheckOutcome.OK, f"it answers, and its revision is {revision}"
 
     async def _loop(self) -> Found:
         late_s = self._loop_late_s()
         told = f"at most {late_s * 1000:.1f} ms late in the last minute"
-        return (Outcome.WARNING if late_s > LOOP_LATE_S else Outcome.OK), told
+        return (CheckOutcome.WARNING if late_s > LOOP_LATE_S else CheckOutcome.OK), told
 
     async def _clock(self) -> Found:
         clock = self._host.clock
         passed_s = clock.monotonic_s() - self._begin_s
         step_s = (clock.now_ms() - self._begin_ms) / 1000 - passed_s
         if abs(step_s) > CLOCK_STEP_S:
-            return Outcome.WARNING, f"the clock was set by {step_s:+.0f} s since the start"
-        return Outcome.OK, "the clock was not set since the start"
+            return CheckOutcome.WARNING, f"the clock was set by {step_s:+.0f} s since the start"
+        return CheckOutcome.OK, "the clock was not set since the start"
 
     async def _traces(self) -> Found:
         status = self._host.broker.traces.status()
         if status.refusal:
-            return Outcome.FAILED, status.refusal
+            return CheckOutcome.FAILED, status.refusal
         if status.dropped:
-            return Outcome.WARNING, f"{status.dropped:,} were lost for want of room"
-        return Outcome.OK, f"{status.recorded:,} recorded, none lost"
+            return CheckOutcome.WARNING, f"{status.dropped:,} were lost for want of room"
+        return CheckOutcome.OK, f"{status.recorded:,} recorded, none lost"
 
     async def _lag(self) -> Found:
         keeping = self._host.broker.statistics.lag_keeping()
         if keeping.failure:
-            return Outcome.FAILED, keeping.failure
+            return CheckOutcome.FAILED, keeping.failure
         if not keeping.interval_s:
-            return Outcome.UNKNOWN, "it is switched off by the setting lag_sample_s"
-        return Outcome.OK, f"{keeping.rows:,} queues of groups are kept"
+            return CheckOutcome.UNKNOWN, "it is switched off by the setting lag_sample_s"
+        return CheckOutcome.OK, f"{keeping.rows:,} queues of groups are kept"
 
     async def _network(self) -> Found:
         has_room, told = self._connections()
-        return (Outcome.OK if has_room else Outcome.WARNING), told
+        return (CheckOutcome.OK if has_room else CheckOutcome.WARNING), told
 
     async def _exposure(self) -> Found:
         if self._is_exposed():
-            return Outcome.WARNING, "there are no users, and the server listens on a network"
+            return CheckOutcome.WARNING, "there are no users, and the server listens on a network"
         if self._plain_ports:
             named = " and ".join(self._plain_ports)
-            return Outcome.WARNING, f"a network reaches {named} without TLS"
-        return Outcome.OK, "only this machine, or only who says who he is, gets in"
+            return CheckOutcome.WARNING, f"a network reaches {named} without TLS"
+        return CheckOutcome.OK, "only this machine, or only who says who he is, gets in"

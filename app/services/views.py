@@ -15,13 +15,12 @@ from app.services.glances import Glances
 from app.services.kept import Kept
 from engine.clock import Clock
 from engine.errors import Invalid
+from kitemq.model.views import NAME_CHARS_MAX, PATH_CHARS_MAX, NewView
 
 if TYPE_CHECKING:
     from app.db.view_store import ViewRow
 
 KIND = "view"
-NAME_CHARS_MAX = 80
-PATH_CHARS_MAX = 1024
 QUERY_CHARS_MAX = 2000
 LISTS = frozenset(
     {"/topics", "/groups", "/messages", "/dlq", "/audit"}
@@ -30,15 +29,6 @@ LISTS = frozenset(
 LIST_OF_ONE = re.compile(r"/dlq/[A-Za-z0-9_.~%-]+\Z")  # a group's dead letters
 # Where one was on a list is no part of how one likes to see it.
 PASSING = frozenset({"page", "cursor", "done", "format"})
-
-
-@dataclass(frozen=True)
-class NewView:
-    """A view as it was asked for."""
-
-    name: str
-    path: str
-    query: str = ""
 
 
 @dataclass(frozen=True)

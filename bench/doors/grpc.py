@@ -125,8 +125,8 @@ async def _run_client(turn: Turn, body: bytes, threads: int) -> Sample:
         stdout=asyncio.subprocess.PIPE,
         stderr=sys.stderr,
     )
-    said, _ = await client.communicate()
+    output, _ = await client.communicate()
     if client.returncode:
         raise LoadError("the official client failed; what it said is above")
-    found = json.loads(said)
-    return Sample(len(found["latencies_s"]), found["seconds"], found["latencies_s"])
+    figures = json.loads(output)
+    return Sample(len(figures["latencies_s"]), figures["seconds"], figures["latencies_s"])

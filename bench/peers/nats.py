@@ -121,12 +121,12 @@ class NatsTake(NatsDoor):
     def take(self, data: bytes) -> Taken:
         data = self._rest + data
         replies, at = [], 0
-        while found := MESSAGE.match(data, at):
-            end = found.end() + int(found[4]) + 2
+        while match := MESSAGE.match(data, at):
+            end = match.end() + int(match[4]) + 2
             if end > len(data):
                 break
             at = end
-            replies.append(b"PUB %b 0\r\n\r\n" % found[3])
+            replies.append(b"PUB %b 0\r\n\r\n" % match[3])
         self._rest = data[at:]
         self._refuse_rest()
         count = len(replies)

@@ -152,8 +152,8 @@ class RedisTake(RedisDoor):
         count, end = int(head[1]), head.end()
         if len(data) - end < count * self._entry_bytes:
             return None
-        found = list(islice(self._entry.finditer(data, end), count))
-        return (found[-1].end(), [one[1] for one in found]) if len(found) == count else None
+        entries = list(islice(self._entry.finditer(data, end), count))
+        return (entries[-1].end(), [one[1] for one in entries]) if len(entries) == count else None
 
 
 def refuse_errors(data: bytes) -> None:

@@ -97,7 +97,7 @@ class Broadcasts(Service):
         A receipt does not say whose it is. It is looked for with the client before it, then with
         all; after 64 that nobody had, the others are looked for with that client only.
         """
-        found: list[str] = []
+        names: list[str] = []
         last, misses = "", 0
         for receipt in receipts:
             name = last if self._holds(last, receipt) else ""
@@ -105,10 +105,10 @@ class Broadcasts(Service):
                 name = self._look_for(group, receipt)
                 misses += not name
             last = name or last
-            found.append(name or group)
-        for name in {name for name in found if name != group}:
+            names.append(name or group)
+        for name in {name for name in names if name != group}:
             self._see(group, name.partition(CLIENT_MARK)[2])
-        return found
+        return names
 
     def seen(self, group: str, client: str) -> None:
         """A sign of life of a client, if it has any progress."""

@@ -56,7 +56,7 @@ class Deadlines:
 
         Who cannot deal with it adds it again.
         """
-        taken: list[DueBatch] = []
+        batches: list[DueBatch] = []
         heap = self._heap
         while count_max > 0 and heap and heap[0][0] <= now_ms:
             _, _, progress, batch = heappop(heap)
@@ -65,9 +65,9 @@ class Deadlines:
                 self.add(progress, OffsetBatch(batch.slot, offsets[count_max:]))
                 offsets = offsets[:count_max]
             if offsets:
-                taken.append(DueBatch(progress, OffsetBatch(batch.slot, offsets)))
+                batches.append(DueBatch(progress, OffsetBatch(batch.slot, offsets)))
                 count_max -= len(offsets)
-        return taken
+        return batches
 
     def next_ms(self) -> int | None:
         """When the earliest item that is not stale falls due; None when there is none."""

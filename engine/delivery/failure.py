@@ -187,13 +187,13 @@ class FailureHandler:
         """
         failed_at = {each.offset: each for each in failed}
         entries = find_entries(self._store, progress.topic, progress.queue, list(failed_at))
-        gone = failed_at.keys() - {entry.offset for entry in entries}
+        missing = failed_at.keys() - {entry.offset for entry in entries}
         place = (progress.topic, progress.queue)
         for chunk in _chunks(entries):
             plans: list[FailurePlan] = []
             for entry, stored in zip(chunk, self._store.read_entries(chunk, place), strict=True):
                 if stored is None:
-                    gone.add(entry.offset)
+                    missing.add(entry.offset)
                     continue
                 failures = progress.slots[entry.offset].failures
                 attempt = attempt_of(group.name, stored, failures)
@@ -204,8 +204,8 @@ class FailureHandler:
                 )
             self._keep(progress, [plan for plan in plans if plan.move is Transition.KEEP])
             self._move(progress, [plan for plan in plans if plan.move is not Transition.KEEP])
-        if gone:
-            self._settle(progress, sorted(gone), Transition.DROP)
+        if missing:
+            self._settle(progress, sorted(missing), Transition.DROP)
 
     def _failed(self, nack: Nack, client: str) -> FailedDelivery:
         receipt = nack.receipt
@@ -280,10 +280,10 @@ class FailureHandler:
                 return
         end = self._store.written if messages else 0
         for move in (Transition.RETRY, Transition.GIVE_UP):
-            chosen = [plan for plan in plans if plan.move is move]
-            if chosen:
-                offsets = [plan.offset for plan in chosen]
-                self._settle(progress, offsets, move, *_retry_kinds(chosen), record_end=end)
+            group_plans = [plan for plan in plans if plan.move is move]
+            if group_plans:
+                offsets = [plan.offset for plan in group_plans]
+                self._settle(progress, offsets, move, *_retry_kinds(group_plans), record_end=end)
         self._tell(progress.owner, progress.topic, progress.queue, plans)
 
     def _move_apart(self, progress: QueueProgress, plans: Sequence[FailurePlan]) -> None:
@@ -312,7 +312,7 @@ class FailureHandler:
         self._progress_store.write(settled, is_owed=record_end > 0)
 
     def _tell(self, group: str, topic: str, queue: int, plans: Sequence[FailurePlan]) -> None:
-        if not self._events.is_heard:
+        if not self._events.has_subscribers:
             return
         now_ms = self._clock.now_ms()
         for plan in plans:

@@ -84,9 +84,9 @@ def parse_filter(text: str) -> Filter:
     A text that begins with "SQL92:", in whatever case, is an expression over the properties, at
     most 4,096 characters (see `sql/`); any other is a tag expression, at most 16 KiB.
     """
-    found = _SQL.match(text)
-    if found:
-        return _property_filter(text[found.end() :])
+    sql = _SQL.match(text)
+    if sql:
+        return _property_filter(text[sql.end() :])
     return _tag_filter(text) if len(text) <= CACHED_CHARS_MAX else _long_tag_filter(text)
 
 

@@ -51,7 +51,7 @@ class Inflight:
             self._progress_store.write(
                 DeliverySettled(progress.group, *place, to_runs(offsets), Transition.ACK)
             )
-            if self._events.is_heard:
+            if self._events.has_subscribers:
                 self._events.emit(Acked(self._clock.now_ms(), group, *place, tuple(offsets)))
         return results
 
@@ -86,7 +86,7 @@ class Inflight:
         for progress, offsets in current:
             place = (progress.topic, progress.queue)
             self._progress_store.write(PutBack(progress.group, *place, to_runs(offsets)))
-            if self._events.is_heard:
+            if self._events.has_subscribers:
                 self._events.emit(Returned(self._clock.now_ms(), group, *place, tuple(offsets)))
         return results
 
@@ -120,10 +120,10 @@ class Inflight:
             places.setdefault(name, []).append(place)
         results = [STALE] * len(receipts)
         current: list[tuple[QueueProgress, list[int]]] = []
-        for name, chosen in places.items():
-            found, queues = self._check(name, [receipts[place] for place in chosen])
+        for name, indexes in places.items():
+            deliveries, queues = self._check(name, [receipts[place] for place in indexes])
             current += queues
-            for place, result in zip(chosen, found, strict=True):
+            for place, result in zip(indexes, deliveries, strict=True):
                 results[place] = result
         return results, current
 

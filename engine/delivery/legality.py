@@ -105,7 +105,7 @@ class Legality:
 
     def _move(self, change: Moving, move: Transition, phases: Phases) -> None:
         """Messages that have a slot are in one of `phases`."""
-        progress = self._known(change)
+        progress = self._progress_of(change)
         runs = change.runs
         if progress is None:
             check_queue(change.queue)
@@ -124,7 +124,7 @@ class Legality:
                 last = slot
 
     def handed_out(self, change: HandedOut) -> None:
-        progress = self._known(change)
+        progress = self._progress_of(change)
         cursor = 0 if progress is None else progress.cursor
         if not (
             0 < change.serial <= SERIAL_MAX
@@ -200,7 +200,7 @@ class Legality:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _known(self, change: QueueChange) -> QueueProgress | None:
+    def _progress_of(self, change: QueueChange) -> QueueProgress | None:
         """The group's progress in the queue; where there is none yet the names must be possible."""
         progress = self._find(change.group, change.topic, change.queue)
         if progress is None:
@@ -210,7 +210,7 @@ class Legality:
 
     def _at(self, change: QueueChange) -> QueueProgress | None:
         check_queue(change.queue)
-        return self._known(change)
+        return self._progress_of(change)
 
     def _count(self, group: str, delayed: int, direct: int) -> None:
         before = self._retries(group)

@@ -109,7 +109,9 @@ class QueueLocks(Service):
         got = [
             queue
             for queue in dict.fromkeys(queues)
-            if (held := leases.get(queue)) is None or held.client == client or held.until_s <= now_s
+            if (lease := leases.get(queue)) is None
+            or lease.client == client
+            or lease.until_s <= now_s
         ]
         if self._count + sum(queue not in leases for queue in got) > LOCKS_MAX:
             raise Busy(f"there are {self._count} queue locks already", retry_after_s=self.lease_s)
@@ -127,7 +129,7 @@ class QueueLocks(Service):
         mine = [
             queue
             for queue in dict.fromkeys(queues)
-            if (held := leases.get(queue)) is not None and held.client == client
+            if (lease := leases.get(queue)) is not None and lease.client == client
         ]
         self._free(group, mine)
         return mine
@@ -136,7 +138,7 @@ class QueueLocks(Service):
         """A client is gone: others need not wait for its leases to run out."""
         leases = self._leases.get(group)
         if leases:
-            self._free(group, [queue for queue, held in leases.items() if held.client == client])
+            self._free(group, [queue for queue, lease in leases.items() if lease.client == client])
 
     def of(self, group: str) -> list[QueueLock]:
         """The live locks of a group, by topic and queue; GroupNotFound."""
@@ -144,9 +146,9 @@ class QueueLocks(Service):
         leases = self._leases.get(group, {})
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         return [
-            QueueLock(*queue, held.client, now_ms + round((held.until_s - now_s) * 1000))
-            for queue, held in sorted(leases.items())
-            if held.until_s > now_s
+            QueueLock(*queue, lease.client, now_ms + round((lease.until_s - now_s) * 1000))
+            for queue, lease in sorted(leases.items())
+            if lease.until_s > now_s
         ]
 
     def has_live(self, group: str) -> bool:
@@ -155,7 +157,7 @@ class QueueLocks(Service):
         if not leases:
             return False
         now_s = self._clock.monotonic_s()
-        return any(held.until_s > now_s for held in leases.values())
+        return any(lease.until_s > now_s for lease in leases.values())
 
     def forget(self, group: str) -> None:
         """A group was deleted."""
@@ -167,7 +169,7 @@ class QueueLocks(Service):
         now_s = self._clock.monotonic_s()
         for group in list(self._leases)[:TICK_GROUPS_MAX]:
             leases = self._leases.pop(group)
-            left = {queue: held for queue, held in leases.items() if held.until_s > now_s}
+            left = {queue: lease for queue, lease in leases.items() if lease.until_s > now_s}
             self._count -= len(leases) - len(left)
             if left:
                 self._leases[group] = left  # at the end: the others are looked at before
@@ -224,11 +226,11 @@ class QueueLocks(Service):
         now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
         for group, leases in self._leases.items():
             by_lease: dict[_Lease, list[LockedQueue]] = {}
-            for queue, held in leases.items():
-                by_lease.setdefault(held, []).append(queue)
-            for held, queues in by_lease.items():
-                until_ms = now_ms + round((held.until_s - now_s) * 1000)
-                yield QueuesLocked(group, held.client, until_ms, queues)
+            for queue, lease in leases.items():
+                by_lease.setdefault(lease, []).append(queue)
+            for lease, queues in by_lease.items():
+                until_ms = now_ms + round((lease.until_s - now_s) * 1000)
+                yield QueuesLocked(group, lease.client, until_ms, queues)
 
 
 def _check(entry: QueuesLocked | QueuesFreed) -> None:

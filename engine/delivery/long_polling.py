@@ -22,7 +22,7 @@ RETRY_AFTER_S = 1.0
 class MessageAvailability(Protocol):
     """Tells whether a receive would find anything to look at; `receive.py` implements it."""
 
-    def has_work(self, source: ReceiveTarget) -> bool: ...
+    def has_work(self, target: ReceiveTarget) -> bool: ...
 
 
 class LongPoll(Protocol):
@@ -38,16 +38,16 @@ class LongPoll(Protocol):
 class WaitingReceive:
     """One waiting receive; woken at most once."""
 
-    __slots__ = ("_long_polling", "_wake", "group", "is_over", "is_woken", "sources", "topics")
+    __slots__ = ("_long_polling", "_wake", "group", "is_over", "is_woken", "targets", "topics")
 
     def __init__(
-        self, long_polling: "LongPolling", group: str, sources: Sequence[ReceiveTarget], wake: Wake
+        self, long_polling: "LongPolling", group: str, targets: Sequence[ReceiveTarget], wake: Wake
     ) -> None:
         self._long_polling = long_polling
         self._wake = wake
         self.group = group
-        self.sources = sources
-        self.topics = topics_of(sources)
+        self.targets = targets
+        self.topics = topics_of(targets)
         self.is_woken = False
         self.is_over = False
 
@@ -89,7 +89,7 @@ class WaitingPull:
         self._long_polling.leave_pull(self)
 
 
-Waiting = dict[WaitingReceive, None]  # in the order they came
+WaitingReceives = dict[WaitingReceive, None]  # in the order they came
 
 
 class LongPolling:
@@ -102,9 +102,13 @@ class LongPolling:
         self._work = work
         self._total_max = total_max
         self._per_key_max = per_key_max
-        self._receives: dict[str, dict[str, dict[Filter, Waiting]]] = {}  # topic, group, filter
+        self._receives: dict[
+            str, dict[str, dict[Filter, WaitingReceives]]
+        ] = {}  # topic, group, filter
         self._group_counts: dict[str, int] = {}
-        self._paused: dict[str, Waiting] = {}  # by group: who waits for the end of its pause
+        self._paused: dict[
+            str, WaitingReceives
+        ] = {}  # by group: who waits for the end of its pause
         self._pulls: dict[tuple[str, int], dict[WaitingPull, None]] = {}
         self._count = 0
 
@@ -114,34 +118,34 @@ class LongPolling:
     # -- receives --------------------------------------------------------------------------------
 
     def wait_to_receive(
-        self, group: str, sources: Sequence[ReceiveTarget], wake: Wake
+        self, group: str, targets: Sequence[ReceiveTarget], wake: Wake
     ) -> WaitingReceive:
-        """Wait until there may be something in `sources`; raises Busy when too many wait.
+        """Wait until there may be something in `targets`; raises Busy when too many wait.
 
-        Where there is something at once, `wake` is called before this returns. Without `sources`
+        Where there is something at once, `wake` is called before this returns. Without `targets`
         the group is paused: `wake` comes when it is changed.
         """
-        parked = WaitingReceive(self, group, sources, wake)
-        if any(map(self._work.has_work, sources)):
-            parked.fire()
-            return parked
+        poll = WaitingReceive(self, group, targets, wake)
+        if any(map(self._work.has_work, targets)):
+            poll.fire()
+            return poll
         self._check_room(self._group_counts.get(group, 0), f"of group {group!r}")
-        for topic, match in parked.topics.items():
+        for topic, match in poll.topics.items():
             by_filter = self._receives.setdefault(topic, {}).setdefault(group, {})
-            by_filter.setdefault(match, {})[parked] = None
-        if not parked.topics:
-            self._paused.setdefault(group, {})[parked] = None
+            by_filter.setdefault(match, {})[poll] = None
+        if not poll.topics:
+            self._paused.setdefault(group, {})[poll] = None
         self._group_counts[group] = self._group_counts.get(group, 0) + 1
         self._count += 1
-        return parked
+        return poll
 
-    def leave_receive(self, parked: WaitingReceive) -> None:
+    def leave_receive(self, poll: WaitingReceive) -> None:
         """Take one out; if it was woken while there is still work, wake the next in its place."""
-        if not parked.is_woken:
-            self._unlist(parked)
-        elif any(map(self._work.has_work, parked.sources)):
-            for topic in parked.topics:
-                if self.ready(parked.group, topic, 1):
+        if not poll.is_woken:
+            self._unlist(poll)
+        elif any(map(self._work.has_work, poll.targets)):
+            for topic in poll.topics:
+                if self.ready(poll.group, topic, 1):
                     return
 
     def ready(self, group: str, topic: str, count: int) -> int:
@@ -149,10 +153,10 @@ class LongPolling:
         by_filter = self._receives.get(topic, {}).get(group)
         if not by_filter:
             return 0
-        chosen = [parked for waiting in by_filter.values() for parked in waiting][:count]
-        for parked in chosen:
-            self._wake(parked)
-        return len(chosen)
+        polls = [poll for polls in by_filter.values() for poll in polls][:count]
+        for poll in polls:
+            self._wake(poll)
+        return len(polls)
 
     # -- pulls -----------------------------------------------------------------------------------
 
@@ -164,23 +168,23 @@ class LongPolling:
         Where there are messages at once, `wake` is called before this returns.
         """
         key = (topic, queue)
-        parked = WaitingPull(self, key, offset, parse_filter(expression), wake)
+        poll = WaitingPull(self, key, offset, parse_filter(expression), wake)
         if self._store.bounds(topic, queue)[1] > offset:
-            parked.fire()
-            return parked
+            poll.fire()
+            return poll
         self._check_room(len(self._pulls.get(key, ())), f"on queue {queue} of {topic!r}")
-        self._pulls.setdefault(key, {})[parked] = None
+        self._pulls.setdefault(key, {})[poll] = None
         self._count += 1
-        return parked
+        return poll
 
-    def leave_pull(self, parked: WaitingPull) -> None:
+    def leave_pull(self, poll: WaitingPull) -> None:
         """Take one out, if it is still there."""
-        waiting = self._pulls.get(parked.key)
-        if waiting is not None and parked in waiting:
-            del waiting[parked]
+        polls = self._pulls.get(poll.key)
+        if polls is not None and poll in polls:
+            del polls[poll]
             self._count -= 1
-            if not waiting:
-                del self._pulls[parked.key]
+            if not polls:
+                del self._pulls[poll.key]
 
     # -- arrivals --------------------------------------------------------------------------------
 
@@ -192,26 +196,26 @@ class LongPolling:
                 _wake_matching(self._wake, by_filter, tag_codes)
         pulls = self._pulls.get((topic, queue))
         if pulls:
-            for parked in list(pulls):
-                since = max(0, parked.offset - first_offset)
-                if any(map(parked.filter.may_match, tag_codes[since:])):
-                    self.leave_pull(parked)
-                    parked.fire()
+            for poll in list(pulls):
+                since = max(0, poll.offset - first_offset)
+                if any(map(poll.filter.may_match, tag_codes[since:])):
+                    self.leave_pull(poll)
+                    poll.fire()
 
-    def topic_gone(self, topic: str) -> None:
+    def topic_deleted(self, topic: str) -> None:
         """Wake all that wait on a deleted topic: their next call reports it."""
         for group in list(self._receives.get(topic, ())):
             self.ready(group, topic, self._total_max)
         for key in [key for key in self._pulls if key[0] == topic]:
-            for parked in list(self._pulls[key]):
-                self.leave_pull(parked)
-                parked.fire()
+            for poll in list(self._pulls[key]):
+                self.leave_pull(poll)
+                poll.fire()
 
     def queue_reset(self, topic: str, queue: int) -> None:
         """Wake every pull on a queue in which a group was moved: one of them may be of it."""
-        for parked in list(self._pulls.get((topic, queue), ())):
-            self.leave_pull(parked)
-            parked.fire()
+        for poll in list(self._pulls.get((topic, queue), ())):
+            self.leave_pull(poll)
+            poll.fire()
 
     def groups_changed(self, names: Iterable[str]) -> None:
         """Wake all of groups that were changed or deleted, for the same reason."""
@@ -222,8 +226,8 @@ class LongPolling:
             for name in changed & groups.keys():
                 self.ready(name, topic, self._total_max)
         for name in changed:
-            for parked in list(self._paused.get(name, ())):
-                self._wake(parked)
+            for poll in list(self._paused.get(name, ())):
+                self._wake(poll)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -236,42 +240,42 @@ class LongPolling:
             remedy="ask again later, or wait with fewer clients",
         )
 
-    def _wake(self, parked: WaitingReceive) -> None:
-        if not parked.is_woken and not parked.is_over:
-            self._unlist(parked)
-            parked.fire()
+    def _wake(self, poll: WaitingReceive) -> None:
+        if not poll.is_woken and not poll.is_over:
+            self._unlist(poll)
+            poll.fire()
 
-    def _unlist(self, parked: WaitingReceive) -> None:
-        paused = self._paused.get(parked.group)
-        if paused is not None and parked in paused:
-            del paused[parked]
+    def _unlist(self, poll: WaitingReceive) -> None:
+        paused = self._paused.get(poll.group)
+        if paused is not None and poll in paused:
+            del paused[poll]
             if not paused:
-                del self._paused[parked.group]
-        for topic, match in parked.topics.items():
+                del self._paused[poll.group]
+        for topic, match in poll.topics.items():
             by_group = self._receives[topic]
-            by_filter = by_group[parked.group]
-            del by_filter[match][parked]
+            by_filter = by_group[poll.group]
+            del by_filter[match][poll]
             if not by_filter[match]:
                 del by_filter[match]
             if not by_filter:
-                del by_group[parked.group]
+                del by_group[poll.group]
             if not by_group:
                 del self._receives[topic]
         self._count -= 1
-        left = self._group_counts[parked.group] - 1
-        if left:
-            self._group_counts[parked.group] = left
+        remaining = self._group_counts[poll.group] - 1
+        if remaining:
+            self._group_counts[poll.group] = remaining
         else:
-            del self._group_counts[parked.group]
+            del self._group_counts[poll.group]
 
 
 def _wake_matching(
     wake: Callable[[WaitingReceive], None],
-    by_filter: dict[Filter, Waiting],
+    by_filter: dict[Filter, WaitingReceives],
     tag_codes: list[int],
 ) -> None:
     """Wake as many as there are messages for, per filter."""
-    for match, waiting in list(by_filter.items()):
+    for match, polls in list(by_filter.items()):
         count = len(tag_codes) if match.is_all else sum(map(match.may_match, tag_codes))
-        for parked in list(islice(waiting, count)):
-            wake(parked)
+        for poll in list(islice(polls, count)):
+            wake(poll)

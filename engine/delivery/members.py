@@ -115,7 +115,7 @@ class Members(Service):
         if subscription:
             self._current[group] = subscription
         self._compare(group)
-        return self._shown(client, entry)
+        return self._as_member(client, entry)
 
     def seen(
         self,
@@ -204,7 +204,7 @@ class Members(Service):
         self._groups.get(group)
         entries = self._entries.get(group, {})
         return [
-            self._shown(client, entries[client])
+            self._as_member(client, entries[client])
             for client in sorted(entries)
             if self._is_alive(entries[client])
         ]
@@ -216,12 +216,12 @@ class Members(Service):
         """
         for (group, client), entry in list(self._order.items()):
             if self._is_alive(entry):
-                yield group, self._shown(client, entry)
+                yield group, self._as_member(client, entry)
 
     def memberships(self, client: str) -> list[tuple[str, Member]]:
         """The groups that a client is a live member of, by name."""
         return sorted(
-            (group, self._shown(client, entry))
+            (group, self._as_member(client, entry))
             for (group, name), entry in self._order.items()
             if name == client and self._is_alive(entry)
         )
@@ -270,10 +270,10 @@ class Members(Service):
             for name, entry in sorted(self._entries.get(group, {}).items())
             if self._is_pulling(entry) and (not entry.stated or topic in entry.stated)
         ]
-        chosen = strategy or config.strategy
-        shared = self._share(config, chosen, topic, queues, pulling, client, broker_name)
+        algorithm = strategy or config.strategy
+        shared = self._share(config, algorithm, topic, queues, pulling, client, broker_name)
         is_member = client in pulling
-        return Assignment(group, topic, client, chosen, config.mode, is_member, shared, pulling)
+        return Assignment(group, topic, client, algorithm, config.mode, is_member, shared, pulling)
 
     def forget(self, group: str) -> None:
         """A group was deleted."""
@@ -351,7 +351,7 @@ class Members(Service):
         beat_s = entry.beat_s
         return beat_s is not None and self._clock.monotonic_s() - beat_s < self.timeout_s
 
-    def _shown(self, client: str, entry: MemberEntry) -> Member:
+    def _as_member(self, client: str, entry: MemberEntry) -> Member:
         return Member(
             client,
             entry.version,
@@ -365,7 +365,7 @@ class Members(Service):
         )
 
     def _emit(self, event: EngineEvent) -> None:
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(event)
 
 

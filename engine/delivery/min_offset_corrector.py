@@ -35,8 +35,8 @@ class MinOffsetCorrector(RoundService[QueueProgress]):
     def all(self) -> list[QueueProgress]:
         return self._progress_store.every()
 
-    def look_over(self, chosen: list[QueueProgress]) -> None:
-        for progress in chosen:
+    def look_over(self, queues: list[QueueProgress]) -> None:
+        for progress in queues:
             self.look(progress)
 
     def look(self, progress: QueueProgress) -> None:
@@ -49,6 +49,6 @@ class MinOffsetCorrector(RoundService[QueueProgress]):
         if not count:
             return
         self._progress_store.write(CutOff(*place, first, count))
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             now_ms = self._clock.now_ms()
             self._events.emit(Overtaken(now_ms, progress.owner, *place[1:], count))

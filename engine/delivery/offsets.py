@@ -32,9 +32,9 @@ class ConsumerOffsets:
         clock: Clock,
         broadcasts: Broadcasts,
         starts: Starts,
-        wanted: SubscriptionFilters,
+        filters: SubscriptionFilters,
     ) -> None:
-        self._wanted = wanted
+        self._filters = filters
         self._broadcasts = broadcasts
         self._starts = starts
         self._store = store
@@ -83,8 +83,8 @@ class ConsumerOffsets:
         In a broadcast group that of `client`, else of the one that is the furthest behind.
         """
         names = [progress_name(group, client)] if client else self._names(group)
-        found = [self._progress_store.find(name, topic, queue) for name in names]
-        return min((each.floor for each in found if each is not None), default=None)
+        queues = [self._progress_store.find(name, topic, queue) for name in names]
+        return min((each.floor for each in queues if each is not None), default=None)
 
     def start(self, group: str, topic: str, queue: int) -> int:
         """Where a pulling client begins in a queue without a committed offset: as the group says.
@@ -161,7 +161,7 @@ class ConsumerOffsets:
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
         outstanding = sum(offset >= first for offset in progress.slots)
-        coming, counts = self._wanted.count(progress, max(progress.cursor, first), end)
+        coming, counts = self._filters.count(progress, max(progress.cursor, first), end)
         count = coming + outstanding
         oldest_ms = None
         if count:

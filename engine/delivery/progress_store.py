@@ -85,7 +85,7 @@ class ProgressStore:
             HandedOut: (legal.handed_out, self._handed_out),
             DeliverySettled: (legal.settled, self._settled),
             HeldLonger: (legal.held_longer, self._held_longer),
-            HeldForRetry: (legal.kept, self._kept),
+            HeldForRetry: (legal.kept, self._held_for_retry),
             PutBack: (legal.put_back, self._put_back),
             CameDue: (legal.came_due, self._came_due),
             CutOff: (legal.cut_off, self._cut_off),
@@ -208,7 +208,7 @@ class ProgressStore:
         offsets = from_runs(change.runs)
         self._rewatch(change, offsets, Transition.EXTEND, change.deadline_ms, change.serial)
 
-    def _kept(self, change: HeldForRetry) -> None:
+    def _held_for_retry(self, change: HeldForRetry) -> None:
         self._rewatch(change, from_runs(change.runs), Transition.KEEP, change.due_ms)
 
     def _rewatch(
@@ -300,9 +300,9 @@ class ProgressStore:
         for moved in change.reset.queues:
             key = (moved.topic, moved.queue)
             if moved.after is None:
-                gone = queues.pop(key, None)
-                if gone is not None:
-                    gone.restart(gone.cursor)
+                removed = queues.pop(key, None)
+                if removed is not None:
+                    removed.restart(removed.cursor)
                 continue
             progress = queues.get(key)
             if progress is None:

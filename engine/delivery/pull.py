@@ -90,9 +90,9 @@ class Pull:
         progress_store: ProgressStore,
         clock: Clock,
         events: EventBus,
-        wanted: SubscriptionFilters,
+        filters: SubscriptionFilters,
     ) -> None:
-        self._wanted = wanted
+        self._filters = filters
         self._store = store
         self._catalog = catalog
         self._groups = groups
@@ -123,7 +123,7 @@ class Pull:
         self._check(topic, queue, offset, count_max, bytes_max)
         if group:
             consuming_group(self._groups, group, topic)
-            self._wanted.note(group, topic, match)
+            self._filters.note(group, topic, match)
         first, end = self._store.bounds(topic, queue)
         goes_on = self._reset_place(group, topic, queue) if group else None
         if goes_on is not None:
@@ -134,7 +134,7 @@ class Pull:
             status, messages, next_offset = self._read(
                 topic, queue, offset, end, count_max, min(bytes_max, BYTES_MAX), match
             )
-            if group and next_offset > offset and self._events.is_heard:
+            if group and next_offset > offset and self._events.has_subscribers:
                 now_ms, size_bytes = self._clock.now_ms(), sum(each.size_bytes for each in messages)
                 place = (group, topic, queue, offset, next_offset)
                 self._events.emit(MessagesPulled(now_ms, *place, len(messages), size_bytes))
@@ -179,34 +179,34 @@ class Pull:
     ) -> tuple[PullStatus, list[StoredMessage], int]:
         messages: list[StoredMessage] = []
         stop = min(end, offset + max(SCAN_MAX, count_max))
-        seen = lost = misses = 0
+        examined = lost = misses = 0
         while offset < stop and len(messages) < count_max and bytes_max > 0:
             want = count_max - len(messages)
             count = want if match.is_all else CHUNK
             entries = self._store.entries(topic, queue, offset, min(count, stop - offset))
             if not entries:
                 break
-            chosen = [each for each in entries if match.may_match(each.tag_code)]
+            filtered = [each for each in entries if match.may_match(each.tag_code)]
             # What was read in vain shows how many have to be read for one that matches.
-            wanted = chosen[: want + misses]
-            taken = fit(wanted, bytes_max, is_first=not messages)
-            bytes_max -= sum(entry.size_bytes for entry in taken)
-            read = self._store.read_entries(taken, (topic, queue))
+            candidates = filtered[: want + misses]
+            batch = fit(candidates, bytes_max, is_first=not messages)
+            bytes_max -= sum(entry.size_bytes for entry in batch)
+            read = self._store.read_entries(batch, (topic, queue))
             matching = [each for each in read if each is not None and match.matches(each)]
             messages += matching[:want]
-            seen += len(taken)
+            examined += len(batch)
             lost += read.count(None)
-            misses += len(taken) - len(matching)
+            misses += len(batch) - len(matching)
             if len(matching) > want:
                 offset = matching[want].offset
                 break
-            is_whole = len(taken) == len(chosen)
-            offset = entries[-1].offset + 1 if is_whole else chosen[len(taken)].offset
-            if len(taken) < len(wanted):
+            is_whole = len(batch) == len(filtered)
+            offset = entries[-1].offset + 1 if is_whole else filtered[len(batch)].offset
+            if len(batch) < len(candidates):
                 break
         if messages:
             return PullStatus.FOUND, messages, offset
-        is_lost = seen > 0 and lost == seen
+        is_lost = examined > 0 and lost == examined
         status = PullStatus.MESSAGE_WAS_REMOVING if is_lost else PullStatus.NO_MATCHED_MESSAGE
         return status, messages, offset
 

@@ -106,11 +106,11 @@ class QueueProgress:
 
     def ready_offsets(self, buckets: Sequence[str], count_max: int) -> list[int]:
         """What was examined before and may be handed out now, from these lanes."""
-        found = [
+        offsets = [
             offset for name in buckets for offset in islice(self.ready.get(name, ()), count_max)
         ]
-        found.sort()
-        return found[:count_max]
+        offsets.sort()
+        return offsets[:count_max]
 
     def has_ready(self, buckets: Sequence[str]) -> bool:
         return bool(self.ready) and any(map(self.ready.get, buckets))

@@ -10,11 +10,11 @@ from engine.store.store import Store
 
 def find_entries(store: Store, topic: str, queue: int, offsets: Sequence[int]) -> list[QueueEntry]:
     """The entries of these ascending offsets, without those that retention took."""
-    found: list[QueueEntry] = []
+    matches: list[QueueEntry] = []
     for run in iter_runs(to_runs(offsets)):
         entries = store.entries(topic, queue, run.start, len(run))
-        found += entries if entries and entries[0].offset == run.start else _within(entries, run)
-    return found
+        matches += entries if entries and entries[0].offset == run.start else _within(entries, run)
+    return matches
 
 
 def read_offsets(

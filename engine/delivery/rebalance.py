@@ -82,10 +82,10 @@ def machine_room(
     inside = [queue for queue in queues if _room(queue.broker) in rooms]
     size, more = divmod(len(inside), len(clients))
     index = clients.index(client)
-    chosen = inside[index * size : (index + 1) * size]
+    own = inside[index * size : (index + 1) * size]
     if index < more:
-        chosen.append(inside[size * len(clients) + index])
-    return chosen
+        own.append(inside[size * len(clients) + index])
+    return own
 
 
 ALLOCATORS: dict[Strategy, Callable[[Sequence[QueueRef], Sequence[str], str], list[QueueRef]]] = {

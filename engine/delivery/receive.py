@@ -68,16 +68,16 @@ class Receiver:
         store: Store,
         catalog: Catalog,
         progress_store: ProgressStore,
-        sources: ReceiveTargets,
-        overtaker: MinOffsetCorrector,
+        targets: ReceiveTargets,
+        min_offset_corrector: MinOffsetCorrector,
         clock: Clock,
         events: EventBus,
     ) -> None:
-        self._overtaker = overtaker
+        self._min_offset_corrector = min_offset_corrector
         self._store = store
         self._catalog = catalog
         self._progress_store = progress_store
-        self._targets = sources
+        self._targets = targets
         self._clock = clock
         self._events = events
         self._turns: dict[str, int] = {}
@@ -101,14 +101,14 @@ class Receiver:
         check_count(count_max)
         check_client(client)
         deadline_ms = self._clock.now_ms() + invisible_ms(invisible_s)
-        sources = self._targets.of(group, topics, client)
+        targets = self._targets.of(group, topics, client)
         call = ReceiveCall(count_max, deadline_ms, client, max(SCAN_MAX, count_max))
-        turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(sources)
-        for index in range(turn - len(sources), turn):
-            source = sources[index]
-            if self.has_work(source):
+        turn = self._turns[group] = (self._turns.get(group, -1) + 1) % len(targets)
+        for index in range(turn - len(targets), turn):
+            target = targets[index]
+            if self.has_work(target):
                 try:
-                    self._take(source, call)
+                    self._take(target, call)
                 except EngineError:
                     if not call.deliveries:
                         raise
@@ -117,10 +117,10 @@ class Receiver:
                     break
         return call.deliveries
 
-    def has_work(self, source: ReceiveTarget) -> bool:
+    def has_work(self, target: ReceiveTarget) -> bool:
         """Whether a receive would find something to examine here; it may yet match nothing."""
-        progress = source.progress
-        if progress.ready and progress.has_ready(source.buckets):
+        progress = target.progress
+        if progress.ready and progress.has_ready(target.buckets):
             return True
         first, end = self._store.bounds(progress.topic, progress.queue)
         return max(progress.cursor, first) < end and self._progress_store.has_room(progress)
@@ -131,40 +131,40 @@ class Receiver:
 
     # -- choosing --------------------------------------------------------------------------------
 
-    def _take(self, source: ReceiveTarget, call: ReceiveCall) -> None:
-        picked = MessageSelection(source.progress.cursor)
-        if source.progress.ready:
-            self._pick_again(source, call, picked)
+    def _take(self, target: ReceiveTarget, call: ReceiveCall) -> None:
+        picked = MessageSelection(target.progress.cursor)
+        if target.progress.ready:
+            self._pick_again(target, call, picked)
         if len(picked.messages) < call.want:
-            self._pick_fresh(source, call, picked)
-        self._hand_out(source.progress, call, picked)
+            self._pick_fresh(target, call, picked)
+        self._hand_out(target.progress, call, picked)
 
     def _pick_again(
-        self, source: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
+        self, target: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
     ) -> None:
-        progress = source.progress
-        offsets = progress.ready_offsets(source.buckets, call.want)
+        progress = target.progress
+        offsets = progress.ready_offsets(target.buckets, call.want)
         entries = find_entries(self._store, progress.topic, progress.queue, offsets)
-        taken = self._fit(entries, call)
-        read = self._store.read_entries(taken, (progress.topic, progress.queue))
+        batch = self._fit(entries, call)
+        read = self._store.read_entries(batch, (progress.topic, progress.queue))
         picked.messages = [each for each in read if each is not None]
         picked.again = len(picked.messages)
         if picked.again < len(offsets):
-            found = {message.offset for message in picked.messages}
-            left_for_later = {entry.offset for entry in entries[len(taken) :]}
-            picked.gone = [each for each in offsets if each not in found | left_for_later]
+            offsets_read = {message.offset for message in picked.messages}
+            left_for_later = {entry.offset for entry in entries[len(batch) :]}
+            picked.gone = [each for each in offsets if each not in offsets_read | left_for_later]
 
     def _pick_fresh(
-        self, source: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
+        self, target: ReceiveTarget, call: ReceiveCall, picked: MessageSelection
     ) -> None:
-        progress = source.progress
+        progress = target.progress
         topic, queue = progress.topic, progress.queue
         first, end = self._store.bounds(topic, queue)
         if picked.cursor < first:
-            self._overtaker.look(progress)
+            self._min_offset_corrector.look(progress)
             picked.cursor = first
-        is_laned = source.is_ordered or progress.is_retry
-        looks_at_all = source.filter.is_all and not is_laned
+        is_laned = target.is_ordered or progress.is_retry
+        looks_at_all = target.filter.is_all and not is_laned
         room = self._progress_store.window - len(progress.slots)
         while picked.cursor < end and call.scans > 0 and call.size_bytes > 0:
             fresh = len(picked.messages) - picked.again
@@ -177,33 +177,33 @@ class Receiver:
                 return
             if is_laned:
                 count_max = room - fresh - len(picked.deferred)
-                self._sift_laned(source, entries[:count_max], call, picked)
+                self._sift_laned(target, entries[:count_max], call, picked)
             else:
-                self._sift(source, entries, want, call, picked)
+                self._sift(target, entries, want, call, picked)
 
     def _sift(
         self,
-        source: ReceiveTarget,
+        target: ReceiveTarget,
         entries: list[QueueEntry],
         want: int,
         call: ReceiveCall,
         picked: MessageSelection,
     ) -> None:
         """Choose among entries that do not depend on each other."""
-        match = source.filter
-        chosen = entries
+        match = target.filter
+        matching = entries
         if not match.is_all:
-            chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
+            matching = [entry for entry in entries if match.may_match(entry.tag_code)]
         # What was read in vain shows how many have to be read for one that matches.
-        taken = self._fit(chosen[: want + picked.misses], call)
-        place = (source.progress.topic, source.progress.queue)
-        read = self._store.read_entries(taken, place)
+        batch = self._fit(matching[: want + picked.misses], call)
+        place = (target.progress.topic, target.progress.queue)
+        read = self._store.read_entries(batch, place)
         messages = [each for each in read if each is not None]
         if not match.is_all:
             messages = [each for each in messages if match.matches(each)]
-        is_whole = len(taken) == len(chosen)
-        after = entries[-1].offset + 1 if is_whole else chosen[len(taken)].offset
-        picked.misses += len(taken) - len(messages)
+        is_whole = len(batch) == len(matching)
+        after = entries[-1].offset + 1 if is_whole else matching[len(batch)].offset
+        picked.misses += len(batch) - len(messages)
         if len(messages) > want:
             after = messages[want].offset
         picked.messages += messages[:want]
@@ -212,39 +212,41 @@ class Receiver:
 
     def _sift_laned(
         self,
-        source: ReceiveTarget,
+        target: ReceiveTarget,
         entries: list[QueueEntry],
         call: ReceiveCall,
         picked: MessageSelection,
     ) -> None:
         """Choose among entries whose lanes decide; what has to wait is set aside."""
-        match = source.filter
-        chosen = [entry for entry in entries if match.may_match(entry.tag_code)]
-        taken = self._fit(chosen, call)
-        after = entries[-1].offset + 1 if len(taken) == len(chosen) else chosen[len(taken)].offset
-        place = self._place_retry if source.progress.is_retry else self._place_in_order
-        read = self._store.read_entries(taken, (source.progress.topic, source.progress.queue))
-        for entry, message in zip(taken, read, strict=True):
+        match = target.filter
+        matching = [entry for entry in entries if match.may_match(entry.tag_code)]
+        batch = self._fit(matching, call)
+        after = (
+            entries[-1].offset + 1 if len(batch) == len(matching) else matching[len(batch)].offset
+        )
+        place = self._place_retry if target.progress.is_retry else self._place_in_order
+        read = self._store.read_entries(batch, (target.progress.topic, target.progress.queue))
+        for entry, message in zip(batch, read, strict=True):
             if len(picked.messages) >= call.want:
                 after = entry.offset
                 break
             if message is not None and match.matches(message):
-                place(source, message, picked)
+                place(target, message, picked)
         call.scans -= after - picked.cursor
         picked.cursor = after
 
     def _place_in_order(
-        self, source: ReceiveTarget, message: StoredMessage, picked: MessageSelection
+        self, target: ReceiveTarget, message: StoredMessage, picked: MessageSelection
     ) -> None:
         lane = message.message_group
-        is_free = not lane or not (lane in picked.lanes or source.progress.order().is_busy(lane))
+        is_free = not lane or not (lane in picked.lanes or target.progress.order().is_busy(lane))
         self._place(message, lane, picked, is_free=is_free)
 
     def _place_retry(
-        self, source: ReceiveTarget, message: StoredMessage, picked: MessageSelection
+        self, target: ReceiveTarget, message: StoredMessage, picked: MessageSelection
     ) -> None:
         lane = message.properties.get(RETRY_TOPIC, OPEN_LANE)
-        is_free = lane in source.buckets
+        is_free = lane in target.buckets
         if is_free or self._catalog.find(lane) is not None:
             self._place(message, lane, picked, is_free=is_free)
 
@@ -260,11 +262,11 @@ class Receiver:
 
     def _fit(self, entries: Sequence[QueueEntry], call: ReceiveCall) -> Sequence[QueueEntry]:
         """As many as the call may still read; its very first message always."""
-        taken = fit(entries, call.size_bytes, is_first=call.size_bytes == BYTES_MAX)
-        call.size_bytes -= sum([entry.size_bytes for entry in taken])
-        if len(taken) < len(entries):
+        batch = fit(entries, call.size_bytes, is_first=call.size_bytes == BYTES_MAX)
+        call.size_bytes -= sum([entry.size_bytes for entry in batch])
+        if len(batch) < len(entries):
             call.size_bytes = 0
-        return taken
+        return batch
 
     # -- handing out -----------------------------------------------------------------------------
 
@@ -296,7 +298,7 @@ class Receiver:
             )
         )
         self._deliver(progress, call, picked, serial)
-        if offsets and self._events.is_heard:
+        if offsets and self._events.has_subscribers:
             self._tell(progress, call, picked.messages, tuple(offsets))
 
     def _tell(

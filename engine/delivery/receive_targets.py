@@ -73,10 +73,10 @@ class ReceiveTargets:
             retries = retry_topic(group)
         else:
             name = self._broadcasts.name_of(config, client)
-        found: list[ReceiveTarget] = []
+        targets: list[ReceiveTarget] = []
         for topic, expression in topics.items():
             if topic == retries:
-                raise _retries_come_along(topic)
+                raise _retry_topic_alone(topic)
             settings = readable_topic(self._catalog, topic)
             match = parse_filter(expression)
             is_ordered = config.ordered and settings.type is TopicType.FIFO
@@ -87,16 +87,16 @@ class ReceiveTargets:
                 progress = self._progress_store.find(name, topic, queue) or self._begin(
                     config, name, topic, queue
                 )
-                found.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
-        if not found:
+                targets.append(ReceiveTarget(progress, match, is_ordered, NO_LANES))
+        if not targets:
             raise paused_error(config, ", ".join(topics))
         if retries:
             progress = self._progress_store.find(group, retries, GROUP_QUEUE) or self._begin(
                 config, group, retries, GROUP_QUEUE
             )
             open_topics = [topic for topic in topics if topic not in paused] if paused else topics
-            found.append(ReceiveTarget(progress, ALL, False, (OPEN_LANE, *open_topics)))
-        return found
+            targets.append(ReceiveTarget(progress, ALL, False, (OPEN_LANE, *open_topics)))
+        return targets
 
     def _begin(self, group: GroupConfig, name: str, topic: str, queue: int) -> QueueProgress:
         """A queue that is added to a topic under consumption is consumed from its beginning."""
@@ -134,7 +134,7 @@ def paused_error(config: GroupConfig, topics: str) -> Paused:
     )
 
 
-def _retries_come_along(topic: str) -> Invalid:
+def _retry_topic_alone(topic: str) -> Invalid:
     return Invalid(
         f"{topic!r} is received from along with the topics of its messages",
         field="topics",
@@ -152,6 +152,6 @@ def readable_topic(catalog: Catalog, name: str) -> TopicConfig:
     return topic
 
 
-def topics_of(sources: Sequence[ReceiveTarget]) -> dict[str, Filter]:
+def topics_of(targets: Sequence[ReceiveTarget]) -> dict[str, Filter]:
     """The topics that sources take from, with their filters."""
-    return {source.progress.topic: source.filter for source in sources}
+    return {target.progress.topic: target.filter for target in targets}

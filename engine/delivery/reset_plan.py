@@ -61,7 +61,7 @@ class QueueMove(msgspec.Struct, frozen=True):
     nothing: the group begins there as a new one (an undo to where it had not been). A queue that
     does not move says why in `note`. `again` counts messages that the group is done with and would
     get again (a filter may hold some back), `skipped` those that it would never get, `inflight`
-    those that clients have in hand. `target_ms` is when the message at `target` was stored.
+    those that clients have in hand. `target_stored_ms` is when the message at `target` was stored.
     """
 
     topic: str
@@ -70,12 +70,12 @@ class QueueMove(msgspec.Struct, frozen=True):
     max_offset: int
     current: int | None
     target: int | None
-    is_moved: bool
+    moves: bool
     note: ResetNote
     redelivered: int
     skipped: int
     inflight: int
-    target_ms: int | None
+    target_stored_ms: int | None
 
 
 class ResetPreview(msgspec.Struct, frozen=True):

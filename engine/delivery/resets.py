@@ -94,14 +94,14 @@ class OffsetResets:
         if target.to is ResetTo.GROUP:
             self._groups.get(target.group)
         places = self._places(group, topics, queues, target)
-        found: dict[Place, Goal] = {}
+        goals: dict[Place, Goal] = {}
 
         def search(place: Place) -> None:
-            found[place] = self._at_time(place, target.value)
+            goals[place] = self._at_time(place, target.value)
 
         def goal(place: Place, progress: QueueProgress | None) -> Goal:
             if target.to is ResetTo.TIME:
-                return found[place]
+                return goals[place]
             return self._goal(target, place, progress)
 
         is_searched = target.to is ResetTo.TIME
@@ -141,7 +141,7 @@ class OffsetResets:
             expected=expected,
         )
 
-    def plan_given(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
+    def plan_offsets(self, group: str, goals: Mapping[Place, int | None]) -> ResetPlan:
         """A reset of each queue to an offset of its own; None leaves a queue where it is.
 
         At most 1,024 queues at once. Raises as `plan` does.
@@ -195,8 +195,8 @@ class OffsetResets:
         move, Conflict for an undo that was done meanwhile, Invalid without precondition or force;
         DiskFull leaves all as it was.
         """
-        wanted = precondition or plan.expected
-        if not wanted and not force:
+        required = precondition or plan.expected
+        if not required and not force:
             raise Invalid(
                 "a reset needs the precondition of its preview",
                 field="precondition",
@@ -205,14 +205,14 @@ class OffsetResets:
         preview = plan.preview()
         if plan.undoes and self.get(plan.group, plan.undoes).undone_by:
             raise Conflict(f"reset {plan.undoes} was undone meanwhile", field="id")
-        if not force and preview.precondition != wanted:
+        if not force and preview.precondition != required:
             raise OffsetsMoved(
                 f"the offsets of group {plan.group!r} are not those of the precondition", preview
             )
         moved = [
             OffsetMove(each.topic, each.queue, each.current, each.target)
             for each in preview.queues
-            if each.is_moved
+            if each.moves
         ]
         if not moved:
             raise Refused("no queue would move", field="to", remedy="see the notes of the preview")
@@ -221,14 +221,14 @@ class OffsetResets:
     def get(self, group: str, number: int) -> Reset:
         """A reset of the past; raises GroupNotFound, NotFound where it is not remembered."""
         self._groups.get(group)
-        found = self._progress_store.resets.find(group, number)
-        if found is None:
+        reset = self._progress_store.resets.find(group, number)
+        if reset is None:
             raise NotFound(
                 f"group {group!r} has no reset {number}",
                 field="id",
                 remedy="the history lists those that are remembered",
             )
-        return found
+        return reset
 
     def history(self, group: str) -> Sequence[Reset]:
         """A group's resets, newest first, at most 100; raises GroupNotFound."""
@@ -244,7 +244,7 @@ class OffsetResets:
         self._progress_store.write(GroupReset(group, reset))
         for each in moved:
             self._wake_pulls(each.topic, each.queue)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             topics = tuple({each.topic: None for each in moved})
             self._events.emit(
                 OffsetsReset(now_ms, group, topics, len(moved), number, plan.to, plan.undoes)
@@ -326,10 +326,10 @@ class OffsetResets:
         progress = self._progress_store.find(plan.group, topic, queue)
         goal, note = plan.goal(place, progress)
         first, end = self._store.bounds(topic, queue)
-        is_moved = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
+        moves = note not in (ResetNote.NO_PLACE, ResetNote.QUEUE_GONE)
         current = None if progress is None else progress.floor
-        target = goal if is_moved else current
-        if is_moved and goal is not None:
+        target = goal if moves else current
+        if moves and goal is not None:
             target = min(max(goal, first), end)
             if target != goal:
                 note = ResetNote.BEFORE_OLDEST if goal < first else ResetNote.PAST_END
@@ -344,12 +344,14 @@ class OffsetResets:
             max_offset=end,
             current=current,
             target=target,
-            is_moved=is_moved,
+            moves=moves,
             note=note,
-            redelivered=redelivered if is_moved else 0,
-            skipped=skipped if is_moved else 0,
-            inflight=_inflight(progress) if is_moved else 0,
-            target_ms=None if target is None or target >= end else self._stored_ms(place, target),
+            redelivered=redelivered if moves else 0,
+            skipped=skipped if moves else 0,
+            inflight=_inflight(progress) if moves else 0,
+            target_stored_ms=None
+            if target is None or target >= end
+            else self._stored_ms(place, target),
         )
 
     def _begin(self, plan: ResetPlan, place: Place) -> int:

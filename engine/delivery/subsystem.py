@@ -80,12 +80,18 @@ class DeliverySubsystem:
             timeout_s=config.broadcast_client_timeout_s,
         )
         starts = Starts(store, recent_bytes=config.recent_bytes)
-        self.sources = ReceiveTargets(
+        self.receive_targets = ReceiveTargets(
             groups, catalog, self.progress_store, store, self.broadcasts, starts
         )
-        self.overtaker = MinOffsetCorrector(store, self.progress_store, clock, events)
+        self.min_offset_corrector = MinOffsetCorrector(store, self.progress_store, clock, events)
         self.receives = Receiver(
-            store, catalog, self.progress_store, self.sources, self.overtaker, clock, events
+            store,
+            catalog,
+            self.progress_store,
+            self.receive_targets,
+            self.min_offset_corrector,
+            clock,
+            events,
         )
         self.inflight = Inflight(self.progress_store, groups, self.broadcasts, clock, events)
         self.failures = FailureHandler(
@@ -99,16 +105,16 @@ class DeliverySubsystem:
             clock,
             events,
         )
-        wanted = self.sources.filters
-        self.pulls = Pull(store, catalog, groups, self.progress_store, clock, events, wanted)
+        filters = self.receive_targets.filters
+        self.pulls = Pull(store, catalog, groups, self.progress_store, clock, events, filters)
         self.offsets = ConsumerOffsets(
-            store, catalog, groups, self.progress_store, clock, self.broadcasts, starts, wanted
+            store, catalog, groups, self.progress_store, clock, self.broadcasts, starts, filters
         )
         self.long_polling = LongPolling(
             store,
             self.receives,
-            total_max=config.parked_max,
-            per_key_max=config.parked_per_key_max,
+            total_max=config.long_polls_max,
+            per_key_max=config.long_polls_per_key_max,
         )
         self.members = Members(
             groups,
@@ -134,7 +140,7 @@ class DeliverySubsystem:
 
     def services(self) -> list[Service]:
         """What has to be ticked."""
-        return [self._expirer, self.overtaker, self.members, self.broadcasts, self.locks]
+        return [self._expirer, self.min_offset_corrector, self.members, self.broadcasts, self.locks]
 
     def replayed(self, message: StoredMessage) -> None:
         """During recovery, for every record that has a source."""
@@ -172,10 +178,12 @@ class DeliverySubsystem:
         In a group that is paused this means its end: no error, though a receive raises Paused.
         """
         try:
-            sources = self.sources.of(group, topics, client)
+            receive_targets = self.receive_targets.of(group, topics, client)
         except Paused:
             return self.long_polling.wait_to_receive(group, (), wake)
-        return self.long_polling.wait_to_receive(sources[0].progress.group, sources, wake)
+        return self.long_polling.wait_to_receive(
+            receive_targets[0].progress.group, receive_targets, wake
+        )
 
     def wait_to_pull(
         self, topic: str, queue: int, offset: int, expression: str, wake: Wake
@@ -221,7 +229,7 @@ class DeliverySubsystem:
         self.locks.forget(name)
         self.groups.delete(name)
         self.receives.forget(name)
-        self.sources.filters.forget_group(name)
+        self.receive_targets.filters.forget_group(name)
         self.members.forget(name)
         self.broadcasts.forget(name)
         self.long_polling.groups_changed(names)
@@ -233,8 +241,8 @@ class DeliverySubsystem:
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: forget every group's progress in it and wake who waits on it."""
         self.progress_store.apply(TopicCleared(topic))
-        self.sources.filters.forget_topic(topic)
-        self.long_polling.topic_gone(topic)
+        self.receive_targets.filters.forget_topic(topic)
+        self.long_polling.topic_deleted(topic)
 
     def groups_of(self, topic: str) -> Sequence[str]:
         """The groups that have consumed from a topic, by name."""

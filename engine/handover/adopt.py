@@ -54,13 +54,13 @@ class Adoption:
         self._root = root
         self._store = store
         self._catalog = catalog
-        self._found = LogFindings()
+        self._findings = LogFindings()
         self._check = TimerCheck()
         self._offsets = self._delays = RocketmqTable()
 
     def note(self, message: StoredMessage) -> None:
         """A record that another broker wrote."""
-        self._found.note(message)
+        self._findings.note(message)
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -71,8 +71,8 @@ class Adoption:
         """
         self._check = read_check(self._files, self._root)
         self._offsets, self._delays = self._read(OFFSETS), self._read(DELAYS)
-        self._found.read_ms = 0 if self._check.is_ours else self._check.read_ms
-        self._found.halves_before = self._half_offset()
+        self._findings.read_ms = 0 if self._check.is_ours else self._check.read_ms
+        self._findings.half_floor = self._half_offset()
         if self._store.journal.is_damaged:
             return
         table = self._read(TOPICS)
@@ -111,12 +111,12 @@ class Adoption:
         count += timers.adopt(self._left_timer)
         if count:
             self._store.note(f"{count} delayed messages had been delivered there")
-        if self._found.is_full:
+        if self._findings.is_full:
             self._store.note("too many were delivered to remember all: some may come again")
 
     def _left_level(self, stored: StoredMessage) -> int:
         """Where the record ends that this waiting one became, if it was the last of its level."""
-        last = self._found.levels.get(stored.queue + 1)
+        last = self._findings.levels.get(stored.queue + 1)
         if last is None or stored.position >= last.position:
             return 0
         place = (stored.properties.get(REAL_TOPIC, ""), stored.message_id, stored.attempt)
@@ -124,12 +124,12 @@ class Adoption:
 
     def _left_timer(self, stored: StoredMessage) -> int | None:
         """Where the record ends that this waiting one became, 0 for none; None while it waits."""
-        found, check = self._found, self._check
+        findings, check = self._findings, self._check
         place = timed_message(stored, stored.properties.get(REAL_TOPIC, ""))
-        end = found.timers.get(place)
+        end = findings.timers.get(place)
         if end is not None and stored.position < end:
             return end
-        if found.is_recalled(place.topic, place.message_id) or DELETED in stored.properties:
+        if findings.is_recalled(place.topic, place.message_id) or DELETED in stored.properties:
             return 0
         # Those that RocketMQ's wheel could not reach were moved, and are known by that alone.
         second_ms = due_ms_of(stored, stored.stored_ms) // SECOND_MS * SECOND_MS
@@ -140,16 +140,18 @@ class Adoption:
         """After the board's start: half messages that RocketMQ has decided, or moved on."""
         if not self._store.is_foreign:
             return
-        found = self._found
+        findings = self._findings
         start, decided = 0, []
-        while halves := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
-            start = halves[-1] + 1
-            for entry in pending_transactions.entries(HALVES, halves):
-                is_decided = entry.offset < found.halves_before or entry.offset in found.halves
-                if is_decided or entry.position in found.prepared:
+        while half_offsets := pending_transactions.undecided(HALVES, start, HALVES_AT_ONCE):
+            start = half_offsets[-1] + 1
+            for entry in pending_transactions.entries(HALVES, half_offsets):
+                is_decided = (
+                    entry.offset < findings.half_floor or entry.offset in findings.half_offsets
+                )
+                if is_decided or entry.position in findings.prepared:
                     decided.append(entry.offset)
         if decided:
-            pending_transactions.finish(halves=decided)
+            pending_transactions.finish(half_offsets=decided)
             self._store.note(f"{len(decided)} transactions had been decided there")
 
     def _half_offset(self) -> int:
@@ -274,5 +276,5 @@ def _create(delivery: DeliverySubsystem, config: GroupConfig) -> bool:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMED_MAX])
-    return shown if len(names) <= NAMED_MAX else f"{shown} and {len(names) - NAMED_MAX} more"
+    text = ", ".join(names[:NAMED_MAX])
+    return text if len(names) <= NAMED_MAX else f"{text} and {len(names) - NAMED_MAX} more"

@@ -100,7 +100,7 @@ class Exporter(Service):
         self._topics_built: tuple[int, dict[str, object]] = (-1, {})  # of a catalog's version
         self._written: dict[str, object] = {}  # by file name: what it says, but for its version
         self._next_export_s = 0.0
-        self._shown = 0  # where the log ended when keys were shown last
+        self._keys_end = 0  # where the log ended when keys were shown last
 
     def start(self) -> None:
         """After recovery: keep what RocketMQ wrote of its own beside what is KiteMQ's."""
@@ -118,9 +118,9 @@ class Exporter(Service):
         self._next_export_s = now_s + INTERVAL_S
         try:
             changed = self._changed(min(TIMERS_MAX, units_max(self._timer_log_bytes)))
-            if self._shown != self._store.written:
+            if self._keys_end != self._store.written:
                 self._store.show_keys()
-                self._shown = self._store.written
+                self._keys_end = self._store.written
         except (OSError, EngineError) as error:  # KiteMQ can do without
             log.warning("%s: %s", REFUSED, error)
             return INTERVAL_S
@@ -144,11 +144,11 @@ class Exporter(Service):
 
     def _flushed(self, error: Exception | None, changed: dict[str, object]) -> None:
         if error is None:
-            self._pool.submit(lambda: self._write(changed), self._done)
+            self._pool.submit(lambda: self._write(changed), self._finish)
         else:
-            self._done(None, error)
+            self._finish(None, error)
 
-    def _done(self, _: None, error: Exception | None) -> None:
+    def _finish(self, _: None, error: Exception | None) -> None:
         self._is_writing = False
         if error is not None:
             self._written.clear()
@@ -220,7 +220,7 @@ class Exporter(Service):
 
     def _offsets(self) -> dict[str, object]:
         before = self._before[OFFSETS].section("offsetTable")
-        found: dict[str, object] = {
+        tables: dict[str, object] = {
             place: queues
             for place, queues in before.items()
             if is_own_group(place.partition("@")[2])
@@ -232,8 +232,8 @@ class Exporter(Service):
             for each in self._delivery.progress_store.of_group(group.name):
                 queues = places.setdefault(f"{each.topic}@{group.name}", {})
                 queues[str(each.queue)] = each.floor
-            found |= places
-        return {"offsetTable": {**found, **self._half_offsets()}}
+            tables |= places
+        return {"offsetTable": {**tables, **self._half_offsets()}}
 
     def _half_offsets(self) -> dict[str, object]:
         """Where RocketMQ's check of transactions goes on: at the oldest that is undecided."""
@@ -261,7 +261,7 @@ class Exporter(Service):
             return TimerState(place, now_ms, floor, [], None)
         units: list[Unit] = []
         last: Unit | None = None
-        for entry, is_waiting in self._timers.standing():
+        for entry, is_waiting in self._timers.entries_with_state():
             last = Unit(entry.tag_code, entry.position, entry.size_bytes)
             if is_waiting:
                 units.append(last)

@@ -45,17 +45,17 @@ class LogFindings:
 
     def __init__(self) -> None:
         self.read_ms = 0  # timers that were due earlier are known to be delivered
-        self.halves_before = 0  # half messages before this offset are known to be decided
+        self.half_floor = 0  # half messages before this offset are known to be decided
         self.levels: dict[int, DelayedMessage] = {}
         self.timers: dict[TimedMessage, int] = {}  # to where their delivered record ends
         self.recalled: set[str] = set()  # "topic+id"
-        self.halves: set[int] = set()  # offsets that an op record names
+        self.half_offsets: set[int] = set()  # offsets that an op record names
         self.prepared: set[int] = set()  # positions of half messages that were committed
 
     @property
     def is_full(self) -> bool:
         """Whether there was more than is kept."""
-        kinds = (self.timers, self.recalled, self.halves, self.prepared)
+        kinds = (self.timers, self.recalled, self.half_offsets, self.prepared)
         return max(map(len, kinds)) >= NOTES_MAX
 
     def note(self, message: StoredMessage) -> None:
@@ -74,8 +74,8 @@ class LogFindings:
 
     def _note_op(self, message: StoredMessage) -> None:
         for text in message.body.split(b","):
-            if text.isdigit() and len(text) < 19 and int(text) >= self.halves_before:
-                self._keep(self.halves, int(text))
+            if text.isdigit() and len(text) < 19 and int(text) >= self.half_floor:
+                self._keep(self.half_offsets, int(text))
 
     def _note_moved(self, message: StoredMessage) -> None:
         properties = message.properties
@@ -111,9 +111,9 @@ class LogFindings:
         if len(self.timers) < NOTES_MAX:
             self.timers[place] = message.position + message.size_bytes
 
-    def _keep(self, kept: set[Any], value: object) -> None:
-        if len(kept) < NOTES_MAX:
-            kept.add(value)
+    def _keep(self, values: set[Any], value: object) -> None:
+        if len(values) < NOTES_MAX:
+            values.add(value)
 
 
 def timed_message(message: StoredMessage, topic: str) -> TimedMessage:

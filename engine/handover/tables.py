@@ -47,8 +47,8 @@ class RocketmqTable:
 
     def section(self, name: str) -> dict[str, Any]:
         """An object in it; an empty one where there is none."""
-        found = self._fields.get(name)
-        return found if isinstance(found, dict) else {}
+        section = self._fields.get(name)
+        return section if isinstance(section, dict) else {}
 
 
 def read_table(files: Files, path: Path) -> RocketmqTable:

@@ -145,7 +145,7 @@ class DeadLetters:
                 continue
             if dismissed is not None and dismissed is (dismissed_offsets.note_of(at) is None):
                 continue
-            items.append(self._shown(stored))
+            items.append(self._as_dead_letter(stored))
             if len(items) == count_max:
                 break
         return DeadLetterPage(
@@ -171,12 +171,12 @@ class DeadLetters:
         meets = _Meets(parse_filter(filter), reason, topic, from_ms, to_ms)
         name, first, end = self._bounds(group)
         offset = start = end if after is None else min(after, end)
-        found: list[int] = []
+        offsets: list[int] = []
         for stored, at in self._newest_first(name, max(first, start - SWEPT_MAX), start):
             offset = at
             if stored is not None and meets(stored):
-                found.append(at)
-        return DeadLetterSweep(found, offset if offset > first else None)
+                offsets.append(at)
+        return DeadLetterSweep(offsets, offset if offset > first else None)
 
     def get(self, group: str, offset: int) -> DeadLetter:
         """One dead letter; raises GroupNotFound, MessageNotFound."""
@@ -184,7 +184,7 @@ class DeadLetters:
         if first <= offset < end:
             for stored, at in self._newest_first(name, offset, offset + 1):
                 if stored is not None and at == offset:
-                    return self._marked(name, [self._shown(stored)])[0]
+                    return self._marked(name, [self._as_dead_letter(stored)])[0]
         raise MessageNotFound(
             f"the group {group!r} has no dead letter at offset {offset}",
             field="offset",
@@ -302,10 +302,10 @@ class DeadLetters:
         runs make a plan beside the owner's thread. Raises GroupNotFound, Invalid for the note,
         and what `commit` does.
         """
-        snapshot, kept = self.snapshot(group), self.new_note(note, by)
-        plan = snapshot.plan_dismissal(runs, kept)
+        snapshot, noted = self.snapshot(group), self.new_note(note, by)
+        plan = snapshot.plan_dismissal(runs, noted)
         self.commit(plan)
-        return summary_of(kept, plan.count)
+        return summary_of(noted, plan.count)
 
     def restore(self, group: str, runs: Sequence[range]) -> int:
         """Restore these dead letters; returns how many were. Raises what `dismiss` does."""
@@ -340,22 +340,22 @@ class DeadLetters:
         is_first = True
         while start < end:
             low = max(start, end - READ_AT_ONCE)
-            taken: list[QueueEntry] = []
+            batch: list[QueueEntry] = []
             for entry in reversed(self._store.entries(name, GROUP_QUEUE, low, end - low)):
                 left_bytes -= entry.size_bytes
                 if left_bytes < 0 and not is_first:
                     break
-                taken.append(entry)
+                batch.append(entry)
                 is_first = False
-            taken.reverse()
-            read = self._store.read_entries(taken, (name, GROUP_QUEUE))
-            for stored, entry in reversed(list(zip(read, taken, strict=True))):
+            batch.reverse()
+            read = self._store.read_entries(batch, (name, GROUP_QUEUE))
+            for stored, entry in reversed(list(zip(read, batch, strict=True))):
                 yield stored, entry.offset
             if left_bytes < 0:
                 return
             end = low
 
-    def _shown(self, stored: StoredMessage) -> DeadLetter:
+    def _as_dead_letter(self, stored: StoredMessage) -> DeadLetter:
         properties = stored.properties
         return DeadLetter(
             stored,

@@ -39,11 +39,11 @@ class DismissalSnapshot:
         """How many dead letters are dismissed."""
         return self._dismissed_offsets.count(self.first, self.end)
 
-    def counted(self, runs: Iterable[range]) -> tuple[int, int]:
+    def counts(self, runs: Iterable[range]) -> tuple[int, int]:
         """How many dead letters lie in these runs, in any order, and how many are dismissed."""
-        kept = self._kept(runs)
-        return sum(map(len, kept)), sum(
-            self._dismissed_offsets.count(run.start, run.stop) for run in kept
+        ranges = self._kept(runs)
+        return sum(map(len, ranges)), sum(
+            self._dismissed_offsets.count(run.start, run.stop) for run in ranges
         )
 
     def has(self, offset: int) -> bool:
@@ -80,18 +80,18 @@ class DismissalSnapshot:
 
     def _trimmed(self, plan: DismissalPlan) -> DismissalPlan:
         """Without what retention took the dead letters of."""
-        return replace(plan, after=plan.after.kept_from(self.first))
+        return replace(plan, after=plan.after.from_offset(self.first))
 
     def _kept(self, runs: Iterable[range]) -> list[range]:
         """The runs cut to what is kept, ascending and none over another."""
-        kept: list[range] = []
+        ranges: list[range] = []
         done = self.first
         for run in sorted(runs, key=lambda run: run.start):
             first, end = max(run.start, done), min(run.stop, self.end)
             if first < end:
-                kept.append(range(first, end))
+                ranges.append(range(first, end))
                 done = end
-        return kept
+        return ranges
 
 
 def summary_of(note: DismissNote, count: int) -> DismissalSummary:

@@ -206,7 +206,7 @@ class DismissalStore:
         for topic in self.topics():
             dismissed_offsets = self.dismissed_offsets(topic)
             if dismissed_offsets is self._piles[topic]:
-                self._piles[topic] = dismissed_offsets.kept_from(self._bounds_of(topic)[0])
+                self._piles[topic] = dismissed_offsets.from_offset(self._bounds_of(topic)[0])
             else:
                 del self._piles[topic]
 

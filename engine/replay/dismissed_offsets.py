@@ -145,7 +145,7 @@ class DismissedOffsets:
         """What is left where these ascending runs are restored."""
         return DismissedOffsets(self.since_position, self._left(runs))
 
-    def kept_from(self, first: int) -> "DismissedOffsets":
+    def from_offset(self, first: int) -> "DismissedOffsets":
         """Without the spans that end before an offset: retention took what they were about."""
         low = bisect_right(self._ends, first)
         if not low:

@@ -67,24 +67,24 @@ class Examiner:
 
     def examine(self, job: StoredJob, *, count_max: int, sends_max: int) -> list[CopyDecision]:
         """Decisions about the messages from the cursor on, of which `sends_max` may be sent."""
-        chosen = self.chosen(job, job.cursor, count_max)
+        selected = self.select(job, job.cursor, count_max)
         match = parse_filter(job.plan.filter)
-        wanted = [
+        candidates = [
             (each.entry, each.queue)
-            for each in chosen
+            for each in selected
             if each.entry is not None
             and each.entry.has_record
             and each.nth not in job.ahead
             and match.may_match(each.entry.tag_code)
         ]
-        read = self.read(job.plan.source, wanted)
-        left = frozenset(entry for entry, _ in wanted[len(read) :])
-        taken = self._sent_before(job, len(chosen)) if job.plan.fresh_only else set()
+        read = self.read(job.plan.source, candidates)
+        left = frozenset(entry for entry, _ in candidates[len(read) :])
+        sent_before = self._copied_before(job, len(selected)) if job.plan.fresh_only else set()
         decisions: list[CopyDecision] = []
         sends = 0
-        for each in chosen:
+        for each in selected:
             if each.entry is not None and each.entry in read:
-                decision = self._decide(job, each, read[each.entry], taken)
+                decision = self._decide(job, each, read[each.entry], sent_before)
             elif each.entry in left:
                 break  # the next tick reads on here
             else:
@@ -95,12 +95,12 @@ class Examiner:
             decisions.append(decision)
         return decisions
 
-    def chosen(self, job: StoredJob, index: int, count_max: int) -> list[SelectedMessage]:
+    def select(self, job: StoredJob, index: int, count_max: int) -> list[SelectedMessage]:
         """The messages of a job from an index on, with their entries."""
         plan = job.plan
         topic = self._catalog.find(plan.source)
         is_there = topic is not None and topic.since_position <= plan.since_position
-        found: list[SelectedMessage] = []
+        selected: list[SelectedMessage] = []
         for first, queue, offsets in job.selection.stretches(index, count_max):
             entries: dict[int, QueueEntry] = {}
             if is_there:
@@ -108,28 +108,28 @@ class Examiner:
                 entries = {entry.offset: entry for entry in read}
             for number, offset in enumerate(offsets):
                 entry = None if job.is_lost(queue, offset) else entries.get(offset)
-                found.append(SelectedMessage(first + number, queue, offset, entry))
-        return found
+                selected.append(SelectedMessage(first + number, queue, offset, entry))
+        return selected
 
     def read(
-        self, topic: str, wanted: Sequence[tuple[QueueEntry, int]]
+        self, topic: str, candidates: Sequence[tuple[QueueEntry, int]]
     ) -> dict[QueueEntry, StoredMessage | None]:
         """Records of entries and their queues, as many from the start on as the limit allows.
 
         At least one. A record of another topic, queue or offset is not taken for the one meant.
         """
         size_bytes = 0
-        for number, (entry, _) in enumerate(wanted):
+        for number, (entry, _) in enumerate(candidates):
             size_bytes += entry.size_bytes
             if number and size_bytes > READ_BYTES_MAX:
-                wanted = wanted[:number]
+                candidates = candidates[:number]
                 break
-        found: dict[QueueEntry, StoredMessage | None] = {}
-        for queue, run in groupby(wanted, key=itemgetter(1)):
+        records: dict[QueueEntry, StoredMessage | None] = {}
+        for queue, run in groupby(candidates, key=itemgetter(1)):
             entries = [entry for entry, _ in run]
             read = self._store.read_entries(entries, (topic, queue))
-            found.update(zip(entries, read, strict=True))
-        return found
+            records.update(zip(entries, read, strict=True))
+        return records
 
     # -- deciding -----------------------------------------------------------------------------
 
@@ -145,7 +145,11 @@ class Examiner:
         return CopyDecision(each.nth, each.queue, each.offset, outcome)
 
     def _decide(
-        self, job: StoredJob, each: SelectedMessage, stored: StoredMessage | None, taken: set[int]
+        self,
+        job: StoredJob,
+        each: SelectedMessage,
+        stored: StoredMessage | None,
+        sent_before: set[int],
     ) -> CopyDecision:
         place = (each.nth, each.queue, each.offset)
         if stored is None:
@@ -155,9 +159,9 @@ class Examiner:
                 *place, ReplayOutcome.EXPIRED if is_gone else ReplayOutcome.UNREADABLE
             )
         try:
-            if not _is_wanted(job, stored):
+            if not _matches_plan(job, stored):
                 raise NotReplayable(ReplayOutcome.FILTERED)
-            if each.nth in taken:
+            if each.nth in sent_before:
                 raise NotReplayable(ReplayOutcome.SENT_BEFORE)
             copy = self._copy(job, stored)
         except NotReplayable as verdict:
@@ -204,18 +208,18 @@ class Examiner:
         if not copy.message_group and not stored.topic.startswith(DEAD_LETTER_PREFIX):
             copy.queue = stored.queue % topic.write_queues  # one queue's order stays one's
 
-    def _sent_before(self, job: StoredJob, count: int) -> set[int]:
+    def _copied_before(self, job: StoredJob, count: int) -> set[int]:
         """Which of the messages from the cursor on another job has sent."""
-        taken: set[int] = set()
+        indexes: set[int] = set()
         for first, queue, offsets in job.selection.stretches(job.cursor, count):
             marks = self._marks.within(job.plan.source, queue, offsets.start, offsets.stop)
             for offset, jobs in marks.items():
                 if any(other != job.plan.id for other in jobs):
-                    taken.add(first + offset - offsets.start)
-        return taken
+                    indexes.add(first + offset - offsets.start)
+        return indexes
 
 
-def _is_wanted(job: StoredJob, stored: StoredMessage) -> bool:
+def _matches_plan(job: StoredJob, stored: StoredMessage) -> bool:
     plan = job.plan
     if plan.reason and stored.properties.get(FAILED_REASON, "") != plan.reason:
         return False

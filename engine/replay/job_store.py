@@ -16,11 +16,11 @@ from engine.replay.job import JobPlan, ReplayState, StoredJob
 from engine.replay.legality import (
     check_cuts,
     check_decision,
-    check_found,
-    check_kept,
+    check_job_rest,
     check_log,
     check_plan,
     check_progress,
+    check_recovered_runs,
 )
 from engine.replay.outcomes import OutcomeLog
 from engine.replay.selection import FrozenSelection, pack, runs_of, unpack
@@ -128,7 +128,7 @@ class JobStore:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._jobs: dict[str, StoredJob] = {}
-        self._found: dict[str, list[RecoveredCopy]] = {}
+        self._recovered_copies: dict[str, list[RecoveredCopy]] = {}
         journal.register(
             (
                 ReplayCreated,
@@ -228,29 +228,31 @@ class JobStore:
         if source.startswith(SOURCE_PREFIX):
             job_id, queue, offset = source.removeprefix(SOURCE_PREFIX).rsplit("@", 2)
             end = message.position + message.size_bytes
-            self._found.setdefault(job_id, []).append(RecoveredCopy(int(queue), int(offset), end))
+            self._recovered_copies.setdefault(job_id, []).append(
+                RecoveredCopy(int(queue), int(offset), end)
+            )
 
     def settle(self, end_of: EndOf) -> None:
         """After recovery: note copies that progress does not know of, and what is lost.
 
         `end_of` gives where a queue of a job's source ends now, None where the topic is gone.
         """
-        for job_id, found in self._found.items():
+        for job_id, copies in self._recovered_copies.items():
             job = self._jobs.get(job_id)
             if job is not None:
-                self._note(job, found)
-        self._found = {}
+                self._note(job, copies)
+        self._recovered_copies = {}
         for job in self._jobs.values():
             for queue in job.selection.queues:
                 end = end_of(job, queue)
                 if end is not None and end < job.cuts.get(queue, job.selection.end_of(queue)):
                     self._write(ReplayCut(job.plan.id, queue, end))
 
-    def _note(self, job: StoredJob, found: Sequence[RecoveredCopy]) -> None:
-        indexes = [job.selection.index_of(each.queue, each.offset) for each in found]
+    def _note(self, job: StoredJob, copies: Sequence[RecoveredCopy]) -> None:
+        indexes = [job.selection.index_of(each.queue, each.offset) for each in copies]
         new = sorted({each for each in indexes if each is not None and each >= job.cursor})
         if new:
-            end = max(each.end for each in found)
+            end = max(each.end for each in copies)
             runs = pack(runs_of((0, index) for index in new))
             self._write(ReplayFound(job.plan.id, runs, end), is_owed=True)
 
@@ -274,7 +276,7 @@ class JobStore:
                 check_decision(entry.decided, entry.per_s)
                 selected = FrozenSelection.unpack(entry.plan.runs)
                 check_log(selected, entry.chunks, entry.tail)
-                check_kept(selected, entry.ahead, entry.cuts, entry.ended_ms, entry.record_end)
+                check_job_rest(selected, entry.ahead, entry.cuts, entry.ended_ms, entry.record_end)
             case ReplayDecided():
                 check_decision(entry.state, entry.per_s)
                 check_number("at_ms", entry.at_ms)
@@ -284,7 +286,7 @@ class JobStore:
                 check_progress(self._jobs[entry.job], entry.outcomes)
                 check_number("at_ms", entry.at_ms)
             case ReplayFound() if entry.job in self._jobs:
-                check_found(self._jobs[entry.job], entry.runs)
+                check_recovered_runs(self._jobs[entry.job], entry.runs)
 
     def _apply(self, entry: JournalEntry) -> None:
         match entry:
@@ -314,7 +316,7 @@ class JobStore:
             again[:] = [each for each in again if each != job_id]
 
     def _snapshot(self) -> Iterable[JournalEntry]:
-        return [_kept(job) for job in self._jobs.values()]
+        return [_entry_of(job) for job in self._jobs.values()]
 
 
 def _change(job: StoredJob, entry: JournalEntry) -> None:
@@ -346,7 +348,7 @@ def _change(job: StoredJob, entry: JournalEntry) -> None:
             job.cuts[entry.queue] = entry.offset
 
 
-def _kept(job: StoredJob) -> ReplayKept:
+def _entry_of(job: StoredJob) -> ReplayKept:
     chunks, tail = ([], b"") if job.dry_run else job.outcomes.packed
     return ReplayKept(
         job.plan,
@@ -363,12 +365,12 @@ def _kept(job: StoredJob) -> ReplayKept:
     )
 
 
-def _restored(kept: ReplayKept) -> StoredJob:
-    job = StoredJob(kept.plan, per_s=kept.per_s, dry_run=kept.dry_run, decided=kept.decided)
-    job.outcomes = OutcomeLog(kept.chunks, kept.tail)
-    job.ahead = set(kept.ahead)
-    job.cuts = dict(kept.cuts)
-    job.record_end = kept.record_end
-    job.ended_ms = kept.ended_ms
-    job.last_error = kept.last_error
+def _restored(entry: ReplayKept) -> StoredJob:
+    job = StoredJob(entry.plan, per_s=entry.per_s, dry_run=entry.dry_run, decided=entry.decided)
+    job.outcomes = OutcomeLog(entry.chunks, entry.tail)
+    job.ahead = set(entry.ahead)
+    job.cuts = dict(entry.cuts)
+    job.record_end = entry.record_end
+    job.ended_ms = entry.ended_ms
+    job.last_error = entry.last_error
     return job

@@ -69,7 +69,7 @@ def check_progress(job: StoredJob, outcomes: bytes) -> None:
     check_number("outcomes", len(outcomes), job.selection.count - job.cursor)
 
 
-def check_found(job: StoredJob, packed: bytes) -> None:
+def check_recovered_runs(job: StoredJob, packed: bytes) -> None:
     """These runs of (0, index, count) name messages of the job, each once."""
     end = 0
     for run in _runs(packed):
@@ -89,7 +89,7 @@ def check_log(selected: FrozenSelection, chunks: Sequence[bytes], tail: bytes) -
     check_number("outcomes", len(chunks) * CHUNK + len(tail), selected.count)
 
 
-def check_kept(
+def check_job_rest(
     selected: FrozenSelection,
     ahead: Sequence[int],
     cuts: dict[int, int],
@@ -115,8 +115,8 @@ def _runs(packed: bytes) -> list[OffsetRange]:
     numbers = array("q")
     numbers.frombytes(packed)
     check_all("runs", numbers)
-    found = unpack(packed)
-    if any(run.length < 1 for run in found):
+    offsets = unpack(packed)
+    if any(run.length < 1 for run in offsets):
         raise Illegal("a run of messages is empty")
-    check_number("runs", sum(run.first + run.length for run in found))
-    return found
+    check_number("runs", sum(run.first + run.length for run in offsets))
+    return offsets

@@ -15,14 +15,14 @@ class ReplayMarks:
     def within(self, topic: str, queue: int, first: int, end: int) -> dict[int, list[str]]:
         """Offsets of `first` to `end` - 1 that were sent again: ids of the jobs, oldest first."""
         config = self._catalog.find(topic)
-        found: dict[int, list[str]] = {}
+        jobs: dict[int, list[str]] = {}
         if config is None:
-            return found
+            return jobs
         for job in self._job_store.of_source(topic, config.since_position):
             end_here = min(end, job.cuts.get(queue, end))
             for nth, _, offsets in job.selection.within(queue, first, end_here):
                 sent = set(job.outcomes.find(ReplayOutcome.SENT, nth, nth + len(offsets)))
                 sent.update(each for each in job.ahead if nth <= each < nth + len(offsets))
                 for each in sorted(sent):
-                    found.setdefault(offsets.start + each - nth, []).append(job.plan.id)
-        return found
+                    jobs.setdefault(offsets.start + each - nth, []).append(job.plan.id)
+        return jobs

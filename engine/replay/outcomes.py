@@ -88,10 +88,10 @@ class OutcomeLog:
             number, at = divmod(start, CHUNK)
             base = number * CHUNK
             chunk = self._chunk(number)
-            found = chunk.find(code, at, end - base)
-            while found >= 0:
-                yield base + found
-                found = chunk.find(code, found + 1, end - base)
+            index = chunk.find(code, at, end - base)
+            while index >= 0:
+                yield base + index
+                index = chunk.find(code, index + 1, end - base)
             start = base + CHUNK
 
     def failed(self, start: int, end: int) -> Iterator[range]:

@@ -88,7 +88,7 @@ class ReplayJobs:
             created_ms=now_ms,
             created_by=new.created_by,
         )
-        job = self._job_store.create(plan, per_s=new.per_s, dry_run=new.dry_run)
+        job = self._job_store.create(plan, per_s=new.rate, dry_run=new.dry_run)
         self._runner.wake()
         return job_view(job)
 
@@ -133,7 +133,7 @@ class ReplayJobs:
             to=how.to or before.to,
             to_name=how.to_name if how.to else before.to_name,
             name=how.name,
-            per_s=how.per_s,
+            rate=how.rate,
         )
         check_request(new)
         _check_stretches(runs)
@@ -150,7 +150,7 @@ class ReplayJobs:
             created_by=how.created_by,
             retry_of=job_id,
         )
-        created = self._job_store.create(plan, per_s=how.per_s, dry_run=how.dry_run)
+        created = self._job_store.create(plan, per_s=how.rate, dry_run=how.dry_run)
         self._runner.wake()
         return job_view(created)
 
@@ -166,14 +166,14 @@ class ReplayJobs:
         """End it: what was not sent never is. Raises NotFound, Conflict when it is over."""
         return self._decide(job_id, JobCommand.STOP)
 
-    def change_rate(self, job_id: str, per_s: float) -> ReplayJob:
+    def change_rate(self, job_id: str, rate: float) -> ReplayJob:
         """Messages a second from now on, 0 for no limit. Raises NotFound, Invalid, Conflict."""
         self._check_running()
-        check_rate(per_s)
+        check_rate(rate)
         job = self._job_store.get(job_id)
         if job.is_over:
             raise Conflict(f"the job {job_id!r} is {job.state}", field="id")
-        self._job_store.decide(job, job.decided, per_s, self._clock.now_ms())
+        self._job_store.decide(job, job.decided, rate, self._clock.now_ms())
         self._runner.wake()
         return job_view(job)
 
@@ -193,15 +193,15 @@ class ReplayJobs:
                 field="state",
                 remedy=f"choose one of {', '.join(ReplayState)}",
             )
-        found: Jobs = []
+        jobs: Jobs = []
         for job in reversed(self._job_store.all()):
             if after and job.plan.id >= after:
                 continue
             if source in ("", job.plan.source) and state in ("", job.state):
-                found.append(job_view(job))
-                if len(found) >= min(count_max, PAGE_MAX):
+                jobs.append(job_view(job))
+                if len(jobs) >= min(count_max, PAGE_MAX):
                     break
-        return found
+        return jobs
 
     def outcomes(
         self, job_id: str, *, outcome: str = "", after: int = -1, count_max: int = 50
@@ -222,18 +222,18 @@ class ReplayJobs:
         start = max(0, after + 1)
         stop = min(job.selection.count, start + (SEARCHED_MAX if outcome else count_max))
         indexes = _indexes(job, outcome, start, stop, count_max)
-        chosen = [each for index in indexes for each in self._examiner.chosen(job, index, 1)]
-        wanted = [
-            (each.entry, each.queue) for each in chosen if each.entry and each.entry.has_record
+        selected = [each for index in indexes for each in self._examiner.select(job, index, 1)]
+        candidates = [
+            (each.entry, each.queue) for each in selected if each.entry and each.entry.has_record
         ]
-        read = self._examiner.read(job.plan.source, wanted)
-        if len(read) < len(wanted):
-            last = wanted[len(read)][0]
-            chosen = chosen[: [each.entry for each in chosen].index(last)]
-        rows = [_row(job, each, read.get(each.entry) if each.entry else None) for each in chosen]
-        is_short = len(indexes) < count_max and len(chosen) == len(indexes)
-        reached = stop if is_short else chosen[-1].nth + 1
-        return OutcomePage(rows, reached - 1 if reached < job.selection.count else None)
+        read = self._examiner.read(job.plan.source, candidates)
+        if len(read) < len(candidates):
+            last = candidates[len(read)][0]
+            selected = selected[: [each.entry for each in selected].index(last)]
+        rows = [_row(job, each, read.get(each.entry) if each.entry else None) for each in selected]
+        is_short = len(indexes) < count_max and len(selected) == len(indexes)
+        next_index = stop if is_short else selected[-1].nth + 1
+        return OutcomePage(rows, next_index - 1 if next_index < job.selection.count else None)
 
     def failed(self, job_id: str, start: int = 0) -> FailedMessages:
         """What could not be sent, of 500,000 messages from the index `start` on.
@@ -299,16 +299,16 @@ def _check_stretches(runs: Sequence[OffsetRange]) -> None:
 
 def _indexes(job: StoredJob, outcome: str, start: int, stop: int, count_max: int) -> list[int]:
     """The messages of one outcome, or all, from `start` on."""
-    found: list[int] = []
+    page: list[int] = []
     if not outcome:
         return list(range(start, min(stop, start + count_max)))
     if outcome in (PENDING, STOPPED):
         candidates = iter(range(max(start, job.cursor), stop) if job.rest == outcome else ())
-        wanted = (index for index in candidates if index not in job.ahead)
+        unfinished = (index for index in candidates if index not in job.ahead)
     else:
         ahead = sorted(index for index in job.ahead if start <= index < stop)
         code = ReplayOutcome[outcome.upper()]
-        wanted = (
+        unfinished = (
             index
             for indexes in (
                 job.outcomes.find(code, start, stop),
@@ -316,11 +316,11 @@ def _indexes(job: StoredJob, outcome: str, start: int, stop: int, count_max: int
             )
             for index in indexes
         )
-    for index in wanted:
-        if len(found) == count_max:
+    for index in unfinished:
+        if len(page) == count_max:
             break
-        found.append(index)
-    return found
+        page.append(index)
+    return page
 
 
 def _row(job: StoredJob, each: SelectedMessage, stored: StoredMessage | None) -> OutcomeRow:

@@ -117,7 +117,7 @@ class ReplayRunner(Service):
                 decisions = _first_half(decisions, len(copies) // 2)
 
     def _tell(self, job: StoredJob, decisions: Sequence[CopyDecision], now_ms: int) -> None:
-        if not self._events.is_heard:
+        if not self._events.has_subscribers:
             return
         for each in decisions:
             if each.outcome is not ReplayOutcome.FILTERED:

@@ -84,7 +84,7 @@ class SelectionPlanner:
         Raises Invalid for too much, QueueNotFound, Refused for more than 10,000 stretches between
         dismissed ones.
         """
-        runs = self._chosen(new, source)
+        runs = self._ranges_of(new, source)
         if count_of(runs) > SELECTED_MAX:
             raise Invalid(
                 f"{count_of(runs)} messages are selected, {SELECTED_MAX} is the most",
@@ -93,7 +93,7 @@ class SelectionPlanner:
             )
         return runs
 
-    def _chosen(self, new: NewReplay, source: TopicConfig) -> list[OffsetRange]:
+    def _ranges_of(self, new: NewReplay, source: TopicConfig) -> list[OffsetRange]:
         if new.places:
             for queue, offset in new.places:
                 self._check_place(source, queue, offset)
@@ -115,14 +115,14 @@ class SelectionPlanner:
             for run in runs
             for free in dismissed_offsets.free(range(run.first, run.first + run.length))
         )
-        found = list(islice(free, STRETCHES_MAX + 1))
-        if len(found) > STRETCHES_MAX:
+        ranges = list(islice(free, STRETCHES_MAX + 1))
+        if len(ranges) > STRETCHES_MAX:
             raise Refused(
                 f"what is not dismissed lies in more than {STRETCHES_MAX:,} stretches",
                 field="with_dismissed",
                 remedy="choose by a shorter time or by offsets, or send the dismissed ones as well",
             )
-        return found
+        return ranges
 
     def _check_place(self, source: TopicConfig, queue: int, offset: int) -> None:
         _check_queue(source, queue, "places")
@@ -155,7 +155,7 @@ class SelectionPlanner:
 def check_request(new: NewReplay) -> None:
     """Invalid, with its field, for what can be told from the request alone."""
     parse_filter(new.filter)
-    check_rate(new.per_s)
+    check_rate(new.rate)
     if len(new.name) > NAME_CHARS_MAX or not (new.name == "" or new.name.isprintable()):
         raise Invalid(
             f"a job's name has at most {NAME_CHARS_MAX} printable characters",
@@ -172,8 +172,8 @@ def check_request(new: NewReplay) -> None:
                 field=field,
                 remedy="create several jobs, or use ranges or a time",
             )
-    given = [bool(new.places), bool(new.ranges), bool(new.from_ms or new.to_ms)]
-    if sum(given) > 1:
+    criteria = [bool(new.places), bool(new.ranges), bool(new.from_ms or new.to_ms)]
+    if sum(criteria) > 1:
         raise Invalid(
             "places, ranges and a time exclude each other",
             field="places" if new.places else "ranges",
@@ -183,12 +183,12 @@ def check_request(new: NewReplay) -> None:
         raise Invalid("the time ends before it begins", field="to_ms", remedy="mend the times")
 
 
-def check_rate(per_s: float) -> None:
+def check_rate(rate: float) -> None:
     """Invalid for what is no rate."""
-    if not 0 <= per_s <= RATE_MAX:
+    if not 0 <= rate <= RATE_MAX:
         raise Invalid(
-            f"{per_s} messages a second",
-            field="per_s",
+            f"{rate} messages a second",
+            field="rate",
             remedy=f"choose 0 (no limit) to {RATE_MAX:.0f}",
         )
 

@@ -16,7 +16,8 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     `places` are (queue, offset), `ranges` (queue, first, end); without either all queues count,
     or what was stored from `from_ms` and before `to_ms` (0: no limit). Dismissed dead letters are
     left out, unless `places` name them or `with_dismissed` is set. `to_name` is the topic or the
-    group; a redrive's group needs no name. `per_s` 0 means as fast as it goes.
+    group; a redrive's group needs no name. `rate` counts messages a second, 0 means as fast as
+    it goes.
     """
 
     source: str
@@ -32,7 +33,7 @@ class NewReplay(msgspec.Struct, frozen=True, kw_only=True):
     origin_topic: str = ""
     fresh_only: bool = False
     with_dismissed: bool = False
-    per_s: float = RATE_DEFAULT
+    rate: float = RATE_DEFAULT
     dry_run: bool = False
     created_by: str = ""
 
@@ -54,7 +55,7 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     origin_topic: str
     fresh_only: bool
-    per_s: float
+    rate: float
     dry_run: bool
     state: ReplayState
     selected: int
@@ -62,7 +63,7 @@ class ReplayJob(msgspec.Struct, frozen=True, kw_only=True):
     totals: dict[str, int]
     created_ms: int
     created_by: str
-    ended_ms: int
+    ended_ms: int | None
     waiting: str
     last_error: str
     seconds_left: float | None
@@ -84,7 +85,7 @@ class RetryRequest(msgspec.Struct, frozen=True, kw_only=True):
     to: ReplayTo | None = None
     to_name: str = ""
     name: str = ""
-    per_s: float = RATE_DEFAULT
+    rate: float = RATE_DEFAULT
     dry_run: bool = False
     created_by: str = ""
 
@@ -127,7 +128,7 @@ def job_view(job: StoredJob) -> ReplayJob:
         reason=plan.reason,
         origin_topic=plan.origin_topic,
         fresh_only=plan.fresh_only,
-        per_s=job.per_s,
+        rate=job.per_s,
         dry_run=job.dry_run,
         state=job.state,
         selected=job.selection.count,
@@ -135,7 +136,7 @@ def job_view(job: StoredJob) -> ReplayJob:
         totals=job.totals(),
         created_ms=plan.created_ms,
         created_by=plan.created_by,
-        ended_ms=job.ended_ms,
+        ended_ms=job.ended_ms or None,
         waiting=job.waiting,
         last_error=job.last_error,
         seconds_left=round(left / job.per_s, 1) if is_known else None,

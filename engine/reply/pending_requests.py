@@ -19,8 +19,8 @@ class PendingRequest:
     """
 
     __slots__ = (
-        "_waiting", "begun_s", "client", "correlation_id", "is_over", "is_replied", "message_id",
-        "on_end", "reply", "timeout_ms", "topic",
+        "_waiting", "client", "correlation_id", "is_over", "is_replied", "message_id",
+        "on_end", "reply", "started_s", "timeout_ms", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -32,7 +32,7 @@ class PendingRequest:
         topic: str,
         client: str,
         timeout_ms: int,
-        begun_s: float,
+        started_s: float,
         on_end: Callable[[], None],
     ) -> None:
         self._waiting = waiting
@@ -41,7 +41,7 @@ class PendingRequest:
         self.topic = topic
         self.client = client
         self.timeout_ms = timeout_ms
-        self.begun_s = begun_s
+        self.started_s = started_s
         self.on_end = on_end
         self.reply: StoredMessage | None = None
         self.is_replied = False
@@ -50,7 +50,7 @@ class PendingRequest:
     @property
     def deadline_s(self) -> float:
         """When it gives up, on the steady clock."""
-        return self.begun_s + self.timeout_ms / 1000
+        return self.started_s + self.timeout_ms / 1000
 
     def cancel(self) -> None:
         """Nobody waits any more: a reply that comes will be a late one. `on_end` is not called."""

@@ -190,13 +190,13 @@ class RequestReply(Service):
             topic=topic,
             client=own[REPLY_TO_CLIENT],
             timeout_ms=timeout_ms,
-            begun_s=self._clock.monotonic_s(),
+            started_s=self._clock.monotonic_s(),
             on_end=on_end,
         )
         self._wait_for(request)
-        if self._events.is_heard:
-            told = (topic, message_id, correlation_id, own[REPLY_TO_CLIENT], timeout_ms)
-            self._events.emit(Requested(self._clock.now_ms(), *told))
+        if self._events.has_subscribers:
+            fields = (topic, message_id, correlation_id, own[REPLY_TO_CLIENT], timeout_ms)
+            self._events.emit(Requested(self._clock.now_ms(), *fields))
         return request
 
     def tick(self) -> float:
@@ -208,9 +208,9 @@ class RequestReply(Service):
         now_s = self._clock.monotonic_s()
         for request in self._waiting.take_due(now_s, DUE_COUNT_MAX):
             self._expired += 1
-            if self._events.is_heard:
-                told = (request.topic, request.message_id, request.correlation_id, request.client)
-                self._events.emit(RequestExpired(self._clock.now_ms(), *told))
+            if self._events.has_subscribers:
+                fields = (request.topic, request.message_id, request.correlation_id, request.client)
+                self._events.emit(RequestExpired(self._clock.now_ms(), *fields))
             self._waiting.end(request, None)
         first_s = self._waiting.first_s
         wait_s = UNREAD_WAIT_S if self._unread else IDLE_WAIT_MAX_S
@@ -242,11 +242,11 @@ class RequestReply(Service):
             self._hand_over(request, position)
             if sent.durability is Durability.FLUSHED:
                 self._store.when_flushed(sent.flush_position, lambda _: self.wake())
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             stored = sent.messages[0]
-            told = (REPLY_TOPIC, stored.queue, sent.offsets[0], stored.message_id)
+            fields = (REPLY_TOPIC, stored.queue, sent.offsets[0], stored.message_id)
             who = (new.correlation_id, new.born_host, request is None)
-            self._events.emit(Replied(self._clock.now_ms(), *told, *who))
+            self._events.emit(Replied(self._clock.now_ms(), *fields, *who))
         result = ReplyResult.LATE if request is None else ReplyResult.DELIVERED
         return ReplyOutcome(result, sent.messages[0].message_id)
 
@@ -259,14 +259,14 @@ class RequestReply(Service):
         position = self._position_of(correlation_id)
         if position is not None and position >= self._store.readable:
             raise Busy("the reply is being written to the disk", retry_after_s=FLUSH_WAIT_S)
-        found = None if position is None else self._read(position, correlation_id)
-        if found is None:
+        reply = None if position is None else self._read(position, correlation_id)
+        if reply is None:
             raise MessageNotFound(
                 f"no reply to {correlation_id!r} is kept",
                 field="correlation_id",
                 remedy=f"mend the id; replies are kept for {self._keep_s:g} s (reply_keep_s)",
             )
-        return FoundReply(found, LATE in found.properties)
+        return FoundReply(reply, LATE in reply.properties)
 
     # -- helpers --------------------------------------------------------------------------------
 
@@ -349,12 +349,12 @@ class RequestReply(Service):
     def _read(self, position: int, correlation_id: str) -> StoredMessage | None:
         """The reply at `position`, if it is that to this request and is still kept."""
         try:
-            found = self._store.read_at(position)
+            stored = self._store.read_at(position)
         except MessageNotFound:
             return None
-        is_it = found.topic == REPLY_TOPIC and found.keys == (correlation_id,)
-        age_ms = self._clock.now_ms() - found.stored_ms
-        return found if is_it and age_ms <= self._keep_s * 1000 else None
+        is_it = stored.topic == REPLY_TOPIC and stored.keys == (correlation_id,)
+        age_ms = self._clock.now_ms() - stored.stored_ms
+        return stored if is_it and age_ms <= self._keep_s * 1000 else None
 
 
 def _check_request(timeout_ms: int, client: str, correlation_id: str) -> None:

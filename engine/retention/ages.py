@@ -31,8 +31,8 @@ class Ages:
         self._catalog = catalog
         self._trims = trims
         self._clock = clock
-        self._left: Iterator[tuple[str, int]] | None = None
-        self._found = TopicAges()
+        self._places_to_read: Iterator[tuple[str, int]] | None = None
+        self._result = TopicAges()
         self.held = TopicAges()
 
     def step(self) -> dict[str, int]:
@@ -40,21 +40,21 @@ class Ages:
 
         `is_over` says whether the round is. Raises DiskFull where the journal cannot be written.
         """
-        if self._left is None:
-            self._left, self._found = iter(self._places()), TopicAges()
-        chosen = list(islice(self._left, QUEUES_AT_ONCE))
-        gone: dict[str, int] = {}
-        for topic, queue in chosen:
+        if self._places_to_read is None:
+            self._places_to_read, self._result = iter(self._places()), TopicAges()
+        queues = list(islice(self._places_to_read, QUEUES_AT_ONCE))
+        begins: dict[str, int] = {}
+        for topic, queue in queues:
             count = self._look(topic, queue)
             if count:
-                gone[topic] = gone.get(topic, 0) + count
-        if len(chosen) < QUEUES_AT_ONCE:
-            self._left, self.held = None, self._found
-        return gone
+                begins[topic] = begins.get(topic, 0) + count
+        if len(queues) < QUEUES_AT_ONCE:
+            self._places_to_read, self.held = None, self._result
+        return begins
 
     @property
     def is_over(self) -> bool:
-        return self._left is None
+        return self._places_to_read is None
 
     def _places(self) -> list[tuple[str, int]]:
         return [
@@ -75,7 +75,9 @@ class Ages:
             begin = self._store.offset_at_time(topic, queue, before_ms)
         if begin > first:
             self._trims.trim(topic, {queue: begin}, is_lasting=False)
-        kept = self._store.entries(topic, queue, begin, 1) if begin < end else []
-        if kept:
-            self._found[topic] = min(kept[0].position, self._found.get(topic, kept[0].position))
+        entries = self._store.entries(topic, queue, begin, 1) if begin < end else []
+        if entries:
+            self._result[topic] = min(
+                entries[0].position, self._result.get(topic, entries[0].position)
+            )
         return begin - first

@@ -25,13 +25,13 @@ class ActivePin(msgspec.Struct, frozen=True):
     position: int
 
 
-def active_pins(keepers: list[RetentionPin], target: int) -> list[ActivePin]:
+def active_pins(pins: list[RetentionPin], target: int) -> list[ActivePin]:
     """Those with something before `target`, which are asked to move it where they can."""
-    found = []
-    for keeper in keepers:
-        position = keeper.oldest_position()
+    active = []
+    for pin in pins:
+        position = pin.oldest_position()
         if position is not None and position < target:
-            found.append(ActivePin(keeper.name, position))
-            if keeper.move_before is not None:
-                keeper.move_before(target)
-    return found
+            active.append(ActivePin(pin.name, position))
+            if pin.move_before is not None:
+                pin.move_before(target)
+    return active

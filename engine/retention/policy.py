@@ -42,24 +42,24 @@ def by_age(extent: LogExtent, begun_ms: Callable[[int], int | None], before_ms: 
     `begun_ms` tells when the first record of the segment at a position was stored: all before it
     is at least as old. Where that record cannot be read the next segment's has to tell.
     """
-    found = extent.bases[0]
+    target = extent.bases[0]
     for base in extent.later:
         begun = begun_ms(base)
         if begun is not None and begun > before_ms:
             break
         if begun is not None:
-            found = base
-    return found
+            target = base
+    return target
 
 
 def by_size(extent: LogExtent, bytes_max: int) -> int:
     """Up to here, so that the log takes at most `bytes_max`, or one segment."""
-    found = extent.bases[0]
+    target = extent.bases[0]
     for base in extent.later:
-        if extent.written - found <= bytes_max:
+        if extent.written - target <= bytes_max:
             break
-        found = base
-    return found
+        target = base
+    return target
 
 
 def by_room(extent: LogExtent, excess_bytes: float) -> int:

@@ -73,12 +73,12 @@ class Purger:
             if begin > (first := self._store.bounds(topic, queue)[0])
         ]
         count = sum(queue.count for queue in queues)
-        kept = self._trims.begins_of(topic)
+        trims = self._trims.begins_of(topic)
         # Also what retention has just taken: a crash before its files are gone brings that back.
-        later = {queue: begin for queue, begin in begins.items() if begin > kept.get(queue, 0)}
+        later = {queue: begin for queue, begin in begins.items() if begin > trims.get(queue, 0)}
         if later and not dry_run:
             self._trims.trim(topic, later, is_lasting=True)
-            if queues and self._events.is_heard:
+            if queues and self._events.has_subscribers:
                 self._events.emit(Expired(self._clock.now_ms(), Cause.PURGE, topic, count, 0))
         return Purge(topic, queues, count, dry_run)
 
@@ -111,8 +111,8 @@ class Purger:
         return self._store.offset_at_time(topic, queue, before_ms)
 
 
-def _check_one(*given: bool) -> None:
-    if sum(given) != 1:
+def _check_one(*conditions: bool) -> None:
+    if sum(conditions) != 1:
         raise Invalid(
             "it is not said, or said twice, how much is to be purged",
             field="before_offset",

@@ -29,5 +29,5 @@ class QueueFileCleaner(RoundService[tuple[str, int]]):
     def all(self) -> list[tuple[str, int]]:
         return self._store.queue_keys()
 
-    def look_over(self, chosen: list[tuple[str, int]]) -> None:
-        self._store.sweep(chosen)
+    def look_over(self, queues: list[tuple[str, int]]) -> None:
+        self._store.sweep(queues)

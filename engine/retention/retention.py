@@ -72,9 +72,9 @@ class RetentionService(Service):
         catalog: Catalog,
         clock: Clock,
         events: EventBus,
-        keepers: Sequence[RetentionPin],
+        pins: Sequence[RetentionPin],
     ) -> None:
-        """`keepers` are asked, before anything goes, what still waits in the log."""
+        """`pins` are asked, before anything goes, what still waits in the log."""
         super().__init__()
         for name in ("disk_expire_percent", "disk_force_percent", "disk_refuse_percent"):
             if not 0 <= getattr(config, name) <= PERCENT_MAX:
@@ -86,16 +86,16 @@ class RetentionService(Service):
         self._catalog = catalog
         self._clock = clock
         self._events = events
-        self._keepers = list(keepers)
+        self._pins = list(pins)
         self._trims = Trims(store, catalog)
         self._ages = Ages(store, catalog, self._trims, clock)
         self._purger = Purger(store, catalog, self._trims, clock, events)
-        self._begun_ms: dict[int, int | None] = {}  # by segment: when its first record was stored
+        self._start_ms: dict[int, int | None] = {}  # by segment: when its first record was stored
         self._due_s = 0.0
         self._sweeper = QueueFileCleaner(store, clock)
         self._holders: list[ActivePin] = []
         self.on_moved: Callable[[], None] = _nobody
-        store.expiry.on_gone = self._gone
+        store.expiry.on_deleted = self._on_deleted
 
     def start(self) -> None:
         """After recovery, before anybody reads: queues begin where they did."""
@@ -140,7 +140,7 @@ class RetentionService(Service):
         bases = store.segments()
         next_due_ms = None
         if self._age_ms and len(bases) > 1:
-            begun_ms = self._segment_begun_ms(bases[1])
+            begun_ms = self._segment_start_ms(bases[1])
             next_due_ms = None if begun_ms is None else begun_ms + self._age_ms
         return RetentionStatus(
             retention_ms=self._age_ms,
@@ -192,25 +192,25 @@ class RetentionService(Service):
         return max(0.0, self._due_s - now_s)
 
     def _let_topics_age(self) -> None:
-        gone = self._ages.step()
-        if gone:
+        begins = self._ages.step()
+        if begins:
             self.on_moved()
-        if self._events.is_heard:
-            for topic, count in gone.items():
+        if self._events.has_subscribers:
+            for topic, count in begins.items():
                 self._events.emit(Expired(self._clock.now_ms(), Cause.TOPIC_AGE, topic, count, 0))
 
     def _let_segments_go(self) -> None:
         target, cause = self._target()
         before = self._store.oldest
-        self._holders = active_pins(self._keepers, target) if target > before else []
+        self._holders = active_pins(self._pins, target) if target > before else []
         limit = min([target, *(holder.position for holder in self._holders)])
         count = self._store.expire(limit)
         if not count:
             return
-        for base in [base for base in self._begun_ms if base <= self._store.oldest]:
-            del self._begun_ms[base]
+        for base in [base for base in self._start_ms if base <= self._store.oldest]:
+            del self._start_ms[base]
         self.on_moved()
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             size = self._store.oldest - before
             self._events.emit(Expired(self._clock.now_ms(), cause, "", 0, size))
 
@@ -220,30 +220,30 @@ class RetentionService(Service):
         extent = LogExtent(store.segments(), store.written, config.segment_bytes)
         if len(extent.bases) < 2:
             return store.oldest, Cause.AGE
-        found = [(self._by_age(extent), Cause.AGE)]
+        targets = [(self._by_age(extent), Cause.AGE)]
         if config.retention_bytes:
-            found.append((by_size(extent, config.retention_bytes), Cause.SIZE))
+            targets.append((by_size(extent, config.retention_bytes), Cause.SIZE))
         if self._is_pressed:
             excess = (store.disk_percent - config.disk_force_percent) / PERCENT_MAX
-            found.append((by_room(extent, excess * store.disk_bytes), Cause.DISK))
-        return max(found, key=lambda each: each[0])
+            targets.append((by_room(extent, excess * store.disk_bytes), Cause.DISK))
+        return max(targets, key=lambda each: each[0])
 
     def _by_age(self, extent: LogExtent) -> int:
         if not self._age_ms:
             return extent.bases[0]
         before_ms = self._clock.now_ms() - self._age_ms
-        target = by_age(extent, self._segment_begun_ms, before_ms)
+        target = by_age(extent, self._segment_start_ms, before_ms)
         if self._passes(self._config.disk_expire_percent):
             return target  # no room for those who want more than the broker gives
         return min([target, *self._ages.held.values()])
 
-    def _segment_begun_ms(self, base: int) -> int | None:
-        begun_ms = self._begun_ms.get(base)
+    def _segment_start_ms(self, base: int) -> int | None:
+        begun_ms = self._start_ms.get(base)
         if begun_ms is None:
-            begun_ms = self._begun_ms[base] = self._store.stored_ms_of(base)
+            begun_ms = self._start_ms[base] = self._store.stored_ms_of(base)
         return begun_ms
 
-    def _gone(self) -> None:
+    def _on_deleted(self) -> None:
         """The files of expired segments are deleted: there may be more that can go.
 
         Not at once where it is for the disk's sake: a file system may take its time to tell how

@@ -30,7 +30,7 @@ class Trims:
     def __init__(self, store: Store, catalog: Catalog) -> None:
         self._store = store
         self._catalog = catalog
-        self._kept: dict[str, Trimmed] = {}
+        self._trims: dict[str, Trimmed] = {}
         store.journal.register((Trimmed,), self._apply, self._snapshot, _check)
 
     def start(self) -> None:
@@ -38,7 +38,7 @@ class Trims:
 
         After a power loss a queue may end before that: what comes anew there must be readable.
         """
-        for topic, trim in sorted(self._kept.items()):
+        for topic, trim in sorted(self._trims.items()):
             if self._catalog.begin_of(topic) != trim.since:
                 self._keep(Trimmed(topic, trim.since, dict.fromkeys(trim.begins, 0)))
                 continue
@@ -62,27 +62,29 @@ class Trims:
 
     def begins_of(self, topic: str) -> Mapping[int, int]:
         """What was kept of a topic's queues: number to first offset."""
-        kept = self._kept.get(topic)
-        is_current = kept is not None and kept.since == self._catalog.get(topic).since_position
-        return kept.begins if kept is not None and is_current else {}
+        trimmed = self._trims.get(topic)
+        is_current = (
+            trimmed is not None and trimmed.since == self._catalog.get(topic).since_position
+        )
+        return trimmed.begins if trimmed is not None and is_current else {}
 
     def _keep(self, trim: Trimmed, *, is_lasting: bool = False) -> None:
         self._store.journal.append(trim, is_lasting=is_lasting)
         self._apply(trim)
 
     def _apply(self, trim: Trimmed) -> None:
-        before = self._kept.get(trim.topic)
+        before = self._trims.get(trim.topic)
         is_same = before is not None and before.since == trim.since
         begins = {**before.begins, **trim.begins} if before and is_same else trim.begins
         begins = {queue: offset for queue, offset in begins.items() if offset}
         if begins:
-            self._kept[trim.topic] = Trimmed(trim.topic, trim.since, begins)
+            self._trims[trim.topic] = Trimmed(trim.topic, trim.since, begins)
         else:
-            self._kept.pop(trim.topic, None)
+            self._trims.pop(trim.topic, None)
 
     def _snapshot(self) -> Iterable[JournalEntry]:
         current = self._catalog.begin_of
-        return [trim for trim in self._kept.values() if current(trim.topic) == trim.since]
+        return [trim for trim in self._trims.values() if current(trim.topic) == trim.since]
 
 
 def _check(trim: Trimmed) -> None:

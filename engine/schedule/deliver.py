@@ -93,7 +93,9 @@ class LevelDeliverer(Service):
         self._offsets: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # where the log ended after the last that was released
         self._heads: dict[int, LevelHead] = {}
-        self._found: dict[int, dict[int, int]] = {}  # by level: released, as recovery found
+        self._recovered_releases: dict[
+            int, dict[int, int]
+        ] = {}  # by level: released, as recovery found
         store.journal.register((LevelPassed,), self._apply, self._snapshot, self._check)
 
     def start(self) -> None:
@@ -103,8 +105,8 @@ class LevelDeliverer(Service):
             if offset > end:
                 self._ends.pop(queue, None)
                 self._pass(queue, end)
-        for queue, found in sorted(self._found.items()):
-            self._pass_found(queue, found)
+        for queue, releases in sorted(self._recovered_releases.items()):
+            self._pass_recovered(queue, releases)
         self._store.on_visible.append(self._arrived)
 
     def adopt(self, passed: Mapping[int, int], left: Callable[[StoredMessage], int]) -> int:
@@ -116,17 +118,17 @@ class LevelDeliverer(Service):
         count = 0
         for queue in range(self._levels.count):
             offset, end = self._span(queue)
-            reached, record_end = min(max(offset, passed.get(queue + 1, 0)), end), 0
-            at = reached
+            floor, record_end = min(max(offset, passed.get(queue + 1, 0)), end), 0
+            at = floor
             while entries := self._store.entries(SCHEDULE_TOPIC, queue, at, BATCH_MESSAGES_MAX):
                 at = entries[-1].offset + 1
                 for stored in self._store.read_entries(entries, (SCHEDULE_TOPIC, queue)):
-                    became = 0 if stored is None else left(stored)
-                    if stored is not None and became:
-                        reached, record_end = stored.offset + 1, became
-            if reached > offset:
-                self._pass(queue, reached, record_end)
-                count += reached - offset
+                    record_position = 0 if stored is None else left(stored)
+                    if stored is not None and record_position:
+                        floor, record_end = stored.offset + 1, record_position
+            if floor > offset:
+                self._pass(queue, floor, record_end)
+                count += floor - offset
         return count
 
     def replayed(self, message: StoredMessage) -> None:
@@ -136,32 +138,32 @@ class LevelDeliverer(Service):
             return
         queue, offset = map(int, source.removeprefix(SOURCE_PREFIX).split("@"))
         record_end = message.position + message.size_bytes
-        self._found.setdefault(queue, {})[offset] = record_end
+        self._recovered_releases.setdefault(queue, {})[offset] = record_end
 
-    def _pass_found(self, queue: int, found: dict[int, int]) -> None:
+    def _pass_recovered(self, queue: int, releases: dict[int, int]) -> None:
         """Pass what recovery found released, up to the first that a power loss took back."""
         offset, end = self._span(queue)
         record_end = 0
         # What a power loss left of a release whose own message it took proves nothing about the
         # one that got its offset later: that one lies behind it.
-        stop = min(end, max(found, default=0) + 1)
+        stop = min(end, max(releases, default=0) + 1)
         waiting = self._store.entries(SCHEDULE_TOPIC, queue, offset, stop - offset)
-        lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in found}
-        found = {at: found[at] for at, position in lies_at.items() if position < found[at]}
+        lies_at = {entry.offset: entry.position for entry in waiting if entry.offset in releases}
+        releases = {at: releases[at] for at, position in lies_at.items() if position < releases[at]}
         while offset < end:
-            if offset in found:
-                record_end = max(record_end, found.pop(offset))
-            elif not found or offset > max(found) or self._waits(queue, offset):
+            if offset in releases:
+                record_end = max(record_end, releases.pop(offset))
+            elif not releases or offset > max(releases) or self._waits(queue, offset):
                 break
             offset += 1
         if offset > self._offsets.get(queue, 0):
             self._pass(queue, offset, record_end)
-        self._found[queue] = found
+        self._recovered_releases[queue] = releases
 
     def _waits(self, queue: int, offset: int) -> bool:
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, 1)
         stored = self._store.read_entries(entries, (SCHEDULE_TOPIC, queue))
-        return bool(stored) and stored[0] is not None and self._is_wanted(stored[0])
+        return bool(stored) and stored[0] is not None and self._has_destination(stored[0])
 
     def passed(self) -> dict[str, int]:
         """By level, as in RocketMQ's `delayOffset.json`: the offset of the first that waits."""
@@ -243,32 +245,34 @@ class LevelDeliverer(Service):
     def _release(self, queue: int, offset: int, count_max: int) -> int:
         """Put what is due from `offset` on where it belongs; returns the offset after it."""
         now_ms = self._clock.now_ms()
-        chosen = self._chosen(queue, offset, count_max, now_ms)
+        entries = self._due_entries(queue, offset, count_max, now_ms)
         due: list[tuple[Message, QueueEntry]] = []
-        released, place = self._found.get(queue, {}), (SCHEDULE_TOPIC, queue)
-        read = self._store.read_entries(chosen, place)
-        if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(chosen)) != chosen:
+        released, place = self._recovered_releases.get(queue, {}), (SCHEDULE_TOPIC, queue)
+        read = self._store.read_entries(entries, place)
+        if self._store.entries(SCHEDULE_TOPIC, queue, offset, len(entries)) != entries:
             # Reading mended damaged entries: when they are due is asked anew.
             self._heads.pop(queue, None)
             if self._head_wait_s(queue, offset) > 0:
                 return offset
-            chosen = self._chosen(queue, offset, len(chosen), now_ms)
-            read = self._store.read_entries(chosen, place)
-        for entry, stored in zip(chosen, read, strict=True):
+            entries = self._due_entries(queue, offset, len(entries), now_ms)
+            read = self._store.read_entries(entries, place)
+        for entry, stored in zip(entries, read, strict=True):
             is_released = entry.offset in released
-            if not is_released and stored is not None and self._is_wanted(stored):
+            if not is_released and stored is not None and self._has_destination(stored):
                 due.append((self._real(stored), entry))
         if due:
             self._put(queue, due)
-        passed = chosen[-1].offset + 1
+        passed = entries[-1].offset + 1
         self._pass(queue, passed, self._store.written if due else 0)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             for message, entry in due:
                 late_ms = max(0, now_ms - entry.tag_code)
                 self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
         return passed
 
-    def _chosen(self, queue: int, offset: int, count_max: int, now_ms: int) -> list[QueueEntry]:
+    def _due_entries(
+        self, queue: int, offset: int, count_max: int, now_ms: int
+    ) -> list[QueueEntry]:
         """The first one, and what is due behind it, as far as it fits one write."""
         entries = self._store.entries(SCHEDULE_TOPIC, queue, offset, count_max)
         return _within_bytes([entries[0], *_due_by(entries[1:], now_ms)])
@@ -290,9 +294,11 @@ class LevelDeliverer(Service):
                 self._refused(message.topic, error)
         else:
             if len(due) == 1:  # should a later one have to be tried again, this one is not
-                self._found.setdefault(queue, {})[due[0][1].offset] = self._store.written
+                self._recovered_releases.setdefault(queue, {})[due[0][1].offset] = (
+                    self._store.written
+                )
 
-    def _is_wanted(self, stored: StoredMessage) -> bool:
+    def _has_destination(self, stored: StoredMessage) -> bool:
         """A topic that was deleted meanwhile takes its waiting messages along."""
         topic = stored.properties.get(REAL_TOPIC, "")
         is_known = is_group_topic(topic) or self._catalog.find(topic) is not None
@@ -303,7 +309,7 @@ class LevelDeliverer(Service):
 
     def _refused(self, topic: str, error: EngineError) -> None:
         log.warning("a delayed message for %s is dropped: %s", topic, error.detail)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
 
     def _real(self, stored: StoredMessage) -> Message:

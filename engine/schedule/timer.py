@@ -38,8 +38,8 @@ class TimerRule:
         if message.delay_level > 0 or due_ms <= 0:
             return message
         if due_ms <= now_ms:
-            kept = {**message.properties, TIMER_OUT_MS: str(due_ms)}
-            return msgspec.structs.replace(message, properties=kept)
+            properties = {**message.properties, TIMER_OUT_MS: str(due_ms)}
+            return msgspec.structs.replace(message, properties=properties)
         check_due(due_ms, now_ms)
         if message.topic in CLOSED_TOPICS:
             raise Refused(

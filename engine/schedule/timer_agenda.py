@@ -92,25 +92,25 @@ class TimerAgenda:
 
     def after(self, place: Pending, count_max: int) -> list[Pending]:
         """What comes after `place`, which itself need not be there, at most `count_max`."""
-        found: list[Pending] = []
+        items: list[Pending] = []
         block = max(0, bisect_right(self._firsts, place) - 1)
-        while block < len(self._firsts) and len(found) < count_max:
+        while block < len(self._firsts) and len(items) < count_max:
             dues, offsets = self._dues[block], self._offsets[block]
             at = _place(dues, offsets, Pending(place.due_ms, place.offset + 1))
-            end = at + count_max - len(found)
-            found += map(Pending, dues[at:end], offsets[at:end])
+            end = at + count_max - len(items)
+            items += map(Pending, dues[at:end], offsets[at:end])
             block += 1
-        return found
+        return items
 
     def counts_before(self, times_ms: Sequence[int]) -> list[int]:
         """How many are due before each of these times."""
         before = list(accumulate(map(len, self._dues), initial=0))
-        found: list[int] = []
+        counts: list[int] = []
         for time_ms in times_ms:
             block = max(0, bisect_right(self._firsts, Pending(time_ms, -1)) - 1)
             dues = self._dues[block] if self._dues else ()
-            found.append(before[block] + bisect_left(dues, time_ms))
-        return found
+            counts.append(before[block] + bisect_left(dues, time_ms))
+        return counts
 
     def _split(self, block: int) -> None:
         half = len(self._dues[block]) // 2
@@ -126,10 +126,10 @@ class TimerAgenda:
             del self._dues[block], self._offsets[block], self._firsts[block]
             return
         if into < len(self._dues) and len(self._dues[into]) <= BLOCK_COUNT_MAX // 2:
-            block, gone = min(into, block), max(into, block)
+            block, removed = min(into, block), max(into, block)
             for column in (self._dues, self._offsets):
-                column[block].extend(column.pop(gone))
-            del self._firsts[gone]
+                column[block].extend(column.pop(removed))
+            del self._firsts[removed]
         self._firsts[block] = self._first_of(block)
 
     def _first_of(self, block: int) -> Pending:

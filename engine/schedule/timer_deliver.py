@@ -88,7 +88,7 @@ class TimerDeliverer(Service):
         self._calendar = MonotonicCalendar(clock)
         self._progress = TimerProgress(store.journal, lambda: store.offset_max)
         self._agenda = TimerAgenda()
-        self._wanted_from = 0  # records before this position are to be moved
+        self._move_before = 0  # records before this position are to be moved
         self._unseen: dict[str, TimerPlace] = {}  # written, but waiting for a flush to be readable
 
     def adopt(self, left: Callable[[StoredMessage], int | None]) -> int:
@@ -105,9 +105,9 @@ class TimerDeliverer(Service):
             waiting = [each for each in entries if not self._progress.is_finished(each.offset)]
             done: dict[int, int] = {}
             for stored in self._store.read_entries(waiting, (TIMER_TOPIC, TIMER_QUEUE)):
-                became = None if stored is None else left(stored)
-                if stored is not None and became is not None:
-                    done[stored.offset] = became
+                record_position = None if stored is None else left(stored)
+                if stored is not None and record_position is not None:
+                    done[stored.offset] = record_position
             if done:
                 self._progress.finish([*done], record_end=max(done.values()))
                 count += len(done)
@@ -118,7 +118,7 @@ class TimerDeliverer(Service):
         first, end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)
         self._progress.settle(first, end, self._position_of)
         dues, offsets, lost = array("q"), array("q"), []
-        for entry in self._kept(end):
+        for entry in self._entries_before(end):
             if self._progress.is_finished(entry.offset):
                 continue
             if entry.has_record:
@@ -150,9 +150,9 @@ class TimerDeliverer(Service):
         """One past the last offset of the timer queue."""
         return self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
 
-    def standing(self) -> Iterator[tuple[QueueEntry, bool]]:
+    def entries_with_state(self) -> Iterator[tuple[QueueEntry, bool]]:
         """Each entry of the queue from the floor on that has a record, and whether it waits."""
-        for entry in self._kept(self.end):
+        for entry in self._entries_before(self.end):
             if entry.has_record:
                 yield entry, not self._progress.is_finished(entry.offset)
 
@@ -195,7 +195,7 @@ class TimerDeliverer(Service):
 
     def move_before(self, position: int) -> None:
         """Records before `position` are to go: what waits there is written again, in ticks."""
-        self._wanted_from = max(self._wanted_from, position)
+        self._move_before = max(self._move_before, position)
         self.wake()
 
     def tick(self) -> float:
@@ -215,31 +215,31 @@ class TimerDeliverer(Service):
             return 0.0
         return IDLE_WAIT_MAX_S if first is None else self._wait_s(first)
 
-    def read(self, chosen: Sequence[Pending]) -> list[WaitingTimer]:
+    def read(self, timers: Sequence[Pending]) -> list[WaitingTimer]:
         """Their records, as many from the start on as fit one write, at least one."""
-        by_offset = {entry.offset: entry for entry in self._entries([p.offset for p in chosen])}
-        chosen = _within_bytes(chosen, by_offset)
-        entries = sorted(by_offset[p.offset] for p in chosen if p.offset in by_offset)
+        by_offset = {entry.offset: entry for entry in self._entries([p.offset for p in timers])}
+        timers = _within_bytes(timers, by_offset)
+        entries = sorted(by_offset[p.offset] for p in timers if p.offset in by_offset)
         read = self._store.read_entries(entries, (TIMER_TOPIC, TIMER_QUEUE))
-        found = dict(zip((e.offset for e in entries), read, strict=True))
-        return [WaitingTimer(pending, found.get(pending.offset)) for pending in chosen]
+        records = dict(zip((e.offset for e in entries), read, strict=True))
+        return [WaitingTimer(pending, records.get(pending.offset)) for pending in timers]
 
     # -- changing --------------------------------------------------------------------------------
 
-    def release(self, chosen: Sequence[Pending]) -> int:
+    def release(self, timers: Sequence[Pending]) -> int:
         """Put them where they belong, as many as fit one write; returns how many.
 
         What cannot be put anywhere any more is dropped. Raises Busy or Corrupt, and those left
         can be released again.
         """
-        waiting = self.read(chosen)
+        waiting = self.read(timers)
         self._put(self._sift(waiting))
         return len(waiting)
 
-    def drop(self, chosen: Sequence[Pending]) -> None:
+    def drop(self, timers: Sequence[Pending]) -> None:
         """They are never released. Raises DiskFull or Corrupt, and nothing has changed."""
-        if chosen:
-            self._finish(chosen, record_end=0)
+        if timers:
+            self._finish(timers, record_end=0)
 
     def move(self, waiting: WaitingTimer, due_ms: int) -> None:
         """Write a message again at the queue's end, to be released at `due_ms`."""
@@ -248,13 +248,13 @@ class TimerDeliverer(Service):
         message.properties[TIMER_OUT_MS] = str(due_ms)
         self._replace([message], [waiting.pending])
 
-    def _release_due(self, chosen: Sequence[Pending]) -> int:
+    def _release_due(self, timers: Sequence[Pending]) -> int:
         """The same, but for what its record says is due at another time than its entry said."""
-        waiting = self.read(chosen)
-        self._put(self._sift([each for each in waiting if self._is_meant(each)]))
+        waiting = self.read(timers)
+        self._put(self._sift([each for each in waiting if self._is_due(each)]))
         return len(waiting)
 
-    def _is_meant(self, waiting: WaitingTimer) -> bool:
+    def _is_due(self, waiting: WaitingTimer) -> bool:
         """Whether the record is due when its entry said; else it waits for its own time."""
         pending, stored = waiting
         if stored is None:
@@ -284,42 +284,42 @@ class TimerDeliverer(Service):
             self._refused(messages[0].topic, error)
             self.drop([waiting[0].pending])
             return
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             for message, each in zip(messages, waiting, strict=True):
                 late_ms = max(0, now_ms - each.pending.due_ms)
                 self._events.emit(Released(now_ms, message.topic, message.queue, late_ms))
 
-    def _replace(self, messages: Sequence[Message], chosen: Sequence[Pending]) -> None:
+    def _replace(self, messages: Sequence[Message], timers: Sequence[Pending]) -> None:
         """Write the records that take the place of these."""
         sent = self._intake.put(messages)
         if (
             sent.durability is Durability.FLUSHED
         ):  # not readable before, so not to be left for later
-            self._store.when_flushed(sent.flush_position, _told)
-        self._finish(chosen, record_end=sent.flush_position)
+            self._store.when_flushed(sent.flush_position, _ignore)
+        self._finish(timers, record_end=sent.flush_position)
         for message, offset in zip(sent.messages, sent.offsets, strict=True):
             place = TimerPlace(message.topic, message.queue, offset)
             if not self._is_readable(place):
                 self._unseen[message.message_id] = place
 
-    def _finish(self, chosen: Sequence[Pending], record_end: int) -> None:
-        self._progress.finish([pending.offset for pending in chosen], record_end=record_end)
-        for pending in chosen:
+    def _finish(self, timers: Sequence[Pending], record_end: int) -> None:
+        self._progress.finish([pending.offset for pending in timers], record_end=record_end)
+        for pending in timers:
             self._agenda.remove(pending)
 
     def _sift(self, waiting: Sequence[WaitingTimer]) -> list[WaitingTimer]:
         """Those that can be put somewhere; the others are dropped."""
-        wanted: list[WaitingTimer] = []
+        deliverable: list[WaitingTimer] = []
         dropped: list[Pending] = []
         for each in waiting:
-            if self.is_wanted(each):
-                wanted.append(each)
+            if self.has_destination(each):
+                deliverable.append(each)
             else:
                 dropped.append(each.pending)
         self.drop(dropped)
-        return wanted
+        return deliverable
 
-    def is_wanted(self, waiting: WaitingTimer) -> bool:
+    def has_destination(self, waiting: WaitingTimer) -> bool:
         """A topic that was deleted meanwhile takes its waiting messages along."""
         stored = waiting.stored
         if stored is None:
@@ -335,7 +335,7 @@ class TimerDeliverer(Service):
 
     def _refused(self, topic: str, error: EngineError) -> None:
         log.warning("a delayed message for %s is dropped: %s", topic, error.detail)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(SendRefused(self._clock.now_ms(), topic, error.code))
 
     def _real(self, stored: StoredMessage) -> Message:
@@ -365,23 +365,23 @@ class TimerDeliverer(Service):
         entries = self._entries(oldest)
         if len(entries) < len(oldest):  # retention was faster
             self._progress.finish(sorted({*oldest}.difference(entry.offset for entry in entries)))
-        chosen = [self._calendar.pending(entry.tag_code, entry.offset) for entry in entries]
-        wanted = self._sift(self.read(chosen))
-        messages = [self._rolled(each.stored) for each in wanted if each.stored is not None]
+        timers = [self._calendar.pending(entry.tag_code, entry.offset) for entry in entries]
+        deliverable = self._sift(self.read(timers))
+        messages = [self._rolled(each.stored) for each in deliverable if each.stored is not None]
         if messages:
-            self._replace(messages, [each.pending for each in wanted])
+            self._replace(messages, [each.pending for each in deliverable])
         return self._is_held_up()
 
     def _is_held_up(self) -> bool:
         end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
         if end - self._progress.floor > SPAN_MIN + SPAN_PER_PENDING * len(self._agenda):
             return True
-        if not self._wanted_from:
+        if not self._move_before:
             return False
         oldest = self.oldest_position()
-        if oldest is not None and oldest < self._wanted_from:
+        if oldest is not None and oldest < self._move_before:
             return True
-        self._wanted_from = 0
+        self._move_before = 0
         return False
 
     def _rolled(self, stored: StoredMessage) -> Message:
@@ -397,7 +397,7 @@ class TimerDeliverer(Service):
         end = self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]
         return self._progress.unfinished(count_max, end)
 
-    def _kept(self, end: int) -> Iterator[QueueEntry]:
+    def _entries_before(self, end: int) -> Iterator[QueueEntry]:
         """Entries from the floor to the end."""
         offset = self._progress.floor
         while offset < end:
@@ -411,11 +411,11 @@ class TimerDeliverer(Service):
 
     def _entries(self, offsets: Sequence[int]) -> list[QueueEntry]:
         """Entries of these offsets, ascending, without those that retention took."""
-        found: list[QueueEntry] = []
+        matches: list[QueueEntry] = []
         for run in iter_runs(to_runs(sorted(offsets))):
             entries = self._store.entries(TIMER_TOPIC, TIMER_QUEUE, run[0], len(run))
-            found += [entry for entry in entries if entry.offset in run]
-        return found
+            matches += [entry for entry in entries if entry.offset in run]
+        return matches
 
     def _arrived(self, topic: str, queue: int, first_offset: int, tag_codes: list[int]) -> None:
         """For the store's `on_visible`."""
@@ -435,16 +435,16 @@ class TimerDeliverer(Service):
         return max(0.0, (pending.due_ms - self._calendar.now_ms()) / 1000)
 
 
-def _told(_: Exception | None) -> None:
+def _ignore(_: Exception | None) -> None:
     """A disk that cannot flush any more refuses the next write."""
 
 
-def _within_bytes(chosen: Sequence[Pending], entries: dict[int, QueueEntry]) -> list[Pending]:
+def _within_bytes(timers: Sequence[Pending], entries: dict[int, QueueEntry]) -> list[Pending]:
     """Those from the start on that fit one write, at least one."""
     size_bytes = 0
-    for index, pending in enumerate(chosen):
+    for index, pending in enumerate(timers):
         entry = entries.get(pending.offset)
         size_bytes += entry.size_bytes if entry is not None and entry.has_record else 0
         if index and size_bytes > BATCH_BYTES_MAX:
-            return list(chosen[:index])
-    return list(chosen)
+            return list(timers[:index])
+    return list(timers)

@@ -100,14 +100,14 @@ class Timers:
         while (
             len(items) < count_max and examined < EXAMINED_MAX and size_bytes < EXAMINED_BYTES_MAX
         ):
-            chosen = self._deliverer.after(place, count_max)
-            if not chosen:
+            timers = self._deliverer.after(place, count_max)
+            if not timers:
                 return ScheduledPage(items, None, self.count)
-            for each in self._deliverer.read(chosen):
+            for each in self._deliverer.read(timers):
                 place = each.pending
                 examined += 1
                 size_bytes += 0 if each.stored is None else each.stored.size_bytes
-                item = self._shown(each)
+                item = self._as_scheduled(each)
                 if item is not None and topic in ("", item.topic):
                     items.append(item)
                     if len(items) == count_max:
@@ -121,32 +121,32 @@ class Timers:
         Of several with one id the oldest. Raises Busy where it is not readable yet.
         """
         waiting = self._find(message_id).waiting
-        return self._shown(waiting[0]) if waiting else None
+        return self._as_scheduled(waiting[0]) if waiting else None
 
     def recall(self, message_id: str) -> TimerAnswer:
         """See to it that a waiting message is never delivered; RECALLED is a promise.
 
         Takes a message id or an offset id. Raises DiskFull, and nothing has changed.
         """
-        found = self._find(message_id)
-        if not found.waiting:
-            return self._settled(found)
-        self._deliverer.drop([each.pending for each in found.waiting])
-        if self._events.is_heard:
+        records = self._find(message_id)
+        if not records.waiting:
+            return self._settled(records)
+        self._deliverer.drop([each.pending for each in records.waiting])
+        if self._events.has_subscribers:
             now_ms = self._clock.now_ms()
-            for each in found.waiting:
+            for each in records.waiting:
                 place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
                 self._events.emit(Recalled(now_ms, *place))
         return TimerAnswer.RECALLED
 
     def deliver_now(self, message_id: str) -> TimerAnswer:
         """Deliver a waiting message at once. Raises DiskFull, and it still waits."""
-        found = self._find(message_id)
-        if not found.waiting:
-            return self._settled(found)
+        records = self._find(message_id)
+        if not records.waiting:
+            return self._settled(records)
         is_delivered = False
-        for each in found.waiting:
-            is_delivered |= self._deliverer.is_wanted(each)
+        for each in records.waiting:
+            is_delivered |= self._deliverer.has_destination(each)
             self._deliverer.release([each.pending])
         return TimerAnswer.DELIVERED if is_delivered else TimerAnswer.NOT_FOUND
 
@@ -159,15 +159,15 @@ class Timers:
         check_due(deliver_at_ms, now_ms)
         if deliver_at_ms <= now_ms:
             return self.deliver_now(message_id)
-        found = self._find(message_id)
-        if not found.waiting:
-            return self._settled(found)
+        records = self._find(message_id)
+        if not records.waiting:
+            return self._settled(records)
         is_moved = False
-        for each in found.waiting:
-            if self._deliverer.is_wanted(each):
+        for each in records.waiting:
+            if self._deliverer.has_destination(each):
                 self._deliverer.move(each, deliver_at_ms)
                 is_moved = True
-                if self._events.is_heard:
+                if self._events.has_subscribers:
                     place = (TIMER_TOPIC, TIMER_QUEUE, each.pending.offset)
                     self._events.emit(Rescheduled(now_ms, *place, deliver_at_ms))
             else:
@@ -186,7 +186,7 @@ class Timers:
         if first is not None and message_id.upper() == first.offset_id:
             message_id = first.message_id
         places = self._places(TIMER_TOPIC, message_id)
-        found = TimerRecords([], [])
+        records = TimerRecords([], [])
         for position in places:
             stored = self._read(position)
             if stored is None or (stored.topic, stored.message_id) != (TIMER_TOPIC, message_id):
@@ -197,16 +197,16 @@ class Timers:
             if pending is None and stored.offset >= self._store.bounds(TIMER_TOPIC, TIMER_QUEUE)[1]:
                 raise Busy("the message is not readable yet", retry_after_s=FLUSH_WAIT_S)
             if pending is None:
-                found.finished.append(stored)
+                records.finished.append(stored)
             else:
-                found.waiting.append(WaitingTimer(pending, stored))
-        return found
+                records.waiting.append(WaitingTimer(pending, stored))
+        return records
 
-    def _settled(self, found: TimerRecords) -> TimerAnswer:
+    def _settled(self, records: TimerRecords) -> TimerAnswer:
         """What became of a message that waits no more; Busy while its last move is flushed."""
-        if not found.finished:
+        if not records.finished:
             return TimerAnswer.NOT_FOUND
-        last = found.finished[-1]
+        last = records.finished[-1]
         topic = last.properties.get(REAL_TOPIC, "")
         unseen = self._deliverer.find_unseen(last.message_id)
         if unseen == TIMER_TOPIC:
@@ -233,7 +233,7 @@ class Timers:
         except MessageNotFound:
             return None
 
-    def _shown(self, waiting: WaitingTimer) -> Scheduled | None:
+    def _as_scheduled(self, waiting: WaitingTimer) -> Scheduled | None:
         stored = waiting.stored
         if stored is None:
             return None

@@ -25,11 +25,11 @@ class Lookup:
         self._places = places
         self._accepts = accepts
         self._count_max = max(1, min(count_max, FOUND_MAX))
-        self._seen: set[int] = set()
+        self._positions: set[int] = set()
         self._is_exhausted = False
         self._has_more = False
         self.unread: list[int] = []
-        self.found: list[StoredMessage] = []
+        self.messages: list[StoredMessage] = []
 
     @property
     def is_over(self) -> bool:
@@ -46,8 +46,8 @@ class Lookup:
         for place in self._places:
             if place is None:
                 return True
-            if place not in self._seen:
-                self._seen.add(place)
+            if place not in self._positions:
+                self._positions.add(place)
                 self.unread.append(place)
                 if len(self.unread) >= READ_MAX:
                     return False
@@ -59,7 +59,7 @@ class Lookup:
         self.unread = []
         for message in messages:
             if message is not None and self._accepts(message):
-                if len(self.found) >= self._count_max:
+                if len(self.messages) >= self._count_max:
                     self._has_more = True
                     return
-                self.found.append(message)
+                self.messages.append(message)

@@ -143,18 +143,18 @@ class MessageScan:
         self._has_tags = store.has_tag_codes(query.topic)
         self._count_max = max(1, min(count_max, COUNT_MAX))
         self._digest = digest_of(query)
-        self._came_from = read_cursor(cursor, self._digest) if cursor else None
+        self._start = read_cursor(cursor, self._digest) if cursor else None
         self._position, self._end = 0, 0
         self.scanned = self.total = self.matched = 0
-        if self._came_from is not None:
+        if self._start is not None:
             _, self._position, self._end, self.scanned, self.total, self.matched = (
-                msgspec.structs.astuple(self._came_from)
+                msgspec.structs.astuple(self._start)
             )
         self._unplaced = list(range(queue_count))
         self._block_max = max(16, BLOCK_ENTRIES_MAX // max(1, queue_count))
         self._lanes: list[tuple[int, int, QueueReader]] = []  # a heap once all queues are placed
         self._last: QueueEntry | None = None
-        self._found: list[StoredMessage] = []
+        self._messages: list[StoredMessage] = []
         self._size_bytes = 0
         self._unreadable = 0
         self._is_full = False
@@ -186,19 +186,19 @@ class MessageScan:
             messages = read()
             return messages, [self._holds(message) for message in messages]
 
-        def taken(looked: Looked | None, error: Exception | None) -> None:
+        def on_read(looked: Looked | None, error: Exception | None) -> None:
             if looked is not None:
                 self._take(candidates, *looked)
             done(error)
 
-        self._pool.submit(look, taken)
+        self._pool.submit(look, on_read)
 
     def page(self) -> ScanPage:
         """What was found so far; a page that is not over goes on at its `next_cursor` as well."""
         assert self.is_placed, "a page before its time"
         is_left = bool(self._lanes) or (self._is_full and self._position < self._end)
         return ScanPage(
-            items=self._found,
+            items=self._messages,
             scanned=self.scanned,
             total=self.total,
             matched=self.matched,
@@ -226,7 +226,7 @@ class MessageScan:
     def _ends_of(self, queue: int) -> tuple[int, int]:
         """The first offset to look at, and the one after the last."""
         store, topic, query = self._store, self._query.topic, self._query
-        if self._came_from is not None:
+        if self._start is not None:
             return (
                 store.offset_at_position(topic, queue, self._position),
                 store.offset_at_position(topic, queue, self._end),
@@ -249,18 +249,18 @@ class MessageScan:
         """Go on over entries, in order, and gather those whose record has to be read."""
         by_tag, may_match = self._has_tags and not self._match.is_all, self._match.may_match
         records_max = self._records_max()
-        chosen: list[Candidate] = []
+        candidates: list[Candidate] = []
         lanes, looked, size_bytes = self._lanes, 0, 0
         entry = None
-        while lanes and looked < STEP_ENTRIES_MAX and len(chosen) < records_max:
+        while lanes and looked < STEP_ENTRIES_MAX and len(candidates) < records_max:
             _, queue, lane = lanes[0]
             entry = lane.head()
             assert entry is not None, "a lane without a head is not in the heap"
             if entry.has_record and (not by_tag or may_match(entry.tag_code)):
                 size_bytes += entry.size_bytes
-                if size_bytes > STEP_BYTES_MAX and chosen:
+                if size_bytes > STEP_BYTES_MAX and candidates:
                     break
-                chosen.append(Candidate(entry, queue, self.scanned + looked))
+                candidates.append(Candidate(entry, queue, self.scanned + looked))
             looked += 1
             self._last = entry
             following = lane.advance()
@@ -271,12 +271,12 @@ class MessageScan:
         self.scanned += looked
         if self._last is not None:
             self._position = self._last.position + 1
-        return chosen
+        return candidates
 
     def _records_max(self) -> int:
         """No more than are wanted where every record will do."""
         if self._match.is_all and not self._needle:
-            return min(STEP_RECORDS_MAX, self._count_max - len(self._found))
+            return min(STEP_RECORDS_MAX, self._count_max - len(self._messages))
         return STEP_RECORDS_MAX
 
     def _take(
@@ -289,8 +289,8 @@ class MessageScan:
         for (entry, _, scanned), message, is_held in rows:
             if message is None:
                 self._unreadable += 1
-            elif is_held and self._is_wanted(message):
-                self._found.append(message)
+            elif is_held and self._matches(message):
+                self._messages.append(message)
                 self.matched += 1
                 self._size_bytes += message.size_bytes
                 if self._is_page_full():
@@ -306,13 +306,13 @@ class MessageScan:
         plain = plain_body(message.body, message.sys_flag, bytes_max=BODY_BYTES_MAX)
         return self._needle in plain.body
 
-    def _is_wanted(self, message: StoredMessage) -> bool:
+    def _matches(self, message: StoredMessage) -> bool:
         query = self._query
         is_in_time = query.begin_ms <= message.stored_ms < query.end_ms
         return is_in_time and self._match.matches(message)
 
     def _is_page_full(self) -> bool:
-        return len(self._found) >= self._count_max or self._size_bytes >= PAGE_BYTES_MAX
+        return len(self._messages) >= self._count_max or self._size_bytes >= PAGE_BYTES_MAX
 
     def _stop_after(self, entry: QueueEntry, scanned: int) -> None:
         """The page ends here: what was looked at behind it is for the next one."""

@@ -124,7 +124,7 @@ class LogSearch:
             while lookup.step():
                 pass
             lookup.take([self._at(place) for place in lookup.unread])
-        return lookup.found
+        return lookup.messages
 
     # -- by everything else ----------------------------------------------------------------------
 

@@ -36,18 +36,18 @@ SET_BACK_MS = 10_000
 class SecondSums:
     """Sums of one second, by place."""
 
-    __slots__ = ("acked", "at_ms", "came", "failed", "refused", "went")
+    __slots__ = ("acked", "arrivals", "at_ms", "failed", "refused", "went")
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
-        self.came: dict[tuple[str, int], list[int]] = {}  # topic, queue: messages, bytes
+        self.arrivals: dict[tuple[str, int], list[int]] = {}  # topic, queue: messages, bytes
         self.went: dict[tuple[str, str, int], list[int]] = {}  # group, topic, queue: the same
         self.acked: dict[tuple[str, str], int] = {}  # group, topic
         self.failed: dict[tuple[str, str], list[int]] = {}  # group, topic: retried, dead
         self.refused: dict[str, int] = {}  # topic
 
     def __bool__(self) -> bool:
-        return bool(self.came or self.went or self.acked or self.failed or self.refused)
+        return bool(self.arrivals or self.went or self.acked or self.failed or self.refused)
 
 
 class EventCounter:
@@ -84,9 +84,9 @@ class EventCounter:
             self._close(event.at_ms)
         if type(event) is Appended:  # on the way of every send: no call for it
             key = (event.topic, event.queue)
-            sums = self._running.came.get(key)
+            sums = self._running.arrivals.get(key)
             if sums is None:
-                self._running.came[key] = [event.count, event.size_bytes]
+                self._running.arrivals[key] = [event.count, event.size_bytes]
             else:
                 sums[0] += event.count
                 sums[1] += event.size_bytes

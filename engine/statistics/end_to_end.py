@@ -22,23 +22,23 @@ class EndToEnd:
 
     def __init__(self, born_ms_of: BornMsOf) -> None:
         self._born_ms_of = born_ms_of
-        self._noted: list[Acked] = []
+        self._pending: list[Acked] = []
         self._timing = Timing()
 
     def note(self, event: Acked) -> None:
         """Remember one of what was acknowledged."""
-        if len(self._noted) < NOTED_MAX:
-            self._noted.append(event)
+        if len(self._pending) < NOTED_MAX:
+            self._pending.append(event)
 
     def settle(self) -> bool:
         """Enter a bounded part of what was noted; whether more waits."""
-        part, self._noted = self._noted[:PER_STEP], self._noted[PER_STEP:]
+        part, self._pending = self._pending[:PER_STEP], self._pending[PER_STEP:]
         for event in part:
             born_ms = self._born_ms_of(event.topic, event.queue, event.offsets[-1])
             if born_ms:
                 took_ms = max(0, event.at_ms - born_ms)
                 self._timing.add(event.at_ms, took_ms * 1000, len(event.offsets))
-        return bool(self._noted)
+        return bool(self._pending)
 
     def recent(self, now_ms: int) -> Spread:
         """Microseconds, over the last one to two minutes, of what was settled."""

@@ -38,7 +38,7 @@ class Spread(msgspec.Struct, frozen=True):
     p95: int = 0
     p99: int = 0
     p999: int = 0
-    maximum: int = 0
+    max: int = 0
 
 
 class LatencyHistogram:
@@ -76,15 +76,15 @@ class LatencyHistogram:
 
     def _quantiles(self, parts: Sequence[float]) -> list[int]:
         """The values at or below which these parts lie; `parts` ascend."""
-        found: list[int] = []
-        seen = 0
+        quantiles: list[int] = []
+        cumulative = 0
         for bucket, count in enumerate(self._counts):
-            seen += count
-            while len(found) < len(parts) and seen >= parts[len(found)] * self.count:
-                found.append(min(upper_end(bucket), self.maximum))
-            if len(found) == len(parts):
+            cumulative += count
+            while len(quantiles) < len(parts) and cumulative >= parts[len(quantiles)] * self.count:
+                quantiles.append(min(upper_end(bucket), self.maximum))
+            if len(quantiles) == len(parts):
                 break
-        return found
+        return quantiles
 
 
 def bucket_of(value: int) -> int:
@@ -104,13 +104,12 @@ def upper_end(bucket: int) -> int:
 class LatencySpreads(msgspec.Struct, frozen=True):
     """How long storing took, in microseconds: over the last one to two minutes, and ever.
 
-    `distribution` goes with `ROCKETMQ_LABELS`, for the last whole minute as Apache RocketMQ shows
-    it.
+    `distribution` counts the last whole minute by `ROCKETMQ_LABELS`, as Apache RocketMQ shows it.
     """
 
     recent: Spread
     ever: Spread
-    distribution: tuple[int, ...]
+    distribution: dict[str, int]
 
 
 class Timing:
@@ -147,7 +146,9 @@ class Timing:
 
     def latency(self, now_ms: int) -> LatencySpreads:
         """All of it."""
-        return LatencySpreads(self.recent(now_ms), self.ever(), tuple(self._coarse_before))
+        recent = self.recent(now_ms)
+        distribution = dict(zip(ROCKETMQ_LABELS, self._coarse_before, strict=True))
+        return LatencySpreads(recent, self.ever(), distribution)
 
     def _roll(self, at_ms: int) -> None:
         minute = at_ms // WINDOW_MS

@@ -131,9 +131,9 @@ class Block:
         self.names = _names(self._section(0))
         self.times_ms = list(accumulate(_numbers(self._section(1))))
 
-    def columns(self, wanted: Iterable[LagColumn]) -> "dict[LagColumn, array[int]]":
+    def columns(self, kinds: Iterable[LagColumn]) -> "dict[LagColumn, array[int]]":
         """Whole columns, still as differences; `row` makes numbers of them."""
-        return {column: self._column(column) for column in wanted}
+        return {column: self._column(column) for column in kinds}
 
     def row(self, column: "array[int]", row: int) -> list[int]:
         """The numbers of one row, one for each of `times_ms`."""

@@ -149,10 +149,10 @@ class LagFiles:
 
         Only where the heads do not lead to a whole last block is everything read.
         """
-        found = self._by_heads(path)
-        if found is not None:
-            self._size_bytes = found[-1].position + found[-1].size_bytes if found else 0
-            return found
+        sealed = self._by_heads(path)
+        if sealed is not None:
+            self._size_bytes = sealed[-1].position + sealed[-1].size_bytes if sealed else 0
+            return sealed
         data = read_whole(self._files, path)
         blocks, end = self._blocks(path, data)
         self._size_bytes = len(data)
@@ -165,36 +165,36 @@ class LagFiles:
 
     def _by_heads(self, path: Path) -> list[SealedBlock] | None:
         """The blocks as their heads tell; None where they do not lead to a whole last one."""
-        found: list[SealedBlock] = []
+        blocks: list[SealedBlock] = []
         file = self._files.open(path)
         try:
             position, size = 0, file.size()
             while position < size:
                 head = lag_block.read_head(file.pread(lag_block.HEAD.size, position))
-                last_ms = found[-1].last_ms if found else int(path.name[:DIGITS]) - 1
+                last_ms = blocks[-1].last_ms if blocks else int(path.name[:DIGITS]) - 1
                 if head is None or position + head.size_bytes > size:
                     return None
                 if not last_ms < head.first_ms <= head.last_ms:
                     return None
-                found.append(_sealed(path, position, head))
+                blocks.append(_sealed(path, position, head))
                 position += head.size_bytes
-            if found:
-                last = file.pread(found[-1].size_bytes, found[-1].position)
-                return None if lag_block.block_at(last, 0) is None else found
+            if blocks:
+                last = file.pread(blocks[-1].size_bytes, blocks[-1].position)
+                return None if lag_block.block_at(last, 0) is None else blocks
         finally:
             file.close()
-        return found
+        return blocks
 
     def _load_open(self) -> list[LagRound]:
         assert self._open is not None
         path = self._directory / OPEN_NAME
         data = read_whole(self._files, path)
-        found, end = self._blocks(path, data)
+        blocks, end = self._blocks(path, data)
         if end < len(data) and self._tell(path, end, data[end:]):
             self._open.truncate(end)
         self._open_bytes = self._open.size()
         rounds: list[LagRound] = []
-        for position, block in found:
+        for position, block in blocks:
             try:
                 rounds += block.rounds()
             except (Corrupt, ValueError):  # its checksum is right, what it covers is not
@@ -203,7 +203,7 @@ class LagFiles:
 
     def _blocks(self, path: Path, data: bytes) -> tuple[list[tuple[int, Block]], int]:
         """Whole blocks and where they lie, and the end of the last; others between are told."""
-        found: list[tuple[int, Block]] = []
+        blocks: list[tuple[int, Block]] = []
         position = end = 0
         while position < len(data):
             block = lag_block.block_at(data, position)
@@ -212,9 +212,9 @@ class LagFiles:
                 continue
             if position > end:
                 self._tell(path, end, data[end:position])
-            found.append((position, block))
+            blocks.append((position, block))
             position = end = position + block.head.size_bytes
-        return found, end
+        return blocks, end
 
     def _tell_block(self, sealed: SealedBlock, error: Exception) -> None:
         if self._damage_log is not None and not isinstance(error, OSError):

@@ -113,13 +113,13 @@ class LagHistoryStore:
         if one.at_ms - self._rounds[0].at_ms >= SEAL_MS and not self._is_sealing:
             self._seal(one.at_ms)
 
-    def read(self, asked: LagQuery, done: Callable[[LagHistoryPage], None]) -> None:
+    def read(self, query: LagQuery, done: Callable[[LagHistoryPage], None]) -> None:
         """The points of a query; `done` is called on this thread once they were read."""
-        sealed = self._between(asked.from_ms, asked.to_ms)
+        sealed = self._between(query.from_ms, query.to_ms)
         rounds = list(self._rounds)
 
         def work() -> LagHistoryPage:
-            points, damaged = Points(asked), 0
+            points, damaged = Points(query), 0
             for each in sealed:
                 block = self._files.read_block(each)
                 if block is None:
@@ -129,25 +129,25 @@ class LagHistoryStore:
             for one in rounds:
                 points.add_round(one)
             return LagHistoryPage(
-                asked.from_ms, asked.to_ms, asked.step_ms, points.points(), damaged
+                query.from_ms, query.to_ms, query.step_ms, points.points(), damaged
             )
 
         def finished(page: LagHistoryPage | None, error: Exception | None) -> None:
             if page is None:
-                page = LagHistoryPage(asked.from_ms, asked.to_ms, asked.step_ms, [], len(sealed))
+                page = LagHistoryPage(query.from_ms, query.to_ms, query.step_ms, [], len(sealed))
             done(page)
 
         self._pool.submit(work, finished)
 
     def read_peaks(
-        self, asked: PeakQuery, done: Callable[[Mapping[str, Sequence[int | None]]], None]
+        self, query: PeakQuery, done: Callable[[Mapping[str, Sequence[int | None]]], None]
     ) -> None:
         """The highest lag of many groups in one pass; `done` is called on this thread."""
-        sealed = self._between(asked.from_ms, asked.to_ms)
+        sealed = self._between(query.from_ms, query.to_ms)
         rounds = list(self._rounds)
 
         def work() -> Peaks:
-            peaks = Peaks(asked)
+            peaks = Peaks(query)
             for each in sealed:
                 block = self._files.read_block(each)
                 if block is not None:
@@ -157,7 +157,7 @@ class LagHistoryStore:
             return peaks
 
         def finished(peaks: Peaks | None, error: Exception | None) -> None:
-            done((peaks or Peaks(asked)).found())
+            done((peaks or Peaks(query)).found())
 
         self._pool.submit(work, finished)
 
@@ -216,15 +216,15 @@ class LagHistoryStore:
         begin_ms = now_ms - self._days * DAY_MS
         size_bytes = self.size_bytes
         by_path = [(path, list(part)) for path, part in groupby(self._sealed, lambda b: b.path)]
-        gone: list[Path] = []
+        paths: list[Path] = []
         for path, blocks in by_path[:-1]:
             if blocks[-1].last_ms >= begin_ms and size_bytes <= self.bytes_max:
                 break
             size_bytes -= sum(block.size_bytes for block in blocks)
-            gone.append(path)
-        if gone:
-            self._sealed = [block for block in self._sealed if block.path not in gone]
-            self._do(lambda: self._files.remove(gone), lambda _, __: None)
+            paths.append(path)
+        if paths:
+            self._sealed = [block for block in self._sealed if block.path not in paths]
+            self._do(lambda: self._files.remove(paths), lambda _, __: None)
 
     def _sealed_until_ms(self) -> int:
         return self._sealed[-1].last_ms if self._sealed else -1

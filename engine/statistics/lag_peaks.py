@@ -25,10 +25,10 @@ class PeakQuery(msgspec.Struct, frozen=True):
 
 def peak_query(groups: Iterable[str], from_ms: int, to_ms: int, step_ms: int) -> PeakQuery:
     """The query; Invalid names what is wrong with it."""
-    asked = PeakQuery(frozenset(groups), from_ms, to_ms, step_ms)
-    if len(asked.groups) > GROUPS_MAX:
+    query = PeakQuery(frozenset(groups), from_ms, to_ms, step_ms)
+    if len(query.groups) > GROUPS_MAX:
         raise Invalid(
-            f"{len(asked.groups)} groups at once",
+            f"{len(query.groups)} groups at once",
             field="groups",
             remedy=f"at most {GROUPS_MAX} groups",
         )
@@ -38,24 +38,24 @@ def peak_query(groups: Iterable[str], from_ms: int, to_ms: int, step_ms: int) ->
             field="step_ms",
             remedy=f"a later to_ms, and steps that make at most {POINTS_MAX} points",
         )
-    return asked
+    return query
 
 
 class Peaks:
     """Collects samples, in any order; of a group, the highest sum over its queues of each step."""
 
-    def __init__(self, asked: PeakQuery) -> None:
-        self._asked = asked
-        self._count = -(-(asked.to_ms - asked.from_ms) // asked.step_ms)
-        self._found: dict[str, list[int | None]] = {}
+    def __init__(self, query: PeakQuery) -> None:
+        self._query = query
+        self._count = -(-(query.to_ms - query.from_ms) // query.step_ms)
+        self._peaks: dict[str, list[int | None]] = {}
 
     def add_block(self, block: Block) -> None:
         """What the query wants of a block; only two columns of it are unpacked."""
-        wanted = self._rows(block.names)
-        if not wanted:
+        rows_by_group = self._rows(block.names)
+        if not rows_by_group:
             return
         columns = block.columns((LagColumn.PRESENT, LagColumn.COUNT))
-        for group, rows in wanted.items():
+        for group, rows in rows_by_group.items():
             there = [block.row(columns[LagColumn.PRESENT], row) for row in rows]
             counts = [block.row(columns[LagColumn.COUNT], row) for row in rows]
             # A sample that is missing counts as zero.
@@ -74,10 +74,10 @@ class Peaks:
     def found(self) -> Mapping[str, Sequence[int | None]]:
         """For each group a value of every step; None where nothing was sampled."""
         nothing: list[int | None] = [None] * self._count
-        return {group: self._found.get(group, nothing) for group in self._asked.groups}
+        return {group: self._peaks.get(group, nothing) for group in self._query.groups}
 
     def _rows(self, names: Sequence[LagName]) -> dict[str, list[int]]:
-        groups = self._asked.groups
+        groups = self._query.groups
         rows: dict[str, list[int]] = {}
         for row, name in enumerate(names):
             if name.group in groups:
@@ -85,10 +85,10 @@ class Peaks:
         return rows
 
     def _add(self, group: str, at_ms: int, count: int) -> None:
-        asked = self._asked
-        if asked.from_ms <= at_ms < asked.to_ms:
-            values = self._found.get(group)
+        query = self._query
+        if query.from_ms <= at_ms < query.to_ms:
+            values = self._peaks.get(group)
             if values is None:
-                values = self._found[group] = [None] * self._count
-            step = (at_ms - asked.from_ms) // asked.step_ms
+                values = self._peaks[group] = [None] * self._count
+            step = (at_ms - query.from_ms) // query.step_ms
             values[step] = max(count, values[step] or 0)

@@ -122,13 +122,13 @@ class _Stretch:
 class Points:
     """Collects samples, in any order, for the points of one query."""
 
-    def __init__(self, asked: LagQuery) -> None:
-        self._asked = asked
+    def __init__(self, query: LagQuery) -> None:
+        self._query = query
         self._stretches: dict[int, _Stretch] = {}
 
     def add_block(self, block: Block) -> None:
         """What the query wants of a block; only those columns and rows are unpacked."""
-        rows = [row for row, name in enumerate(block.names) if self._asked.wants(name)]
+        rows = [row for row, name in enumerate(block.names) if self._query.wants(name)]
         if not rows:
             return
         columns = block.columns((LagColumn.PRESENT, *NUMBERS))
@@ -150,7 +150,7 @@ class Points:
 
     def add_round(self, one: LagRound) -> None:
         """The same of a round that is in memory."""
-        wants = self._asked.wants
+        wants = self._query.wants
         rows = [one.row(at) for at, name in enumerate(one.names) if wants(name)]
         if rows:
             numbers = [join([row[column] for row in rows]) for column, join in NUMBERS.items()]
@@ -158,18 +158,18 @@ class Points:
 
     def points(self) -> list[LagPoint]:
         """A point for every step, those without a sample too."""
-        asked = self._asked
-        first = asked.from_ms // asked.step_ms * asked.step_ms
-        found = []
-        for at_ms in range(first, asked.to_ms, asked.step_ms):
+        query = self._query
+        first = query.from_ms // query.step_ms * query.step_ms
+        points = []
+        for at_ms in range(first, query.to_ms, query.step_ms):
             stretch = self._stretches.get(at_ms)
-            found.append(LagPoint(at_ms, 0) if stretch is None else stretch.point(at_ms))
-        return found
+            points.append(LagPoint(at_ms, 0) if stretch is None else stretch.point(at_ms))
+        return points
 
     def _add(self, at_ms: int, numbers: Sequence[int]) -> None:
-        asked = self._asked
-        if asked.from_ms <= at_ms < asked.to_ms:
-            begin_ms = at_ms // asked.step_ms * asked.step_ms
+        query = self._query
+        if query.from_ms <= at_ms < query.to_ms:
+            begin_ms = at_ms // query.step_ms * query.step_ms
             stretch = self._stretches.get(begin_ms)
             if stretch is None:
                 stretch = self._stretches[begin_ms] = _Stretch()

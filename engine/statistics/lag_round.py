@@ -103,10 +103,10 @@ class RoundBuilder:
 
 def names_of(rounds: Iterable[LagRound]) -> list[LagName]:
     """Every row of some rounds once, in the order of its first sample."""
-    found: dict[LagName, None] = {}
+    names: dict[LagName, None] = {}
     last: tuple[LagName, ...] | None = None
     for one in rounds:
         if one.names is not last:
-            found.update(dict.fromkeys(one.names))
+            names.update(dict.fromkeys(one.names))
             last = one.names
-    return list(found)
+    return list(names)

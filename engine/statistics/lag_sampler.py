@@ -66,11 +66,11 @@ class LagSampler(Service):
             rows += self._sample(self._round, group)
             if rows >= ROWS_PER_TICK:
                 return 0.0
-        taken, self._round = self._round, None
-        wait_s = self.interval_s * max(1.0, len(taken) / ROWS_PER_INTERVAL)
+        finished, self._round = self._round, None
+        wait_s = self.interval_s * max(1.0, len(finished) / ROWS_PER_INTERVAL)
         self._due_s = max(self._due_s + wait_s, now_s)
-        if len(taken) and self._has_room():
-            self._last = taken.finish(self._last)
+        if len(finished) and self._has_room():
+            self._last = finished.finish(self._last)
             self._history.append(self._last)
         return self._due_s - now_s
 

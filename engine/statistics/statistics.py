@@ -267,8 +267,8 @@ class Statistics(Service):
         this thread. A group that is gone still has its history. Raises Invalid.
         """
         interval_ms = max(1, round(self.sampler.interval_s * 1000)) or TEN_SECONDS_MS
-        asked = query(group, topic, queue, from_ms, to_ms, points_max, interval_ms)
-        self._lag.read(asked, done)
+        request = query(group, topic, queue, from_ms, to_ms, points_max, interval_ms)
+        self._lag.read(request, done)
 
     def lag_peaks(
         self,

@@ -17,7 +17,7 @@ class Sums(Protocol):
     """A second that is over; `engine.statistics.counting.SecondSums` is one."""
 
     at_ms: int
-    came: dict[tuple[str, int], list[int]]
+    arrivals: dict[tuple[str, int], list[int]]
     went: dict[tuple[str, str, int], list[int]]
     acked: dict[tuple[str, str], int]
     failed: dict[tuple[str, str], list[int]]
@@ -37,7 +37,7 @@ class TrafficMetrics:
     def enter(self, sums: Sums, count_max: int) -> int:
         """Take up to `count_max` entries out of `sums` into the accounts; how many it took."""
         at_ms, left = sums.at_ms, count_max
-        left -= _take(sums.came, left, at_ms, self._came)
+        left -= _take(sums.arrivals, left, at_ms, self._add_arrivals)
         left -= _take(sums.went, left, at_ms, self._went)
         left -= _take(sums.acked, left, at_ms, self._acked)
         left -= _take(sums.failed, left, at_ms, self._failed)
@@ -71,7 +71,7 @@ class TrafficMetrics:
 
     # -- one method for each kind of sum -----------------------------------------------------------
 
-    def _came(self, at_ms: int, place: tuple[str, int], sums: list[int]) -> None:
+    def _add_arrivals(self, at_ms: int, place: tuple[str, int], sums: list[int]) -> None:
         topic, _ = place
         accounts = [self.topics.open(topic, at_ms), self.queues.open(place, at_ms)]
         if not is_system_topic(topic):
@@ -117,8 +117,8 @@ class TrafficMetrics:
 
 def _take(entries: dict[K, V], count_max: int, at_ms: int, put: Callable[[int, K, V], None]) -> int:
     """Move up to `count_max` entries on to `put`; how many."""
-    taken = 0
-    while entries and taken < count_max:
+    count = 0
+    while entries and count < count_max:
         put(at_ms, *entries.popitem())
-        taken += 1
-    return taken
+        count += 1
+    return count

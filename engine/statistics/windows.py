@@ -8,6 +8,8 @@ exact over its span: the window, and at most one bucket more.
 from array import array
 from typing import NamedTuple
 
+import msgspec
+
 SECOND_MS = 1_000
 TEN_SECONDS_MS = 10_000
 MINUTE_MS = 60_000
@@ -39,7 +41,7 @@ COARSE: Levels = (
 )
 
 
-class Rates(NamedTuple):
+class Rates(msgspec.Struct, frozen=True):
     """How many in all, and per second over the last second, minute, ten minutes and day."""
 
     total: int = 0

@@ -69,10 +69,10 @@ class BackgroundReader:
             return (None,)
         data = file.pread(size_bytes, start)
         starts = [each - piece.positions[0] for each in piece.positions]
-        found = decode_run(data, starts, self._crc_range)
+        records = decode_run(data, starts, self._crc_range)
         return [
             message if isinstance(message, StoredMessage) and message.position == position else None
-            for message, position in zip(found, piece.positions, strict=True)
+            for message, position in zip(records, piece.positions, strict=True)
         ]
 
     def _open(self, path: Path) -> File | None:

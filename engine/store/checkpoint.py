@@ -126,8 +126,8 @@ def read_checkpoint(files: Files, path: Path) -> Marked:
         return Marked(fault="the mark is not KiteMQ's")
     place = JournalPlace(number, size_bytes) if number >= 0 else None
     count = entries if entries >= 0 else None
-    found = msgspec.structs.replace(theirs, confirmed=position, journal=place, entries=count)
-    return _with_index_mark(data, _with_crc_mark(data, found))
+    checkpoint = msgspec.structs.replace(theirs, confirmed=position, journal=place, entries=count)
+    return _with_index_mark(data, _with_crc_mark(data, checkpoint))
 
 
 def _with_index_mark(data: bytes, marked: Marked) -> Marked:
@@ -143,11 +143,11 @@ def _with_index_mark(data: bytes, marked: Marked) -> Marked:
     return msgspec.structs.replace(marked, checkpoint=checkpoint)
 
 
-def _with_crc_mark(data: bytes, found: Checkpoint) -> Marked:
+def _with_crc_mark(data: bytes, checkpoint: Checkpoint) -> Marked:
     """The same with what the second mark says, if there is one."""
     ours = data[CRC_MARK_AT : CRC_MARK_AT + CRC_MARK.size + CRC.size]
     if not ours.strip(b"\0"):
-        return Marked(found)
+        return Marked(checkpoint)
     mark, crc = ours[: CRC_MARK.size], ours[CRC_MARK.size :]
     if len(crc) < CRC.size or CRC.unpack(crc)[0] != crc32(mark):
         return Marked(fault="the mark of the records' CRCs does not match its own")
@@ -155,10 +155,10 @@ def _with_crc_mark(data: bytes, found: Checkpoint) -> Marked:
     if magic != CRC_MAGIC or since < 0:
         return Marked(fault="the mark of the records' CRCs is not KiteMQ's")
     is_untouched = theirs == crc32(data[: LAYOUT.size])
-    until = NEVER if is_untouched else found.confirmed
-    found = msgspec.structs.replace(found, crc_since=since)
+    until = NEVER if is_untouched else checkpoint.confirmed
+    checkpoint = msgspec.structs.replace(checkpoint, crc_since=since)
     records = range(since, max(since, until))
-    return Marked(found, crc_range=records, is_foreign=not is_untouched)
+    return Marked(checkpoint, crc_range=records, is_foreign=not is_untouched)
 
 
 def _before_marks(theirs: Checkpoint) -> Marked:

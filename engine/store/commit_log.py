@@ -188,7 +188,7 @@ class CommitLog:
             self._close(0)
         return paths
 
-    def forget_gone(self) -> None:
+    def forget_deleted(self) -> None:
         """Let go of the oldest segments whose files are gone: for readers of a server's log."""
         while self._segments and not self._files.exists(self._segments[0].path):
             self._close(0)
@@ -198,14 +198,14 @@ class CommitLog:
 
         `settle` has to be called when it is synced. Safe on another thread until then.
         """
-        taken: list[Syncable] = [
+        files: list[Syncable] = [
             segment.file or ByPath(self._files, segment.path) for segment in self._unsynced.values()
         ]
         if self._has_new_names:
-            taken.append(DirectoryNames(self._files, self._directory))
+            files.append(DirectoryNames(self._files, self._directory))
         self._unsynced = {}
         self._has_new_names = False
-        return taken
+        return files
 
     def mark_unsynced(self, position: int) -> None:
         """Everything from `position` on has to be covered by the next sync."""

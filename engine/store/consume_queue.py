@@ -70,7 +70,7 @@ class QueueFiles(OpenFiles[tuple[QueueId, int]]):
         self.root = root
         self.file_bytes = file_entries * ENTRY.size
         self._unsynced: dict[tuple[QueueId, int], None] = {}
-        self._named: set[tuple[QueueId, int]] = set()  # files whose names are on the disk
+        self._durable_names: set[tuple[QueueId, int]] = set()  # files whose names are on the disk
         self._last_directory: tuple[QueueId, Path] | None = None  # a start asks for each twice
 
     def get(self, queue: QueueId, base: int, *, create: bool = False) -> File | None:
@@ -91,15 +91,15 @@ class QueueFiles(OpenFiles[tuple[QueueId, int]]):
     def take_unsynced(self) -> "Unsynced":
         """What changed; the caller syncs it, or gives it back."""
         keys = list(self._unsynced)
-        unnamed = [key for key in keys if key not in self._named]
+        unnamed = [key for key in keys if key not in self._durable_names]
         self._unsynced = {}
-        self._named.update(unnamed)
+        self._durable_names.update(unnamed)
         return Unsynced(keys, unnamed)
 
     def give_back(self, unsynced: "Unsynced") -> None:
         """It could not be synced: the next who takes has to do it."""
         self._unsynced.update(dict.fromkeys(unsynced.keys))
-        self._named.difference_update(unsynced.keys)
+        self._durable_names.difference_update(unsynced.keys)
 
     def sync(self, unsynced: "Unsynced") -> None:
         """Bring these files to disk with descriptors of its own: safe off the owner's thread."""
@@ -141,7 +141,7 @@ class QueueFiles(OpenFiles[tuple[QueueId, int]]):
         """Close one file that goes away."""
         self._forget((queue, base))
         self._unsynced.pop((queue, base), None)
-        self._named.discard((queue, base))
+        self._durable_names.discard((queue, base))
 
     def forget(self, queue: QueueId) -> None:
         """Close what is open of a queue whose files go away."""
@@ -149,7 +149,7 @@ class QueueFiles(OpenFiles[tuple[QueueId, int]]):
             self._open.pop(key).close()
         for key in [key for key in self._unsynced if key[0] == queue]:
             del self._unsynced[key]
-        self._named = {key for key in self._named if key[0] != queue}
+        self._durable_names = {key for key in self._durable_names if key[0] != queue}
 
     def _open_file(self, key: tuple[QueueId, int], *, create: bool) -> File | None:
         path = self.path(*key)
@@ -203,15 +203,15 @@ class ConsumeQueue:
         "_first_base",
         "_head",
         "_head_first",
-        "_kept",
         "_last_for",
         "_last_ms",
         "_min_for",
         "_min_offset",
         "_stale",
         "_stale_end",
+        "_unwritten",
         "id",
-        "is_gone",
+        "is_deleted",
         "next_offset",
         "visible",
     )
@@ -221,8 +221,10 @@ class ConsumeQueue:
         self.id = queue
         self.visible = end
         self.next_offset = end
-        self.is_gone = False  # its topic was deleted: nothing may bring its files back
-        self._kept = b""  # the newest entries, where a full disk kept recovery from writing them
+        self.is_deleted = False  # its topic was deleted: nothing may bring its files back
+        self._unwritten = (
+            b""  # the newest entries, where a full disk kept recovery from writing them
+        )
         self._min_offset = oldest
         self._min_for = 0
         self._first_base = -1  # of the oldest file; below 0: not looked for yet
@@ -238,8 +240,8 @@ class ConsumeQueue:
 
         What was only kept is written first. OSError: nothing of `data` is readable.
         """
-        at = self.visible * ENTRY.size - len(self._kept)
-        data = self._kept + data
+        at = self.visible * ENTRY.size - len(self._unwritten)
+        data = self._unwritten + data
         file_bytes = self._files.file_bytes
         while data:
             base = at - at % file_bytes
@@ -250,7 +252,7 @@ class ConsumeQueue:
             self._files.mark_unsynced(self.id, base)
             at += len(part)
             data = data[len(part) :]
-        self._kept = b""
+        self._unwritten = b""
         self.visible = at // ENTRY.size
         if self.next_offset < self.visible:
             self.next_offset = self.visible
@@ -260,7 +262,7 @@ class ConsumeQueue:
 
         They count as changed all the same: nobody knows whether they were ever synced.
         """
-        if self._kept or not self._stale.startswith(data):
+        if self._unwritten or not self._stale.startswith(data):
             self._stale = b""
             self.append(data)
             return
@@ -271,7 +273,7 @@ class ConsumeQueue:
 
     def keep(self, data: bytes) -> None:
         """Make the next offsets readable though the disk has no room: `append` writes them."""
-        self._kept += data
+        self._unwritten += data
         self.visible += len(data) // ENTRY.size
         self.next_offset = max(self.next_offset, self.visible)
 
@@ -297,7 +299,7 @@ class ConsumeQueue:
             part = self._part(base, at, min(end, base + self._files.file_bytes) - at)
             data = data + part if data else part
             at += len(part)
-            if at < end and at < base + self._files.file_bytes and at != self._kept_at:
+            if at < end and at < base + self._files.file_bytes and at != self._unwritten_from:
                 break
         return data[: len(data) - len(data) % ENTRY.size]
 
@@ -550,9 +552,9 @@ class ConsumeQueue:
         return False
 
     @property
-    def _kept_at(self) -> int:
+    def _unwritten_from(self) -> int:
         """The byte from which on entries are in memory only; past the end where none are."""
-        return self.visible * ENTRY.size - len(self._kept)
+        return self.visible * ENTRY.size - len(self._unwritten)
 
     def _recovered(self, offset: int) -> bool:
         """Whether something was written at `offset`."""
@@ -567,10 +569,10 @@ class ConsumeQueue:
         return self.entry(offset)
 
     def _part(self, base: int, at: int, size_bytes: int) -> bytes:
-        if self._kept:
-            begin = at - self._kept_at
+        if self._unwritten:
+            begin = at - self._unwritten_from
             if begin >= 0:
-                return self._kept[begin : begin + size_bytes]
+                return self._unwritten[begin : begin + size_bytes]
             size_bytes = min(size_bytes, -begin)
         file = self._files.get(self.id, base)
         return b"" if file is None else file.pread(size_bytes, at - base)

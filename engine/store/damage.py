@@ -36,8 +36,8 @@ class Damage(msgspec.Struct, frozen=True):
     copy: str = ""
 
     def __str__(self) -> str:
-        kept = f" (kept in {self.copy})" if self.copy else ""
-        return f"{self.file} {self.start}..{self.end}: {self.detail}{kept}"
+        place = f" (kept in {self.copy})" if self.copy else ""
+        return f"{self.file} {self.start}..{self.end}: {self.detail}{place}"
 
 
 class DamageLog:
@@ -105,9 +105,9 @@ class DamageLog:
         """A name that no file there has, or one whose file holds `data` already, and which."""
         directory = self._root / SET_ASIDE
         make_lasting_directory(self._files, directory)
-        taken = set(self._files.names(directory))
+        names = set(self._files.names(directory))
         unique, number = name, 0
-        while unique in taken:
+        while unique in names:
             if data is not None and read_whole(self._files, directory / unique) == data:
                 return unique, True
             number += 1

@@ -75,13 +75,13 @@ class Dispatch:
 
     def release(self, flushed: int) -> None:
         """The log is on disk up to `flushed`: show what waited for that."""
-        held = self._held
+        runs = self._held
         if not self._pay():
             return
-        while held and (not held[0].is_held or held[0].end <= flushed):
-            if not self._show(held[0]):
+        while runs and (not runs[0].is_held or runs[0].end <= flushed):
+            if not self._show(runs[0]):
                 return
-            held.popleft()
+            runs.popleft()
 
     def _pay(self) -> bool:
         """Whether nothing of a recovery is left to be written."""
@@ -119,7 +119,7 @@ class Dispatch:
 
     def _show_run(self, run: QueueRun) -> None:
         queue = run.queue
-        if queue.is_gone:
+        if queue.is_deleted:
             return
         first = queue.visible
         queue.append(run.packed())

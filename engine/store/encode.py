@@ -75,7 +75,7 @@ class EncodedBatch(msgspec.Struct):
     runs: list[QueueRun]
     offsets: list[int]
     positions: list[int]
-    named: list[Message]  # whose ids were made here, from their positions
+    unnamed: list[Message]  # whose ids were made here, from their positions
     keyed: list[Keys]  # what is to be indexed
 
 
@@ -102,7 +102,7 @@ class Encoder:
         parts: list[bytes] = []
         offsets: list[int] = []
         positions: list[int] = []
-        named: list[Message] = []
+        unnamed: list[Message] = []
         keyed: list[Keys] = []
         runs: dict[tuple[str, int], QueueRun] = {}
         pack_own, join, id_prefix, start_of_run = OWN.pack, b"".join, self._id_prefix, 0
@@ -114,7 +114,7 @@ class Encoder:
         for message in messages:
             topic, queue, body, tag = message.topic, message.queue, message.body, message.tag
             if queue != last_queue or topic != last_topic:
-                run = runs.get((topic, queue)) or self._begun(runs, topic, queue)
+                run = runs.get((topic, queue)) or self._new_run(runs, topic, queue)
                 fields, codes, start_of_run = run.fields, run.tag_codes, run.first_offset
                 magic = topic_field(topic)[0]
                 last_topic, last_queue, last_tag, last_id_length = topic, queue, None, -1
@@ -141,7 +141,7 @@ class Encoder:
                 # This is quicker than a format.
                 message_id = id_prefix + position.to_bytes(8, "big").hex().upper()
                 message.message_id = message_id
-                named.append(message)
+                unnamed.append(message)
                 if message.keys:
                     keyed.append((topic, "", message.keys, position))
             else:
@@ -169,9 +169,11 @@ class Encoder:
             offsets.append(offset)
             positions.append(position)
             position += size
-        return EncodedBatch(b"".join(parts), list(runs.values()), offsets, positions, named, keyed)
+        return EncodedBatch(
+            b"".join(parts), list(runs.values()), offsets, positions, unnamed, keyed
+        )
 
-    def _begun(self, runs: dict[tuple[str, int], QueueRun], topic: str, queue: int) -> QueueRun:
+    def _new_run(self, runs: dict[tuple[str, int], QueueRun], topic: str, queue: int) -> QueueRun:
         """A new run of messages to that queue."""
         known = self._queue_of(topic, queue)
         run = runs[topic, queue] = QueueRun(known, known.next_offset, [], [])

@@ -42,7 +42,7 @@ class Expiry:
         self._moved = 0
         self.is_busy = False
         self.failure = ""
-        self.on_gone: Callable[[], None] = _nobody
+        self.on_deleted: Callable[[], None] = _nobody
 
     @property
     def is_settled(self) -> bool:
@@ -53,7 +53,7 @@ class Expiry:
         """Let go of segments wholly below `position`, never the last; returns how many.
 
         None while the files of an earlier call are being deleted: a crash must not leave a hole.
-        What could not be deleted then is tried again, before anything behind it. `on_gone` is
+        What could not be deleted then is tried again, before anything behind it. `on_deleted` is
         called on the owner's thread when the files are gone.
         """
         if self.is_busy:
@@ -82,7 +82,7 @@ class Expiry:
                 return
             self.failure = ""
             self._leaving = []
-            self.on_gone()
+            self.on_deleted()
 
         self.is_busy = True
         self._pool.submit(work, done)

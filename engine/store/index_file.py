@@ -63,7 +63,7 @@ class IndexFile:
         self.first_position = self.last_position = -1
         self._slots_used = 0
         self.next_item = 1
-        self.is_gone = False  # retention took it: nobody may read it any more
+        self.is_deleted = False  # retention took it: nobody may read it any more
         header = file.pread(HEADER.size, 0)
         if len(header) == HEADER.size:
             (
@@ -280,12 +280,12 @@ class IndexFile:
         else:
             raw = self._read(SLOT_BYTES, HEADER.size + slot * SLOT_BYTES)
             number = int.from_bytes(raw, "big", signed=True)
-        seen = 0
-        while 0 < number < self.next_item and not self.is_gone:
-            seen += 1
-            if seen % PAUSE_ITEMS == 0:
+        examined = 0
+        while 0 < number < self.next_item and not self.is_deleted:
+            examined += 1
+            if examined % PAUSE_ITEMS == 0:
                 yield None
-                if self.is_gone:
+                if self.is_deleted:
                     return
             item_hash, position, seconds, older = self._item(number)
             stored_ms = self.first_ms + seconds * 1000

@@ -172,12 +172,12 @@ class Journal(Service):
             synced=self.synced,
             stopped=self.stopped,
         )
-        kept = reader.read()
-        if kept.is_damaged:
+        contents = reader.read()
+        if contents.is_damaged:
             self.is_damaged = self._has_refused = True
             self.trusted = min(self.trusted, self.distrust())
-        applied = self._apply(kept.frames)
-        self._open(kept.number)
+        applied = self._apply(contents.frames)
+        self._open(contents.number)
         if self._has_left_out:
             self.append(Reread(self.trusted), is_owed=True)  # else a full disk would stop the start
         return applied
@@ -271,13 +271,13 @@ class Journal(Service):
 
     def take_unsynced(self) -> list[Syncable]:
         """What a checkpoint has to bring to disk before it moves on."""
-        taken: list[Syncable] = [*self._older]
+        files: list[Syncable] = [*self._older]
         if self._file is not None:
-            taken.append(self._file)
+            files.append(self._file)
         if self._has_new_name:
-            taken.append(DirectoryNames(self._files, self._directory))
+            files.append(DirectoryNames(self._files, self._directory))
         self._has_new_name = False
-        return taken
+        return files
 
     def give_back(self) -> None:
         """It could not be synced: the next who takes has to do it."""

@@ -52,14 +52,14 @@ def file_path(directory: Path, kind: str, number: int) -> Path:
     return directory / f"progress.{kind}.{number:010d}"
 
 
-def is_whole_snapshot(found: JournalFrames) -> bool:
+def is_whole_snapshot(frames: JournalFrames) -> bool:
     """Whether nothing of a snapshot is missing."""
-    return found.is_ended and not found.gaps
+    return frames.is_ended and not frames.gaps
 
 
-def first_fault(found: JournalFrames) -> int:
+def first_fault(frames: JournalFrames) -> int:
     """The offset at which a file stops being whole."""
-    return found.gaps[0].start if found.gaps else found.end
+    return frames.gaps[0].start if frames.gaps else frames.end
 
 
 class JournalReader:
@@ -89,7 +89,7 @@ class JournalReader:
         numbers = [number for number in self._numbers("journal") if number >= base]
         self._check_chain(base, numbers, bad)
         for number in bad:
-            self._put_aside(self._path("snapshot", number), *bad[number])
+            self._set_aside(self._path("snapshot", number), *bad[number])
         newest_bad = max(bad, default=base)
         last = base
         for number in numbers:
@@ -109,19 +109,19 @@ class JournalReader:
         bad: dict[int, tuple[int, int]] = {}
         for number in reversed(self._numbers("snapshot")):
             data = read_whole(self._files, self._path("snapshot", number))
-            found = read_frames(data)
-            if is_whole_snapshot(found):
-                self._add("snapshot", number, found)
+            frames = read_frames(data)
+            if is_whole_snapshot(frames):
+                self._add("snapshot", number, frames)
                 return number, bad
-            bad[number] = (first_fault(found), len(data))
+            bad[number] = (first_fault(frames), len(data))
         return 0, bad
 
     def _check_chain(self, base: int, numbers: list[int], bad: dict[int, tuple[int, int]]) -> None:
         """Raise Corrupt where the files do not lead from a known state to the last change."""
         if not numbers and not bad:
             return  # a new directory
-        wanted = range(base, max([*numbers, *bad]) + 1)
-        missing = sorted(set(wanted) - set(numbers))
+        expected = range(base, max([*numbers, *bad]) + 1)
+        missing = sorted(set(expected) - set(numbers))
         if not missing:
             return
         path = self._path("snapshot", max(bad)) if bad else self._path("journal", missing[0])
@@ -138,26 +138,26 @@ class JournalReader:
         """Add what a journal holds; whether the next one counts. A torn end is cut off."""
         path = self._path("journal", number)
         data = read_whole(self._files, path)
-        found = read_frames(data)
-        self._add("journal", number, found)
-        for gap in found.gaps:
+        frames = read_frames(data)
+        self._add("journal", number, frames)
+        for gap in frames.gaps:
             self._tell(path, gap.start, data[gap.start : gap.end], "changes that cannot be read")
             self._is_damaged = True
-        if found.end == len(data):
+        if frames.end == len(data):
             return True
         was_synced = self._synced is not None and (
             number < self._synced.number
-            or (number == self._synced.number and found.end < self._synced.size_bytes)
+            or (number == self._synced.number and frames.end < self._synced.size_bytes)
         )
         is_torn = self._stopped is None and not was_synced and not is_settled
         self._is_damaged |= not is_torn
         if not is_torn and not is_last:
-            self._tell(path, found.end, data[found.end :], "changes that cannot be read")
+            self._tell(path, frames.end, data[frames.end :], "changes that cannot be read")
             return True
         detail = "the end was not written whole" if is_torn else "changes that cannot be read"
-        if self._tell(path, found.end, data[found.end :], detail):
+        if self._tell(path, frames.end, data[frames.end :], detail):
             file = self._files.open(path)
-            file.truncate(found.end)
+            file.truncate(frames.end)
             file.close()
         return False
 
@@ -175,11 +175,11 @@ class JournalReader:
             path = self._path("journal", number)
             size = len(read_whole(self._files, path))
             if size:
-                self._put_aside(path, 0, size, "it builds on changes that a power loss took")
+                self._set_aside(path, 0, size, "it builds on changes that a power loss took")
             else:
                 self._files.remove(path)
 
-    def _put_aside(self, path: Path, start: int, end: int, detail: str = "") -> None:
+    def _set_aside(self, path: Path, start: int, end: int, detail: str = "") -> None:
         copy = self._damages.move_aside(path)
         detail = detail or "this snapshot cannot be read; an older one was used instead"
         self._damages.add(Damage(start, end, detail, self._damages.name_of(path), copy))
@@ -196,9 +196,9 @@ class JournalReader:
             detail = f"the journal ends at {size}; at the clean stop it ended behind that"
             self._damages.add(Damage(size, end.size_bytes, detail, self._damages.name_of(path)))
 
-    def _add(self, kind: str, number: int, found: JournalFrames) -> None:
+    def _add(self, kind: str, number: int, frames: JournalFrames) -> None:
         name = self._damages.name_of(self._path(kind, number))
-        self._frames += [JournalFrame(name, *payload) for payload in found.payloads]
+        self._frames += [JournalFrame(name, *payload) for payload in frames.payloads]
 
     def _numbers(self, kind: str) -> list[int]:
         return file_numbers(self._files, self._directory, kind)

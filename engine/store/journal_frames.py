@@ -99,8 +99,8 @@ def _following(data: bytes, at: int) -> int | None:
         if _payload_at(data, after) is not None:
             return after
     start = at + 1
-    for found in _BEGIN.finditer(data, start + FRAME.size):
-        at = found.start() - FRAME.size
+    for match in _BEGIN.finditer(data, start + FRAME.size):
+        at = match.start() - FRAME.size
         if _payload_at(data, at) is not None:
             return at
     return None

@@ -166,7 +166,7 @@ class KeyIndex:
     def _positions(
         self, hashes: Sequence[int], *, count_max: int, begin_ms: int, end_ms: int
     ) -> list[int]:
-        found: list[int] = []
+        positions: list[int] = []
         for file in reversed(self._index_files):
             if file.first_position < 0 or file.first_ms > end_ms or file.last_ms + 999 < begin_ms:
                 continue
@@ -174,10 +174,10 @@ class KeyIndex:
                 for position in file.iter_positions(hash_, begin_ms, end_ms):
                     if position is None:
                         continue
-                    found.append(position)
-                    if len(found) >= count_max:
-                        return found
-        return found
+                    positions.append(position)
+                    if len(positions) >= count_max:
+                        return positions
+        return positions
 
     def iter_places(
         self, topic: str, key: str, *, begin_ms: int, end_ms: int
@@ -188,7 +188,7 @@ class KeyIndex:
         """
         hash_ = key_hash(topic, key)
         for file in self._index_files[::-1]:
-            if file.is_gone:
+            if file.is_deleted:
                 return  # and so are the older ones
             if file.first_position < 0 or file.first_ms > end_ms or file.last_ms + 999 < begin_ms:
                 continue
@@ -218,15 +218,15 @@ class KeyIndex:
     def take_unsynced(self) -> list[Syncable]:
         """What a checkpoint has to bring to disk; the caller syncs it, or gives it back."""
         paths = [*self._sealed, *(file.path for file in self._index_files[-1:])]
-        wanted = set(paths)
-        known = ((file, file.mark()) for file in self._index_files if file.path in wanted)
+        unsynced = set(paths)
+        known = ((file, file.mark()) for file in self._index_files if file.path in unsynced)
         self._marks = [(file, mark) for file, mark in known if mark is not None]
-        taken: list[Syncable] = [ByPath(self._files, path) for path in paths]
+        files: list[Syncable] = [ByPath(self._files, path) for path in paths]
         if self._has_new_names:
-            taken.append(DirectoryNames(self._files, self._directory))
+            files.append(DirectoryNames(self._files, self._directory))
         self._sealed = []
         self._has_new_names = False
-        return taken
+        return files
 
     def mark_synced(self) -> None:
         """What was taken last is on the disk: mark it, so that a start can tell it is unchanged.
@@ -237,7 +237,7 @@ class KeyIndex:
         for file, mark in marks:
             if file.is_marked:  # with its items that mark was synced
                 self.marked = int(file.path.name)
-            if not file.is_gone:
+            if not file.is_deleted:
                 with suppress(OSError):
                     file.set_mark(mark)
 
@@ -267,7 +267,7 @@ class KeyIndex:
         while len(self._index_files) > 1 and self._index_files[0].last_position < log_oldest:
             file = self._index_files.pop(0)
             self._sealed = [path for path in self._sealed if path != file.path]
-            file.is_gone = True
+            file.is_deleted = True
             file.close()
             paths.append(file.path)
         return paths

@@ -230,9 +230,9 @@ class StoreOpening(StoreReader):
         self._log.crc_range = range(self._crc_since, NEVER)
         if self._crc_since == self._marked.crc_since:
             return
-        kept = msgspec.structs.replace(self._marked, crc_since=self._crc_since)
+        marked = msgspec.structs.replace(self._marked, crc_since=self._crc_since)
         with suppress(OSError):  # a later checkpoint says it again
-            save_checkpoint(self._files, self._root / "checkpoint", kept)
+            save_checkpoint(self._files, self._root / "checkpoint", marked)
 
     def close(self) -> None:
         """Let go of all files as they are, as a crash would."""
@@ -446,6 +446,6 @@ class StoreOpening(StoreReader):
         self.damage_log.add(Damage(0, 0, detail, f"consumequeue/{directory.name}", copy))
 
     def _forget(self, queue: ConsumeQueue) -> None:
-        queue.is_gone = True
+        queue.is_deleted = True
         del self._queues[queue.id]
         self._queue_files.forget(queue.id)

@@ -57,14 +57,14 @@ class Mender:
                 queue, offset, b"", "it does not fit its record; `kitemq store repair` mends"
             )
             return None
-        found: StoredMessage | None = None
+        candidate: StoredMessage | None = None
         for message in self._scan(stretch).records():
             if (message.topic, message.queue) != queue.id:
                 continue
             if stretch.first <= message.offset < stretch.end:
                 self.put(queue, message)
-                found = message if message.offset == offset else found
-        return found
+                candidate = message if message.offset == offset else candidate
+        return candidate
 
     def _scan(self, stretch: MissingRange) -> LogScan:
         return LogScan(self._log, stretch.start, stretch.stop, self._log.crc_range)
@@ -110,5 +110,5 @@ class Mender:
         at = offset * ENTRY.size - base
         file = f"consumequeue/{topic}/{number}/{base:020d}"
         copy = self._damages.try_copy(f"queue-{topic}-{number}@{offset}", before)
-        said = f"the entry of offset {offset}: {detail}"
-        self._damages.add(Damage(at, at + ENTRY.size, said, file, copy))
+        text = f"the entry of offset {offset}: {detail}"
+        self._damages.add(Damage(at, at + ENTRY.size, text, file, copy))

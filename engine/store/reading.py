@@ -98,7 +98,7 @@ class StoreReader:
         `place` is the topic and the queue that they are of: an entry that does not fit its record
         is then mended from the log, and told.
         """
-        found: list[StoredMessage | None] = []
+        messages: list[StoredMessage | None] = []
         for run in _contiguous(entries):
             start, last = run[0].position, run[-1]
             size = last.position + last.size_bytes - start if last.has_record else 0
@@ -111,12 +111,12 @@ class StoreReader:
                     and message.offset == entry.offset
                     and (place is None or (message.topic, message.queue) == place)
                 ):
-                    found.append(message)
+                    messages.append(message)
                     if place is not None and not self._codes.fits(message, entry.tag_code):
                         self._mend_code(message)
                 else:
-                    found.append(self._mended(entry, message, place))
-        return found
+                    messages.append(self._mended(entry, message, place))
+        return messages
 
     def read_at(self, position: int, *, held: bool = False) -> StoredMessage:
         """The record that begins at `position`; MessageNotFound when there is none.
@@ -192,12 +192,12 @@ class StoreReader:
             size = run[-1].position + run[-1].size_bytes - run[0].position
             pieces.append(RecordBatch(*place, [entry.position for entry in run], size))
         read = BackgroundReader(self._files, pieces, self._log.crc_range)
-        wanted = [(*of, entry.offset) for of, entry in zip(places, entries, strict=True)]
+        requests = [(*of, entry.offset) for of, entry in zip(places, entries, strict=True)]
         return lambda: [
             message
             if message is not None and (message.topic, message.queue, message.offset) == place
             else None
-            for message, place in zip(read(), wanted, strict=True)
+            for message, place in zip(read(), requests, strict=True)
         ]
 
     def reader_at(self, positions: Sequence[int]) -> Callable[[], list[StoredMessage | None]]:
@@ -214,8 +214,8 @@ class StoreReader:
 
     def positions_of_id(self, topics: Sequence[str], message_id: str, count_max: int) -> list[int]:
         """Where messages with this id may lie in any of `topics`, but for where it was made."""
-        found = self._index.positions_in(topics, message_id, count_max)
-        return [position for position in found if position >= self._log.oldest]
+        positions = self._index.positions_in(topics, message_id, count_max)
+        return [position for position in positions if position >= self._log.oldest]
 
     def offset_at_time(self, topic: str, queue: int, at_ms: int) -> int:
         """The first offset stored at or after `at_ms`; one past the last when all are older."""
@@ -277,7 +277,7 @@ class StoreReader:
         return sorted(queue for name, queue in self._queues if name == topic)
 
     def _mended(
-        self, entry: QueueEntry, found: StoredMessage | Corrupt, place: tuple[str, int] | None
+        self, entry: QueueEntry, result: StoredMessage | Corrupt, place: tuple[str, int] | None
     ) -> StoredMessage | None:
         """What lies where an entry points is not its record: look for that, else tell the damage.
 
@@ -286,31 +286,31 @@ class StoreReader:
         if not entry.has_record:
             return None
         queue = None if place is None else self._queues.get(place)
-        if queue is not None and not queue.is_gone:
+        if queue is not None and not queue.is_deleted:
             if entry.offset < queue.min_offset(self._log.oldest):
                 return None
-            is_record = isinstance(found, Corrupt) and self._mender.fits(queue.id, entry)
+            is_record = isinstance(result, Corrupt) and self._mender.fits(queue.id, entry)
             mended = None if is_record else self._mender.mend(queue, entry.offset)
             if mended is not None:
                 return mended
         if entry.position >= self._log.oldest:
-            self._tell_damage(entry, found)
+            self._tell_damage(entry, result)
         return None
 
     def _mend_code(self, message: StoredMessage) -> None:
         """The entry has another tag or time than its record, and is told."""
         queue = self._queues.get((message.topic, message.queue))
-        if queue is not None and not queue.is_gone:
+        if queue is not None and not queue.is_deleted:
             self._mender.put(queue, message)
 
-    def _tell_damage(self, entry: QueueEntry, found: StoredMessage | Corrupt) -> None:
-        if isinstance(found, Corrupt):
-            detail = found.detail
+    def _tell_damage(self, entry: QueueEntry, result: StoredMessage | Corrupt) -> None:
+        if isinstance(result, Corrupt):
+            detail = result.detail
         else:
-            detail = f"it says it lies at {found.position} as offset {found.offset}"
+            detail = f"it says it lies at {result.position} as offset {result.offset}"
         end = entry.position + max(0, entry.size_bytes)
         self.damage_log.add(Damage(entry.position, end, f"a record cannot be read: {detail}"))
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(CorruptRecord(self._clock.now_ms(), entry.position, detail))
 
 

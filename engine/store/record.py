@@ -122,10 +122,10 @@ def decode(data: bytes, at: int = 0, crc_range: range = NO_RANGE) -> StoredMessa
 
     One whose position is in `crc_range` must have a CRC of its own.
     """
-    found = decode_run(data, (at,), crc_range)[0]
-    if isinstance(found, Corrupt):
-        raise found
-    return found
+    result = decode_run(data, (at,), crc_range)[0]
+    if isinstance(result, Corrupt):
+        raise result
+    return result
 
 
 def stored_ms_in(head: bytes, position: int) -> int | None:
@@ -183,7 +183,7 @@ def decode_run(
     Those whose positions are in `crc_range` must have a CRC of their own. Neighbours mostly share
     topic and hosts, which are then turned into text once.
     """
-    found: list[StoredMessage | Corrupt] = []
+    results: list[StoredMessage | Corrupt] = []
     last_bits, unpack_head, head_bytes = 0, HEAD.unpack_from, HEAD.size
     last_magic, last_field, last_born, last_store = 0, b"", b"", b""
     topic = born = store = ""
@@ -225,7 +225,7 @@ def decode_run(
                 born, last_born = unpack_host(born_host), born_host
             if store_host != last_store:
                 store, last_store = unpack_host(store_host), store_host
-            found.append(
+            results.append(
                 StoredMessage(
                     topic,
                     queue,
@@ -245,8 +245,8 @@ def decode_run(
                 )
             )
         except (Corrupt, struct.error, IndexError, UnicodeDecodeError) as error:
-            found.append(_damage(data, at, error))
-    return found
+            results.append(_damage(data, at, error))
+    return results
 
 
 def _topic_in(data: bytes, at: int, magic: int, size: int) -> tuple[str, bytes]:

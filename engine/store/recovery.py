@@ -149,11 +149,11 @@ class Window:
 
 
 def _candidates(data: bytes) -> list[int]:
-    found = []
+    positions = []
     for magic in MAGIC_STARTS:
         at = data.find(magic)
         while at >= 0:
             if at >= MAGIC_AT:
-                found.append(at)
+                positions.append(at)
             at = data.find(magic, at + 1)
-    return sorted(found)
+    return sorted(positions)

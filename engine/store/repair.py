@@ -79,7 +79,7 @@ class Repairer:
         )
         wheres = [fault.where for fault in report.faults]
         if any(where.startswith("index/") for where in wheres):
-            self._put_away("index", "the key index is made anew from the log")
+            self._set_aside("index", "the key index is made anew from the log")
             reread = True
         for topic, queue in sorted(set(filter(None, map(_queue_of, wheres)))):
             path = self._root / "consumequeue" / topic / queue
@@ -103,11 +103,11 @@ class Repairer:
         base = 0
         for number in reversed(snapshots):
             data = read_whole(self._files, file_path(self._directory, "snapshot", number))
-            found = read_frames(data)
-            if is_whole_snapshot(found):
+            frames = read_frames(data)
+            if is_whole_snapshot(frames):
                 base = number
                 break
-            bad.append((number, found, len(data)))
+            bad.append((number, frames, len(data)))
         end = max([*journals, *(number for number, _, _ in bad)], default=base)
         missing = sorted(set(range(base, end + 1)) - set(journals))
         if not missing or not (journals or bad):
@@ -122,27 +122,27 @@ class Repairer:
             self._repair.done.append(f"config/{path.name} was missing; an empty one stands for it")
         return True
 
-    def _salvage(self, number: int, found: JournalFrames, size: int) -> None:
+    def _salvage(self, number: int, frames: JournalFrames, size: int) -> None:
         """Write a snapshot of the whole frames of a damaged one, which is kept."""
         path = file_path(self._directory, "snapshot", number)
         copy = self._damages.move_aside(path)
-        write_atomic(self._files, path, join_frames(each.data for each in found.payloads))
+        write_atomic(self._files, path, join_frames(each.data for each in frames.payloads))
         self._repair.kept.append(copy)
         self._repair.done.append(
-            f"config/{path.name} was rewritten with its {len(found.payloads)} whole entries"
+            f"config/{path.name} was rewritten with its {len(frames.payloads)} whole entries"
         )
-        stretches = [(gap.start, gap.end) for gap in found.gaps]
-        if not found.is_ended or found.end + 8 < size:
-            stretches.append((found.end, size))
+        stretches = [(gap.start, gap.end) for gap in frames.gaps]
+        if not frames.is_ended or frames.end + 8 < size:
+            stretches.append((frames.end, size))
         for start, end in stretches:
             self._repair.missing.append(
                 f"config/{path.name} {start}..{end}: settings or progress of topics and groups"
             )
 
-    def _put_away(self, name: str, said: str) -> None:
+    def _set_aside(self, name: str, text: str) -> None:
         if self._files.exists(self._root / name):
             self._repair.kept.append(self._damages.move_aside(self._root / name))
-        self._repair.done.append(said)
+        self._repair.done.append(text)
 
 
 def _queue_of(where: str) -> tuple[str, str] | None:

@@ -177,8 +177,8 @@ class Store(StoreOpening):
         self._dispatch.add(DispatchBatch(end, stored_ms, is_held, batch.runs, batch.keyed))
         if is_held and not waits:
             self._flusher.request(end, _ignore)
-        kept = durability if waits else Durability.STORED
-        return PutResult(messages, batch.offsets, batch.positions, kept, end, runs)
+        level = durability if waits else Durability.STORED
+        return PutResult(messages, batch.offsets, batch.positions, level, end, runs)
 
     def check_room(self) -> None:
         """Raise DiskFull where producers are refused so that the engine's own work has room."""
@@ -359,7 +359,7 @@ class Store(StoreOpening):
 
 def _take_names(batch: EncodedBatch) -> None:
     """The ids made from positions of a batch that did not get them."""
-    for message in batch.named:
+    for message in batch.unnamed:
         message.message_id = ""
 
 

@@ -29,15 +29,15 @@ class Checkpointer(Service):
         self._store = store
         self._interval_s = interval_s
         self._is_running = False
-        self._done_for: tuple[int, int] | None = None
+        self._finished_changes: tuple[int, int] | None = None
 
     def tick(self) -> float:
-        if self._store.changes != self._done_for and not self._is_running:
-            self._is_running, self._done_for = True, self._store.changes
+        if self._store.changes != self._finished_changes and not self._is_running:
+            self._is_running, self._finished_changes = True, self._store.changes
             try:
                 self._store.begin_checkpoint(self._finished)
             except OSError:
-                self._is_running, self._done_for = False, None
+                self._is_running, self._finished_changes = False, None
                 raise
         return self._interval_s
 

@@ -168,13 +168,13 @@ def verify_store(
 
 def _floors(files: Files, root: Path) -> dict[tuple[str, int], int]:
     """Of each queue: the first offset that it has a file for."""
-    found: dict[tuple[str, int], int] = {}
+    floors: dict[tuple[str, int], int] = {}
     queue_root = root / "consumequeue"
     for topic in files.names(queue_root):
         for name in filter(str.isdigit, files.names(queue_root / topic)):
             bases = [int(each) for each in files.names(queue_root / topic / name) if each.isdigit()]
-            found[topic, int(name)] = min(bases, default=0) // ENTRY.size
-    return found
+            floors[topic, int(name)] = min(bases, default=0) // ENTRY.size
+    return floors
 
 
 def _check_records(
@@ -193,7 +193,7 @@ def _check_records(
             look_at(message, report)
         if progress is not None and report.records % PROGRESS_EVERY == 0:
             progress(message.position - log.oldest)
-    log.forget_gone()  # retention of a running server took them meanwhile
+    log.forget_deleted()  # retention of a running server took them meanwhile
     report.bytes = scan.end - log.oldest
     for damage in scan.damages:
         if damage.end > log.oldest:
@@ -228,12 +228,12 @@ def _check_queues(
             time.sleep(waits_s.pop(0))  # it is stored, and not readable yet
             queue.recover()
         report.queues += 1
-        seen = _check_queue(queue, log, report, codes, tally.last)
+        entry_count = _check_queue(queue, log, report, codes, tally.last)
         if tally.last >= queue.visible:
             detail = f"offset {tally.last} is in the log but not in the queue"
             report.add(f"{topic}/{number}", detail)
-        elif expected.begins is not None and seen < tally.offsets:
-            detail = f"the log has {tally.offsets} messages, the queue {seen}"
+        elif expected.begins is not None and entry_count < tally.offsets:
+            detail = f"the log has {tally.offsets} messages, the queue {entry_count}"
             report.add(f"{topic}/{number}", detail)
 
 
@@ -241,24 +241,24 @@ def _check_queue(
     queue: ConsumeQueue, log: CommitLog, report: VerifyReport, codes: EntryCodes, last: int
 ) -> int:
     """Compare every entry with its record; how many there are up to offset `last`."""
-    offset, seen = queue.min_offset(log.oldest), 0
+    offset, entry_count = queue.min_offset(log.oldest), 0
     topic, number = queue.id
     while entries := queue.read(offset, ENTRIES_AT_ONCE):
         for entry in entries:
             if entry.offset > last and entry.position >= log.written:
-                return seen  # in a segment that a running server began since
+                return entry_count  # in a segment that a running server began since
             report.entries += 1
             fault = _fault(queue.id, entry, log, codes)
-            if fault and not _is_gone(entry.position, log):
+            if fault and not _is_expired(entry.position, log):
                 report.add(f"{topic}/{number}@{entry.offset}", fault)
-            seen += entry.offset <= last
+            entry_count += entry.offset <= last
         offset = entries[-1].offset + 1
-    return seen
+    return entry_count
 
 
-def _is_gone(position: int, log: CommitLog) -> bool:
+def _is_expired(position: int, log: CommitLog) -> bool:
     """Whether retention of a running server took what lay there."""
-    log.forget_gone()
+    log.forget_deleted()
     return position < log.oldest
 
 

@@ -92,9 +92,9 @@ class IndexCheck:
                 return
             for hash_, position, _, older in ITEM.iter_unpack(data[: len(data) // 20 * 20]):
                 slot = hash_ % self._slots
-                found = self._fault(slot, position, older, last, latest)
-                if found:
-                    self._tell(f"{self._where} item {number}", found)
+                detail = self._fault(slot, position, older, last, latest)
+                if detail:
+                    self._tell(f"{self._where} item {number}", detail)
                     return
                 latest[slot], last = number, position
                 number += 1
@@ -111,7 +111,7 @@ class IndexCheck:
         if self._log.oldest <= position < self._log.written:
             place = place_in(self._log.read(position, HEAD_BYTES_MAX))
             if place is None or place[3] != position:
-                self._log.forget_gone()
+                self._log.forget_deleted()
                 return f"no record lies at {position}" if position >= self._log.oldest else ""
         return ""
 

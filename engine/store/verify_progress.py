@@ -31,22 +31,22 @@ class ProgressCheck:
     def check(self) -> None:
         """Read every file of it and tell what cannot be read."""
         for number in file_numbers(self._files, self._directory, "snapshot"):
-            found = self._read("snapshot", number)
-            if found is not None and not is_whole_snapshot(found):
-                self._tell_at("snapshot", number, first_fault(found), "this snapshot is damaged")
+            payload = self._read("snapshot", number)
+            if payload is not None and not is_whole_snapshot(payload):
+                self._tell_at("snapshot", number, first_fault(payload), "this snapshot is damaged")
         numbers = file_numbers(self._files, self._directory, "journal")
         for number in numbers:
-            found, size = self._read("journal", number), self._size("journal", number)
-            if found is None:
+            payload, size = self._read("journal", number), self._size("journal", number)
+            if payload is None:
                 continue
-            for gap in found.gaps:
+            for gap in payload.gaps:
                 detail = f"{gap.end - gap.start} bytes of changes cannot be read"
                 self._tell_at("journal", number, gap.start, detail)
-            if found.end < size:
-                found = self._read("journal", number)  # a server may just have written it
-                if found is not None and found.end < size:
-                    detail = f"{size - found.end} bytes at the end cannot be read"
-                    self._tell_at("journal", number, found.end, detail)
+            if payload.end < size:
+                payload = self._read("journal", number)  # a server may just have written it
+                if payload is not None and payload.end < size:
+                    detail = f"{size - payload.end} bytes at the end cannot be read"
+                    self._tell_at("journal", number, payload.end, detail)
         self._check_chain(numbers)
 
     def frames(self) -> Iterator[JournalFrame]:
@@ -54,8 +54,8 @@ class ProgressCheck:
         base = max(
             (
                 number
-                for (number, kind), found in self._payloads.items()
-                if kind == "snapshot" and is_whole_snapshot(found)
+                for (number, kind), frames in self._payloads.items()
+                if kind == "snapshot" and is_whole_snapshot(frames)
             ),
             default=0,
         )
@@ -79,8 +79,8 @@ class ProgressCheck:
         except FileNotFoundError:  # a running server had no more use for it
             return None
         self.file_count += (number, kind) not in self._payloads
-        found = self._payloads[number, kind] = read_frames(data)
-        return found
+        frames = self._payloads[number, kind] = read_frames(data)
+        return frames
 
     def _size(self, kind: str, number: int) -> int:
         try:

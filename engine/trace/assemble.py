@@ -17,7 +17,7 @@ from engine.trace.origins import (
     Place,
     bound_for,
     group_of,
-    is_as_sent,
+    is_original,
     job_of,
     place_of,
     places_left,
@@ -40,33 +40,33 @@ class JourneyContext(NamedTuple):
     """What assembling asks of the rest of the engine."""
 
     groups_of: Callable[[str], Sequence[str]]  # that consume a topic
-    standing_of: DeliveryStateOf
+    delivery_states: DeliveryStateOf
     now_ms: int
 
 
 class JourneyAssembler:
     """Makes the stages of one journey, in the order in which they began."""
 
-    def __init__(self, found: JourneyEvidence, around: JourneyContext) -> None:
-        self._found = found
+    def __init__(self, evidence: JourneyEvidence, around: JourneyContext) -> None:
+        self._evidence = evidence
         self._around = around
         # Where a message left a place, the record that it went on as.
         self._next: dict[Place, StoredMessage] = {
-            place: record for record in found.records for place in places_left(record)
+            place: record for record in evidence.records for place in places_left(record)
         }
 
     def stages(self) -> list[Stage]:
         """Everything, by time; what happened in the same millisecond in the order of the log."""
-        found = self._found
-        stages = [_refused(row) for row in found.unplaced if row.kind == RowKind.REFUSED]
-        for index, (record, rows) in enumerate(zip(found.records, found.rows, strict=True)):
+        evidence = self._evidence
+        stages = [_refused(row) for row in evidence.unplaced if row.kind == RowKind.REFUSED]
+        for index, (record, rows) in enumerate(zip(evidence.records, evidence.rows, strict=True)):
             if record.topic == OP_TOPIC:
                 continue
             if index == 0:
                 stages.append(_produced(record))
             stages += self._of_record(record, rows)
-        stages += _asked(found.correlated, self._around.now_ms)
-        stages += _told(found.told)
+        stages += _request_stages(evidence.correlated, self._around.now_ms)
+        stages += _client_stages(evidence.client_reports)
         return sorted(stages, key=lambda stage: stage.at_ms)
 
     def _of_record(self, record: StoredMessage, rows: Sequence[Row]) -> Iterator[Stage]:
@@ -119,7 +119,7 @@ class JourneyAssembler:
                 by_group.setdefault(row.group, []).append(row)
         place = place_of(record)
         for group, own in by_group.items():
-            standing = self._around.standing_of(group, *place)
+            standing = self._around.delivery_states(group, *place)
             deliveries = DeliveryStages(
                 record, group, standing, goes_on=self._went_on(group, place)
             )
@@ -131,7 +131,7 @@ class JourneyAssembler:
         """Whether a failure made another record, whose wait is a stage of its own."""
         return any(
             place in places_left(record) and group_of(bound_for(record)) == group
-            for record in self._found.records
+            for record in self._evidence.records
         )
 
 
@@ -177,12 +177,12 @@ def _produced(record: StoredMessage) -> Stage:
     return Stage(
         name=StageName.PRODUCE,
         at_ms=min(record.born_ms, record.stored_ms),
-        until_ms=record.stored_ms if is_as_sent(record) else None,
+        until_ms=record.stored_ms if is_original(record) else None,
         outcome=StageOutcome.STORED,
         source=StageSource.LOG,
         client=record.born_host,
         detail=CLOCK_AHEAD.format(ahead_ms) if ahead_ms > 0 else "",
-        topic=record.origin_topic if not is_as_sent(record) else bound_for(record),
+        topic=record.origin_topic if not is_original(record) else bound_for(record),
     )
 
 
@@ -199,7 +199,7 @@ def _refused(row: Row) -> Stage:
     )
 
 
-def _asked(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
+def _request_stages(rows: Sequence[Row], now_ms: int) -> Iterator[Stage]:
     """A request's wait for its reply, and what came; `rows` are those of its correlation id."""
     for row in rows:
         if row.kind == RowKind.REQUESTED:
@@ -312,13 +312,13 @@ CLIENT_STAGES = {
 }
 
 
-def _told(told: Sequence[ClientReport]) -> Iterator[Stage]:
+def _client_stages(reports: Sequence[ClientReport]) -> Iterator[Stage]:
     """A stage for each context; what a consumer told before and after is one."""
     afters = {
-        each.trace.request_id: each for each in told if each.trace.kind is ContextKind.SUB_AFTER
+        each.trace.request_id: each for each in reports if each.trace.kind is ContextKind.SUB_AFTER
     }
-    begun = {each.trace.request_id for each in told if each.trace.kind is ContextKind.SUB_BEFORE}
-    for each in told:
+    begun = {each.trace.request_id for each in reports if each.trace.kind is ContextKind.SUB_BEFORE}
+    for each in reports:
         trace = each.trace
         if trace.kind is ContextKind.SUB_BEFORE:
             yield _consumed(trace, afters.get(trace.request_id), each.at_ms)

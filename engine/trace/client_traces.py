@@ -151,15 +151,15 @@ def traces_of(message: StoredMessage) -> tuple[list[ClientTrace], int]:
 
 def parse(body: bytes) -> tuple[list[ClientTrace], int]:
     """The contexts of a trace text, at most 10,000, and how many of them cannot be read."""
-    found: list[ClientTrace] = []
+    traces: list[ClientTrace] = []
     bad = 0
     for fields in _contexts(body):
         trace = _trace(fields)
         if trace is None:
             bad += 1
         else:
-            found.append(trace)
-    return found, bad
+            traces.append(trace)
+    return traces, bad
 
 
 def _contexts(body: bytes) -> Iterator[list[str]]:

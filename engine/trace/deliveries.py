@@ -42,12 +42,12 @@ class DeliveryStages:
     """Takes the rows of one group in order; `stages` are its result."""
 
     def __init__(
-        self, record: StoredMessage, group: str, standing: DeliveryStateLike, *, goes_on: bool
+        self, record: StoredMessage, group: str, state: DeliveryStateLike, *, goes_on: bool
     ) -> None:
         """`goes_on` says that a failed hand-out went on as another record, which has the wait."""
         self._record = record
         self._group = group
-        self._standing = standing
+        self._state = state
         self._goes_on = goes_on
         self._open: Row | None = None
         self._is_pulled = False
@@ -67,13 +67,13 @@ class DeliveryStages:
 
     def close(self) -> None:
         """No more rows: what is open is as the group's progress says."""
-        place = self._standing.place
+        place = self._state.place
         if self._open is not None:
             is_held = place == INFLIGHT
             outcome = StageOutcome.INFLIGHT if is_held else StageOutcome.UNKNOWN
             self._add(self._open, self._open.at_ms, None, outcome)
         elif place == INFLIGHT:
-            self._say(StageName.DELIVERY, StageOutcome.INFLIGHT, self._standing.client, UNSEEN)
+            self._say(StageName.DELIVERY, StageOutcome.INFLIGHT, self._state.client, UNSEEN)
         elif place in (AHEAD, READY) and not self._is_pulled:
             self._say(StageName.WAIT, StageOutcome.WAITING)
         elif place == DONE and not self.stages:
@@ -97,7 +97,7 @@ class DeliveryStages:
         if row.kind in (RowKind.FAILED, RowKind.EXPIRED) and not self._goes_on:
             self._free_ms = row.at_ms + row.wait_ms
             if row.wait_ms:
-                is_over = self._standing.place != WAITING
+                is_over = self._state.place != WAITING
                 outcome = StageOutcome.RELEASED if is_over else StageOutcome.WAITING
                 self._wait(StageName.RETRY_WAIT, row.at_ms, self._free_ms, outcome, row.attempt + 1)
 

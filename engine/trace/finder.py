@@ -37,7 +37,7 @@ class JourneyEvidence(msgspec.Struct):
     rows: list[list[Row]]
     unplaced: list[Row]  # that name the message but no place, such as a refused send
     correlated: list[Row]  # about the request that it is, or replies to
-    told: list[ClientReport]
+    client_reports: list[ClientReport]
     is_complete: bool = True
 
 
@@ -66,17 +66,19 @@ class Finder:
         unplaced = yield from reads.named(message_id)
         correlation_id = records[0].properties.get(CORRELATION_ID, "") if records else ""
         correlated = (yield from reads.named(correlation_id)) if correlation_id else []
-        told = yield from self._told(message_id, records)
+        reports = yield from self._client_reports(message_id, records)
         return JourneyEvidence(
-            message_id, records, rows, unplaced, correlated, told, not reads.is_exhausted
+            message_id, records, rows, unplaced, correlated, reports, not reads.is_exhausted
         )
 
-    def _told(self, message_id: str, records: Sequence[StoredMessage]) -> Steps[list[ClientReport]]:
+    def _client_reports(
+        self, message_id: str, records: Sequence[StoredMessage]
+    ) -> Steps[list[ClientReport]]:
         names = {message_id, *(record.offset_id for record in records)}
         places = self._store.positions_of_key(
             CLIENT_TRACE_TOPIC, message_id, count_max=CLIENT_READS_MAX
         )
-        told: list[ClientReport] = []
+        reports: list[ClientReport] = []
         for position in sorted(set(places)):
             yield
             message = _read(self._store, position, CLIENT_TRACE_TOPIC)
@@ -84,10 +86,10 @@ class Finder:
                 continue
             traces, bad = traces_of(message)
             self.bad_contexts += bad
-            told += [
+            reports += [
                 ClientReport(each, message.stored_ms) for each in traces if each.message_id in names
             ]
-        return told
+        return reports
 
 
 class TraceReader:
@@ -95,44 +97,44 @@ class TraceReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[int, TraceColumns | None] = {}
+        self._cache: dict[int, TraceColumns | None] = {}
         self.is_exhausted = False
 
     def about(self, record: StoredMessage) -> Steps[list[Row]]:
         """Rows about one record, in the order in which they happened."""
         place = (record.topic, record.queue, record.offset)
         # What lies before the record speaks of an earlier topic of the same name.
-        found = yield from self._columns((message_key(*place), block_key(*place)), record.position)
-        return [row for columns in found for row in rows_about(columns, *place)]
+        blocks = yield from self._columns((message_key(*place), block_key(*place)), record.position)
+        return [row for columns in blocks for row in rows_about(columns, *place)]
 
     def named(self, message_id: str) -> Steps[list[Row]]:
         """Rows without a place that name this message, or this correlation id."""
-        found = yield from self._columns((message_id,), 0)
-        return [row for columns in found for row in rows_of_id(columns, message_id)]
+        blocks = yield from self._columns((message_id,), 0)
+        return [row for columns in blocks for row in rows_of_id(columns, message_id)]
 
     def _columns(self, keys: Sequence[str], after: int) -> Steps[list[TraceColumns]]:
         places: set[int] = set()
         count_max = READS_MAX + 1  # one more than may be read shows that there are more
         for key in keys:
             places.update(self._store.positions_of_key(TRACE_TOPIC, key, count_max=count_max))
-        found: list[TraceColumns] = []
+        blocks: list[TraceColumns] = []
         for place in sorted(places):
             if place < after:
                 continue
-            if place not in self._known:
+            if place not in self._cache:
                 yield
             columns = self._read(place)
             if columns is not None:
-                found.append(columns)
-        return found
+                blocks.append(columns)
+        return blocks
 
     def _read(self, position: int) -> TraceColumns | None:
-        if position not in self._known:
-            if len(self._known) >= READS_MAX:
+        if position not in self._cache:
+            if len(self._cache) >= READS_MAX:
                 self.is_exhausted = True
                 return None
-            self._known[position] = self._decoded(position)
-        return self._known[position]
+            self._cache[position] = self._decoded(position)
+        return self._cache[position]
 
     def _decoded(self, position: int) -> TraceColumns | None:
         message = _read(self._store, position, TRACE_TOPIC)

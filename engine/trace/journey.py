@@ -73,7 +73,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     `until_ms` is None where it goes on or nobody knows its end, and equal to `at_ms` for a moment.
     `client` did it: a consumer's name, a producer's address, a replay job. `attempt` counts a
     group's deliveries from 1, of a retry's wait it is the one that follows, of a check its number.
-    `topic`, `queue` and `offset` are the place of the record; -1 where there is none.
+    `topic`, `queue` and `offset` are the place of the record; "", -1 and None where there is none.
     """
 
     name: StageName
@@ -87,7 +87,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     topic: str = ""
     queue: int = -1
-    offset: int = -1
+    offset: int | None = None
 
 
 class GroupState(StrEnum):
@@ -153,7 +153,7 @@ class Recent(msgspec.Struct, frozen=True):
 class Journey(msgspec.Struct, frozen=True):
     """All that is known of one message; without `stages` nothing is.
 
-    `topic` is the one its producer named. `is_complete` is false where a bound was reached: 64
+    `topic` is the one its producer named. `complete` is false where a bound was reached: 64
     records, or 100 trace records that speak of it.
     """
 
@@ -162,4 +162,4 @@ class Journey(msgspec.Struct, frozen=True):
     stages: list[Stage]
     groups: list[Branch]
     reasons_checked: list[CheckedReason]
-    is_complete: bool
+    complete: bool

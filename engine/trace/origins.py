@@ -50,8 +50,10 @@ def places_left(record: StoredMessage) -> list[Place]:
 def _moved(topic: str, queue: int, rest: str) -> list[Place]:
     if topic != HALF_TOPIC:
         return [(topic, queue, int(rest.partition(",")[0]))]
-    root, halves, given_up, _ = rest.split(";", 3)
-    places = [(HALF_TOPIC, queue, int(each)) for each in (root, *filter(None, halves.split(",")))]
+    root, half_offsets, given_up, _ = rest.split(";", 3)
+    places = [
+        (HALF_TOPIC, queue, int(each)) for each in (root, *filter(None, half_offsets.split(",")))
+    ]
     return places + [
         (GIVEN_UP_TOPIC, queue, int(each)) for each in filter(None, given_up.split(","))
     ]
@@ -64,7 +66,7 @@ def job_of(record: StoredMessage) -> str:
     return properties.get(REDRIVEN_JOB, "") if is_copy else ""
 
 
-def is_as_sent(record: StoredMessage) -> bool:
+def is_original(record: StoredMessage) -> bool:
     """Whether its producer's send wrote it."""
     return not record.properties.get(SOURCE) and not group_of(record.topic)
 

@@ -22,26 +22,33 @@ class Reasons(NamedTuple):
     sampler: TraceSampler
     recorder: Recorder
 
-    def check(self, asked: str, found: JourneyEvidence) -> list[CheckedReason]:
+    def check(self, message_id: str, evidence: JourneyEvidence) -> list[CheckedReason]:
         """For the message that was `asked` for."""
-        if not found.records:
-            found_nothing = [self._retention(asked), _kind(asked), self._not_indexed()]
+        if not evidence.records:
+            found_nothing = [self._retention(message_id), _kind(message_id), self._not_indexed()]
             return [*found_nothing, self._tracing(), self._dropped()]
-        home = next((each for each in found.records if not is_waiting(each)), found.records[0])
-        checked = [self._off(home), self._sampled_out(home), self._gone(home), self._dropped()]
-        if not found.is_complete:
+        home = next(
+            (each for each in evidence.records if not is_waiting(each)), evidence.records[0]
+        )
+        checked = [
+            self._off(home),
+            self._sampled_out(home),
+            self._retention_of_traces(home),
+            self._dropped(),
+        ]
+        if not evidence.is_complete:
             detail = "more trace records speak of it than are read for one journey"
             checked.append(CheckedReason(ReasonCode.TOO_MUCH, True, detail))
         return checked
 
-    def _retention(self, asked: str) -> CheckedReason:
+    def _retention(self, message_id: str) -> CheckedReason:
         oldest, written = self.store.oldest, self.store.written
-        position = position_of_id(asked)
-        kept = f"the log has the positions {oldest} to {written}"
+        position = position_of_id(message_id)
+        detail = f"the log has the positions {oldest} to {written}"
         if position is None:
-            return CheckedReason(ReasonCode.RETENTION, False, f"the id names no position; {kept}")
+            return CheckedReason(ReasonCode.RETENTION, False, f"the id names no position; {detail}")
         return CheckedReason(
-            ReasonCode.RETENTION, position < oldest, f"the id names position {position}; {kept}"
+            ReasonCode.RETENTION, position < oldest, f"the id names position {position}; {detail}"
         )
 
     def _not_indexed(self) -> CheckedReason:
@@ -66,7 +73,7 @@ class Reasons(NamedTuple):
         detail = f"offset {record.offset} at a rate of {share:g}"
         return CheckedReason(ReasonCode.SAMPLED_OUT, is_out, detail)
 
-    def _gone(self, record: StoredMessage) -> CheckedReason:
+    def _retention_of_traces(self, record: StoredMessage) -> CheckedReason:
         """Whether retention took trace records that are younger than the message."""
         first, end = self.store.bounds(TRACE_TOPIC, TRACE_QUEUE)
         entries = self.store.entries(TRACE_TOPIC, TRACE_QUEUE, first, 1) if end > first else []
@@ -84,10 +91,10 @@ class Reasons(NamedTuple):
         return CheckedReason(ReasonCode.DROPPED, recorded.dropped > 0, detail)
 
 
-def _kind(asked: str) -> CheckedReason:
+def _kind(message_id: str) -> CheckedReason:
     """What the id looks like, and what it is not."""
-    position = position_of_id(asked)
-    is_hexadecimal = len(asked) == ID_DIGITS and position is not None
+    position = position_of_id(message_id)
+    is_hexadecimal = len(message_id) == ID_DIGITS and position is not None
     if is_hexadecimal:
         detail = "it has the form of a message id or an offset id, and nothing has it"
     else:

@@ -31,8 +31,8 @@ def find_recent(store: Store, positions: Sequence[int], count_max: int) -> list[
     others: dict[Place, Recent] = {}
     unpacked = 0
     for columns, index, kind in _newest(store, positions):
-        kept = failures if kind in FAILURES else others
-        if len(kept) >= count_max:
+        recent = failures if kind in FAILURES else others
+        if len(recent) >= count_max:
             continue
         if unpacked >= ROWS_MAX:
             break
@@ -40,7 +40,7 @@ def find_recent(store: Store, positions: Sequence[int], count_max: int) -> list[
         each = _recent(columns.row(index))
         place = (each.topic, each.queue, each.offset)
         if place not in failures and place not in others:
-            kept[place] = each
+            recent[place] = each
     return [*failures.values(), *others.values()]
 
 

@@ -144,26 +144,26 @@ class TraceRecordBuilder:
         blocks, end, key_bytes = self._blocks, row.first + row.message_count, len(row.topic)
         for number in range(row.first >> BLOCK_SHIFT, ((end - 1) >> BLOCK_SHIFT) + 1):
             block = (row.topic, row.queue, number)
-            named = blocks.get(block, NOTHING)
-            if named is None:
+            indexes = blocks.get(block, NOTHING)
+            if indexes is None:
                 continue
             begin = number << BLOCK_SHIFT
             offsets = range(max(begin, row.first), min(begin + (1 << BLOCK_SHIFT), end))
-            if len(named) + len(offsets) > NAMED_MAX:
+            if len(indexes) + len(offsets) > NAMED_MAX:
                 blocks[block] = None
                 added = 1
             else:
-                before = len(named)
-                blocks[block] = named = named.union(offsets)
-                added = len(named) - before
+                before = len(indexes)
+                blocks[block] = indexes = indexes.union(offsets)
+                added = len(indexes) - before
             self._keys_bytes += added * (key_bytes + KEY_EXTRA_BYTES)
 
     def _keys(self) -> Iterator[str]:
-        for (topic, queue, number), named in self._blocks.items():
-            if named is None:
+        for (topic, queue, number), indexes in self._blocks.items():
+            if indexes is None:
                 yield block_key(topic, queue, number << BLOCK_SHIFT)
             else:
-                for offset in named:
+                for offset in indexes:
                     yield message_key(topic, queue, offset)
         yield from self._ids
 
@@ -221,11 +221,11 @@ class TraceColumns:
             at = self._begins[name] + index * size
             values.append(*struct.unpack_from(f">{code}", self._data, at))
         try:
-            return self._meant(values)
+            return self._row_of(values)
         except IndexError:
             raise Corrupt("a trace record names a text that it does not have") from None
 
-    def _meant(self, values: Sequence[int]) -> Row:
+    def _row_of(self, values: Sequence[int]) -> Row:
         texts = self.texts
         kind, at_ms, group, topic, queue, first, count, client, *rest = values
         attempt, wait_ms, born_ms, stored_ms, detail, message_id, sample = rest
@@ -276,8 +276,8 @@ def rows_of_id(columns: TraceColumns, message_id: str) -> list[Row]:
     firsts = columns.raw("first")
     return [
         columns.row(index)
-        for index, named in enumerate(columns.raw("message_id"))
-        if named == number and firsts[index] < 0
+        for index, id_column in enumerate(columns.raw("message_id"))
+        if id_column == number and firsts[index] < 0
     ]
 
 

@@ -125,7 +125,7 @@ class Recorder(Service):
     def _write(self) -> None:
         """One write of the rows of the oldest events; raises Busy or Corrupt, and they stay."""
         self._store.check_room()
-        taken, weight, builders, kept = self._built()
+        rows, weight, builders, record_rows = self._built()
         messages = [builder.message() for builder in builders]
         try:
             self._append(messages)
@@ -135,12 +135,12 @@ class Recorder(Service):
             log.warning("%d trace records are dropped: %s", len(messages), error.detail)
             self._dropped += weight
         else:
-            self._recorded += kept
-            self._sampled_out += weight - kept
+            self._recorded += record_rows
+            self._sampled_out += weight - record_rows
             self._records += len(messages)
             self._rows += sum(map(len, builders))
         self._refusal = ""
-        for _ in range(taken):
+        for _ in range(rows):
             self._events.popleft()
         self._waiting -= weight
         self._is_early = self._is_early and self._waiting > WAITING_EARLY

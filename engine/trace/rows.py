@@ -102,7 +102,7 @@ class Recipe(NamedTuple):
     rows: Callable[[Any], Iterable[Row]]
 
 
-def is_always_kept(row: Row) -> bool:
+def is_never_sampled_out(row: Row) -> bool:
     """Whether a sample leaves it in: decisions, and all that happens to what failed before."""
     return row.kind not in SAMPLED or is_system_topic(row.topic)
 

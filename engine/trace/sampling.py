@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.errors import Invalid
 from engine.topic.catalog import TopicConfig
 from engine.topic.names import CLIENT_TRACE_TOPIC, TRACE_TOPIC, is_system_topic
-from engine.trace.rows import ALL, Row, is_always_kept, runs
+from engine.trace.rows import ALL, Row, is_never_sampled_out, runs
 
 GOLDEN = 2654435769  # 2^32 / golden ratio: neighbours land far apart, so any stretch is sampled
 MASK = 0xFFFFFFFF
@@ -63,7 +63,7 @@ class TraceSampler:
         share = self.share(row.topic)
         if not share:
             return
-        if share == ALL or is_always_kept(row):
+        if share == ALL or is_never_sampled_out(row):
             yield row
             return
         offsets = range(row.first, row.first + row.message_count)

@@ -69,7 +69,7 @@ class Traces:
         segment_bytes: int,
         records_of: Records,
         groups_of: Callable[[str], Sequence[str]],
-        standing_of: DeliveryStateOf,
+        delivery_states: DeliveryStateOf,
     ) -> None:
         """Raises Invalid for a `sample` that is no share. The last three ask the other parts.
 
@@ -79,7 +79,7 @@ class Traces:
         self._catalog = catalog
         self._events = events
         self._groups_of = groups_of
-        self._standing_of = standing_of
+        self._delivery_states = delivery_states
         self._sampler = TraceSampler(catalog, sample)
         self._recorder = Recorder(store, self._sampler, clock, segment_bytes=segment_bytes)
         self._finder = Finder(store)
@@ -126,16 +126,16 @@ class Traces:
         for _ in range(JOURNEY_WRITES_MAX):
             self.settle(writes_max=1)
             yield
-        found = yield from self._finder.find(message_id, records)
-        around = JourneyContext(self._groups_of, self._standing_of, self._clock.now_ms())
-        stages = JourneyAssembler(found, around).stages()
+        evidence = yield from self._finder.find(message_id, records)
+        around = JourneyContext(self._groups_of, self._delivery_states, self._clock.now_ms())
+        stages = JourneyAssembler(evidence, around).stages()
         return Journey(
-            message_id=found.message_id,
-            topic=_topic_of(found),
+            message_id=evidence.message_id,
+            topic=_topic_of(evidence),
             stages=stages,
             groups=branches(stages),
-            reasons_checked=self._reasons.check(message_id, found),
-            is_complete=found.is_complete and len(found.records) < RECORDS_MAX,
+            reasons_checked=self._reasons.check(message_id, evidence),
+            complete=evidence.is_complete and len(evidence.records) < RECORDS_MAX,
         )
 
     def recent(self, count_max: int) -> list[Recent]:
@@ -170,10 +170,10 @@ def _check_id(message_id: str) -> None:
         )
 
 
-def _topic_of(found: JourneyEvidence) -> str:
+def _topic_of(evidence: JourneyEvidence) -> str:
     """The topic that the producer named; empty where nobody knows."""
-    if found.records:
-        first = found.records[0]
+    if evidence.records:
+        first = evidence.records[0]
         return bound_for(first) if bound_for(first) != first.topic else first.origin_topic
-    told = (each.trace.topic for each in found.told if each.trace.topic)
-    return next(told, next((row.topic for row in found.unplaced), ""))
+    topics = (each.trace.topic for each in evidence.client_reports if each.trace.topic)
+    return next(topics, next((row.topic for row in evidence.unplaced), ""))

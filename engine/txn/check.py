@@ -94,12 +94,12 @@ class TransactionChecker(Service):
             offset = queue.pop()
             if self._pending_transactions.waits(offset):
                 offsets.append(offset)
-        read = self._records.read_halves(HALVES, offsets) if offsets else {}
-        found = [(offset, stored) for offset, stored in read.items() if stored is not None]
+        read = self._records.read_half_messages(HALVES, offsets) if offsets else {}
+        half_messages = [(offset, stored) for offset, stored in read.items() if stored is not None]
         left = [offset for offset in offsets if offset not in read]
         try:
-            if found:
-                self._lease([offset for offset, _ in found])
+            if half_messages:
+                self._lease([offset for offset, _ in half_messages])
         except EngineError:
             left = offsets
             raise
@@ -107,7 +107,7 @@ class TransactionChecker(Service):
             queue.put_back(left)
             if not queue:
                 del self._waiting[group]
-        return [self._check(offset, stored) for offset, stored in found]
+        return [self._check(offset, stored) for offset, stored in half_messages]
 
     def _lease(self, offsets: Sequence[int]) -> None:
         """They are in somebody's hands: the next check is a whole interval from now."""
@@ -119,10 +119,10 @@ class TransactionChecker(Service):
             self._pending_transactions.set_waits(offset, False)
 
     def _begin(self, due: Sequence[int]) -> None:
-        read = self._records.read_halves(HALVES, due)
+        read = self._records.read_half_messages(HALVES, due)
         lost = [offset for offset, stored in read.items() if stored is None]
         if lost:
-            self._pending_transactions.finish(halves=lost)
+            self._pending_transactions.finish(half_offsets=lost)
         known = {offset: stored for offset, stored in read.items() if stored is not None}
         ended = {
             offset
@@ -131,12 +131,12 @@ class TransactionChecker(Service):
         }
         if ended:
             self._resolver.give_up([known[offset] for offset in sorted(ended)])
-        asked = {offset: stored for offset, stored in known.items() if offset not in ended}
-        if asked:
-            entries = self._pending_transactions.entries(HALVES, list(asked))
+        checks = {offset: stored for offset, stored in known.items() if offset not in ended}
+        if checks:
+            entries = self._pending_transactions.entries(HALVES, list(checks))
             counts = [self._pending_transactions.checks(each.offset) + 1 for each in entries]
             self._pending_transactions.begin_checks(entries, counts)
-            for offset, stored in asked.items():
+            for offset, stored in checks.items():
                 self._ask(self._check(offset, stored))
 
     def _ask(self, check: TransactionCheck) -> None:
@@ -149,7 +149,7 @@ class TransactionChecker(Service):
         elif not self._pending_transactions.waits(offset):
             self._pending_transactions.set_waits(offset, True)
             self._waiting.setdefault(check.producer_group, OffsetQueue()).put(offset)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             message = check.message
             self._events.emit(
                 Checked(

@@ -17,7 +17,7 @@ class HalvesFinished(JournalEntry, frozen=True, tag="halves_finished", array_lik
     `record_end` is where the log ended after what they became was written, 0 if it was nothing.
     """
 
-    halves: list[int]
+    half_offsets: list[int]
     given_up: list[int]
     record_end: int = 0
 
@@ -63,7 +63,7 @@ class HalvesKept(JournalEntry, frozen=True, tag="halves_kept", array_like=True):
     counts: bytes = b""
 
 
-def check_halves(
+def check_half_messages(
     entry: HalvesFinished | HalvesCut | HalvesChecked | HalvesKept, offset_max: int
 ) -> None:
     """Raises Illegal for what no queue of transactions can hold.
@@ -72,7 +72,7 @@ def check_halves(
     """
     check_number("record_end", entry.follows)
     if isinstance(entry, HalvesFinished):
-        check_runs(entry.halves, offset_max, "halves")
+        check_runs(entry.half_offsets, offset_max, "half_offsets")
         check_runs(entry.given_up, offset_max, "given_up")
     elif isinstance(entry, HalvesChecked):
         check_all("offsets", entry.offsets, offset_max)
@@ -85,10 +85,10 @@ def check_halves(
         if isinstance(entry, HalvesCut):
             check_number("offset", entry.offset)
         else:
-            _check_kept(entry, offset_max)
+            _check_times(entry, offset_max)
 
 
-def _check_kept(entry: HalvesKept, offset_max: int) -> None:
+def _check_times(entry: HalvesKept, offset_max: int) -> None:
     check_number("floor", entry.floor, offset_max)
     check_marks(entry.marks, offset_max - entry.floor)
     check_number("base", entry.base, entry.floor)

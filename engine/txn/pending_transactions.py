@@ -26,7 +26,7 @@ from engine.txn.journal import (
     HalvesCut,
     HalvesFinished,
     HalvesKept,
-    check_halves,
+    check_half_messages,
 )
 from engine.txn.recovery_evidence import RecoveryEvidence, evidence_of, left_behind
 
@@ -73,7 +73,7 @@ class PendingTransactions:
             (HalvesFinished, HalvesCut, HalvesChecked, HalvesKept),
             self._apply,
             self._snapshot,
-            lambda entry: check_halves(entry, self._store.offset_max),
+            lambda entry: check_half_messages(entry, self._store.offset_max),
         )
 
     # -- life ------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class PendingTransactions:
         soon_ms, latest_ms = now_ms + self._interval_ms, now_ms + IMMUNITY_MAX_S * 1000
         is_finished = self._stretches[HALVES].is_finished
         self._checks.reserve(self._store.bounds(HALF_TOPIC, QUEUE)[1])
-        for entry in self._kept(HALVES):
+        for entry in self._entries_kept(HALVES):
             if is_finished(entry.offset):
                 continue
             if not entry.has_record:
@@ -97,10 +97,10 @@ class PendingTransactions:
             dues.append(self._checks.settle(entry.offset, entry.tag_code, soon_ms, latest_ms))
             offsets.append(entry.offset)
         self._agenda.load(dues, offsets)
-        gone = [each.offset for each in self._kept(GIVEN_UP) if not each.has_record]
-        gone = [offset for offset in gone if not self.is_finished(GIVEN_UP, offset)]
-        if lost or gone:  # a power loss took them
-            self.finish(halves=lost, given_up=gone)
+        missing = [each.offset for each in self._entries_kept(GIVEN_UP) if not each.has_record]
+        missing = [offset for offset in missing if not self.is_finished(GIVEN_UP, offset)]
+        if lost or missing:  # a power loss took them
+            self.finish(half_offsets=lost, given_up=missing)
         self._store.on_visible.append(self._arrived)
 
     def replayed(self, message: StoredMessage) -> None:
@@ -120,7 +120,7 @@ class PendingTransactions:
         """How many half messages are undecided."""
         return len(self._agenda)
 
-    def count_given_up(self) -> int:
+    def given_up_count(self) -> int:
         """How many were given up and not decided."""
         end = self._store.bounds(GIVEN_UP_TOPIC, QUEUE)[1]
         return self._stretches[GIVEN_UP].count_unfinished(end)
@@ -136,11 +136,11 @@ class PendingTransactions:
 
     def entries(self, kind: int, offsets: Sequence[int]) -> list[QueueEntry]:
         """Entries of these offsets, ascending, without those that retention took."""
-        found: list[QueueEntry] = []
+        queue_entries: list[QueueEntry] = []
         for run in iter_runs(to_runs(sorted(set(offsets)))):
             entries = self._store.entries(TOPICS[kind], QUEUE, run.start, len(run))
-            found += [entry for entry in entries if entry.offset in run]
-        return found
+            queue_entries += [entry for entry in entries if entry.offset in run]
+        return queue_entries
 
     def checks(self, offset: int) -> int:
         """How many checks a half message had."""
@@ -169,17 +169,17 @@ class PendingTransactions:
     # -- changing --------------------------------------------------------------------------------
 
     def finish(
-        self, *, halves: Sequence[int] = (), given_up: Sequence[int] = (), record_end: int = 0
+        self, *, half_offsets: Sequence[int] = (), given_up: Sequence[int] = (), record_end: int = 0
     ) -> None:
         """These need no decision any more; `record_end` as in HalvesFinished.
 
         With a record it cannot be refused. Else DiskFull or Corrupt, and nothing has changed.
         """
         entry = HalvesFinished(
-            to_runs(sorted(set(halves))), to_runs(sorted(set(given_up))), record_end
+            to_runs(sorted(set(half_offsets))), to_runs(sorted(set(given_up))), record_end
         )
         self._store.journal.append(entry, is_owed=record_end > 0)
-        for offset in halves:
+        for offset in half_offsets:
             self._agenda.remove(self._pending(self._checks.due_ms(offset), offset))
         self._apply(entry)
 
@@ -229,15 +229,15 @@ class PendingTransactions:
             self._apply(entry)
 
     def _settle_proofs(self) -> None:
-        halves, given_up = left_behind(self._proofs, self._position_of)
-        halves = {each for each in halves if not self.is_finished(HALVES, each)}
+        half_offsets, given_up = left_behind(self._proofs, self._position_of)
+        half_offsets = {each for each in half_offsets if not self.is_finished(HALVES, each)}
         given_up = {each for each in given_up if not self.is_finished(GIVEN_UP, each)}
-        if halves or given_up:
+        if half_offsets or given_up:
             end = max(proof.end for proof in self._proofs)
-            self.finish(halves=list(halves), given_up=list(given_up), record_end=end)
+            self.finish(half_offsets=list(half_offsets), given_up=list(given_up), record_end=end)
         self._proofs = []
 
-    def _kept(self, kind: int) -> Iterator[QueueEntry]:
+    def _entries_kept(self, kind: int) -> Iterator[QueueEntry]:
         """Entries of a queue from the floor to the end."""
         topic, offset = TOPICS[kind], self._stretches[kind].floor
         end = self._store.bounds(topic, QUEUE)[1]
@@ -257,7 +257,7 @@ class PendingTransactions:
             for offset, count in zip(entry.offsets, entry.counts, strict=True):
                 self._checks.set(offset, entry.due_ms, count)
         elif isinstance(entry, HalvesFinished):
-            for kind, runs in ((HALVES, entry.halves), (GIVEN_UP, entry.given_up)):
+            for kind, runs in ((HALVES, entry.half_offsets), (GIVEN_UP, entry.given_up)):
                 for run in iter_runs(runs):
                     self._stretches[kind].mark(run.start, len(run))
             self._checks.trim(self._stretches[HALVES].floor)

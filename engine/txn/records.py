@@ -66,53 +66,59 @@ class TransactionReader:
         Raises MessageNotFound where there is none; Conflict where the id names several, which the
         offset ids of their half messages tell apart.
         """
-        named = self._named(name)
-        message_id = name if named is None else named.message_id
-        halves = self._with_id(HALF_TOPIC, message_id)
-        if len(halves) == 1 and self._is_pending(halves[0]):  # mostly: nothing else to look for
-            identity = identity_of(halves[0])
-            if group in ("", identity.group) and named in (None, halves[0]):
-                return TransactionRecords(identity, halves, [], [], None)
+        named_record = self._find_by_offset_id(name)
+        message_id = name if named_record is None else named_record.message_id
+        half_messages = self._with_id(HALF_TOPIC, message_id)
+        if len(half_messages) == 1 and self._is_pending(
+            half_messages[0]
+        ):  # mostly: nothing else to look for
+            identity = identity_of(half_messages[0])
+            if group in ("", identity.group) and named_record in (None, half_messages[0]):
+                return TransactionRecords(identity, half_messages, [], [], None)
         moved = self._with_id(GIVEN_UP_TOPIC, message_id)
-        found = [each for each in (*halves, *moved) if group in ("", identity_of(each).group)]
-        if named is not None:
-            found = [each for each in found if identity_of(each) == identity_of(named)]
-        if not found:
+        matches = [
+            each for each in (*half_messages, *moved) if group in ("", identity_of(each).group)
+        ]
+        if named_record is not None:
+            matches = [each for each in matches if identity_of(each) == identity_of(named_record)]
+        if not matches:
             raise MessageNotFound(
                 f"there is no transaction {name!r}" + (f" of {group!r}" if group else ""),
                 field="id",
                 remedy="give the id that sending the half message answered, and its own group",
                 code="transaction_not_found",
             )
-        identity = identity_of(found[-1])
-        if any(identity_of(each) != identity for each in found):
+        identity = identity_of(matches[-1])
+        if any(identity_of(each) != identity for each in matches):
             raise Conflict(
                 f"{name!r} names transactions of several groups or topics",
                 field="id",
                 remedy="give the offset id of the half message",
                 code="ambiguous_transaction",
             )
-        return self._sorted(identity, found)
+        return self._sorted(identity, matches)
 
     def _sorted(
-        self, identity: TransactionIdentity, found: Sequence[StoredMessage]
+        self, identity: TransactionIdentity, messages: Sequence[StoredMessage]
     ) -> TransactionRecords:
-        pending = [each for each in found if self._is_pending(each)]
+        pending = [each for each in messages if self._is_pending(each)]
         given_up = [
             each
-            for each in found
+            for each in messages
             if each.topic == GIVEN_UP_TOPIC
             and not self._pending_transactions.is_finished(GIVEN_UP, each.offset)
         ]
-        done = [each for each in found if each not in pending and each not in given_up]
-        delivered = self._delivered(identity) if done or len(found) > 1 else None
+        done = [each for each in messages if each not in pending and each not in given_up]
+        delivered = self._delivered(identity) if done or len(messages) > 1 else None
         return TransactionRecords(identity, pending, given_up, done, delivered)
 
     def is_readable(self, delivered: DeliveredMessage) -> bool:
         """Whether consumers can have it already."""
         return delivered.offset < self._store.bounds(delivered.topic, delivered.queue)[1]
 
-    def read_halves(self, kind: int, offsets: Sequence[int]) -> dict[int, StoredMessage | None]:
+    def read_half_messages(
+        self, kind: int, offsets: Sequence[int]
+    ) -> dict[int, StoredMessage | None]:
         """Records by offset, as many as 1 MiB holds and at least one; None for a damaged one.
 
         Those that retention took are None, too.
@@ -121,22 +127,22 @@ class TransactionReader:
             entry.offset: entry for entry in self._pending_transactions.entries(kind, offsets)
         }
         size_bytes = 0
-        chosen: list[int] = []
+        batch: list[int] = []
         for offset in offsets:
             entry = entries.get(offset)
             size_bytes += entry.size_bytes if entry is not None and entry.has_record else 0
-            if chosen and size_bytes > READ_BYTES_MAX:
+            if batch and size_bytes > READ_BYTES_MAX:
                 break
-            chosen.append(offset)
+            batch.append(offset)
         place = (TOPICS[kind], QUEUE)
-        wanted = sorted(entries[offset] for offset in chosen if offset in entries)
-        found = self._store.read_entries(wanted, place)
-        read = dict(zip((entry.offset for entry in wanted), found, strict=True))
-        return {offset: read.get(offset) for offset in chosen}
+        with_entry = sorted(entries[offset] for offset in batch if offset in entries)
+        messages = self._store.read_entries(with_entry, place)
+        read = dict(zip((entry.offset for entry in with_entry), messages, strict=True))
+        return {offset: read.get(offset) for offset in batch}
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _named(self, name: str) -> StoredMessage | None:
+    def _find_by_offset_id(self, name: str) -> StoredMessage | None:
         """The half message, or given-up one, whose offset id this is."""
         position = position_of_id(name)
         stored = None if position is None else self._read(position)

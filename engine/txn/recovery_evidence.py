@@ -24,7 +24,7 @@ class RecoveryEvidence(NamedTuple):
 
     root: int
     message_id: str
-    halves: tuple[int, ...]
+    half_offsets: tuple[int, ...]
     given_up: tuple[int, ...]
     kind: int | None
     offset: int
@@ -34,9 +34,9 @@ class RecoveryEvidence(NamedTuple):
 
 def source_text(leaving: Sequence[StoredMessage]) -> str:
     """What a record says that takes the place of these, the oldest first."""
-    halves = [str(each.offset) for each in leaving if each.topic == HALF_TOPIC]
+    half_offsets = [str(each.offset) for each in leaving if each.topic == HALF_TOPIC]
     given_up = [str(each.offset) for each in leaving if each.topic == GIVEN_UP_TOPIC]
-    places = (",".join(halves[:PLACES_MAX]), ",".join(given_up[:PLACES_MAX]))
+    places = (",".join(half_offsets[:PLACES_MAX]), ",".join(given_up[:PLACES_MAX]))
     return PREFIX + ";".join((str(root_of(leaving[0])), *places, leaving[0].message_id))
 
 
@@ -53,11 +53,11 @@ def evidence_of(stored: StoredMessage) -> RecoveryEvidence | None:
     source = stored.properties.get(SOURCE, "")
     if not source.startswith(PREFIX):
         return None
-    root, halves, given_up, message_id = source.removeprefix(PREFIX).split(";", 3)
+    root, half_offsets, given_up, message_id = source.removeprefix(PREFIX).split(";", 3)
     return RecoveryEvidence(
         int(root),
         message_id,
-        _numbers(halves),
+        _numbers(half_offsets),
         _numbers(given_up),
         KINDS.get(stored.topic),
         stored.offset,
@@ -81,7 +81,7 @@ def left_behind(
     left: tuple[set[int], set[int]] = (set(), set())
     for proof in proofs:
         last = newest[proof.root, proof.message_id]
-        claims = [(HALVES, offset, proof.position) for offset in proof.halves]
+        claims = [(HALVES, offset, proof.position) for offset in proof.half_offsets]
         claims += [(GIVEN_UP, offset, proof.position) for offset in proof.given_up]
         claims.append((HALVES, proof.root, last))
         if proof.kind is not None:

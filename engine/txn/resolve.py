@@ -82,67 +82,67 @@ class Resolver:
         self._clock = clock
         self._events = events
 
-    def commit(self, found: TransactionRecords, by: Decider) -> DeliveredMessage:
+    def commit(self, records: TransactionRecords, by: Decider) -> DeliveredMessage:
         """Deliver the message, once; where it lies.
 
         Raises Conflict where it was rolled back, TopicNotFound where its topic is gone, DiskFull
         or Corrupt where nothing can be written; then nothing has changed.
         """
-        if found.delivered is not None:
-            self._drop(found.open)
-            return found.delivered
-        if not found.open:
-            raise _decided(found.identity, "rolled back")
-        first = found.open[0]
+        if records.delivered is not None:
+            self._drop(records.open)
+            return records.delivered
+        if not records.open:
+            raise _decided(records.identity, "rolled back")
+        first = records.open[0]
         self._check_topic(first)
-        real = self._real(found)
-        sent = self._put([real, _op(found.pending)] if found.pending else [real])
-        self._finish(found.open, sent.flush_position)
+        real = self._real(records)
+        sent = self._put([real, _op(records.pending)] if records.pending else [real])
+        self._finish(records.open, sent.flush_position)
         delivered = DeliveredMessage(real.topic, real.queue, sent.offsets[0], sent.flush_position)
         if self._records.is_readable(delivered):
             delivered = delivered._replace(flush_position=0)
-        if self._events.is_heard:
+        if self._events.has_subscribers:
             self._events.emit(
                 TransactionCommitted(*self._about(first), offset=delivered.offset, by=by.value)
             )
         return delivered
 
-    def roll_back(self, found: TransactionRecords, by: Decider) -> None:
+    def roll_back(self, records: TransactionRecords, by: Decider) -> None:
         """See to it that the message is never delivered; nothing where it was rolled back before.
 
         Raises Conflict where it was committed; DiskFull or Corrupt, and nothing has changed.
         """
-        if found.delivered is not None:
-            self._drop(found.open)
-            raise _decided(found.identity, "committed")
-        if not found.open:
+        if records.delivered is not None:
+            self._drop(records.open)
+            raise _decided(records.identity, "committed")
+        if not records.open:
             return
-        op = _op(found.pending or found.open)
-        op.properties = {SOURCE: source_text(found.open)}
+        op = _op(records.pending or records.open)
+        op.properties = {SOURCE: source_text(records.open)}
         sent = self._put([op])
-        self._finish(found.open, sent.flush_position)
-        if self._events.is_heard:
-            self._events.emit(TransactionRolledBack(*self._about(found.open[0]), by=by.value))
+        self._finish(records.open, sent.flush_position)
+        if self._events.has_subscribers:
+            self._events.emit(TransactionRolledBack(*self._about(records.open[0]), by=by.value))
 
-    def give_up(self, halves: Sequence[StoredMessage]) -> None:
+    def give_up(self, half_messages: Sequence[StoredMessage]) -> None:
         """Check these no more: they move to where an operator sees them and decides.
 
         Raises DiskFull or Corrupt, and nothing has changed.
         """
         copies = []
-        for half in halves:
+        for half in half_messages:
             copy = copy_of(half)
             copy.topic, copy.queue = GIVEN_UP_TOPIC, QUEUE
             checks = self._pending_transactions.checks(half.offset)
             copy.properties |= {CHECK_TIMES: str(checks), SOURCE: source_text([half])}
             copies.append(copy)
-        sent = self._put([*copies, _op(halves)])
-        offsets = [half.offset for half in halves]
+        sent = self._put([*copies, _op(half_messages)])
+        offsets = [half.offset for half in half_messages]
         events = [
             CheckGivenUp(*self._about(half), checks=self._pending_transactions.checks(half.offset))
-            for half in halves
+            for half in half_messages
         ]
-        self._pending_transactions.finish(halves=offsets, record_end=sent.flush_position)
+        self._pending_transactions.finish(half_offsets=offsets, record_end=sent.flush_position)
         log.warning(
             "%d transactions got no answer, the first is %s of %s",
             len(events),
@@ -152,22 +152,22 @@ class Resolver:
         for event in events:
             self._events.emit(event)
 
-    def resume(self, found: TransactionRecords) -> None:
+    def resume(self, records: TransactionRecords) -> None:
         """Check a given-up transaction again, from the first check on. Conflict for any other."""
-        if found.pending or not found.given_up or found.delivered is not None:
+        if records.pending or not records.given_up or records.delivered is not None:
             raise Conflict(
-                f"the checks of {found.identity.message_id!r} were not given up",
+                f"the checks of {records.identity.message_id!r} were not given up",
                 field="id",
                 remedy="only what was given up and not decided can be checked again",
             )
-        half = copy_of(found.given_up[0])
+        half = copy_of(records.given_up[0])
         half.topic, half.queue = HALF_TOPIC, QUEUE
         half.properties.pop(CHECK_TIMES, None)
-        half.properties[SOURCE] = source_text(found.given_up)
+        half.properties[SOURCE] = source_text(records.given_up)
         sent = self._put([half])
-        self._finish(found.given_up, sent.flush_position)
-        if self._events.is_heard:
-            self._events.emit(CheckResumed(*self._about(found.given_up[0])))
+        self._finish(records.given_up, sent.flush_position)
+        if self._events.has_subscribers:
+            self._events.emit(CheckResumed(*self._about(records.given_up[0])))
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -181,15 +181,15 @@ class Resolver:
                 raise
             return self._intake.put(messages)
 
-    def _real(self, found: TransactionRecords) -> Message:
+    def _real(self, records: TransactionRecords) -> Message:
         """The message as its consumers get it; RocketMQ's keep the same properties."""
-        half = found.open[0]
+        half = records.open[0]
         message = copy_of(half)
-        message.topic = found.identity.topic
+        message.topic = records.identity.topic
         message.queue = self._queue(message)
         message.sys_flag = message.sys_flag & ~TRANSACTION_BITS | COMMIT_BIT
         message.prepared_position = half.position
-        message.properties[SOURCE] = source_text(found.open)
+        message.properties[SOURCE] = source_text(records.open)
         return message
 
     def _queue(self, message: Message) -> int:
@@ -210,7 +210,7 @@ class Resolver:
 
     def _finish(self, left: Sequence[StoredMessage], record_end: int) -> None:
         self._pending_transactions.finish(
-            halves=[each.offset for each in left if each.topic == HALF_TOPIC],
+            half_offsets=[each.offset for each in left if each.topic == HALF_TOPIC],
             given_up=[each.offset for each in left if each.topic == GIVEN_UP_TOPIC],
             record_end=record_end,
         )
@@ -230,9 +230,9 @@ class Resolver:
         return now_ms, identity.group, identity.topic, queue, offset, identity.message_id
 
 
-def _op(halves: Sequence[StoredMessage]) -> Message:
+def _op(half_messages: Sequence[StoredMessage]) -> Message:
     """RocketMQ's note that half messages are finished: their offsets as a text."""
-    body = "".join(f"{half.offset}," for half in halves if half.topic == HALF_TOPIC)
+    body = "".join(f"{half.offset}," for half in half_messages if half.topic == HALF_TOPIC)
     return Message(OP_TOPIC, body.encode() or b",", tag=OP_TAG, queue=QUEUE)
 
 

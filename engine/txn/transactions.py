@@ -141,14 +141,14 @@ class TransactionSubsystem:
         topic is gone; DiskFull, and then nothing has changed.
         """
         self._check_running()
-        found = self._records.find(transaction_id, group)
+        records = self._records.find(transaction_id, group)
         if decision is TransactionDecision.COMMIT:
-            delivered = self._resolver.commit(found, by)
-            return self._shown(found, TransactionState.COMMITTED, delivered)
+            delivered = self._resolver.commit(records, by)
+            return self._transaction_as(records, TransactionState.COMMITTED, delivered)
         if decision is TransactionDecision.ROLLBACK:
-            self._resolver.roll_back(found, by)
-            return self._shown(found, TransactionState.ROLLED_BACK)
-        return self._standing(found)
+            self._resolver.roll_back(records, by)
+            return self._transaction_as(records, TransactionState.ROLLED_BACK)
+        return self._transaction_now(records)
 
     def commit(
         self, transaction_id: str, *, group: str = "", by: Decider = Decider.PRODUCER
@@ -165,9 +165,9 @@ class TransactionSubsystem:
     def resume(self, transaction_id: str, *, group: str = "") -> Transaction:
         """Check a given-up transaction again, from the first check on; Conflict for any other."""
         self._check_running()
-        found = self._records.find(transaction_id, group)
-        self._resolver.resume(found)
-        return self._shown(found, TransactionState.PENDING)
+        records = self._records.find(transaction_id, group)
+        self._resolver.resume(records)
+        return self._transaction_as(records, TransactionState.PENDING)
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class TransactionSubsystem:
 
     def get(self, transaction_id: str, *, group: str = "") -> Transaction:
         """Where a transaction stands; MessageNotFound, Conflict as in `decide`."""
-        return self._standing(self._records.find(transaction_id, group))
+        return self._transaction_now(self._records.find(transaction_id, group))
 
     def pending(self, *, group: str = "", after: str = "", count_max: int = 50) -> TransactionPage:
         """Undecided transactions, oldest first, at most 200 of all groups or of one.
@@ -209,27 +209,27 @@ class TransactionSubsystem:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _standing(self, found: TransactionRecords) -> Transaction:
-        if found.delivered is not None:
-            return self._shown(found, TransactionState.COMMITTED, found.delivered)
-        if found.pending:
-            return self._shown(found, TransactionState.PENDING)
-        if found.given_up:
-            return self._shown(found, TransactionState.GIVEN_UP)
-        return self._shown(found, TransactionState.ROLLED_BACK)
+    def _transaction_now(self, records: TransactionRecords) -> Transaction:
+        if records.delivered is not None:
+            return self._transaction_as(records, TransactionState.COMMITTED, records.delivered)
+        if records.pending:
+            return self._transaction_as(records, TransactionState.PENDING)
+        if records.given_up:
+            return self._transaction_as(records, TransactionState.GIVEN_UP)
+        return self._transaction_as(records, TransactionState.ROLLED_BACK)
 
-    def _shown(
+    def _transaction_as(
         self,
-        found: TransactionRecords,
+        records: TransactionRecords,
         state: TransactionState,
         delivered: DeliveredMessage | None = None,
     ) -> Transaction:
-        half = (*found.open, *found.finished)[0]
-        shown = self._transaction(half, state)
+        half = (*records.open, *records.finished)[0]
+        transaction = self._transaction(half, state)
         if delivered is None:
-            return shown
+            return transaction
         return msgspec.structs.replace(
-            shown,
+            transaction,
             queue=delivered.queue,
             offset=delivered.offset,
             flush_position=delivered.flush_position,
@@ -261,7 +261,7 @@ class TransactionSubsystem:
             offsets = self._pending_transactions.undecided(kind, start, count_max)
             if not offsets:
                 return TransactionPage(items, None, self._count(kind))
-            for offset, half in self._records.read_halves(kind, offsets).items():
+            for offset, half in self._records.read_half_messages(kind, offsets).items():
                 start = offset + 1
                 examined += 1
                 if half is not None and group in ("", identity_of(half).group):
@@ -275,7 +275,7 @@ class TransactionSubsystem:
         return (
             self._pending_transactions.count
             if kind == HALVES
-            else self._pending_transactions.count_given_up()
+            else self._pending_transactions.given_up_count()
         )
 
 

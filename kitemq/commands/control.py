@@ -6,6 +6,7 @@ from kitemq.client import Client
 from kitemq.commands.command import CommandGroup, Options, argument, flag, option
 from kitemq.commands.output import Exit, Output, note
 from kitemq.errors import Invalid
+from kitemq.model.server import CheckOutcome
 
 CHECK_COLUMNS = ("code", "outcome", "detail", "took_ms")
 
@@ -19,7 +20,7 @@ def show_checks(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         found = client.self_checks()
     output.rows(found, CHECK_COLUMNS)
-    failed = [check["code"] for check in found if check["outcome"] == "failed"]
+    failed = [check.code for check in found if check.outcome is CheckOutcome.FAILED]
     if failed:
         note(f"failed: {', '.join(failed)}")
     return Exit.FAILED if failed else Exit.OK

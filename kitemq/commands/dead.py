@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from msgspec.structs import asdict
+
 from kitemq.client import Client
 from kitemq.commands.command import (
     CommandGroup,
@@ -12,8 +14,9 @@ from kitemq.commands.command import (
     option,
     several,
 )
-from kitemq.commands.output import Exit, Output, note
+from kitemq.commands.output import Exit, Output, Row, note
 from kitemq.commands.replay import finished, pace_of, pace_options, target_options
+from kitemq.model.dead_letters import DeadLetterInfo
 from kitemq.rest import Json
 
 COLUMNS = (
@@ -39,7 +42,7 @@ choosing = several(
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_dead(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.dead_letters(
+        letters = client.dead_letters(
             options.group,
             reason=options.reason,
             topic=options.topic,
@@ -47,7 +50,7 @@ def list_dead(options: Options, output: Output) -> int:
             dismissed={"yes": True, "no": False, "any": None}[options.dismissed],
             limit=options.limit,
         )
-        output.rows(found if output.is_json else map(_row, found), COLUMNS)
+        output.rows(letters if output.is_json else map(_row, letters), COLUMNS)
     return Exit.OK
 
 
@@ -57,7 +60,7 @@ def list_dead(options: Options, output: Output) -> int:
 def show_dead(options: Options, output: Output) -> int:
     with Client(options.server) as client:
         letter = client.dead_letter(options.group, options.offset)
-    output.row(letter if output.is_json else {**_row(letter), "body": letter["message"]["body"]})
+    output.row(letter if output.is_json else {**_row(letter), "body": letter.message.body})
     return Exit.OK
 
 
@@ -137,29 +140,27 @@ def restore(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="at most 200")
 def list_dismissals(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.dismissals(options.group, limit=options.limit)
-    rows = found["items"]
+        page = client.dismissals(options.group, limit=options.limit)
+    rows: list[Row] = [*page.items]
     if not output.is_json:
-        rows = [{**each, "at": _moment(each["at_ms"])} for each in rows]
+        rows = [{**asdict(each), "at": _moment(each.at_ms)} for each in page.items]
     output.rows(rows, DISMISSAL_COLUMNS)
-    if found["total"] > len(rows):
-        note(f"the newest {len(rows)} of {found['total']} dismissals")
+    if page.total > len(rows):
+        note(f"the newest {len(rows)} of {page.total} dismissals")
     return Exit.OK
 
 
-def _row(letter: Json) -> Json:
-    shown = {name: letter[name] for name in ("reason", "error", "failures", "client")}
-    redriven = ", ".join(letter["redriven_by"]) or "-"
-    if letter["redrive_count"]:
-        redriven += f" (came back, {letter['times']} x)"
-    message: Json = letter["message"]
+def _row(letter: DeadLetterInfo) -> Json:
+    redriven = ", ".join(letter.redriven_by) or "-"
+    if letter.redrive_count:
+        redriven += f" (came back, {letter.redrive_count} x)"
     return {
-        **shown,
-        "offset": message["offset"],
-        "message_id": message["message_id"],
-        "topic": letter["origin_topic"],
+        **{name: getattr(letter, name) for name in ("reason", "error", "failures", "client")},
+        "offset": letter.message.offset,
+        "message_id": letter.message.message_id,
+        "topic": letter.origin_topic,
         "redriven": redriven,
-        "dismissed": letter["dismissed"]["note"] if letter["dismissed"] else "-",
+        "dismissed": letter.dismissed.note if letter.dismissed else "-",
     }
 
 

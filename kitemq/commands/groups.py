@@ -112,7 +112,7 @@ def list_members(options: Options, output: Output) -> int:
         warnings = client.member_warnings(options.name)
         output.rows(client.members(options.name), MEMBER_COLUMNS)
     for warning in warnings:
-        note(f"{warning['code']}: {warning['detail']}")
+        note(f"{warning.code}: {warning.detail}")
     return Exit.OK
 
 

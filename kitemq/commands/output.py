@@ -47,7 +47,7 @@ class Output:
             for row in rows:
                 self.row(row)
             return
-        shown = [[_cell(row.get(column)) for column in columns] for row in map(_document, rows)]
+        shown = [[_cell(row.get(column)) for column in columns] for row in map(document, rows)]
         lines = [[column.upper().replace("_", " ") for column in columns], *shown]
         widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
         for line in lines:
@@ -61,9 +61,9 @@ class Output:
         if self.is_json:
             _write(_json(row))
             return
-        document = _document(row)
-        width = max((len(name) for name in document), default=0)
-        for name, value in document.items():
+        fields = document(row)
+        width = max((len(name) for name in fields), default=0)
+        for name, value in fields.items():
             if not isinstance(value, list):
                 _write(f"{name.replace('_', ' ').ljust(width)}  {_cell(value)}")
 
@@ -91,12 +91,13 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _document(row: Row) -> dict[str, Any]:
+def document(row: Row) -> dict[str, Any]:
+    """A row as JSON has it."""
     return cast(dict[str, Any], msgspec.to_builtins(row, enc_hook=encoded))
 
 
 def _json(row: Row) -> str:
-    return json.dumps(_document(row), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(document(row), ensure_ascii=False, separators=(",", ":"))
 
 
 def _cell(value: Any) -> str:

@@ -42,15 +42,15 @@ COLUMNS = ("queue", "from_offset", "to_offset", "count")
 def purge_topic(options: Options, output: Output) -> int:
     extent = _extent(options)
     with Client(options.server) as client:
-        would = client.purge(options.name, **extent, dry_run=True)
+        purged = client.purge(options.name, **extent, dry_run=True)
         if not options.dry_run:
-            confirmed(f"purge {would['count']} messages of topic {options.name}", options)
-            would = client.purge(options.name, **extent)
+            confirmed(f"purge {purged.count} messages of topic {options.name}", options)
+            purged = client.purge(options.name, **extent)
     if output.is_json:
-        output.row(would)
+        output.row(purged)
     else:
-        output.rows(would["queues"], COLUMNS)
-        note(f"{would['count']} messages {'would go' if options.dry_run else 'are gone'}")
+        output.rows(purged.queues, COLUMNS)
+        note(f"{purged.count} messages {'would go' if options.dry_run else 'are gone'}")
     return Exit.OK
 
 

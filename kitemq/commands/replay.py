@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import asdict
+
 from kitemq.client import Client
 from kitemq.commands.command import (
     CommandGroup,
@@ -16,6 +18,8 @@ from kitemq.commands.command import (
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
+from kitemq.model.replays import MessageRange, Replay, ReplayState
+from kitemq.model.values import OffsetInput
 from kitemq.rest import Json
 
 COLUMNS = ("id", "state", "source", "to", "selected", "examined", "outcomes", "name")
@@ -85,8 +89,8 @@ def retry(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def list_jobs(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.replays(state=options.state, limit=options.limit)
-        output.rows(found if output.is_json else map(_row, found), COLUMNS)
+        jobs = client.replays(state=options.state, limit=options.limit)
+        output.rows(jobs if output.is_json else map(_row, jobs), COLUMNS)
     return Exit.OK
 
 
@@ -104,8 +108,8 @@ def show(options: Options, output: Output) -> int:
 @option("--limit", type=int, default=LIMIT_DEFAULT, help="0 means all")
 def outcomes(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.replay_outcomes(options.id, outcome=options.outcome, limit=options.limit)
-        output.rows(found, OUTCOME_COLUMNS)
+        rows = client.replay_outcomes(options.id, outcome=options.outcome, limit=options.limit)
+        output.rows(rows, OUTCOME_COLUMNS)
     return Exit.OK
 
 
@@ -139,18 +143,18 @@ def rate(options: Options, output: Output) -> int:
     return Exit.OK
 
 
-def finished(client: Client, job: Json, options: Options, output: Output) -> int:
+def finished(client: Client, job: Replay, options: Options, output: Output) -> int:
     """Show a job that was just created, with `--wait` or as a dry run once it is over.
 
     Exit code 3 where it left messages out for other reasons than its conditions.
     """
     if options.wait or options.dry_run:
-        job = client.await_replay(job["id"], timeout_s=WAIT_S)
+        job = client.await_replay(job.id, timeout_s=WAIT_S)
     _show(job, output)
     if options.dry_run:
-        note(f"nothing was sent; `kitemq replay begin {job['id']}` does it")
-    is_over = job["state"] in ("finished", "stopped")
-    return Exit.PARTIAL if is_over and job["totals"].keys() - GOOD else Exit.OK
+        note(f"nothing was sent; `kitemq replay begin {job.id}` does it")
+    is_over = job.state in (ReplayState.FINISHED, ReplayState.STOPPED)
+    return Exit.PARTIAL if is_over and job.totals.keys() - GOOD else Exit.OK
 
 
 def pace_of(options: Options) -> Json:
@@ -158,24 +162,23 @@ def pace_of(options: Options) -> Json:
     return {"name": options.name, "rate": options.rate, "dry_run": options.dry_run}
 
 
-def _show(job: Json, output: Output) -> None:
-    output.row(job if output.is_json else {**job, "totals": _totals(job)})
+def _show(job: Replay, output: Output) -> None:
+    output.row(job if output.is_json else {**asdict(job), "totals": _totals(job)})
 
 
-def _row(job: Json) -> Json:
-    target = f"{job['to']} {job['to_name']}".strip()
-    return {**job, "to": target, "outcomes": _totals(job)}
+def _row(job: Replay) -> Json:
+    target = f"{job.to} {job.to_name}".strip()
+    return {**asdict(job), "to": target, "outcomes": _totals(job)}
 
 
-def _totals(job: Json) -> str:
+def _totals(job: Replay) -> str:
     """As in: 412 eligible, 3 expired, 2 topic gone."""
-    totals: Json = job["totals"]
-    parts = (f"{count} {label.replace('_', ' ')}" for label, count in totals.items())
+    parts = (f"{count} {label.replace('_', ' ')}" for label, count in job.totals.items())
     return ", ".join(parts) or "nothing chosen"
 
 
-def _range(text: str) -> Json:
+def _range(text: str) -> MessageRange:
     parts = text.split(":")
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() for part in parts):
         raise Invalid(f"{text!r} is no range", field="--range", remedy="as in 0:100:200")
-    return {"queue": int(parts[0]), "first": parts[1], "end": parts[2]}
+    return MessageRange(int(parts[0]), OffsetInput(parts[1]), OffsetInput(parts[2]))

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 from kitemq.client import Client
 from kitemq.commands.command import CommandGroup, OptionalChoice, Options, argument, flag, option
-from kitemq.commands.output import Exit, Output, note
+from kitemq.commands.output import Exit, Output, document, note
+from kitemq.model.reports import ReportRun, ReportSchedule, RunState
 from kitemq.rest import Json
 
 JOBS = ("traces", "lag")
@@ -22,7 +23,7 @@ COLUMNS = (
 )
 SCHEDULE_COLUMNS = ("job", "cron", "enabled", "limit_s", "next")
 LIMIT_DEFAULT = 20
-GOOD = ("ok", "skipped")
+GOOD = (RunState.OK, RunState.SKIPPED)
 
 
 report = CommandGroup("report")
@@ -40,13 +41,13 @@ def run(options: Options, output: Output) -> int:
         if options.detach:
             output.row(begun if output.is_json else _row(begun))
             return Exit.OK
-        note(f"run {begun['id']} has begun; Ctrl-C leaves it running")
-        ended = client.await_report(int(begun["id"]), timeout_s=options.timeout)
+        note(f"run {begun.id} has begun; Ctrl-C leaves it running")
+        ended = client.await_report(int(begun.id), timeout_s=options.timeout)
     output.row(ended if output.is_json else _row(ended))
-    if ended["state"] == "running":
-        note(f"not over after {options.timeout:.0f} s: kitemq report show {ended['id']}")
+    if ended.state is RunState.RUNNING:
+        note(f"not over after {options.timeout:.0f} s: kitemq report show {ended.id}")
         return Exit.PARTIAL
-    return Exit.OK if ended["state"] in GOOD else Exit.FAILED
+    return Exit.OK if ended.state in GOOD else Exit.FAILED
 
 
 @report.command("list", help="runs, the newest first")
@@ -69,8 +70,8 @@ def show(options: Options, output: Output) -> int:
         output.row(found)
         return Exit.OK
     output.row({name: value for name, value in _row(found).items() if value not in ("", None)})
-    if found["log_tail"]:
-        note(found["log_tail"])
+    if found.log_tail:
+        note(found.log_tail)
     return Exit.OK
 
 
@@ -105,31 +106,27 @@ def change_schedule(options: Options, output: Output) -> int:
     return Exit.OK
 
 
-def _row(run: Json) -> Json:
-    hours = run["hours"]
-    progress = run["progress"]
-    spark = " ".join(run[name] for name in ("spark", "java", "master") if run[name])
+def _row(run: ReportRun) -> Json:
+    hours, progress = run.hours, run.progress
     return {
-        "id": run["id"],
-        "job": run["job"],
-        "cause": run["cause"],
-        "state": f"{run['state']}, {progress['stage']} {progress['percent']} %"
-        if progress
-        else run["state"],
-        "began": _moment(run["began_ms"]),
-        "seconds": run["seconds"],
+        "id": run.id,
+        "job": run.job,
+        "cause": run.cause,
+        "state": f"{run.state}, {progress.stage} {progress.percent} %" if progress else run.state,
+        "began": _moment(run.began_ms),
+        "seconds": run.seconds,
         "hours": f"{hours[0]} to {hours[-1]} ({len(hours)})" if hours else "-",
-        "rows_in": run["rows_in"],
-        "rows_out": run["rows_out"],
-        "figures_until": _moment(run["input_at_ms"]) if run["input_at_ms"] else None,
-        "engine": spark,
-        "actor": run["actor"],
-        "error": run["error"],
+        "rows_in": run.rows_in,
+        "rows_out": run.rows_out,
+        "figures_until": _moment(run.input_at_ms) if run.input_at_ms else None,
+        "engine": " ".join(filter(None, (run.spark, run.java, run.master))),
+        "actor": run.actor,
+        "error": run.error,
     }
 
 
-def _schedule(row: Json) -> Json:
-    return {**row, "next": _moment(row["next_ms"]) if row["next_ms"] else "-"}
+def _schedule(row: ReportSchedule) -> Json:
+    return {**document(row), "next": _moment(row.next_ms) if row.next_ms else "-"}
 
 
 def _moment(at_ms: int) -> str:

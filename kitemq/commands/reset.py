@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+from msgspec.structs import asdict
 
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
@@ -18,9 +19,9 @@ from kitemq.commands.command import (
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
-from kitemq.rest import Json
+from kitemq.model.resets import CompletedReset, GroupResetPreview, ResetTo
 
-PLACES = ("earliest", "latest", "time", "offset", "shift", "group")
+PLACES = tuple(str(each) for each in ResetTo)
 COLUMNS = ("topic", "queue", "current", "target", "redelivered", "skipped", "inflight", "note")
 HISTORY_COLUMNS = ("id", "at_ms", "to", "queues", "undoes", "undone_by")
 
@@ -50,7 +51,7 @@ def reset_group(options: Options, output: Output) -> int:
         preview = client.preview_reset(options.name, topics, **place)
         if not _agreed(options, output, preview):
             return Exit.OK
-        condition = {"force": True} if options.force else {"precondition": preview["precondition"]}
+        condition = {"force": True} if options.force else {"precondition": preview.precondition}
         done = client.reset_offsets(options.name, topics, **place, **condition)
     return _told(done, output)
 
@@ -67,7 +68,7 @@ def undo_reset(options: Options, output: Output) -> int:
         preview = client.preview_undo(options.name, reset_id)
         if not _agreed(options, output, preview):
             return Exit.OK
-        condition = {"force": True} if options.force else {"precondition": preview["precondition"]}
+        condition = {"force": True} if options.force else {"precondition": preview.precondition}
         done = client.undo_reset(options.name, reset_id, **condition)
     return _told(done, output)
 
@@ -76,44 +77,44 @@ def undo_reset(options: Options, output: Output) -> int:
 @argument("name")
 def list_resets(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.resets(options.name)
+        resets = client.resets(options.name)
         if output.is_json:
-            output.rows(found, HISTORY_COLUMNS)
+            output.rows(resets, HISTORY_COLUMNS)
         else:
-            output.rows(({**row, "queues": len(row["queues"])} for row in found), HISTORY_COLUMNS)
+            rows = ({**asdict(each), "queues": len(each.queues)} for each in resets)
+            output.rows(rows, HISTORY_COLUMNS)
     return Exit.OK
 
 
-def _agreed(options: Options, output: Output, preview: Json) -> bool:
+def _agreed(options: Options, output: Output, preview: GroupResetPreview) -> bool:
     """Show what would happen; whether to go on. Raises Refused where the person does not agree."""
     if options.dry_run or not output.is_json:
-        output.rows(preview["queues"], COLUMNS)
-    redelivered, skipped = preview["redelivered"], preview["skipped"]
-    what = f"{redelivered} messages are delivered again, {skipped} never"
-    if preview["inflight"]:
-        what += f", {preview['inflight']} are taken from their clients"
-    if preview["retry_waiting"]:
-        note(f"{preview['retry_waiting']} retries wait for their delay and come in any case")
+        output.rows(preview.queues, COLUMNS)
+    what = f"{preview.redelivered} messages are delivered again, {preview.skipped} never"
+    if preview.inflight:
+        what += f", {preview.inflight} are taken from their clients"
+    if preview.retry_waiting:
+        note(f"{preview.retry_waiting} retries wait for their delay and come in any case")
     if options.dry_run:
         note(f"nothing was changed; {what} if it is")
         return False
-    confirmed(f"move group {options.name} to {preview['to']} ({what})", options)
+    confirmed(f"move group {options.name} to {preview.to} ({what})", options)
     return True
 
 
-def _told(done: Json, output: Output) -> int:
+def _told(done: CompletedReset, output: Output) -> int:
     if output.is_json:
         output.row(done)
     else:
-        note(f"reset {done['id']}: {len(done['queues'])} queues went to {done['to']}")
-        note(f"        undo it with: kitemq groups undo {done['group']} {done['id']}")
+        note(f"reset {done.id}: {len(done.queues)} queues went to {done.to}")
+        note(f"        undo it with: kitemq groups undo {done.group} {done.id}")
     return Exit.OK
 
 
 def _last(client: Client, group: str) -> str:
     for row in client.resets(group):
-        if row["undone_by"] is None and row["undoes"] is None:
-            return str(row["id"])
+        if row.undone_by is None and row.undoes is None:
+            return row.id
     raise Invalid(
         f"group {group} has no reset to undo", field="id", remedy="see: kitemq groups resets"
     )

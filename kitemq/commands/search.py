@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import click
+from msgspec.structs import asdict
 
 from kitemq.client import Client
 from kitemq.commands.command import ClientCommand, Options, argument, option
@@ -10,6 +11,7 @@ from kitemq.commands.consume import FILTER_HELP
 from kitemq.commands.output import Exit, Output, note
 from kitemq.commands.times import time_ms
 from kitemq.errors import Invalid
+from kitemq.model.messages import Stored
 from kitemq.rest import Json
 
 COLUMNS = ("stored", "topic", "queue", "offset", "message_id", "tag", "keys", "body")
@@ -42,15 +44,16 @@ def search(options: Options, output: Output) -> int:
 
 
 def _by_text(client: Client, text: str, output: Output) -> int:
-    found = client.find_anything(text)
+    result = client.find_anything(text)
     if output.is_json:
-        output.row(found)
+        output.row(result)
         return Exit.OK
-    output.rows(map(_row, found["messages"]), COLUMNS)
-    for kind in ("topics", "groups"):
-        if found[kind]:
-            note(f"{kind} ({found[f'{kind}_total']}): {', '.join(found[kind])}")
-    if found["messages_cut"]:
+    output.rows(map(_row, result.messages), COLUMNS)
+    if result.topics:
+        note(f"topics ({result.topics_total}): {', '.join(result.topics)}")
+    if result.groups:
+        note(f"groups ({result.groups_total}): {', '.join(result.groups)}")
+    if result.messages_cut:
         note("there may be more messages with this key")
     return Exit.OK
 
@@ -69,7 +72,7 @@ def _by_key(client: Client, options: Options, output: Output) -> int:
 def _through(client: Client, options: Options, output: Output) -> int:
     """Page by page, so that a person sees how far it is."""
     times, cursor = _times(options), ""
-    found: list[Json] = []
+    found: list[Stored] = []
     while True:
         page = client.search_page(
             options.topic,
@@ -79,9 +82,9 @@ def _through(client: Client, options: Options, output: Output) -> int:
             limit=min(PAGE, options.limit - len(found)),
             cursor=cursor,
         )
-        found += page["items"]
-        note(f"scanned {page['scanned']} of {page['total']}, found {page['matched']}")
-        cursor = page["next_cursor"] or ""
+        found += page.items
+        note(f"scanned {page.scanned} of {page.total}, found {page.matched}")
+        cursor = page.next_cursor or ""
         if not cursor or len(found) >= options.limit:
             break
     output.rows(found if output.is_json else map(_row, found), COLUMNS)
@@ -96,11 +99,11 @@ def _times(options: Options) -> dict[str, int]:
     return {name: time_ms(text, flags[name]) for name, text in given.items() if text is not None}
 
 
-def _row(message: Json) -> Json:
-    stored = datetime.fromtimestamp(message["stored_ms"] / 1000, UTC)
+def _row(message: Stored) -> Json:
+    stored = datetime.fromtimestamp(message.stored_ms / 1000, UTC)
     return {
-        **message,
+        **asdict(message),
         "stored": stored.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "keys": " ".join(message["keys"]),
-        "body": message["body"][:BODY_CHARS_MAX].replace("\n", " "),
+        "keys": " ".join(message.keys),
+        "body": message.body[:BODY_CHARS_MAX].replace("\n", " "),
     }

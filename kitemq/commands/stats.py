@@ -3,10 +3,12 @@
 import datetime
 
 import click
+import msgspec
 
 from kitemq.client import Client
 from kitemq.commands.command import CommandGroup, Options, argument, option, run
-from kitemq.commands.output import Exit, Output
+from kitemq.commands.output import Exit, Output, document
+from kitemq.model.statistics import Rates, ReaderStatistics
 from kitemq.rest import Json
 
 RATE_COLUMNS = ("what", "total", "second", "minute", "ten_minutes", "day")
@@ -33,19 +35,18 @@ def stats(ctx: click.Context) -> int | None:
 
 def show_broker(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.statistics()
+        broker = client.statistics()
     if output.is_json:
-        output.row(found)
+        output.row(broker)
         return Exit.OK
-    names = ("acked", "retried", "dead", "refused")
-    output.rows(_rates({**found["traffic"], **{name: found[name] for name in names}}), RATE_COLUMNS)
-    latency = found["put_latency"]
-    spreads = [
-        {"what": "stored us", **latency["stored"]["recent"]},
-        {"what": "flushed us", **latency["flushed"]["recent"]},
-        {"what": "body bytes", **found["message_size"]},
-    ]
-    output.rows(map(_rounded, spreads), TIME_COLUMNS)
+    output.rows(_rates(broker.traffic, broker), RATE_COLUMNS)
+    latency = broker.put_latency
+    spreads = {
+        "stored us": latency.stored.recent,
+        "flushed us": latency.flushed.recent,
+        "body bytes": broker.message_size,
+    }
+    output.rows((_row(what, spread) for what, spread in spreads.items()), TIME_COLUMNS)
     return Exit.OK
 
 
@@ -53,12 +54,12 @@ def show_broker(options: Options, output: Output) -> int:
 @argument("name")
 def show_topic(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.topic_statistics(options.name)
+        topic = client.topic_statistics(options.name)
     if output.is_json:
-        output.row(found)
+        output.row(topic)
         return Exit.OK
-    output.rows(_rates({**found["traffic"], "refused": found["refused"]}), RATE_COLUMNS)
-    output.rows(map(_reader, found["readers"]), READER_COLUMNS)
+    output.rows(_rates(topic.traffic, topic), RATE_COLUMNS)
+    output.rows(map(_reader, topic.readers), READER_COLUMNS)
     return Exit.OK
 
 
@@ -66,13 +67,12 @@ def show_topic(options: Options, output: Output) -> int:
 @argument("name")
 def show_group(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.group_statistics(options.name)
+        group = client.group_statistics(options.name)
     if output.is_json:
-        output.row(found)
+        output.row(group)
         return Exit.OK
-    names = ("messages_out", "bytes_out", "acked", "retried", "dead")
-    output.rows(_rates({name: found[name] for name in names}), RATE_COLUMNS)
-    output.rows(map(_reader, found["readers"]), READER_COLUMNS)
+    output.rows(_rates(group), RATE_COLUMNS)
+    output.rows(map(_reader, group.readers), READER_COLUMNS)
     return Exit.OK
 
 
@@ -84,7 +84,7 @@ def show_group(options: Options, output: Output) -> int:
 @option("--points", type=int, default=60, help="at most so many rows (default 60)")
 def show_lag(options: Options, output: Output) -> int:
     with Client(options.server) as client:
-        found = client.lag_history(
+        history = client.lag_history(
             options.name,
             topic=options.topic,
             queue=options.queue,
@@ -92,26 +92,36 @@ def show_lag(options: Options, output: Output) -> int:
             points=options.points,
         )
     output.rows(
-        ({**_rounded(point), "time": _time(point["at_ms"])} for point in found["points"]),
-        LAG_COLUMNS,
+        ({**_rounded(point), "time": _time(point.at_ms)} for point in history.points), LAG_COLUMNS
     )
     return Exit.OK
 
 
-def _rates(rates: Json) -> list[Json]:
-    return [_rounded({"what": name.replace("_", " "), **each}) for name, each in rates.items()]
+def _rates(*sources: msgspec.Struct) -> list[Json]:
+    """A row for each field that is a rate."""
+    return [
+        _row(name.replace("_", " "), value)
+        for source in sources
+        for name in source.__struct_fields__
+        if isinstance(value := getattr(source, name), Rates)
+    ]
 
 
-def _reader(reader: Json) -> Json:
+def _reader(reader: ReaderStatistics) -> Json:
     """The totals since the server started."""
-    totals = {name: reader[name]["total"] for name in ("acked", "retried", "dead")}
-    handed_out = reader["messages_out"]["total"]
-    return {"topic": reader["topic"], "group": reader["group"], "handed_out": handed_out, **totals}
+    totals = {name: getattr(reader, name).total for name in ("acked", "retried", "dead")}
+    handed_out = reader.messages_out.total
+    return {"topic": reader.topic, "group": reader.group, "handed_out": handed_out, **totals}
 
 
-def _rounded(row: Json) -> Json:
+def _row(what: str, figures: msgspec.Struct) -> Json:
+    return {"what": what, **_rounded(figures)}
+
+
+def _rounded(figures: msgspec.Struct) -> Json:
     return {
-        name: round(value, 2) if isinstance(value, float) else value for name, value in row.items()
+        name: round(value, 2) if isinstance(value, float) else value
+        for name, value in document(figures).items()
     }
 
 

@@ -5,6 +5,7 @@ the command line prints. The server imports this package too; it imports nothing
 `conversion.convert` turns the engine's values into these structs, and requests into the engine's.
 
 Written out by hand where speed matters, and not in this package: messages on their way in
-(`app/api/produce.py`, `kitemq/message.py`), hand-outs and receipts (`app/api/receive.py`), pulled
-messages (`app/api/messages.py`) and the frames of the WebSocket (`protocol/`).
+(`app/api/messages/produce.py`, `kitemq/message.py`), hand-outs and receipts (`receive.py` there),
+pulled messages (`messages.py` there, which also fills `Stored`), and the frames of the WebSocket
+(`protocol/`).
 """

@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kitemq.model.values import Int64
+from kitemq.model.values import OFFSET_MAX, Int64, OffsetInput
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ def convert(value: object, kind: type[T], /, **others: object) -> T:
     absent, so the default of `kind` applies. Enums are converted by their values, and integers
     become text where `kind` has Int64. Raises msgspec.ValidationError, which names the field.
     """
-    return msgspec.convert(_Joined(value, others), kind, from_attributes=True, dec_hook=_decoded)
+    return msgspec.convert(_Joined(value, others), kind, from_attributes=True, dec_hook=decoded)
 
 
 def given(value: msgspec.Struct) -> dict[str, Any]:
@@ -34,12 +34,29 @@ def changes(value: object, request: msgspec.Struct, /) -> dict[str, Any]:
 
 def from_json(content: bytes, kind: type[T]) -> T:
     """JSON as a `kind`; raises msgspec.DecodeError (ValidationError where the shape is another)."""
-    return msgspec.json.decode(content, type=kind, dec_hook=_decoded)
+    return msgspec.json.decode(content, type=kind, dec_hook=decoded)
+
+
+def decoded(kind: type, value: object) -> object:
+    """For msgspec's `dec_hook`: the types that are defined here, from what JSON holds for them."""
+    if kind not in (Int64, OffsetInput):
+        raise NotImplementedError(f"nothing becomes {kind.__name__}")
+    if not isinstance(value, int | str):
+        raise ValueError(f"Expected `str | int`, got `{type(value).__name__}`")
+    return Int64(value) if kind is Int64 else OffsetInput(offset_of(value))
+
+
+def offset_of(value: str | int) -> int:
+    """An offset as a text or a number, 0 to 2^63 - 1; raises ValueError for anything else."""
+    text = str(value)
+    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= OFFSET_MAX:
+        return int(text)
+    raise ValueError(f"{text[:40]!r} is no offset: send a whole number from 0")
 
 
 def encoded(value: object) -> object:
     """For msgspec's `enc_hook`: what JSON holds for the types that are defined here."""
-    if isinstance(value, Int64):
+    if isinstance(value, Int64 | OffsetInput):
         return str(value)
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
@@ -48,13 +65,9 @@ def schema_of(kind: type) -> dict[str, object]:
     """For msgspec's `schema_hook`: the JSON schema of the types that are defined here."""
     if kind is Int64:
         return {"type": "string"}
+    if kind is OffsetInput:
+        return {"anyOf": [{"type": "string"}, {"type": "integer"}]}
     raise NotImplementedError(f"{kind.__name__} has no JSON schema")
-
-
-def _decoded(kind: type, value: object) -> object:
-    if kind is Int64 and isinstance(value, int | str):
-        return Int64(value)
-    raise NotImplementedError(f"{type(value).__name__} cannot become {kind.__name__}")
 
 
 class _Joined:

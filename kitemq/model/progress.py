@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from kitemq.model.values import Int64
+from kitemq.model.values import Int64, OffsetText
 
 ClientName = Annotated[
     str, Meta(max_length=255, description="Whose progress, where the group broadcasts.")
@@ -79,5 +79,5 @@ class NewOffset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     topic: str
     queue: Annotated[int, Meta(ge=0, le=65535)]
-    offset: Annotated[str | int, Meta(description="As a text, or a number.")]
+    offset: OffsetText
     client: ClientName = ""

@@ -4,6 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+OFFSET_MAX = 2**63 - 1
+
 
 class Int64(str):
     """An integer of up to 64 bits as decimal text: JavaScript's numbers are exact to 2^53 only."""
@@ -11,4 +13,11 @@ class Int64(str):
     __slots__ = ()
 
 
+class OffsetInput(int):
+    """An offset in a request: in JSON a text or a number, from 0 to 2^63 - 1."""
+
+    __slots__ = ()
+
+
+OffsetText = Annotated[OffsetInput, Meta(description="As a text, or a number.")]
 Milliseconds = Annotated[int, Meta(description="Milliseconds since 1970-01-01 UTC.")]

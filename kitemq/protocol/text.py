@@ -113,8 +113,8 @@ class _SendOp(_Op, tag="send", kw_only=True):
             [message.born_ms for message in messages],
             durability=_durability(self.durability),
             queue=self.queue,
-            delay_ms=_given([message.delay_ms for message in messages]),
-            deliver_at_ms=_given([message.deliver_at_ms for message in messages]),
+            delay_ms=_offsets_of([message.delay_ms for message in messages]),
+            deliver_at_ms=_offsets_of([message.deliver_at_ms for message in messages]),
         )
 
 
@@ -261,14 +261,14 @@ def render(request: int, frame: Frame) -> str:
 def _fields(request: int, frame: Frame) -> dict[str, Any]:
     match frame:
         case SentFrame():
-            return {"op": "sent", "id": request, **_sent(frame)}
+            return {"op": "sent", "id": request, **_sent_fields(frame)}
         case DeliverFrame():
             return {"op": "deliver", "subscription": request, "messages": _messages(frame)}
         case ResultFrame():
             return {"op": "result", "id": request, "results": _results(frame)}
         case SubscribedFrame():
-            held = [receipt_text(receipt) for receipt in frame.held]
-            return {"op": "subscribed", "id": request, "held": held}
+            receipts = [receipt_text(receipt) for receipt in frame.held]
+            return {"op": "subscribed", "id": request, "held": receipts}
         case AnswerFrame():
             return {"op": "answer", "id": request, "status": frame.status, **_answered(frame)}
         case CheckFrame():
@@ -301,7 +301,7 @@ def receipt_text(receipt: Receipt) -> str:
     return f"{topic}:{queue}:{offset}:{serial:x}"
 
 
-def _given(numbers: list[int]) -> list[int]:
+def _offsets_of(numbers: list[int]) -> list[int]:
     """A column that may be missing: empty where every one is 0."""
     return numbers if any(numbers) else []
 
@@ -324,7 +324,7 @@ def _body(message: TextMessage) -> bytes:
         raise ProtocolError("a body is no base64") from None
 
 
-def _sent(frame: SentFrame) -> dict[str, Any]:
+def _sent_fields(frame: SentFrame) -> dict[str, Any]:
     rows = zip(frame.queues, frame.offsets, frame.positions, frame.ids, strict=True)
     return {
         "durability": DurabilityCode(frame.durability).name.lower(),
@@ -344,10 +344,10 @@ def _results(frame: ResultFrame) -> list[dict[str, Any]]:
 
 
 def _messages(frame: DeliverFrame) -> list[dict[str, Any]]:
-    shown = []
+    texts = []
     for index, receipt in enumerate(frame.receipts):
         body, encoding = _text_body(frame.bodies[index])
-        shown.append(
+        texts.append(
             {
                 "receipt": receipt_text(receipt),
                 "attempt": frame.attempts[index],
@@ -363,14 +363,14 @@ def _messages(frame: DeliverFrame) -> list[dict[str, Any]]:
                 **({"is_compressed": True} if frame.sys_flags[index] & COMPRESSED_FLAG else {}),
             }
         )
-    return shown
+    return texts
 
 
 def _check(frame: CheckFrame) -> dict[str, Any]:
     body, encoding = _text_body(frame.body)
-    shown = msgspec.structs.asdict(frame)
+    fields = msgspec.structs.asdict(frame)
     properties = split_properties(frame.properties)
-    return {**shown, "properties": properties, "body": body, "encoding": encoding}
+    return {**fields, "properties": properties, "body": body, "encoding": encoding}
 
 
 def _answered(frame: AnswerFrame) -> dict[str, Any]:

@@ -32,14 +32,14 @@ class BatchMessage(NamedTuple):
 
 def decode_batch(data: bytes, *, count_max: int) -> list[BatchMessage]:
     """The messages in order; BatchError where they are none, or more than `count_max`."""
-    found: list[BatchMessage] = []
+    messages: list[BatchMessage] = []
     at = 0
     while at < len(data):
-        if len(found) == count_max:
+        if len(messages) == count_max:
             raise BatchError(f"more than {count_max} messages in one batch")
         message, at = _decode(data, at)
-        found.append(message)
-    return found
+        messages.append(message)
+    return messages
 
 
 def encode_batch(messages: list[BatchMessage]) -> bytes:

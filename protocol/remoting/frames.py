@@ -159,26 +159,26 @@ def _check_header(word: int, frame_bytes: int) -> tuple[int, int]:
 
 def _from_json(header: bytes, body: bytes) -> Command:
     try:
-        found = _HEADERS.decode(header)
+        document = _HEADERS.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"a header that is no JSON of a command: {str(error)[:200]}") from None
-    for number in (found.code, found.opaque, found.flag, found.version):
+    for number in (document.code, document.opaque, document.flag, document.version):
         if not INT_MIN <= number <= INT_MAX:
             raise FrameError("a number of more than 32 bits in a header")
-    given = found.extFields or {}
-    if len(given) > FIELDS_MAX:
-        raise FrameError(f"a header with {len(given)} fields")
-    fields = {name: _text(value) for name, value in given.items() if value is not None}
-    language = found.language if isinstance(found.language, str) else "OTHER"
+    ext_fields = document.extFields or {}
+    if len(ext_fields) > FIELDS_MAX:
+        raise FrameError(f"a header with {len(ext_fields)} fields")
+    fields = {name: _text(value) for name, value in ext_fields.items() if value is not None}
+    language = document.language if isinstance(document.language, str) else "OTHER"
     return Command(
-        found.code,
-        found.opaque,
-        found.flag,
+        document.code,
+        document.opaque,
+        document.flag,
         fields,
         body,
-        found.remark or "",
+        document.remark or "",
         language[:32],
-        found.version,
+        document.version,
     )
 
 

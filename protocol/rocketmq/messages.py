@@ -42,16 +42,16 @@ def _class(name: str) -> Any:
 
 
 def _methods() -> dict[str, Method]:
-    found = {}
+    methods = {}
     for each in POOL.FindServiceByName(SERVICE).methods:
-        found[each.name] = Method(
+        methods[each.name] = Method(
             each.name,
             message_factory.GetMessageClass(each.input_type),
             message_factory.GetMessageClass(each.output_type),
             each.client_streaming,
             each.server_streaming,
         )
-    return found
+    return methods
 
 
 METHODS = _methods()

@@ -15,9 +15,9 @@ import pytest
 from analytics import job
 from analytics.home import package
 from analytics.java import find_java
-from analytics.results import INPUTS
 from analytics.session import LOOPBACK, environment
 from bench.process import free_port
+from engine.report_hours import INPUTS
 from tests.analytics.test_job import LIMIT_S, request, result_of, rolled, rows_of, run
 
 __all__ = ["rolled"]

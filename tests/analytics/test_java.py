@@ -13,10 +13,10 @@ import pytest
 from analytics.errors import NotInstalled, Refused
 from analytics.home import spark_home
 from analytics.java import cache_path, caches, find_java, make_cache, use_cache
-from analytics.results import BY_NAME
 from analytics.runs import run_folder, sweep_runs
 from analytics.session import SessionOptions, check_master, environment, runtime_conf, static_conf
 from analytics.warm_up import main, train
+from engine.report_tables import RESULTS_BY_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,7 +146,7 @@ def test_what_the_cache_is_trained_on_goes_through_both_jobs(
 ) -> None:
     train(spark, tmp_path)
     lines = {path.stem: path.read_text().splitlines() for path in tmp_path.glob("*.ndjson")}
-    assert lines.keys() == BY_NAME.keys()
+    assert lines.keys() == RESULTS_BY_NAME.keys()
     assert json.loads(lines["throughput"][0])["kind"] == "delivered"
     assert len(lines["lag_hours"]) == 1
 

@@ -17,9 +17,10 @@ from analytics import job
 from analytics.errors import Refused
 from analytics.jobs import inputs
 from analytics.manifest import load
-from analytics.results import BY_NAME, INPUTS, fingerprint, manifest, tables_of
 from analytics.roll import ConfirmedEnd, roll
 from analytics.runs import sweep_runs
+from engine.report_hours import INPUTS, fingerprint
+from engine.report_tables import RESULTS_BY_NAME, manifest, tables_of
 from tests.analytics.scenery import Store, live
 
 LIMIT_S = 300.0
@@ -148,7 +149,9 @@ def test_a_run_says_what_it_did_and_a_second_one_gives_the_same(
     for name, told in result["tables"].items():
         rows = rows_of(tmp_path, name)
         assert len(rows) == told["rows"]
-        assert {key: told[key] for key in ("replaces", "key", "columns")} == manifest(BY_NAME[name])
+        assert {key: told[key] for key in ("replaces", "key", "columns")} == manifest(
+            RESULTS_BY_NAME[name]
+        )
         assert all(list(row) == [each["name"] for each in told["columns"]] for row in rows)
     stored = [row for row in rows_of(tmp_path, "throughput") if row["kind"] == "message"]
     assert sum(row["messages"] for row in stored) == messages_in(rolled)

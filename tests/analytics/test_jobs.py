@@ -16,9 +16,9 @@ from analytics.jobs.traces import build, message_ids, pieces
 from analytics.jobs.traces.tables import collect
 from analytics.manifest import FrameManifest
 from analytics.partitions import Partitions
-from analytics.results import BY_NAME
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
 from engine.delivery.values import Nack
+from engine.report_tables import RESULTS_BY_NAME
 from tests.analytics.oracle import Oracle, Row, hour_of, name_of
 from tests.analytics.scenery import Store, live, messages_of, trace_of
 
@@ -120,7 +120,7 @@ def made(spark: "SparkSession", root: Path, manifest: FrameManifest, params: Par
     records = pieces.pieces_of(spark, str(root), manifest, known[:1])
     message_ids.fill_in(tables["slowest"], records)
     for name, those in tables.items():
-        keys = [tuple(row[column] for column in BY_NAME[name].key) for row in those]
+        keys = [tuple(row[column] for column in RESULTS_BY_NAME[name].key) for row in those]
         assert len(set(keys)) == len(keys), f"the key of {name} is not unique"
     return tables, counters
 
@@ -336,7 +336,7 @@ def test_an_hour_alone_gives_what_it_gave_among_others(
     alone, counters = made(spark, *ordered, replace(params, hours=(hour,)))
     assert counters["duplicates"] == 0
     for name, rows in alone.items():
-        key = BY_NAME[name].key
+        key = RESULTS_BY_NAME[name].key
 
         def order(row: Row, key: tuple[str, ...] = key) -> tuple[Any, ...]:
             return tuple(row[column] for column in key)

@@ -12,8 +12,8 @@ from analytics.jobs import lag_bands, lag_hours, lag_now, lag_series
 from analytics.jobs.definitions import InputFrames, Params
 from analytics.jobs.lag_rules import ADVICE, WORST_FIRST
 from analytics.jobs.outputs import typed
-from analytics.results import BY_NAME
 from analytics.schemas import LAG, arrow_schema
+from engine.report_tables import RESULTS_BY_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ def params(**more: Any) -> Params:
 
 
 def table(name: str, made: "DataFrame") -> list[Row]:
-    return typed(made, BY_NAME[name]).toArrow().to_pylist()
+    return typed(made, RESULTS_BY_NAME[name]).toArrow().to_pylist()
 
 
 @pytest.fixture(scope="module")

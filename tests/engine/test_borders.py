@@ -96,10 +96,10 @@ def resets(broker: Broker) -> Iterator[Call]:
         yield lambda n=number: broker.resets.plan_undo("g", n)
         yield lambda n=number: broker.resets.get("g", n)
         yield lambda n=number: broker.resets.apply(
-            broker.resets.plan_given("g", {("orders", 0): n}), force=True
+            broker.resets.plan_offsets("g", {("orders", 0): n}), force=True
         )
         yield lambda n=number: broker.resets.apply(
-            broker.resets.plan_given("g", {("orders", n): 0}), force=True
+            broker.resets.plan_offsets("g", {("orders", n): 0}), force=True
         )
 
 
@@ -114,7 +114,7 @@ def settings(broker: Broker) -> Iterator[Call]:
             yield lambda n=number, f=name: broker.change_group("h", **{f: n})
         yield lambda n=number: broker.change_group("h", retry_policy=Steps((n,)))
         yield lambda n=number: broker.replays.create(
-            NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="other", per_s=n, dry_run=True)
+            NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="other", rate=n, dry_run=True)
         )
         yield lambda n=number: broker.replays.create(
             NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="other", places=[(0, n)])
@@ -174,4 +174,4 @@ def test_no_number_is_more_than_refused(engine: Engine, calls: Any) -> None:
 def test_a_retry_of_a_replay_takes_no_odd_rate(broker: Broker) -> None:
     for number in BORDERS[2:]:
         with pytest.raises(EngineError):
-            broker.replays.retry("none", [], RetryRequest(per_s=number))
+            broker.replays.retry("none", [], RetryRequest(rate=number))

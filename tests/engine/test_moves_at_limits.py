@@ -115,7 +115,7 @@ def test_a_failing_message_is_retried_dies_and_is_sent_again(
     (dead,) = broker.pull(f"%DLQ%{GROUP}", 0, 0).messages
     check(dead, fields)
     for to in (ReplayTo.GROUP, ReplayTo.ORIGIN):
-        job = broker.replays.create(NewReplay(source=f"%DLQ%{GROUP}", to=to, per_s=0.0))
+        job = broker.replays.create(NewReplay(source=f"%DLQ%{GROUP}", to=to, rate=0.0))
         engine.tick(1)
         (row,) = broker.replays.outcomes(job.id).items
         assert row.outcome == "sent"

@@ -85,9 +85,9 @@ def test_the_flights_arrive_and_a_second_run_goes_on_where_the_first_stopped(
         assert client.lag("flights-report").count > 900  # it took one, and then no more
         ticketing = client.lag("ticketing")
         assert (ticketing.dead, ticketing.dismissed) == (15, 2)
-        errors = {each["error"] for each in client.dead_letters("ticketing")}
+        errors = {each.error for each in client.dead_letters("ticketing")}
         assert len(errors) == 3
-        totals = {job["name"]: job["totals"] for job in client.replays()}
+        totals = {job.name: job.totals for job in client.replays()}
         assert totals == {
             "after the fix": {"sent": 6, "topic_gone": 3},
             "would it help now?": {"eligible": 10, "topic_gone": 3},

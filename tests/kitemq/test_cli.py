@@ -70,7 +70,7 @@ def test_one_body_says_where_it_stands(
     assert (row["topic"], row["offset"], row["durability"]) == ("t", "0", "stored")
     with Client(server.url) as client:
         (found,) = client.find_by_key("t", "k")
-    assert (found["message_id"], found["properties"]) == (row["message_id"], {"a": "b"})
+    assert (found.message_id, found.properties) == (row["message_id"], {"a": "b"})
 
 
 def test_what_waits_is_listed_recalled_moved_and_delivered(

@@ -100,8 +100,8 @@ def test_pulling_consumers_share_queues_lock_them_and_leave(server: LiveServer) 
         assert client.lock("g", "w2", "orders", [1, 2]) == [2]
         assert client.unlock("g", "w1", "orders", [0, 2]) == [0]
         client.leave("g", "w1")
-        assert [each["client"] for each in client.members("g")] == ["w2"]
-        assert [each["queue"] for each in client.locks("g")] == [2]
+        assert [each.client for each in client.members("g")] == ["w2"]
+        assert [each.queue for each in client.locks("g")] == [2]
         assert client.assignment("g", "orders", "w2") == [0, 1, 2, 3]
 
 

@@ -113,5 +113,5 @@ def test_every_way_to_send_takes_the_options(server: LiveServer) -> None:
         stored = [*client.find_by_key("t", "k"), *client.find_by_key("u", "k")]
     assert len(stored) == 4
     for message in stored:
-        assert message["tag"] == "paid"
-        assert message["properties"].items() >= {"a": "b", "KITE_EVENT_MS": "5"}.items()
+        assert message.tag == "paid"
+        assert message.properties.items() >= {"a": "b", "KITE_EVENT_MS": "5"}.items()

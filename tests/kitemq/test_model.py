@@ -15,6 +15,10 @@ from engine.broker import (
     Ladder,
     LagBasis,
     Mode,
+    ReplayState,
+    ReplayTo,
+    ResetNote,
+    ResetTo,
     StartAt,
     Steps,
     Strategy,
@@ -25,7 +29,7 @@ from engine.message import Durability
 from engine.topic import catalog
 from kitemq import Client
 from kitemq.cli import command_line, main
-from kitemq.model import groups, progress, topics
+from kitemq.model import groups, progress, replays, resets, topics
 from kitemq.model.conversion import changes, convert, encoded, from_json, given
 from kitemq.model.values import Int64
 from tests.live import LiveServer
@@ -84,6 +88,10 @@ def test_the_words_of_the_wire_are_the_engines():
         (groups.StartAt, StartAt),
         (groups.Strategy, Strategy),
         (progress.LagBasis, LagBasis),
+        (replays.ReplayTo, ReplayTo),
+        (replays.ReplayState, ReplayState),
+        (resets.ResetTo, ResetTo),
+        (resets.ResetNote, ResetNote),
     ):
         assert [each.value for each in wire] == [each.value for each in engine]
 

@@ -21,17 +21,17 @@ def consumed(server: LiveServer) -> LiveServer:
 def test_a_client_looks_moves_and_takes_it_back(consumed: LiveServer) -> None:
     with Client(consumed.url) as client:
         preview = client.preview_reset("g", "t", "shift", by=-3)
-        assert (preview["redelivered"], preview["queues"][0]["target"]) == (3, "1")
-        condition = preview["precondition"]
+        assert (preview.redelivered, preview.queues[0].target) == (3, "1")
+        condition = preview.precondition
         reset = client.reset_offsets("g", "t", "shift", by=-3, precondition=condition)
         assert client.lag("g").count == 3
         with pytest.raises(Refused) as caught:
             client.reset_offsets("g", "t", "shift", by=-3, precondition=condition)
         assert caught.value.code == "offsets_moved"
-        assert client.preview_undo("g", reset["id"])["queues"][0]["target"] == "4"
-        client.undo_reset("g", reset["id"])
+        assert client.preview_undo("g", reset.id).queues[0].target == "4"
+        client.undo_reset("g", reset.id)
         assert client.lag("g").count == 0
-        assert [row["id"] for row in client.resets("g")] == ["2", "1"]
+        assert [row.id for row in client.resets("g")] == ["2", "1"]
         for error, call in (
             (Invalid, lambda: client.preview_reset("g", "t", "noon")),
             (NotFound, lambda: client.preview_reset("g", "x", "latest")),

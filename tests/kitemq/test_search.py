@@ -27,12 +27,12 @@ def test_a_search_goes_on_over_its_pages(filled: LiveServer) -> None:
         assert len(list(client.search("orders", filter="paid"))) == 300
         assert len(list(client.search("orders", limit=250))) == 250
         found = list(client.search("orders", contains="order 44"))
-        assert [each["body"] for each in found] == [
+        assert [each.body for each in found] == [
             "order 44.",
             *(f"order 44{n}." for n in range(10)),
         ]
         page = client.search_page("orders", limit=5)
-        assert (page["matched"], page["total"], len(page["items"])) == (5, 450, 5)
+        assert (page.matched, page.total, len(page.items)) == (5, 450, 5)
         assert len(client.find_by_key("orders", "k", limit=64, end_ms=1)) == 0
 
 
@@ -41,8 +41,8 @@ def test_one_text_finds_ids_keys_and_names(
 ) -> None:
     with Client(filled.url) as client:
         (first,) = list(client.search("orders", limit=1))
-        found = client.find_anything(first["message_id"])
-        assert [each["body"] for each in found["messages"]] == ["order 0."]
+        found = client.find_anything(first.message_id)
+        assert [each.body for each in found.messages] == ["order 0."]
     code, out, _ = inside(filled, capsys, "search", "k")
     assert code == OK
     assert len(documents(out)[0]["messages"]) == 64

@@ -28,11 +28,11 @@ def test_the_client_asks_for_statistics(busy: LiveServer) -> None:
     with Client(busy.url) as client:
         topic = client.topic_statistics("counted")
         group = client.group_statistics("counters")
-        assert topic["traffic"]["messages_in"]["total"] >= 3
-        assert group["acked"]["total"] >= 1
-        assert client.statistics()["put_latency"]["stored"]["ever"]["count"] >= 1
+        assert topic.traffic.messages_in.total >= 3
+        assert group.acked.total >= 1
+        assert client.statistics().put_latency.stored.ever.count >= 1
         history = client.lag_history("counters", topic="counted", queue=0, points=10)
-        assert len(history["points"]) <= 10
+        assert len(history.points) <= 10
         with pytest.raises(NotFound):
             client.topic_statistics("no-such-topic")
 

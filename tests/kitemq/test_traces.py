@@ -7,6 +7,7 @@ import pytest
 from kitemq import Client
 from kitemq.cli import main
 from kitemq.commands.trace import length, lines_of
+from kitemq.model.journeys import Journey
 from tests.live import LiveServer
 
 
@@ -23,15 +24,15 @@ def test_the_client_gets_the_journey_and_the_status(server: LiveServer) -> None:
     message_id = consumed(server)
     with Client(server.url) as client:
         journey = client.journey(message_id)
-        assert [each["name"] for each in journey["stages"]] == [
+        assert [each.name for each in journey.stages] == [
             "produce",
             "store",
             "wait",
             "delivery",
             "retry_wait",
         ]
-        assert client.traces_status()["recorded"] == 2
-        assert client.journey("nothing")["stages"] == []
+        assert client.traces_status().recorded == 2
+        assert client.journey("nothing").stages == []
 
 
 def test_a_person_sees_a_timeline(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,4 +93,4 @@ def test_a_span_is_short(span_ms: int, wanted: str) -> None:
 
 
 def test_an_empty_journey_has_no_lines() -> None:
-    assert lines_of({"stages": []}) == []
+    assert lines_of(Journey("", "", [], [], [], True)) == []

@@ -154,7 +154,7 @@ class Changes:
         return hint(*(self._value(each, field) for field, each in hint.__annotations__.items()))
 
     def _list(self, item: Any, name: str) -> list[Any]:
-        if name in ("runs", "deferred", "halves", "given_up"):
+        if name in ("runs", "deferred", "half_offsets", "given_up"):
             return self._runs()
         return [self._value(item, name) for _ in range(self.chance.choice((0, 0, 1, 2, 5)))]
 

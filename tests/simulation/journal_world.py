@@ -150,7 +150,7 @@ class JournalWorld:
         self.broker.tick()
 
     def redrive(self) -> None:
-        new = NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="orders", per_s=1.0)
+        new = NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="orders", rate=1.0)
         self.broker.replays.create(new)
 
     # -- entries ---------------------------------------------------------------------------------

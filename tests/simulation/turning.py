@@ -55,7 +55,7 @@ class Turning:
             return
         world.doing = lambda: self.turned(self.shares(group.name, topic=""), comes=False)
         try:
-            world.broker.replays.create(NewReplay(source=source, to=ReplayTo.GROUP, per_s=0))
+            world.broker.replays.create(NewReplay(source=source, to=ReplayTo.GROUP, rate=0))
         except Refused:
             return  # none of them can be read yet
         self.turned(self.shares(group.name, topic=""), comes=False)

@@ -44,19 +44,19 @@ class TraceEvents:
         """Some of them, by their indices."""
         return TraceEvents(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def where(self, wanted: Mask) -> "TraceEvents":
+    def where(self, mask: Mask) -> "TraceEvents":
         """Those that are wanted."""
-        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def each(self) -> "TraceEvents":
         """A row for each message of a run, in place of one for the run."""
         if (self.count == 1).all():
             return self
         rows, step = repeated(self.count)
-        found = self.take(rows)
-        np.add(found.first, step, out=found.first)
-        found.count[:] = 1
-        return found
+        events = self.take(rows)
+        np.add(events.first, step, out=events.first)
+        events.count[:] = 1
+        return events
 
 
 def events_of(rows: "pa.Table", names: TextCodes) -> TraceEvents:
@@ -125,14 +125,14 @@ class Origins:
 
     def of(self, topic: Ints, queue: Ints, offset: Ints) -> Ints:
         """The topic that each was sent to; its own where that is not known, or for no retry."""
-        found = topic.copy()
+        topics = topic.copy()
         retries = np.flatnonzero(self._names.begin(RETRY_PREFIX)[topic])
         if len(retries) and len(self._origin):
             place = (topic[retries], queue[retries], offset[retries])
-            wanted, known = keys(place, self._place)
-            at = matches(wanted, known, self._stored_ms)
-            found[retries] = np.where(at >= 0, self._origin[at], topic[retries])
-        return found
+            places, known = keys(place, self._place)
+            at = matches(places, known, self._stored_ms)
+            topics[retries] = np.where(at >= 0, self._origin[at], topic[retries])
+        return topics
 
 
 def attempted(events: TraceEvents, names: TextCodes) -> TraceEvents:
@@ -150,8 +150,8 @@ def attempts_of(events: TraceEvents, origins: Origins, names: TextCodes) -> Deli
     begin = begins(key)
 
     def least(values: Ints) -> Ints:
-        found = np.minimum.reduceat(values[order], begin) if len(begin) else values
-        return np.where(found == LATEST, NEVER, found)
+        first = np.minimum.reduceat(values[order], begin) if len(begin) else values
+        return np.where(first == LATEST, NEVER, first)
 
     def most(values: Ints) -> Ints:
         return np.maximum.reduceat(values[order], begin) if len(begin) else values

@@ -48,17 +48,17 @@ def row(task: int, target: int, name: str, number: int, table: "pa.Table") -> "p
 
 def tables(rows: Iterable["pa.RecordBatch"]) -> "dict[int, dict[str, pa.Table]]":
     """By target and name what the blobs hold, in an order that does not depend on how they came."""
-    found: dict[int, dict[str, list[tuple[int, int, pa.Table]]]] = {}
+    by_target: dict[int, dict[str, list[tuple[int, int, pa.Table]]]] = {}
     for batch in rows:
         for each in batch.to_pylist():
             one = (each["number"], zlib.crc32(each["blob"]), unpack(each["blob"]))
-            found.setdefault(each["target"], {}).setdefault(each["name"], []).append(one)
+            by_target.setdefault(each["target"], {}).setdefault(each["name"], []).append(one)
     return {
         target: {
             name: pa.concat_tables(part[-1] for part in sorted(parts, key=lambda part: part[:2]))
-            for name, parts in named.items()
+            for name, parts in by_name.items()
         }
-        for target, named in found.items()
+        for target, by_name in by_target.items()
     }
 
 
@@ -112,14 +112,14 @@ def are_in(column: "pa.ChunkedArray", texts: Sequence[str]) -> Mask:
 
 def is_null(column: "pa.ChunkedArray") -> Mask:
     """By row whether it has no value."""
-    found: Mask = column.is_null().to_numpy()
-    return found
+    mask: Mask = column.is_null().to_numpy()
+    return mask
 
 
 def numbers(column: "pa.ChunkedArray", unknown: int = 0) -> Ints:
     """A column of whole numbers; NULL as `unknown`."""
-    found: Ints = column.cast(pa.int64()).fill_null(unknown).to_numpy()
-    return found
+    values: Ints = column.cast(pa.int64()).fill_null(unknown).to_numpy()
+    return values
 
 
 def keys(*sides: Sequence[Ints]) -> list[Ints]:
@@ -129,14 +129,14 @@ def keys(*sides: Sequence[Ints]) -> list[Ints]:
     """
     lengths = [len(side[0]) for side in sides]
     columns = [np.concatenate([side[at] for side in sides]) for at in range(len(sides[0]))]
-    found = np.zeros(sum(lengths), dtype=np.int64)
-    if len(found):
+    codes = np.zeros(sum(lengths), dtype=np.int64)
+    if len(codes):
         for column in columns:
             digit = column - column.min()
-            if (int(found.max()) + 1) * (int(digit.max()) + 1) >= INDEX_MAX:
-                found, digit = _ranks(found), _ranks(digit)
-            found = found * (int(digit.max()) + 1) + digit
-    return np.split(found, np.cumsum(lengths)[:-1])
+            if (int(codes.max()) + 1) * (int(digit.max()) + 1) >= INDEX_MAX:
+                codes, digit = _ranks(codes), _ranks(digit)
+            codes = codes * (int(digit.max()) + 1) + digit
+    return np.split(codes, np.cumsum(lengths)[:-1])
 
 
 def _ranks(values: Ints) -> Ints:
@@ -146,8 +146,8 @@ def _ranks(values: Ints) -> Ints:
 
 def begins(ordered: Ints) -> Ints:
     """Where each stretch of equal numbers begins."""
-    found: Ints = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(ordered)])
-    return found
+    indexes: Ints = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(ordered)])
+    return indexes
 
 
 def repeated(counts: Ints) -> tuple[Ints, Ints]:
@@ -156,18 +156,18 @@ def repeated(counts: Ints) -> tuple[Ints, Ints]:
     return rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def matches(wanted: Ints, known: Ints, order_by: Ints) -> Ints:
+def matches(places: Ints, known: Ints, order_by: Ints) -> Ints:
     """For each wanted key the index of the known one that is last by `order_by`, or -1."""
     if not len(known):
-        return np.full(len(wanted), -1, dtype=np.int64)
+        return np.full(len(places), -1, dtype=np.int64)
     order = np.lexsort((order_by, known))
     ordered = known[order]
-    at = np.searchsorted(ordered, wanted, side="right") - 1
-    is_found = (at >= 0) & (ordered[at] == wanted)
+    at = np.searchsorted(ordered, places, side="right") - 1
+    is_found = (at >= 0) & (ordered[at] == places)
     return np.where(is_found, order[at], -1)
 
 
 def summed(table: "pa.Table", by: Sequence[str], counts: Mapping[str, str]) -> "pa.Table":
     """One row for each different `by`, and what `counts` says of it: sum, min or max by column."""
-    found = table.group_by(list(by), use_threads=False).aggregate(list(counts.items()))
-    return found.rename_columns([*by, *counts])
+    sums = table.group_by(list(by), use_threads=False).aggregate(list(counts.items()))
+    return sums.rename_columns([*by, *counts])

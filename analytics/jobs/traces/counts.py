@@ -35,15 +35,15 @@ def happened(events: TraceEvents, origins: Origins, names: TextCodes, target: in
     is_retry = names.begin(RETRY_PREFIX)[here.topic] & (here.first >= 0)
     # A run of retries may come from several topics: a row for each message.
     retries = here.where(is_retry).each()
-    found = [_happened(here.where(~is_retry), None, names)]
+    parts = [_happened(here.where(~is_retry), None, names)]
     origin = origins.of(retries.topic, retries.queue, retries.first)
-    found.append(_happened(retries, origin, names))
-    return pa.concat_tables(found)
+    parts.append(_happened(retries, origin, names))
+    return pa.concat_tables(parts)
 
 
 def _happened(rows: TraceEvents, topic: Ints | None, names: TextCodes) -> "pa.Table":
     failures = [names.code(kind) for kind in FAILURE_KINDS]
-    found = summed(
+    sums = summed(
         pa.table(
             {
                 "kind": rows.kind,
@@ -58,9 +58,9 @@ def _happened(rows: TraceEvents, topic: Ints | None, names: TextCodes) -> "pa.Ta
         HAPPENED,
         {"messages": SUM, "counted": SUM},
     )
-    texts = {name: names.texts(found[name].to_numpy()) for name in ("kind", "topic", "group")}
-    texts["reason"] = names.texts(found["reason"].to_numpy())
-    return pa.table({name: texts.get(name, found[name]) for name in found.column_names})
+    texts = {name: names.texts(sums[name].to_numpy()) for name in ("kind", "topic", "group")}
+    texts["reason"] = names.texts(sums["reason"].to_numpy())
+    return pa.table({name: texts.get(name, sums[name]) for name in sums.column_names})
 
 
 def stored(records: "pa.Table") -> "pa.Table":
@@ -83,7 +83,7 @@ def hot(records: "pa.Table") -> "pa.Table":
     lists = [sorted(set(text.split(" "))) for text in several["keys"].to_pylist()]
     at = pa.array(np.repeat(np.arange(len(lists)), [len(each) for each in lists]))
     values = pa.chunked_array([pa.array([text for each in lists for text in each], pa.string())])
-    found = {
+    results = {
         TAG: [_valued(rows["topic"], rows["tag"], rows["size_bytes"])],
         MESSAGE_GROUP: [_valued(rows["topic"], rows["message_group"], rows["size_bytes"])],
         KEY: [
@@ -91,7 +91,7 @@ def hot(records: "pa.Table") -> "pa.Table":
             _valued(several["topic"].take(at), values, several["size_bytes"].take(at)),
         ],
     }
-    return pa.concat_tables(_hot(kind, parts) for kind, parts in found.items())
+    return pa.concat_tables(_hot(kind, parts) for kind, parts in results.items())
 
 
 def _valued(
@@ -110,8 +110,8 @@ def _valued(
 
 
 def _hot(kind: str, rows: "list[pa.Table]") -> "pa.Table":
-    found = summed(pa.concat_tables(rows), HOT[1:], {"messages": SUM, "bytes": SUM})
-    return found.add_column(0, "kind", pa.array([kind] * found.num_rows, pa.string()))
+    sums = summed(pa.concat_tables(rows), HOT[1:], {"messages": SUM, "bytes": SUM})
+    return sums.add_column(0, "kind", pa.array([kind] * sums.num_rows, pa.string()))
 
 
 def slowest(
@@ -125,8 +125,8 @@ def slowest(
     near = np.flatnonzero(took >= _bounds(cell, took, count_max)[cell])
     rows, took, cell = rows.take(near), took[near], cell[near]
     order = np.lexsort((rows.offset, rows.queue, names.ranks()[rows.topic], -took, cell))
-    chosen = order[_ranks(cell[order]) < count_max]
-    rows, took = rows.take(chosen), took[chosen]
+    top = order[_ranks(cell[order]) < count_max]
+    rows, took = rows.take(top), took[top]
     return pa.table(
         {
             "topic": names.texts(rows.origin),
@@ -160,15 +160,19 @@ def _ranks(ordered: Ints) -> Ints:
 
 
 def transactions(
-    events: TraceEvents, records: "pa.Table", halves: Halves, names: TextCodes, target: int
+    events: TraceEvents, records: "pa.Table", half_messages: Halves, names: TextCodes, target: int
 ) -> "pa.Table":
     """Half messages of the hour, decisions and checks by DECIDED_BY: messages."""
     begun = records.filter(pa.array(are_in(records["role"], ("half",))))
     kinds = [names.code(kind) for kind in OUTCOMES[1:]]
     rows = events.where(np.isin(events.kind, kinds) & is_in(events.at_ms, target))
-    at = halves.find(rows)
+    at = half_messages.find(rows)
     none = names.code("")
-    bound_for = np.where(at >= 0, halves.topic[at], none) if len(halves.topic) else at * 0 + none
+    bound_for = (
+        np.where(at >= 0, half_messages.topic[at], none)
+        if len(half_messages.topic)
+        else at * 0 + none
+    )
     columns = {
         "topic": [_plain(begun["target_topic"]), names.texts(bound_for)],
         "group": [_plain(begun["producer_group"]), names.texts(rows.group)],

@@ -29,7 +29,7 @@ from analytics.jobs.traces import blobs, gather, latencies
 from analytics.jobs.traces.blobs import TextCodes, begins, keys, summed
 from analytics.jobs.traces.counts import DECIDED_BY, HAPPENED, HOT
 from analytics.manifest import hour_name
-from analytics.results import TRACES_JOB, OutputTable, tables_of
+from engine.report_tables import TRACES_JOB, ResultTable, tables_of
 
 Row = dict[str, Any]
 SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -48,11 +48,11 @@ ARROW = {
 class Counted:
     """What was counted of an hour, summed up over its tasks; missing tables are empty."""
 
-    found: Mapping[str, "pa.Table"]
+    tables: Mapping[str, "pa.Table"]
 
     def rows(self, name: str, by: Sequence[str], counts: Mapping[str, str]) -> list[Row]:
         """By `by`, in order."""
-        table = self.found.get(name)
+        table = self.tables.get(name)
         if table is None:
             return []
         rows: list[Row] = summed(table, by, counts).to_pylist()
@@ -67,8 +67,8 @@ class Finish:
 
     def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         """Rows of BLOB."""
-        for target, found in blobs.tables(batches).items():
-            counted = Counted(found)
+        for target, by_name in blobs.tables(batches).items():
+            counted = Counted(by_name)
             for table in tables_of(TRACES_JOB):
                 rows = BUILDS[table.name](counted, self.params)
                 for row in rows:
@@ -77,15 +77,15 @@ class Finish:
             yield blobs.row(0, target, COUNTERS, 0, pa.Table.from_pylist([_counters(counted)]))
 
 
-def _typed(rows: list[Row], table: OutputTable) -> "pa.Table":
-    schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.fields])
+def _typed(rows: list[Row], table: ResultTable) -> "pa.Table":
+    schema = pa.schema([(field.name, ARROW[field.kind]) for field in table.columns])
     return pa.Table.from_pylist(rows, schema=schema)
 
 
 def _counters(counted: Counted) -> dict[str, int]:
     values = counted.rows(gather.VALUES, ("metric",), latencies.COUNTS)
     happened = counted.rows(gather.HAPPENED, HAPPENED[:3], SUMS)
-    doubled = counted.found.get(gather.DOUBLED)
+    doubled = counted.tables.get(gather.DOUBLED)
     return {
         "skewed": sum(row["skewed"] for row in values if row["metric"] in METRICS),
         "unmatched_acks": sum(row["n"] for row in values if row["metric"] == UNMATCHED),
@@ -99,14 +99,14 @@ def _latency(counted: Counted, params: Params) -> list[Row]:
     rows = [
         row for row in counted.rows(gather.VALUES, by, latencies.COUNTS) if row["metric"] in METRICS
     ]
-    kept = _busiest(rows, params.clients_max)
+    busiest = _busiest(rows, params.clients_max)
     cells: dict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in rows:
         place = (row["metric"], row["topic"], row["group"])
         client = row["client"]
         if row["metric"] != PROCESS:
             client = ""
-        elif (*place, client) not in kept:
+        elif (*place, client) not in busiest:
             client = OTHERS
         cells[*place, client].append(row)
     return [
@@ -116,13 +116,13 @@ def _latency(counted: Counted, params: Params) -> list[Row]:
 
 def _busiest(rows: list[Row], clients_max: int) -> set[tuple[str, ...]]:
     """The cells of the clients that have a row of their own."""
-    found: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    totals: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in rows:
         if row["client"]:
-            found[row["metric"], row["topic"], row["group"]][row["client"]] += row["n"]
+            totals[row["metric"], row["topic"], row["group"]][row["client"]] += row["n"]
     return {
         (*place, client)
-        for place, clients in found.items()
+        for place, clients in totals.items()
         for client in sorted(clients, key=lambda name: (-clients[name], name))[:clients_max]
     }
 
@@ -146,17 +146,17 @@ def _cell(parts: list[Row]) -> Row:
 
 
 def _throughput(counted: Counted, params: Params) -> list[Row]:
-    found: dict[tuple[str, str, str], Row] = {}
+    by_cell: dict[tuple[str, str, str], Row] = {}
     for row in counted.rows(gather.STORED, ("role", "origin_topic", "group"), SIZES):
         if row["role"] in STORED_KINDS:
             place = (STORED_KINDS[row["role"]], row["origin_topic"], row["group"])
             sums = {name: row[name] for name in SIZES}
-            found[place] = sums | {"counted": row["messages"]}
+            by_cell[place] = sums | {"counted": row["messages"]}
     for row in counted.rows(gather.HAPPENED, HAPPENED[:3], SUMS):
         place = (row["kind"], row["topic"], row["group"])
-        found[place] = {"messages": _whole(row["messages"]), "counted": row["counted"]}
+        by_cell[place] = {"messages": _whole(row["messages"]), "counted": row["counted"]}
     names = ("kind", "topic", "group")
-    return [dict(zip(names, place, strict=True)) | row for place, row in found.items()]
+    return [dict(zip(names, place, strict=True)) | row for place, row in by_cell.items()]
 
 
 def _outcomes(counted: Counted, params: Params) -> list[Row]:
@@ -192,7 +192,7 @@ def _share(part: int, whole: int) -> float | None:
 
 
 def _failures(counted: Counted, params: Params) -> list[Row]:
-    table = counted.found.get(gather.HAPPENED)
+    table = counted.tables.get(gather.HAPPENED)
     if table is None:
         return []
     by = ("kind", "topic", "group", "reason")
@@ -203,18 +203,18 @@ def _failures(counted: Counted, params: Params) -> list[Row]:
 
 
 def _slowest(counted: Counted, params: Params) -> list[Row]:
-    table = counted.found.get(gather.SLOWEST)
+    table = counted.tables.get(gather.SLOWEST)
     rows = table.to_pylist() if table is not None else []
-    found = []
+    top = []
     for those in _grouped(rows, ("topic", "group")).values():
         those.sort(key=lambda row: (-row["end_to_end_ms"], *(row[name] for name in PLACE)))
         for rank, row in enumerate(those[: params.slowest_max], 1):
-            found.append(row | {"rank": rank, "client": row["client"] or "", "message_id": ""})
-    return found
+            top.append(row | {"rank": rank, "client": row["client"] or "", "message_id": ""})
+    return top
 
 
 def _hot_keys(counted: Counted, params: Params) -> list[Row]:
-    table = counted.found.get(gather.HOT)
+    table = counted.tables.get(gather.HOT)
     if table is None:
         return []
     return _most(summed(table, HOT, SIZES), HOT, SIZES, params.values_max)
@@ -231,22 +231,22 @@ def _most(
     (cell,) = keys([names.codes(values[name]) for name in by[:-1]])
     order = np.argsort(cell, kind="stable")
     values, cell = values.take(pa.array(order)), cell[order]
-    found = []
+    top = []
     for first, end in pairwise([*begins(cell).tolist(), len(cell)]):
-        found += _first(values.slice(first, end - first), by[-1], list(sums), count_max)
-    return found
+        top += _first(values.slice(first, end - first), by[-1], list(sums), count_max)
+    return top
 
 
 def _first(values: "pa.Table", value: str, sums: Sequence[str], count_max: int) -> list[Row]:
     """Of one cell; `values` or `reasons` of a row says how many different ones it stands for."""
     order = [("messages", "descending"), (value, "ascending")]
     top = values.take(pc.select_k_unstable(values, k=count_max, sort_keys=order)).to_pylist()
-    found = [row | {"rank": rank, f"{value}s": 1} for rank, row in enumerate(top, 1)]
+    ranked = [row | {"rank": rank, f"{value}s": 1} for rank, row in enumerate(top, 1)]
     if values.num_rows > len(top):
         none = {"rank": 0, value: "", f"{value}s": values.num_rows - len(top)}
         left = {name: pc.sum(values[name]).as_py() - sum(row[name] for row in top) for name in sums}
-        found.append(values.slice(0, 1).to_pylist()[0] | none | left)
-    return found
+        ranked.append(values.slice(0, 1).to_pylist()[0] | none | left)
+    return ranked
 
 
 def _queue_skew(counted: Counted, params: Params) -> list[Row]:
@@ -255,13 +255,13 @@ def _queue_skew(counted: Counted, params: Params) -> list[Row]:
         for row in counted.rows(gather.STORED, ("role", "topic", "queue"), SIZES)
         if row["role"] == "message"
     ]
-    found = []
+    skews = []
     for those in _grouped(rows, ("topic",)).values():
         whole = sum(row["messages"] for row in those)
         for row in those:
             share = row["messages"] / whole
-            found.append(row | {"queues": len(those), "share": share, "skew": share * len(those)})
-    return found
+            skews.append(row | {"queues": len(those), "share": share, "skew": share * len(those)})
+    return skews
 
 
 def _transactions(counted: Counted, params: Params) -> list[Row]:
@@ -269,10 +269,10 @@ def _transactions(counted: Counted, params: Params) -> list[Row]:
 
 
 def _grouped(rows: list[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        found[tuple(row[name] for name in by)].append(row)
-    return found
+        groups[tuple(row[name] for name in by)].append(row)
+    return groups
 
 
 def _whole(messages: float) -> int:

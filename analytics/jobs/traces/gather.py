@@ -57,24 +57,24 @@ class Gather:
                 doubled += int(np.diff([-each.sum() for each in own])[0])
         names = TextCodes()
         events, records = events_of(rows.pop(EVENTS), names), rows[RECORDS]
-        origins, halves = Origins(records, names), latencies.Halves(records, names)
+        origins, half_messages = Origins(records, names), latencies.Halves(records, names)
         stored_ms = numbers(records["stored_ms"])
         own = records.filter(pa.array(is_in(stored_ms, target)))
         yield HAPPENED, counts.happened(events, origins, names, target)
         yield STORED, counts.stored(own)
         yield HOT, counts.hot(own)
-        yield TRANSACTIONS, counts.transactions(events, own, halves, names, target)
+        yield TRANSACTIONS, counts.transactions(events, own, half_messages, names, target)
         few = [
             *latencies.of_records(own, names),
             latencies.of_releases(rows[RELEASES], records, names),
-            latencies.of_decisions(events, halves, names, target),
+            latencies.of_decisions(events, half_messages, names, target),
         ]
         values = [latencies.counted(each, names) for each in few]
         yield VALUES, pa.concat_tables(values)
         for part in _parts(attempted(events, names)):
             attempts = attempts_of(part, origins, names)
-            told = latencies.of_attempts(attempts, target, self.params)
-            yield VALUES, pa.concat_tables(latencies.counted(each, names) for each in told)
+            tables = latencies.of_attempts(attempts, target, self.params)
+            yield VALUES, pa.concat_tables(latencies.counted(each, names) for each in tables)
             yield SLOWEST, counts.slowest(attempts, names, target, self.params.slowest_max)
         yield DOUBLED, pa.table({"rows": [doubled]})
 

@@ -65,14 +65,14 @@ def of_attempts(attempts: DeliveryAttempts, target: int, params: Params) -> Iter
     due = np.where(delivered == NEVER, NEVER, delivered + params.unfinished_s * 1000)
     is_due = is_in(due, target) & (due < params.at_ms) & (attempts.ended_ms < delivered)
     zero = np.zeros(len(acked), dtype=np.int64)
-    told = {
+    values = {
         END_TO_END: (is_acked & (born != NEVER), acked - born),
         WAIT: (is_in(opened, target) & (stored != NEVER), opened - stored),
         PROCESS: (is_acked & (delivered != NEVER) & (delivered <= acked), acked - delivered),
         UNFINISHED: (is_due, zero),
         UNMATCHED: (is_acked & (delivered == NEVER), zero),
     }
-    for metric, (rows, ms) in told.items():
+    for metric, (rows, ms) in values.items():
         yield Values(
             metric,
             ms[rows],
@@ -100,46 +100,48 @@ def of_records(records: "pa.Table", names: TextCodes) -> Iterator[Values]:
 
 def of_releases(releases: "pa.Table", records: "pa.Table", names: TextCodes) -> Values:
     """How late those with a delay level were released: due as the record says that they replace."""
-    held = records.filter(pa.array(are_in(records["role"], ("delayed",))))
-    due = numbers(held["due_ms"], NEVER)
-    wanted, known = keys(_places(releases, SOURCE, names), _places(held, PLACE, names))
-    at = matches(wanted, known, due)
+    waiting = records.filter(pa.array(are_in(records["role"], ("delayed",))))
+    due = numbers(waiting["due_ms"], NEVER)
+    sources, known = keys(_places(releases, SOURCE, names), _places(waiting, PLACE, names))
+    at = matches(sources, known, due)
     rows = (at >= 0) & (due[at] != NEVER) if len(due) else at >= 0
     waited = numbers(releases["stored_ms"])[rows] - due[at[rows]]
     topic, group = (names.codes(releases[name])[rows] for name in ("origin_topic", "group"))
     return _whole(LATENESS_LEVEL, waited, topic, group, names)
 
 
-def of_decisions(events: TraceEvents, halves: "Halves", names: TextCodes, target: int) -> Values:
+def of_decisions(
+    events: TraceEvents, half_messages: "Halves", names: TextCodes, target: int
+) -> Values:
     """How long half messages waited for their decision."""
     kinds = [names.code(kind) for kind in DECIDED]
     rows = events.where(np.isin(events.kind, kinds) & is_in(events.at_ms, target))
-    at = halves.find(rows)
+    at = half_messages.find(rows)
     rows, at = rows.where(at >= 0), at[at >= 0]
-    waited = rows.at_ms - halves.stored_ms[at]
-    return Values(DECISION, waited, halves.topic[at], rows.group, rows.sample)
+    waited = rows.at_ms - half_messages.stored_ms[at]
+    return Values(DECISION, waited, half_messages.topic[at], rows.group, rows.sample)
 
 
 class Halves:
     """The half messages at hand: `topic` is what they are bound for."""
 
     def __init__(self, records: "pa.Table", names: TextCodes) -> None:
-        halves = records.filter(pa.array(are_in(records["role"], ("half",))))
-        self.stored_ms = numbers(halves["stored_ms"])
-        self.topic = names.codes(halves["target_topic"])
-        self._place = (numbers(halves["queue"]), numbers(halves["offset"]))
+        half_messages = records.filter(pa.array(are_in(records["role"], ("half",))))
+        self.stored_ms = numbers(half_messages["stored_ms"])
+        self.topic = names.codes(half_messages["target_topic"])
+        self._place = (numbers(half_messages["queue"]), numbers(half_messages["offset"]))
 
     def find(self, events: TraceEvents) -> Ints:
         """For each event the index of its half message, or -1."""
-        wanted, known = keys((events.queue, events.first), self._place)
-        return matches(wanted, known, self.stored_ms)
+        places, known = keys((events.queue, events.first), self._place)
+        return matches(places, known, self.stored_ms)
 
 
 def counted(values: Values, names: TextCodes) -> "pa.Table":
     """By CELL and bucket; `client` is NULL where none is asked."""
     known = np.maximum(values.ms, 0)
     client = np.full(len(known), -1, dtype=np.int64) if values.client is None else values.client
-    found = summed(
+    sums = summed(
         pa.table(
             {
                 "topic": values.topic,
@@ -157,10 +159,10 @@ def counted(values: Values, names: TextCodes) -> "pa.Table":
         ("topic", "group", "client", "bucket"),
         COUNTS,
     )
-    named = {name: names.texts(found[name].to_numpy()) for name in ("topic", "group", "client")}
-    metric = pa.array([values.metric] * found.num_rows, pa.string())
-    counts = {name: found[name] for name in ("bucket", *COUNTS)}
-    return pa.table({"metric": metric, **named, **counts})
+    texts = {name: names.texts(sums[name].to_numpy()) for name in ("topic", "group", "client")}
+    metric = pa.array([values.metric] * sums.num_rows, pa.string())
+    counts = {name: sums[name] for name in ("bucket", *COUNTS)}
+    return pa.table({"metric": metric, **texts, **counts})
 
 
 def _places(

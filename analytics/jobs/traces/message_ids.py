@@ -12,8 +12,8 @@ from analytics.jobs.traces.blobs import Ints, TextCodes, keys, numbers
 from analytics.jobs.traces.pieces import FilePart, Pieces
 from analytics.jobs.traces.scatter import PLACE
 from analytics.manifest import HOUR_MS, hour_end_ms
-from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES
+from engine.report_hours import LOOKBACK_HOURS
 
 FOUND = pa.schema(
     [
@@ -38,13 +38,13 @@ class Find:
         """Rows of FOUND."""
         rows = piece.read(PLACE)
         names = TextCodes()
-        wanted = np.array([names.code(topic) for topic in self.topics], dtype=np.int64)
+        topic_codes = np.array([names.code(topic) for topic in self.topics], dtype=np.int64)
         place = (names.codes(rows["topic"]), numbers(rows["queue"]), numbers(rows["offset"]))
-        here, there = keys(place, (wanted, self.queues, self.offsets))
+        here, there = keys(place, (topic_codes, self.queues, self.offsets))
         is_wanted = np.isin(here, there)
         if is_wanted.any():
-            found = piece.read(FOUND.names).filter(pa.array(is_wanted))
-            yield from found.cast(FOUND).to_batches()
+            records = piece.read(FOUND.names).filter(pa.array(is_wanted))
+            yield from records.cast(FOUND).to_batches()
 
 
 def fill_in(slowest: Rows, pieces: Pieces) -> None:
@@ -56,9 +56,9 @@ def fill_in(slowest: Rows, pieces: Pieces) -> None:
         return
     topics = [row["stored_topic"] for row in slowest]
     queues, offsets = (np.array([row[name] for row in slowest]) for name in PLACE[1:])
-    found = pieces.map(Find(topics, queues, offsets).run, from_arrow_schema(FOUND)).toArrow()
+    lookups = pieces.map(Find(topics, queues, offsets).run, from_arrow_schema(FOUND)).toArrow()
     ids: dict[tuple[object, ...], list[tuple[int, str]]] = {}
-    for row in found.to_pylist():
+    for row in lookups.to_pylist():
         place = tuple(row[name] for name in PLACE)
         ids.setdefault(place, []).append((row["stored_ms"], row["message_id"]))
     for row in slowest:

@@ -67,9 +67,9 @@ class FilePart(NamedTuple):
             ) from None
 
     def _where(self) -> tuple[str, str, str]:
-        found = WHERE.search(self.path)
-        assert found is not None, self.path
-        return found[1], found[2], found[3]
+        match = WHERE.search(self.path)
+        assert match is not None, self.path
+        return match[1], match[2], match[3]
 
 
 Work = Callable[[FilePart], "Iterator[pa.RecordBatch]"]

@@ -13,8 +13,8 @@ from analytics.jobs.definitions import ATTEMPTED, OUTCOMES, TRACED_KINDS
 from analytics.jobs.traces import blobs
 from analytics.jobs.traces.blobs import Ints, Mask, are_in, is_null, mapped, numbers, repeated
 from analytics.jobs.traces.pieces import FilePart
-from analytics.results import LOOKBACK_HOURS
 from analytics.schemas import MESSAGES, TRACE, arrow_schema
+from engine.report_hours import LOOKBACK_HOURS
 
 Places = npt.NDArray[np.uint64]
 EVENTS, RECORDS, RELEASES = "events", "records", "releases"
@@ -124,8 +124,8 @@ def whole_stretches(events: "pa.Table") -> "pa.Table":
     has_place = first[rows] >= 0
     cut = events.take(pa.array(rows))
     for name, values in (("first_offset", begin), ("message_count", end - begin)):
-        kept = pc.if_else(pa.array(has_place), pa.array(values), cut[name])
-        cut = cut.set_column(cut.column_names.index(name), name, kept)
+        column = pc.if_else(pa.array(has_place), pa.array(values), cut[name])
+        cut = cut.set_column(cut.column_names.index(name), name, column)
     return cut
 
 
@@ -137,10 +137,10 @@ def _spread(rows: "pa.Table", place: tuple[str, str, str]) -> Places:
 
 def spread(topic: Ints, queue: Ints, offset: Ints) -> Places:
     """A number for each place, the same for all of a stretch; its upper half is as good alone."""
-    found: Places = topic.astype(np.uint64) * SPREAD[0] + queue.astype(np.uint64) * SPREAD[1]
-    found += (offset // STRETCH).astype(np.uint64) * SPREAD[2]
-    found ^= found >> np.uint64(32)
-    return found
+    hashes: Places = topic.astype(np.uint64) * SPREAD[0] + queue.astype(np.uint64) * SPREAD[1]
+    hashes += (offset // STRETCH).astype(np.uint64) * SPREAD[2]
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
 
 
 def _is_new(records: "pa.Table") -> Mask:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from analytics.jobs.outputs import Rows, check_size
 from analytics.jobs.traces.blobs import unpack
 from analytics.jobs.traces.finish import COUNTED, COUNTERS
-from analytics.results import TRACES_JOB, tables_of
+from engine.report_tables import TRACES_JOB, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,8 @@ from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.security.access import READ_PEOPLE, Action, Kind
-from app.security.simulator import Reason, judge, subject_of
+from app.security.simulator import judge, subject_of
+from kitemq.model.access import AccessCheck
 
 TAG = "access"
 
@@ -26,26 +27,6 @@ class AccessQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="A topic's or group's; left out: any that there is.")] = (
         ""
     )
-
-
-class CheckedRight(msgspec.Struct):
-    """One right: whether it is there, and what decided; `doors` are what it opens, by table."""
-
-    right: str
-    action: Action
-    kind: Kind
-    name: str
-    allowed: bool
-    reason: Reason
-    by: Annotated[str, Meta(description="The role or the patterns that decided.")]
-    doors: dict[str, list[str]]
-
-
-class AccessCheck(msgspec.Struct):
-    """Every right that was asked for, in the order of docs/access.md."""
-
-    who: str
-    items: list[CheckedRight]
 
 
 @operation(
@@ -70,20 +51,7 @@ async def check_access(call: Call[AccessQuery, None]) -> AccessCheck:
         people, user=query.user, token=query.token, role=query.role, patterns=patterns
     )
     found = judge(subject, action=query.action, kind=query.kind, name=query.name)
-    items = [
-        CheckedRight(
-            each.right,
-            each.action,
-            each.kind,
-            each.name,
-            each.is_allowed,
-            each.reason,
-            each.by,
-            {title: list(doors) for title, doors in each.doors.items()},
-        )
-        for each in found
-    ]
-    return AccessCheck(subject.who.audit_name(""), items)
+    return AccessCheck(subject.who.audit_name(""), found)
 
 
 OPERATIONS = (check_access,)

@@ -1,103 +1,35 @@
 """What users get in with, over REST: tokens, which programs show, and logins."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
-from app.api.access.users import READ_OWN, TAG, Patterns, by_of, patterns_of
+from app.api.access.users import READ_OWN, TAG, by_of, patterns_of
 from app.api.framework.operation import API, Call, operation
 from app.db.rows import SessionRow, TokenRow
-from app.security.access import OWN, Action, Kind, Role, lacks, require
+from app.security.access import OWN, Action, Kind, lacks, require
 from app.security.drafts import NewToken, checked_name
 from app.security.people import People
 from engine.errors import Invalid
-from kitemq.model.values import Milliseconds
+from kitemq.model.access import (
+    LoginSession,
+    MadeToken,
+    NewTokenBody,
+    SessionList,
+    Token,
+    TokenList,
+)
+from kitemq.model.conversion import convert
 
 ID_CHARS_MAX = 18
 
 
-class Token(msgspec.Struct):
-    """What a program shows; `prefix` is how its text begins."""
-
-    id: str
-    name: str
-    owner: str
-    prefix: str
-    role: Role
-    patterns: tuple[str, ...]
-    created_ms: Milliseconds
-    expires_ms: Milliseconds | None
-    used_ms: Annotated[int | None, Meta(description="When it was used last; null: never.")]
-
-
-class TokenList(msgspec.Struct):
-    items: list[Token]
-
-
-class MadeToken(Token):
-    """A token with its text, which is shown this once.
-
-    `access_key` and `secret_key` are the same token for RocketMQ 5 clients, which sign with them.
-    """
-
-    token: str
-    access_key: str
-    secret_key: str
-
-
-class NewTokenBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A token to be made. It may do what both its own and its owner's rights allow."""
-
-    name: str
-    owner: Annotated[str, Meta(description="Oneself, where it is left out.")] = ""
-    role: Role | UnsetType = UNSET
-    patterns: Patterns | UnsetType = UNSET
-    days: Annotated[int | None, Meta(description="Until it expires, 1 to 3650; null: never.")] = (
-        None
-    )
-
-
-class Session(msgspec.Struct):
-    """One login of a user."""
-
-    id: str
-    user: str
-    created_ms: Milliseconds
-    seen_ms: Milliseconds
-    expires_ms: Milliseconds
-    address: str
-    user_agent: str
-
-
-class SessionList(msgspec.Struct):
-    items: list[Session]
-
-
 def _token(row: TokenRow, people: People) -> Token:
-    return Token(
-        str(row.id),
-        row.name,
-        people.name_of(row.user_id),
-        row.prefix,
-        Role(row.role),
-        row.patterns,
-        row.created_ms,
-        row.expires_ms,
-        row.used_ms,
-    )
+    return convert(row, Token, owner=people.name_of(row.user_id))
 
 
-def _session(row: SessionRow, people: People) -> Session:
-    return Session(
-        str(row.id),
-        people.name_of(row.user_id),
-        row.created_ms,
-        row.seen_ms,
-        row.expires_ms,
-        row.address,
-        row.user_agent,
-    )
+def _session(row: SessionRow, people: People) -> LoginSession:
+    return convert(row, LoginSession, user=people.name_of(row.user_id))
 
 
 def _id(call: Call[Any, Any]) -> int:
@@ -150,10 +82,11 @@ async def create_token(call: Call[None, NewTokenBody]) -> MadeToken:
     role = "" if new.role is UNSET else str(new.role)
     wanted = NewToken(new.name, owner, role, patterns_of(new.patterns), new.days)
     row, secret = await call.services.accounts.add_token(by_of(call), wanted)
-    shown = msgspec.structs.asdict(_token(row, call.services.people))
-    keys = call.services.access_keys
-    access_key, secret_key = await keys.made_for(row.secret_hash)
-    return MadeToken(**shown, token=secret, access_key=access_key, secret_key=secret_key)
+    owner = call.services.people.name_of(row.user_id)
+    access_key, secret_key = await call.services.access_keys.made_for(row.secret_hash)
+    return convert(
+        row, MadeToken, owner=owner, token=secret, access_key=access_key, secret_key=secret_key
+    )
 
 
 @operation(

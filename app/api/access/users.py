@@ -1,12 +1,11 @@
 """Users over REST, and who one is oneself; their tokens and logins: credentials.py."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from app.api.framework.operation import API, Call, operation
-from app.db.rows import Source, UserRow
+from app.db.rows import UserRow
 from app.security.access import (
     ADMINISTER_PEOPLE,
     OWN,
@@ -15,8 +14,6 @@ from app.security.access import (
     Action,
     Kind,
     Needs,
-    Reach,
-    Role,
     lacks,
 )
 from app.security.accounts import Browser, By
@@ -24,84 +21,19 @@ from app.security.drafts import NewUser, checked_name
 from app.security.passwords import check_password
 from app.settings import Settings, is_loopback
 from engine.errors import Forbidden, NotFound
-from kitemq.model.values import Milliseconds
+from kitemq.model.access import (
+    Me,
+    NewPassword,
+    NewUserBody,
+    Right,
+    User,
+    UserList,
+    UserPatch,
+)
+from kitemq.model.conversion import convert
 
 TAG = "access"
 READ_OWN = Needs(Action.READ, Kind.OWN)
-
-Patterns = Annotated[
-    list[str],
-    Meta(
-        max_length=100,
-        description="How far rights reach: ACTION:KIND:GLOB, where `*` stands for any action or "
-        "kind, as in `produce:topic:orders-*` and `administer:report:*`; a viewer's in "
-        "`read_messages:topic:orders-*`. Left out: everywhere; a viewer then reads all messages.",
-    ),
-]
-Password = Annotated[str, Meta(description="8 to 256 characters.")]
-
-
-class User(msgspec.Struct):
-    """Who may log in."""
-
-    name: str
-    role: Role
-    patterns: tuple[str, ...]
-    disabled: bool
-    created_ms: Milliseconds
-    source: Annotated[
-        Source,
-        Meta(description="By a password of this server, or through the OpenID Connect provider."),
-    ]
-
-
-class UserList(msgspec.Struct):
-    items: list[User]
-
-
-class NewUserBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A user to be added."""
-
-    name: str
-    password: Password
-    role: Role = Role.VIEWER
-    patterns: Patterns | UnsetType = UNSET
-
-
-class UserPatch(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What changes; what is left out stays. A new password ends the user's sessions."""
-
-    role: Role | UnsetType = UNSET
-    patterns: Patterns | UnsetType = UNSET
-    disabled: bool | UnsetType = UNSET
-    password: Password | UnsetType = UNSET
-
-
-class Right(msgspec.Struct):
-    """One cell of what a role may do."""
-
-    action: Action
-    kind: Kind
-    reach: Annotated[Reach, Meta(description="all, matching (what the patterns name) or none")]
-
-
-class Me(msgspec.Struct):
-    """Who asks. While there are no users, `open` is true and everybody may do everything."""
-
-    name: str
-    open: bool
-    role: Role | None
-    patterns: tuple[str, ...]
-    token: Annotated[str, Meta(description="The name of the token that was sent.")]
-    read_only: bool
-    rights: list[Right]
-
-
-class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
-    """One's own password; changing it ends all one's sessions."""
-
-    old: str
-    new: Password
 
 
 def by_of(call: Call[Any, Any]) -> By:
@@ -123,7 +55,7 @@ def patterns_of(given: list[str] | UnsetType) -> tuple[str, ...] | None:
 
 
 def _user(row: UserRow) -> User:
-    return User(row.name, Role(row.role), row.patterns, row.disabled, row.created_ms, row.source)
+    return convert(row, User)
 
 
 @operation(

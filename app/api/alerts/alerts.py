@@ -1,10 +1,20 @@
 """Alerts: rules, where they stand, silences, and what webhooks were told."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from msgspec import UNSET
+import msgspec
 
-from app.api.alerts.shapes import (
+from app.api.framework.operation import API, Call, operation
+from app.api.messages.messages import number_in_path
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
+from app.security.access import ADMINISTER_SERVER, READ_SERVER
+from app.services.alerts.alerts import Alerts
+from app.services.alerts.rules import ABOUT
+from app.services.alerts.standing import Standing
+from app.services.alerts.webhook import host_of
+from engine.errors import Invalid
+from kitemq.model.alerts import (
     AlertDeliveries,
     AlertDelivery,
     AlertRule,
@@ -13,27 +23,25 @@ from app.api.alerts.shapes import (
     AlertState,
     AlertStates,
     AlertSubject,
-    DeliveryQuery,
     NewAcknowledgement,
     NewAlertRule,
     NewSilence,
+    RuleKind,
+    RuleState,
     Silence,
     TestSent,
 )
-from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import number_in_path
-from app.api.topics.topics import actor_of
-from app.db.alert_rows import DeliveryRow, RuleRow, SilenceRow, StateRow
-from app.security.access import ADMINISTER_SERVER, READ_SERVER
-from app.services.alerts.alerts import Alerts
-from app.services.alerts.machine import State
-from app.services.alerts.rules import ABOUT, Kind, Severity
-from app.services.alerts.standing import Standing
-from app.services.alerts.webhook import host_of
-from engine.errors import Invalid
+from kitemq.model.conversion import convert, given
 
 TAG = "alerts"
 ID_MAX = 2**63 - 1
+
+
+class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which page of the deliveries."""
+
+    cursor: Cursor = ""
+    limit: Limit = PAGE_DEFAULT
 
 
 @operation(
@@ -50,7 +58,7 @@ async def get_alerts(call: Call[None, None]) -> AlertStates:
     items = [_state_out(alerts, standing) for standing in await alerts.standings()]
     return AlertStates(
         items,
-        sum(item.state is State.FIRING for item in items),
+        sum(item.state is RuleState.FIRING for item in items),
         [_silence_out(silence) for silence in await alerts.silences()],
         len(alerts.webhooks),
         alerts.failure,
@@ -87,19 +95,10 @@ async def list_alert_rules(call: Call[None, None]) -> AlertRules:
 )
 async def create_alert_rule(call: Call[None, NewAlertRule]) -> AlertRule:
     """Add a rule; it is evaluated within ten seconds."""
-    given = call.body
-    default = ABOUT[given.kind].default
-    rule = RuleRow(
-        name=given.name,
-        kind=given.kind.value,
-        group_pattern=given.group_pattern,
-        topic_pattern=given.topic_pattern,
-        threshold=default if given.threshold is None else given.threshold,
-        window_s=given.window_s,
-        for_s=given.for_s,
-        severity=given.severity.value,
-        is_enabled=given.enabled,
-    )
+    new = call.body
+    default = ABOUT[new.kind].default
+    threshold = default if new.threshold is None else new.threshold
+    rule = convert(new, RuleRow, threshold=threshold, is_enabled=new.enabled)
     return _rule_out(await call.services.alerts.create(actor_of(call), rule))
 
 
@@ -133,14 +132,10 @@ async def change_alert_rule(call: Call[None, AlertRulePatch]) -> AlertRule:
     """Change a rule. One that is switched off stands at ok, and what fired is told to be over."""
     alerts = call.services.alerts
     standing = await alerts.standing(number_in_path(call, "id", ID_MAX))
-    given = {
-        name: value
-        for name in call.body.__struct_fields__
-        if (value := getattr(call.body, name)) is not UNSET
-    }
-    if "enabled" in given:
-        given["is_enabled"] = given.pop("enabled")
-    return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **given)))
+    fields = given(call.body)
+    if "enabled" in fields:
+        fields["is_enabled"] = fields.pop("enabled")
+    return _rule_out(await alerts.change(actor_of(call), replace(standing.rule, **fields)))
 
 
 @operation(
@@ -198,11 +193,9 @@ async def create_silence(call: Call[None, NewSilence]) -> Silence:
     States go on to change. What still fires when the silence ends is told then; that something
     told before is over is told at once.
     """
-    given = call.body
-    rule_id = _rule_id(given.rule_id)
-    alerts = call.services.alerts
-    silence = await alerts.silence(
-        actor_of(call), rule_id, given.subject, given.until_ms, given.note
+    new, actor = call.body, actor_of(call)
+    silence = await call.services.alerts.silence(
+        actor, _rule_id(new.rule_id), new.subject, new.until_ms, new.note
     )
     return _silence_out(silence)
 
@@ -268,66 +261,42 @@ def _rule_id(text: str) -> int:
 
 
 def _rule_out(rule: RuleRow) -> AlertRule:
-    fields = asdict(rule)
-    fields.update(
-        id=str(rule.id),
-        kind=Kind(rule.kind),
-        severity=Severity(rule.severity),
-        unit=ABOUT[Kind(rule.kind)].unit,
-        enabled=fields.pop("is_enabled"),
-    )
-    return AlertRule(**fields)
+    return convert(rule, AlertRule, unit=ABOUT[RuleKind(rule.kind)].unit, enabled=rule.is_enabled)
 
 
 def _state_out(alerts: Alerts, standing: Standing) -> AlertState:
     rule = standing.rule
-    return AlertState(
-        str(rule.id),
-        rule.name,
-        Severity(rule.severity),
-        rule.is_enabled,
-        standing.state,
-        [_subject_out(alerts, row) for row in standing.states],
-        standing.checked,
-        standing.left_out,
-        standing.at_ms or None,
+    return convert(
+        rule,
+        AlertState,
+        rule_id=rule.id,
+        enabled=rule.is_enabled,
+        state=standing.state,
+        subjects=[_subject_out(alerts, row) for row in standing.states],
+        subjects_checked=standing.checked,
+        subjects_left_out=standing.left_out,
+        evaluated_ms=standing.at_ms or None,
     )
 
 
 def _subject_out(alerts: Alerts, row: StateRow) -> AlertSubject:
-    return AlertSubject(
-        row.subject,
-        State(row.state),
-        row.since_ms,
-        row.value,
-        row.detail,
-        alerts.is_silent(row.rule_id, row.subject),
-        row.acked_by,
-        row.acked_ms,
+    return convert(
+        row,
+        AlertSubject,
+        silenced=alerts.is_silent(row.rule_id, row.subject),
+        acknowledged_by=row.acked_by,
+        acknowledged_ms=row.acked_ms,
     )
 
 
 def _silence_out(row: SilenceRow) -> Silence:
-    rule_id = str(row.rule_id) if row.rule_id else None
-    return Silence(str(row.id), rule_id, row.subject, row.until_ms, row.note, row.actor, row.at_ms)
+    return convert(row, Silence, rule_id=row.rule_id or None)
 
 
 def _delivery_out(row: DeliveryRow) -> AlertDelivery:
-    return AlertDelivery(
-        id=str(row.id),
-        event_id=row.event_id,
-        event=row.event,
-        webhook=host_of(row.url),
-        rule=row.rule_name,
-        subject=row.subject,
-        result=row.result,
-        attempts=row.attempts,
-        status=row.status,
-        error=row.error,
-        at_ms=row.at_ms,
-        last_ms=row.last_ms,
-        next_ms=row.next_ms if row.result == "waiting" else None,
-    )
+    next_ms = row.next_ms if row.result == "waiting" else None
+    webhook = host_of(row.url)
+    return convert(row, AlertDelivery, webhook=webhook, rule=row.rule_name, next_ms=next_ms)
 
 
 OPERATIONS = (

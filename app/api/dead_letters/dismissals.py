@@ -1,96 +1,32 @@
 """Dead letters that people let rest, with a note, and what they take up again."""
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import Filter
-from app.api.replays.shapes import OffsetText, OriginTopic, PageLimit, Reason, Time, offset_of
+from app.api.replays.replays import PageLimit
 from app.api.topics.topics import actor_of
 from app.security.access import Action, Kind, Needs
 from app.services.dismissals import DeadChoice
-from engine.broker import DismissalSummary
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.dead_letters import (
+    Dismiss,
+    Dismissal,
+    DismissalList,
+    DismissAnswer,
+    Restore,
+    RestoreAnswer,
+)
 
 TAG = "dead letters"
 GROUP = Needs(Action.ADMINISTER, Kind.GROUP, "group")
 PATH = f"{API}/groups/{{group}}/dead-letters"
-
-Offsets = Annotated[list[OffsetText], Meta(max_length=10_000)]
-
-
-class Dismiss(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters are to rest, and why. Without any choice, all of them."""
-
-    note: Annotated[str, Meta(max_length=500, description="Why nothing is to be done; one line.")]
-    offsets: Offsets = []
-    from_ms: Time = 0
-    to_ms: Time = 0
-    filter: Filter = "*"
-    reason: Reason = ""
-    topic: OriginTopic = ""
-    expected: (
-        Annotated[int, Meta(ge=0, description="Refuse (409) where not so many would be dismissed.")]
-        | None
-    ) = None
-    dry_run: Annotated[bool, Meta(description="Count, and change nothing.")] = False
-
-
-class Restore(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters are to be looked at again: `offsets`, a dismissal, or `all`."""
-
-    offsets: Offsets = []
-    dismissal: Annotated[str, Meta(max_length=60, description="The id of a dismissal.")] = ""
-    all: Annotated[bool, Meta(description="All that were dismissed.")] = False
-
-
-class DismissAnswer(msgspec.Struct):
-    """`count` rest from now on (would, in a dry run), `already` did."""
-
-    id: Annotated[str, Meta(description="Of the dismissal; empty where nothing changed.")]
-    count: int
-    already: int
-
-
-class RestoreAnswer(msgspec.Struct):
-    """How many are looked at again."""
-
-    count: int
-
-
-class Dismissal(msgspec.Struct):
-    """What was dismissed together, as far as it still is."""
-
-    id: str
-    note: str
-    by: str
-    at_ms: int
-    count: int
 
 
 class DismissalQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How many are listed."""
 
     limit: PageLimit = 50
-
-
-class DismissalList(msgspec.Struct):
-    """The newest dismissals of a group; of all of them, `total`, `dismissed` letters rest."""
-
-    items: list[Dismissal]
-    total: int
-    dismissed: int
-
-
-def dismissal_out(one: DismissalSummary) -> Dismissal:
-    """A dismissal as the API shows it."""
-    return Dismissal(one.id, one.note, one.by, one.at_ms, one.count)
-
-
-def _offsets(texts: list[str | int]) -> list[int]:
-    return [offset_of(text, f"offsets[{index}]") for index, text in enumerate(texts)]
 
 
 @operation(
@@ -112,15 +48,7 @@ async def dismiss_dead_letters(call: Call[None, Dismiss]) -> DismissAnswer:
     """
     group, body = call.path("group"), call.body
     service = call.services.dismissals
-    choice = DeadChoice(
-        offsets=_offsets(body.offsets),
-        from_ms=body.from_ms,
-        to_ms=body.to_ms,
-        filter=body.filter,
-        reason=body.reason,
-        topic=body.topic,
-    )
-    runs = await service.chosen(group, choice)
+    runs = await service.chosen(group, convert(body, DeadChoice))
     impact = await service.impact(group, runs)
     if body.dry_run:
         return DismissAnswer("", impact.count, impact.already)
@@ -152,7 +80,7 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
     if body.dismissal:
         __, runs = await service.of_dismissal(group, body.dismissal)
     else:
-        runs = await service.chosen(group, DeadChoice(offsets=_offsets(body.offsets)))
+        runs = await service.chosen(group, convert(body, DeadChoice))
     return RestoreAnswer(await service.restore(actor_of(call), group, runs))
 
 
@@ -169,9 +97,12 @@ async def restore_dead_letters(call: Call[None, Restore]) -> RestoreAnswer:
 async def list_dismissals(call: Call[DismissalQuery, None]) -> DismissalList:
     """List what was dismissed together, with its note, the newest first."""
     service = call.services.dismissals
-    found = await service.listed(call.path("group"))
-    items = [dismissal_out(one) for one in found[: call.query.limit]]
-    return DismissalList(items, len(found), sum(one.count for one in found))
+    dismissals = await service.listed(call.path("group"))
+    return DismissalList(
+        [convert(each, Dismissal) for each in dismissals[: call.query.limit]],
+        len(dismissals),
+        sum(each.count for each in dismissals),
+    )
 
 
 OPERATIONS = (dismiss_dead_letters, restore_dead_letters, list_dismissals)

@@ -24,7 +24,7 @@ from app.security.message_rights import require_messages
 from app.security.origins import check_own_page
 from app.settings import Settings
 from engine.errors import Invalid
-from kitemq.model.conversion import encoded
+from kitemq.model.conversion import decoded, encoded
 from kitemq.protocol.json_values import VALUES_MAX, has_too_many_values
 
 API = "/api/v1"
@@ -199,7 +199,7 @@ class _Endpoint:
         self._raw_body = operation.raw_body
         self._needs = operation.needs or ADMINISTER_SERVER
         decodes = operation.body is not None and not operation.raw_body
-        self._decoder = msgspec.json.Decoder(operation.body) if decodes else None
+        self._decoder = msgspec.json.Decoder(operation.body, dec_hook=decoded) if decodes else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -304,7 +304,7 @@ def decode_query(query: bytes, kind: type[Q]) -> Q:
     """The query string as its type; Invalid names the parameter that does not fit."""
     try:
         pairs = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=64))
-        return msgspec.convert(pairs, kind, strict=False)
+        return msgspec.convert(pairs, kind, strict=False, dec_hook=decoded)
     except msgspec.ValidationError as error:
         raise _invalid(error) from None
     except ValueError as error:

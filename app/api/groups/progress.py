@@ -6,11 +6,9 @@ from app.api.framework.operation import API, Call, operation
 from app.api.groups.groups import TAG
 from app.security.access import Action, Kind, Needs
 from engine.broker import Broker
-from engine.errors import Conflict, Invalid
+from engine.errors import Conflict
 from kitemq.model.conversion import convert
 from kitemq.model.progress import ClientName, Lag, NewOffset, Offsets, QueueOffset
-
-OFFSET_MAX = 2**63 - 1
 
 
 class OffsetQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,10 +75,9 @@ async def commit_offset(call: Call[None, NewOffset]) -> None:
     409 after a reset of the queue, until a client of the group has pulled from it and was told.
     """
     new = call.body
-    offset = _offset_of(new.offset)
     group, broker = call.path("group"), call.host.broker
     call.check_client(group, new.client)
-    if not broker.commit_offset(group, new.topic, new.queue, offset, new.client):
+    if not broker.commit_offset(group, new.topic, new.queue, int(new.offset), new.client):
         raise Conflict(
             f"the group {group!r} was reset in queue {new.queue} of {new.topic!r}",
             field="offset",
@@ -92,15 +89,6 @@ def _queue_offset(broker: Broker, group: str, topic: str, queue: int, client: st
     offset = broker.committed_offset(group, topic, queue, client)
     start = broker.start_offset(group, topic, queue) if offset is None else None
     return convert(None, QueueOffset, queue=queue, offset=offset, start=start)
-
-
-def _offset_of(value: str | int) -> int:
-    text = str(value)
-    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= OFFSET_MAX:
-        return int(text)
-    raise Invalid(
-        f"{text[:40]!r} is no offset", field="offset", remedy="send a whole number from 0"
-    )
 
 
 OPERATIONS = (get_lag, get_offsets, commit_offset)

@@ -5,197 +5,53 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.api.framework.operation import API, Call, Raw, operation
-from app.api.messages.messages import OFFSET_MAX, number_in_path
+from app.api.framework.operation import API, Call, Raw, encode, operation
+from app.api.messages.messages import number_in_path
 from app.api.topics.topics import actor_of
 from app.errors import PROBLEM_TYPE, problem_of
 from app.security.access import Action, Kind, Needs
 from app.services.resets import ResetOrder
-from engine.broker import OffsetsMoved, Reset, ResetNote, ResetPreview, ResetTarget, ResetTo
+from engine.broker import OffsetsMoved, Reset, ResetTarget
+from engine.broker import ResetTo as EngineResetTo
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.resets import (
+    CompletedReset,
+    GroupResetPage,
+    GroupResetPreview,
+    NewReset,
+    ResetPlace,
+    ResetTo,
+    UndoReset,
+)
+from kitemq.model.values import OFFSET_MAX
 
 TAG = "groups"
 HISTORY_DEFAULT = 20
 HISTORY_MAX = 100
 
-FORCE = "Move whatever the offsets are by now."
-PRECONDITION = (
-    "The preview's `precondition`. If the group's offsets are others by now, nothing is moved and "
-    "the answer is 409 with a fresh `preview`."
-)
 # The field that says where to, for each kind of place that needs one.
 VALUES = {ResetTo.TIME: "time_ms", ResetTo.OFFSET: "offset", ResetTo.SHIFT: "by"}
-Precondition = Annotated[str, Meta(max_length=64, description=PRECONDITION)]
-
-
-class ResetPlace(msgspec.Struct, forbid_unknown_fields=True):
-    """Which queues are to go where."""
-
-    topics: Annotated[
-        list[str],
-        Meta(
-            min_length=1,
-            max_length=64,
-            description="The group's own retry topic `%RETRY%group` is moved only if named.",
-        ),
-    ]
-    to: Annotated[
-        ResetTo,
-        Meta(
-            description="earliest, latest, time (give `time_ms`), offset (give `offset`), shift "
-            "(give `by`), group (give `from_group`)."
-        ),
-    ]
-    queues: Annotated[
-        list[int], Meta(max_length=1024, description="Of a single topic; empty means all.")
-    ] = []
-    time_ms: Annotated[
-        int | None, Meta(description="Go on at the first message stored then or later.")
-    ] = None
-    offset: Annotated[str | int | None, Meta(description="The same in every queue.")] = None
-    by: Annotated[int | None, Meta(description="Messages forward; back if negative.")] = None
-    from_group: Annotated[str, Meta(description="The group whose offsets are copied.")] = ""
-
-
-class NewReset(ResetPlace, forbid_unknown_fields=True):
-    """A reset to be carried out."""
-
-    precondition: Precondition = ""
-    force: Annotated[bool, Meta(description=FORCE)] = False
-
-
-class UndoReset(msgspec.Struct, forbid_unknown_fields=True):
-    """Under which condition a reset is undone."""
-
-    precondition: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="Of the undo's preview; without one the group must still be where the "
-            "reset put it.",
-        ),
-    ] = ""
-    force: Annotated[bool, Meta(description=FORCE)] = False
-
-
-class QueuePreview(msgspec.Struct):
-    """What a reset means for one queue."""
-
-    topic: str
-    queue: int
-    min_offset: str
-    max_offset: str
-    current: Annotated[str | None, Meta(description="Null where the group never consumed.")]
-    target: Annotated[str | None, Meta(description="Null: the group begins there as a new one.")]
-    moves: bool
-    note: Annotated[
-        ResetNote,
-        Meta(
-            description="before_oldest, past_end: brought to the nearer end; no_place, "
-            "queue_gone: stays as it is."
-        ),
-    ]
-    redelivered: Annotated[int, Meta(description="Messages done that would be delivered again.")]
-    skipped: Annotated[int, Meta(description="Messages not done that never would be.")]
-    inflight: Annotated[int, Meta(description="With clients; their receipts become stale.")]
-    target_stored_ms: Annotated[
-        int | None, Meta(description="When the message at the target was stored.")
-    ]
-
-
-class Preview(msgspec.Struct):
-    """What a reset would do; nothing was changed."""
-
-    group: str
-    to: str
-    redelivered: int
-    skipped: int
-    inflight: int
-    retry_waiting: Annotated[
-        int, Meta(description="Retries that wait for their delay: no reset reaches them.")
-    ]
-    precondition: str
-    queues: list[QueuePreview]
-
-
-class MovedQueue(msgspec.Struct):
-    """Where a queue was, and where the reset put it."""
-
-    topic: str
-    queue: int
-    before: str | None
-    after: str | None
-
-
-class ResetDone(msgspec.Struct):
-    """A reset that was carried out."""
-
-    id: str
-    group: str
-    at_ms: int
-    to: str
-    undoes: Annotated[str | None, Meta(description="The reset that this one took back.")]
-    undone_by: Annotated[str | None, Meta(description="The reset that took this one back.")]
-    queues: list[MovedQueue]
-
-
-class ResetPage(msgspec.Struct):
-    """Resets of a group, newest first."""
-
-    items: list[ResetDone]
-    next_cursor: str | None
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How much of the past."""
 
     limit: Annotated[int, Meta(ge=1, le=HISTORY_MAX)] = HISTORY_DEFAULT
-    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
+    cursor: Annotated[
+        str, Meta(pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")
+    ] = ""
 
 
-def preview_out(preview: ResetPreview) -> Preview:
-    """A preview as the API shows it."""
-    return Preview(
-        preview.group,
-        preview.to,
-        preview.redelivered,
-        preview.skipped,
-        preview.inflight,
-        preview.retry_waiting,
-        preview.precondition,
-        [
-            QueuePreview(
-                each.topic,
-                each.queue,
-                str(each.min_offset),
-                str(each.max_offset),
-                _text(each.current),
-                _text(each.target),
-                each.is_moved,
-                each.note,
-                each.redelivered,
-                each.skipped,
-                each.inflight,
-                each.target_ms,
-            )
-            for each in preview.queues
-        ],
-    )
-
-
-def reset_out(group: str, reset: Reset) -> ResetDone:
+def reset_out(group: str, reset: Reset) -> CompletedReset:
     """A reset as the API shows it."""
-    return ResetDone(
-        str(reset.number),
-        group,
-        reset.at_ms,
-        reset.to,
-        _text(reset.undoes or None),
-        _text(reset.undone_by or None),
-        [
-            MovedQueue(each.topic, each.queue, _text(each.before), _text(each.after))
-            for each in reset.queues
-        ],
+    return convert(
+        reset,
+        CompletedReset,
+        id=reset.number,
+        group=group,
+        undoes=reset.undoes or None,
+        undone_by=reset.undone_by or None,
     )
 
 
@@ -205,19 +61,19 @@ def reset_out(group: str, reset: Reset) -> ResetDone:
     tag=TAG,
     needs=Needs(Action.READ, Kind.GROUP, "group"),
     body=ResetPlace,
-    answer=Preview,
+    answer=GroupResetPreview,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/resets/preview "
     """-H 'Content-Type: application/json' -d '{"topics": ["orders"], "to": "earliest"}'""",
 )
-async def preview_reset(call: Call[None, ResetPlace]) -> Preview:
+async def preview_reset(call: Call[None, ResetPlace]) -> GroupResetPreview:
     """See what a reset of a group's offsets would do.
 
     Queue by queue: where the group is, where it would go on, how many messages would be delivered
     again and how many never. Nothing is changed.
     """
-    resets = call.services.resets
-    return preview_out(await resets.preview(call.path("group"), _order(call.body)))
+    preview = await call.services.resets.preview(call.path("group"), _order(call.body))
+    return convert(preview, GroupResetPreview)
 
 
 @operation(
@@ -226,13 +82,13 @@ async def preview_reset(call: Call[None, ResetPlace]) -> Preview:
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=NewReset,
-    answer=ResetDone,
+    answer=CompletedReset,
     status=201,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/resets -H 'Content-Type: application/json' "
     """-d '{"topics": ["orders"], "to": "earliest", "force": true}'""",
 )
-async def reset_offsets(call: Call[None, NewReset]) -> ResetDone | Raw:
+async def reset_offsets(call: Call[None, NewReset]) -> CompletedReset | Raw:
     """Reset a group's offsets.
 
     All queues move together, or none. What clients have in hand is forgotten: their receipts
@@ -256,25 +112,22 @@ async def reset_offsets(call: Call[None, NewReset]) -> ResetDone | Raw:
     tag=TAG,
     needs=Needs(Action.READ, Kind.GROUP, "group"),
     query=HistoryQuery,
-    answer=ResetPage,
+    answer=GroupResetPage,
     errors=(404,),
     example="curl $URL/api/v1/groups/billing/resets",
 )
-async def list_resets(call: Call[HistoryQuery, None]) -> ResetPage:
+async def list_resets(call: Call[HistoryQuery, None]) -> GroupResetPage:
     """List a group's offset resets, the newest first.
 
     The last 100 are remembered, fewer where they moved more than 10,000 queues together.
     """
     group, query = call.path("group"), call.query
     resets = call.services.resets
-    cursor = query.cursor
-    before = int(cursor) if cursor.isdecimal() and cursor.isascii() and len(cursor) < 19 else None
-    if cursor and before is None:
-        raise Invalid("that is no cursor", field="cursor", remedy="give a page's next_cursor")
+    before = int(query.cursor) if query.cursor else None
     left = [each for each in resets.history(group) if before is None or each.number < before]
     page = left[: query.limit]
     more = len(left) > len(page)
-    return ResetPage(
+    return GroupResetPage(
         [reset_out(group, each) for each in page], str(page[-1].number) if more else None
     )
 
@@ -284,15 +137,15 @@ async def list_resets(call: Call[HistoryQuery, None]) -> ResetPage:
     f"{API}/groups/{{group}}/resets/{{id}}/undo/preview",
     tag=TAG,
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=Preview,
+    answer=GroupResetPreview,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo/preview",
 )
-async def preview_undo(call: Call[None, None]) -> Preview:
+async def preview_undo(call: Call[None, None]) -> GroupResetPreview:
     """See what undoing a reset would do. Nothing is changed."""
     resets = call.services.resets
     number = number_in_path(call, "id", OFFSET_MAX)
-    return preview_out(await resets.preview_undo(call.path("group"), number))
+    return convert(await resets.preview_undo(call.path("group"), number), GroupResetPreview)
 
 
 @operation(
@@ -301,13 +154,13 @@ async def preview_undo(call: Call[None, None]) -> Preview:
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=UndoReset,
-    answer=ResetDone,
+    answer=CompletedReset,
     status=201,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/groups/billing/resets/1/undo "
     "-H 'Content-Type: application/json' -d '{}'",
 )
-async def undo_reset(call: Call[None, UndoReset]) -> ResetDone | Raw:
+async def undo_reset(call: Call[None, UndoReset]) -> CompletedReset | Raw:
     """Undo a reset: back to the committed offsets that it found.
 
     It is a reset itself, which can be undone. Where the group has gone on since, give the
@@ -342,29 +195,15 @@ def _order(place: ResetPlace) -> ResetOrder:
     value = getattr(place, needed) if needed else 0
     if value is None:
         raise Invalid(f"to={place.to} needs {needed}", field=needed, remedy=f"add {needed}")
-    target = ResetTarget(place.to, _number(value, needed), place.from_group)
+    target = ResetTarget(EngineResetTo(place.to), int(value), place.from_group)
     return ResetOrder(tuple(place.topics), target, tuple(place.queues))
-
-
-def _number(value: str | int, field: str) -> int:
-    if isinstance(value, str):
-        if not (value.isdecimal() and value.isascii() and len(value) < 20):
-            raise Invalid(f"{value[:40]!r} is no offset", field=field, remedy="a whole number")
-        value = int(value)
-    if abs(value) > OFFSET_MAX or (value < 0 and field != "by"):
-        raise Invalid(f"{field} is {value}", field=field, remedy=f"choose up to {OFFSET_MAX}")
-    return value
 
 
 def _moved_answer(error: OffsetsMoved) -> Raw:
     """The problem, with the preview as it is now beside it."""
     problem: dict[str, Any] = msgspec.to_builtins(problem_of(error))
-    problem["preview"] = preview_out(error.preview)
-    return Raw(msgspec.json.encode(problem), PROBLEM_TYPE, problem["status"])
-
-
-def _text(offset: int | None) -> str | None:
-    return None if offset is None else str(offset)
+    problem["preview"] = convert(error.preview, GroupResetPreview)
+    return Raw(encode(problem), PROBLEM_TYPE, problem["status"])
 
 
 OPERATIONS = (preview_reset, reset_offsets, list_resets, preview_undo, undo_reset)

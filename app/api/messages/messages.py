@@ -3,7 +3,6 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Coroutine
-from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -17,12 +16,21 @@ from engine.broker import PullResult
 from engine.compression import PlainBody
 from engine.errors import Invalid, MessageNotFound
 from engine.message import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY, WAIT, StoredMessage
+from kitemq.model.messages import (
+    Compressed,
+    Encoding,
+    Filter,
+    KeyedMessages,
+    MessageList,
+    Seen,
+    Stored,
+)
+from kitemq.model.values import OFFSET_MAX
 
 TAG = "messages"
 PULL_MAX = 160
 KEY_MAX = 64
 WAIT_MS_MAX = 30_000
-OFFSET_MAX = 2**63 - 1
 # Properties that have a field of their own.
 SHOWN_ELSEWHERE = frozenset({TAGS, KEYS, UNIQ_KEY, SHARDING_KEY, WAIT})
 
@@ -30,67 +38,6 @@ T = TypeVar("T")
 
 Wait = Annotated[int, Meta(ge=0, le=WAIT_MS_MAX, description="How long to wait for a message.")]
 Offset = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
-FILTER = (
-    '`*` for all, tags joined by `||` as in "a || b", or `SQL92:` and an expression over properties'
-    ' as in "SQL92: amount > 100" (docs/filters.md).'
-)
-Filter = Annotated[str, Meta(description=FILTER)]
-
-
-class Encoding(StrEnum):
-    """How bodies are shown: auto is text where it is UTF-8, else base64."""
-
-    AUTO = "auto"
-    UTF8 = "utf-8"
-    BASE64 = "base64"
-
-
-class Compressed(msgspec.Struct, gc=False):
-    """A body that its producer compressed: it is handed out decompressed unless `error` says why
-    not; then it is as the log keeps it.
-    """
-
-    codec: Annotated[str, Meta(description="zlib, lz4 or zstd.")]
-    stored_bytes: Annotated[int, Meta(description="The size of the body in the log.")]
-    body_bytes: Annotated[int, Meta(description="The size of the body that is handed out.")]
-    error: Annotated[str, Meta(description="Why the body is handed out compressed; else empty.")]
-
-
-class Stored(msgspec.Struct, gc=False):
-    """A stored message. `topic` is where it lies, `origin_topic` where it was first sent to.
-
-    `compressed` is null for a body that its producer did not compress.
-    """
-
-    message_id: str
-    offset_id: str
-    topic: str
-    queue: int
-    offset: str
-    position: str
-    origin_topic: str
-    tag: str
-    keys: tuple[str, ...]
-    properties: dict[str, str]
-    message_group: str
-    attempt: int
-    born_ms: int
-    born_host: str
-    stored_ms: int
-    size_bytes: int
-    body: str
-    encoding: str
-    compressed: Compressed | None
-
-
-class Seen(Stored, omit_defaults=True):
-    """A stored message as the one who asks may see it.
-
-    Without the right to read it, `body`, `keys` and the producer's properties are empty, and
-    `missing_right` names what is missing.
-    """
-
-    missing_right: str = ""
 
 
 class Pulled(msgspec.Struct):
@@ -101,21 +48,6 @@ class Pulled(msgspec.Struct):
     next_offset: str
     min_offset: str
     max_offset: str
-
-
-class Found(msgspec.Struct):
-    """Messages that were looked for."""
-
-    items: list[Seen]
-
-
-class KeyFound(msgspec.Struct):
-    """Messages with a key, the newest first."""
-
-    items: list[Seen]
-    next_cursor: Annotated[
-        str | None, Meta(description="Goes on with older ones; null where there are no more.")
-    ]
 
 
 class PullQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -252,11 +184,11 @@ async def pull(call: Call[PullQuery, None]) -> Pulled:
     tag=TAG,
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=KeyQuery,
-    answer=KeyFound,
+    answer=KeyedMessages,
     errors=(404,),
     example="curl '$URL/api/v1/topics/orders/messages/by-key?key=1'",
 )
-async def find_by_key(call: Call[KeyQuery, None]) -> KeyFound:
+async def find_by_key(call: Call[KeyQuery, None]) -> KeyedMessages:
     """Find messages of a topic by key, the newest first; a time bounds when they were stored.
 
     What there is beyond `limit` comes with `next_cursor`.
@@ -276,8 +208,8 @@ async def find_by_key(call: Call[KeyQuery, None]) -> KeyFound:
     )
     require_message(call.who, *page.messages)
     await bodies.decompress(page.messages)
-    items = _found(page.messages, query.encoding).items
-    return KeyFound(items, page.next_cursor or None)
+    items = [seen(message, query.encoding) for message in page.messages]
+    return KeyedMessages(items, page.next_cursor or None)
 
 
 @operation(
@@ -308,11 +240,11 @@ async def get_message(call: Call[ShowQuery, None]) -> Stored:
     tag=TAG,
     needs=READ_SERVER,
     query=ShowQuery,
-    answer=Found,
+    answer=MessageList,
     errors=(404,),
     example="curl $URL/api/v1/messages/7F00000100001F900000000000000000",
 )
-async def find_by_id(call: Call[ShowQuery, None]) -> Found:
+async def find_by_id(call: Call[ShowQuery, None]) -> MessageList:
     """Find every record of a message by its id, the oldest first.
 
     Takes a message id or an offset id: as sent, each retry, and the dead letter, at most 64.
@@ -327,11 +259,7 @@ async def find_by_id(call: Call[ShowQuery, None]) -> Found:
         )
     shown = all_visible(call.who, messages)
     await bodies.decompress(shown)
-    return _found(shown, call.query.encoding)
-
-
-def _found(messages: list[StoredMessage], encoding: Encoding) -> Found:
-    return Found([seen(message, encoding) for message in messages])
+    return MessageList([seen(message, call.query.encoding) for message in shown])
 
 
 def seen(message: StoredMessage, encoding: Encoding = Encoding.AUTO) -> Seen:

@@ -7,11 +7,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from app.api.framework.operation import API, Call, ClientGone, operation
-from app.api.messages.messages import Filter, Stored, Wait, fields_of, while_connected
+from app.api.messages.messages import Wait, fields_of, while_connected
 from app.security.access import Action, Kind, Needs
 from app.services import bodies
 from engine.broker import AckResult, Delivery, Nack, Receipt
 from engine.errors import Invalid
+from kitemq.model.messages import Filter, Stored
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt, receipt_text
 

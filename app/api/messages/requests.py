@@ -1,12 +1,12 @@
 """Request and reply: ask over a topic and wait; answer what was received; fetch a late reply."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import ShowQuery, Stored, fields_of, while_connected
+from app.api.messages.messages import ShowQuery, fields_of, while_connected
 from app.api.messages.produce import NewMessage, bytes_of, message_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services import bodies
@@ -15,6 +15,8 @@ from engine.broker import NewReply as EngineReply
 from engine.broker import RequestCounts
 from engine.errors import Invalid
 from engine.message import Message
+from kitemq.model.messages import Stored
+from kitemq.model.requests import CorrelationId, KeptReply, NewReply, ReplyState, RequestAnswer
 from kitemq.protocol.columns import ProtocolError
 from kitemq.protocol.text import parse_receipt
 
@@ -22,15 +24,6 @@ REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"  # where replies are stored
 TAG = "requests"
 TIMEOUT_MS_MAX = 30_000
 TIMEOUT_MS_DEFAULT = 10_000
-
-CorrelationId = Annotated[
-    str,
-    Meta(
-        max_length=64,
-        pattern="^[A-Za-z0-9_-]*$",
-        description="At most 64 letters, digits, `_` and `-`.",
-    ),
-]
 
 
 class NewRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,57 +37,18 @@ class NewRequest(msgspec.Struct, forbid_unknown_fields=True):
     client: Annotated[str, Meta(max_length=255, description="Who asks; told to who replies.")] = ""
 
 
-class Answer(msgspec.Struct):
-    """The reply to a request; `message_id` is the request's own."""
-
-    correlation_id: str
-    message_id: str
-    reply: Stored
-
-
-class NewReply(msgspec.Struct, forbid_unknown_fields=True):
-    """A reply to a request, which is named by its correlation id or by the receipt it came with."""
-
-    body: Annotated[str, Meta(description="At most 4 MiB; text, or base64 where so said.")]
-    correlation_id: CorrelationId = ""
-    receipt: Annotated[str, Meta(description="Settling it before does no harm.")] = ""
-    encoding: Literal["utf-8", "base64"] = "utf-8"
-    tag: str = ""
-    properties: dict[str, str] = {}
-
-
-class ReplyState(msgspec.Struct):
-    """What became of a reply.
-
-    delivered: to the one who asked; late: nobody waits any more, it is kept; already: the request
-    was answered before, and nothing was stored. `message_id` is that of the stored reply.
-    """
-
-    correlation_id: str
-    result: str
-    message_id: str | None
-
-
-class KeptReply(msgspec.Struct):
-    """A reply that is kept. `late`: nobody waited when it came."""
-
-    correlation_id: str
-    late: bool
-    reply: Stored
-
-
 @operation(
     "POST",
     f"{API}/topics/{{topic}}/request",
     tag=TAG,
     needs=Needs(Action.PRODUCE, Kind.TOPIC, "topic"),
     body=NewRequest,
-    answer=Answer,
+    answer=RequestAnswer,
     errors=(404, 409, 504),
     example="curl -X POST $URL/api/v1/topics/prices/request -H 'Content-Type: application/json' "
     """-d '{"message": {"body": "tea"}, "timeout_ms": 5000}'""",
 )
-async def request(call: Call[None, NewRequest]) -> Answer:
+async def request(call: Call[None, NewRequest]) -> RequestAnswer:
     """Send a message and wait for the reply to it.
 
     Some consumer of the topic answers with POST /replies. Where no reply comes in time the problem
@@ -118,7 +72,7 @@ async def request(call: Call[None, NewRequest]) -> Answer:
         raise
     asked = answered.request
     await bodies.decompress([answered.reply])
-    return Answer(asked.correlation_id, asked.message_id, Stored(*fields_of(answered.reply)))
+    return RequestAnswer(asked.correlation_id, asked.message_id, Stored(*fields_of(answered.reply)))
 
 
 @operation(

@@ -6,12 +6,14 @@ import msgspec
 from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.messages.messages import FILTER, Encoding, Seen, Stored, fields_of, seen
+from app.api.messages.messages import fields_of, seen
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.security.message_rights import found_for, require_message
 from app.services import bodies
 from engine.broker import FOREVER_MS, ScanQuery
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.messages import Encoding, Filter, SearchPage, SearchResult, Stored
 
 TAG = "messages"
 LIMIT_MAX = 200
@@ -25,7 +27,7 @@ class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
 
     begin_ms: Annotated[int, Meta(ge=0, description="Stored then or later, ms since 1970 UTC.")] = 0
     end_ms: Annotated[int, Meta(ge=0, description="Stored before that; 0 means no end.")] = 0
-    filter: Annotated[str, Meta(description=FILTER)] = "*"
+    filter: Filter = "*"
     contains: Annotated[
         str,
         Meta(max_length=TEXT_MAX, description="A text that the body holds, as UTF-8, case counts."),
@@ -39,23 +41,6 @@ class TopicSearch(msgspec.Struct, forbid_unknown_fields=True):
         Meta(ge=0, le=BUDGET_MS_MAX, description="The search pauses after so much time."),
     ] = BUDGET_MS
     encoding: Encoding = Encoding.AUTO
-
-
-class TopicFound(msgspec.Struct):
-    """Messages found, oldest first, and how far the search has come over all its answers."""
-
-    items: list[Stored]
-    scanned: Annotated[int, Meta(description="Messages looked at so far.")]
-    total: Annotated[int, Meta(description="Messages in the given time when it began.")]
-    matched: Annotated[int, Meta(description="Messages found so far.")]
-    next_cursor: Annotated[
-        str | None,
-        Meta(description="Goes on, where the page was full or the time was up; null at the end."),
-    ]
-    reached_ms: Annotated[
-        int | None, Meta(description="When the last message looked at was stored.")
-    ]
-    unreadable: Annotated[int, Meta(description="Damaged or gone, of those looked at just now.")]
 
 
 class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,30 +57,17 @@ class TextSearch(msgspec.Struct, forbid_unknown_fields=True):
     encoding: Encoding = Encoding.AUTO
 
 
-class Anything(msgspec.Struct):
-    """What the text may mean; the name itself stands first among names, of which 50 are shown."""
-
-    messages: list[Seen]
-    messages_cut: Annotated[
-        bool, Meta(description="More may have it as key: the time or the number (64) was up.")
-    ]
-    topics: list[str]
-    topics_total: int
-    groups: list[str]
-    groups_total: int
-
-
 @operation(
     "GET",
     f"{API}/topics/{{topic}}/search",
     tag=TAG,
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
     query=TopicSearch,
-    answer=TopicFound,
+    answer=SearchPage,
     errors=(404,),
     example="curl '$URL/api/v1/topics/orders/search?filter=paid&limit=10'",
 )
-async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
+async def search_topic(call: Call[TopicSearch, None]) -> SearchPage:
     """Look through a topic for messages, in the order in which they were stored.
 
     All queues come merged. The search says how far it looked and goes on at `next_cursor`, until
@@ -121,15 +93,8 @@ async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
     )
     require_message(call.who, *page.items)
     await bodies.decompress(page.items)
-    return TopicFound(
-        [Stored(*fields_of(message, query.encoding)) for message in page.items],
-        page.scanned,
-        page.total,
-        page.matched,
-        page.next_cursor,
-        page.reached_ms,
-        page.unreadable,
-    )
+    items = [Stored(*fields_of(message, query.encoding)) for message in page.items]
+    return convert(page, SearchPage, items=items)
 
 
 @operation(
@@ -138,10 +103,10 @@ async def search_topic(call: Call[TopicSearch, None]) -> TopicFound:
     tag=TAG,
     needs=READ_SERVER,
     query=TextSearch,
-    answer=Anything,
+    answer=SearchResult,
     example="curl '$URL/api/v1/search?q=orders'",
 )
-async def search_anything(call: Call[TextSearch, None]) -> Anything:
+async def search_anything(call: Call[TextSearch, None]) -> SearchResult:
     """Find whatever a text may mean.
 
     Messages with this id, or else with this key in any topic, and topics and groups of such names.
@@ -152,14 +117,8 @@ async def search_anything(call: Call[TextSearch, None]) -> Anything:
     found = await search.anything(text)
     shown = found_for(call.who, text, found.messages)
     await bodies.decompress(shown)
-    return Anything(
-        [seen(message, call.query.encoding) for message in shown],
-        found.is_cut,
-        found.topics,
-        found.topics_total,
-        found.groups,
-        found.groups_total,
-    )
+    messages = [seen(message, call.query.encoding) for message in shown]
+    return convert(found, SearchResult, messages=messages)
 
 
 OPERATIONS = (search_topic, search_anything)

@@ -121,7 +121,7 @@ def _quantiles(spread: Spread) -> list[tuple[str, int]]:
     """None where nothing was measured: a 0 would be a lie."""
     if not spread.count:
         return []
-    return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.maximum)]
+    return [("0.5", spread.p50), ("0.95", spread.p95), ("0.99", spread.p99), ("1", spread.max)]
 
 
 def _add_server(page: Page, call: Call[None, None]) -> None:

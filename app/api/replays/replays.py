@@ -1,29 +1,49 @@
 """Replay jobs: chosen messages sent again, at a pace, with one outcome for each."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
-from app.api.replays.shapes import (
-    NewRate,
-    NewReplayJob,
-    NewRetry,
-    Outcome,
-    OutcomePage,
-    OutcomeQuery,
-    Replay,
-    ReplayPage,
-    ReplayQuery,
-    offset_of,
-    places_of,
-    ranges_of,
-    replay_out,
-)
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs, require_replay
 from app.security.message_rights import lacks_messages
 from engine.broker import NewReplay, RetryRequest
+from kitemq.model.conversion import convert
+from kitemq.model.replays import (
+    MessageOutcome,
+    NewReplayJob,
+    NewReplayRetry,
+    OutcomePage,
+    Replay,
+    ReplayPage,
+    ReplayRate,
+)
 
 TAG = "replays"
+PAGE_MAX = 200
+CURSOR = "`next_cursor` of the page before."
+
+PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
+OffsetCursor = Annotated[str, Meta(pattern="^[0-9]{0,18}$", description=CURSOR)]
+
+
+class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which jobs are listed."""
+
+    source: Annotated[str, Meta(description="Over this topic only.")] = ""
+    state: Annotated[str, Meta(description="running, paused, stopped or finished.")] = ""
+    limit: PageLimit = 50
+    cursor: Annotated[str, Meta(description=CURSOR)] = ""
+
+
+class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which outcomes are listed."""
+
+    outcome: Annotated[str, Meta(description="This one only; empty for all.")] = ""
+    limit: PageLimit = 50
+    cursor: OffsetCursor = ""
 
 
 def _checked_id(call: Call[Any, Any]) -> str:
@@ -52,30 +72,15 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
     looked at and none is sent; POST /replays/{id}/begin then does the same selection in earnest.
     At most 10 million messages; each is sent at most once, whatever is killed meanwhile.
     """
-    new = call.body
-    replays = call.services.replays
-    require_replay(call.who, new.source, new.to, new.to_name)
-    job = await replays.create(
-        actor_of(call),
-        NewReplay(
-            source=new.source,
-            to=new.to,
-            to_name=new.to_name,
-            name=new.name,
-            places=places_of(new.messages),
-            ranges=ranges_of(new.ranges),
-            from_ms=new.from_ms,
-            to_ms=new.to_ms,
-            filter=new.filter,
-            reason=new.reason,
-            origin_topic=new.origin_topic,
-            fresh_only=new.fresh_only,
-            with_dismissed=new.with_dismissed,
-            per_s=new.rate,
-            dry_run=new.dry_run,
-        ),
+    body = call.body
+    order = convert(
+        body,
+        NewReplay,
+        places=[(each.queue, int(each.offset)) for each in body.messages],
+        ranges=[(each.queue, int(each.first), int(each.end)) for each in body.ranges],
     )
-    return replay_out(job)
+    require_replay(call.who, order.source, order.to, order.to_name)
+    return convert(await call.services.replays.create(actor_of(call), order), Replay)
 
 
 @operation(
@@ -90,11 +95,11 @@ async def create_replay(call: Call[None, NewReplayJob]) -> Replay:
 async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
     """List replay jobs, the newest first. The newest 1,000 are kept."""
     query = call.query
-    found = call.host.broker.replays.list(
+    jobs = call.host.broker.replays.list(
         source=query.source, state=query.state, after=query.cursor, count_max=query.limit
     )
-    is_more = len(found) == query.limit
-    return ReplayPage([replay_out(job) for job in found], found[-1].id if is_more else None)
+    is_more = len(jobs) == query.limit
+    return ReplayPage([convert(job, Replay) for job in jobs], jobs[-1].id if is_more else None)
 
 
 @operation(
@@ -108,7 +113,7 @@ async def list_replays(call: Call[ReplayQuery, None]) -> ReplayPage:
 )
 async def get_replay(call: Call[None, None]) -> Replay:
     """Look at one replay job: how far it is, and what became of its messages."""
-    return replay_out(call.host.broker.replays.get(call.path("id")))
+    return convert(call.host.broker.replays.get(call.path("id")), Replay)
 
 
 @operation(
@@ -116,16 +121,16 @@ async def get_replay(call: Call[None, None]) -> Replay:
     f"{API}/replays/{{id}}",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewRate,
+    body=ReplayRate,
     answer=Replay,
     errors=(404, 409),
     example="curl -X PATCH $URL/api/v1/replays/018bcfe56800 -H 'Content-Type: application/json' "
     """-d '{"rate": 500}'""",
 )
-async def change_replay(call: Call[None, NewRate]) -> Replay:
+async def change_replay(call: Call[None, ReplayRate]) -> Replay:
     """Change how fast a replay job sends."""
-    replays = call.services.replays
-    return replay_out(await replays.change_rate(actor_of(call), _checked_id(call), call.body.rate))
+    job = await call.services.replays.change_rate(actor_of(call), _checked_id(call), call.body.rate)
+    return convert(job, Replay)
 
 
 @operation(
@@ -139,8 +144,8 @@ async def change_replay(call: Call[None, NewRate]) -> Replay:
 )
 async def begin_replay(call: Call[None, None]) -> Replay:
     """Do a dry run in earnest: the very messages that it looked at."""
-    replays = call.services.replays
-    return replay_out(await replays.begin(actor_of(call), _checked_id(call)))
+    job = await call.services.replays.begin(actor_of(call), _checked_id(call))
+    return convert(job, Replay)
 
 
 @operation(
@@ -148,29 +153,26 @@ async def begin_replay(call: Call[None, None]) -> Replay:
     f"{API}/replays/{{id}}/retry",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.GROUP),
-    body=NewRetry,
+    body=NewReplayRetry,
     answer=Replay,
     status=201,
     errors=(403, 404, 409),
     example="curl -X POST $URL/api/v1/replays/018bcfe56800/retry "
     """-H 'Content-Type: application/json' -d '{"dry_run": true}'""",
 )
-async def retry_replay(call: Call[None, NewRetry]) -> Replay:
+async def retry_replay(call: Call[None, NewReplayRetry]) -> Replay:
     """Try again what failed in a job that is over: these messages, and no others.
 
     Makes a new job over exactly them, with the conditions of the first; the two name each other in
     `retry_of` and `retried_by`. Failed is what ended as expired, unreadable, no_origin, topic_gone,
     group_gone, not_writable or refused.
     """
-    new = call.body
-    replays = call.services.replays
+    body = call.body
     job = call.host.broker.replays.get(_checked_id(call))
-    if new.to is not None:
-        require_replay(call.who, job.source, new.to, new.to_name)
-    how = RetryRequest(
-        to=new.to, to_name=new.to_name, name=new.name, per_s=new.rate, dry_run=new.dry_run
-    )
-    return replay_out(await replays.retry(actor_of(call), job.id, how))
+    if body.to is not None:
+        require_replay(call.who, job.source, body.to, body.to_name)
+    how = convert(body, RetryRequest)
+    return convert(await call.services.replays.retry(actor_of(call), job.id, how), Replay)
 
 
 @operation(
@@ -184,8 +186,8 @@ async def retry_replay(call: Call[None, NewRetry]) -> Replay:
 )
 async def pause_replay(call: Call[None, None]) -> Replay:
     """Pause a replay job; it stays paused over a restart."""
-    replays = call.services.replays
-    return replay_out(await replays.pause(actor_of(call), _checked_id(call)))
+    job = await call.services.replays.pause(actor_of(call), _checked_id(call))
+    return convert(job, Replay)
 
 
 @operation(
@@ -199,8 +201,8 @@ async def pause_replay(call: Call[None, None]) -> Replay:
 )
 async def resume_replay(call: Call[None, None]) -> Replay:
     """Let a paused replay job go on, at its rate and without a burst."""
-    replays = call.services.replays
-    return replay_out(await replays.resume(actor_of(call), _checked_id(call)))
+    job = await call.services.replays.resume(actor_of(call), _checked_id(call))
+    return convert(job, Replay)
 
 
 @operation(
@@ -214,8 +216,8 @@ async def resume_replay(call: Call[None, None]) -> Replay:
 )
 async def stop_replay(call: Call[None, None]) -> Replay:
     """End a replay job: what it has not sent it never will."""
-    replays = call.services.replays
-    return replay_out(await replays.stop(actor_of(call), _checked_id(call)))
+    job = await call.services.replays.stop(actor_of(call), _checked_id(call))
+    return convert(job, Replay)
 
 
 @operation(
@@ -235,26 +237,15 @@ async def list_outcomes(call: Call[OutcomeQuery, None]) -> OutcomePage:
     """
     query, replays = call.query, call.host.broker.replays
     job = replays.get(call.path("id"))
-    may_read = not lacks_messages(call.who, job.source)
+    hidden = {"keys": ()} if lacks_messages(call.who, job.source) else {}
     page = replays.outcomes(
         job.id,
         outcome=query.outcome,
-        after=offset_of(query.cursor, "cursor") if query.cursor else -1,
+        after=int(query.cursor) if query.cursor else -1,
         count_max=query.limit,
     )
     return OutcomePage(
-        [
-            Outcome(
-                row.queue,
-                str(row.offset),
-                row.outcome,
-                row.message_id,
-                row.tag,
-                row.keys if may_read else (),
-                row.to_topic,
-            )
-            for row in page.items
-        ],
+        [convert(row, MessageOutcome, **hidden) for row in page.items],
         None if page.next is None else str(page.next),
     )
 

@@ -1,29 +1,76 @@
 """The figures of the reports: tables, sums, latencies, files."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from app.api.framework.operation import API, Call, Raw, operation
-from app.api.reports.shapes import (
-    FilterQuery,
-    LatenciesOut,
-    LatencyOut,
-    LatencyQuery,
-    ResultColumn,
-    ResultRows,
-    ResultTableOut,
-    ResultTables,
-    ResultTotals,
-    RowsQuery,
-    TotalsQuery,
-)
-from app.db.report_rows import PACKED, RESULTS, ResultFilter, ResultTable, Row
+from app.api.topics.topics import Cursor
+from app.db.report_rows import PACKED, ResultFilter, Row
 from app.security.access import READ_SERVER
 from app.services.reports.files import histogram_text
 from app.services.reports.results import Latency
+from engine.report_tables import RESULTS, ResultTable
+from kitemq.model.conversion import convert
+from kitemq.model.reports import (
+    Hour,
+    ReportLatencies,
+    ReportLatency,
+    ReportTable,
+    ReportTables,
+    ResultRows,
+    ResultTotals,
+)
 
 TAG = "reports"
 OFFSETS = ("offset", "committed")  # are texts in JSON, as numbers of that size lose digits
 CSV, PARQUET = b"text/csv; charset=utf-8; header=present", b"application/vnd.apache.parquet"
+
+By = Annotated[
+    str, Meta(max_length=200, description="Columns to put together by, separated by commas.")
+]
+
+
+class FilterQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which figures; what is empty does not matter."""
+
+    first: Hour = ""
+    last: Annotated[str, Meta(description="Included.")] = ""
+    topic: str = ""
+    group: str = ""
+    metric: str = ""
+    kind: str = ""
+    client: str = ""
+    queue: str = ""
+    state: str = ""
+    outcome: str = ""
+    reason: str = ""
+    value: str = ""
+
+
+class RowsQuery(FilterQuery, forbid_unknown_fields=True):
+    """Which figures, and which page of them."""
+
+    cursor: Cursor = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+
+
+class TotalsQuery(FilterQuery, forbid_unknown_fields=True):
+    """Which figures, and by what they are added up."""
+
+    by: By = ""
+
+
+class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
+    """Which latencies, and by what they are put together: none for one of all."""
+
+    by: By = ""
+    within_ms: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Asks for the share that does not exceed it."),
+    ] = None
+    buckets: Annotated[bool, Meta(description="Histograms too.")] = False
 
 
 @operation(
@@ -31,12 +78,12 @@ CSV, PARQUET = b"text/csv; charset=utf-8; header=present", b"application/vnd.apa
     f"{API}/reports/tables",
     tag=TAG,
     needs=READ_SERVER,
-    answer=ResultTables,
+    answer=ReportTables,
     example="curl $URL/api/v1/reports/tables",
 )
-async def list_report_tables(call: Call[None, None]) -> ResultTables:
+async def list_report_tables(call: Call[None, None]) -> ReportTables:
     """List the tables of figures with their columns; docs/reports.md says what each means."""
-    return ResultTables([_table_out(table) for table in RESULTS])
+    return ReportTables([convert(table, ReportTable) for table in RESULTS])
 
 
 @operation(
@@ -122,11 +169,11 @@ async def download_report_parquet(call: Call[FilterQuery, None]) -> Raw:
     tag=TAG,
     needs=READ_SERVER,
     query=LatencyQuery,
-    answer=LatenciesOut,
+    answer=ReportLatencies,
     errors=(409,),
     example="curl '$URL/api/v1/reports/latency?metric=end_to_end&by=topic,group'",
 )
-async def get_report_latency(call: Call[LatencyQuery, None]) -> LatenciesOut:
+async def get_report_latency(call: Call[LatencyQuery, None]) -> ReportLatencies:
     """Read latencies with their percentiles, put together by hour, day, metric, topic, group or
     client: from histograms, so that those of a week are as exact as those of an hour."""
     query = call.query
@@ -134,7 +181,7 @@ async def get_report_latency(call: Call[LatencyQuery, None]) -> LatenciesOut:
         query.by.split(","), _wanted(query), within_ms=query.within_ms
     )
     items = [_latency_out(found.by, item, query.buckets) for item in found.items]
-    return LatenciesOut(items, found.basis)
+    return ReportLatencies(items, found.basis)
 
 
 def _wanted(query: FilterQuery) -> ResultFilter:
@@ -144,45 +191,31 @@ def _wanted(query: FilterQuery) -> ResultFilter:
     return ResultFilter(first=query.first, last=query.last, equal=chosen)
 
 
-def _table_out(table: ResultTable) -> ResultTableOut:
-    return ResultTableOut(
-        table.name,
-        table.job,
-        list(table.key),
-        [ResultColumn(*column) for column in table.columns],
-        list(table.dimensions),
-        list(table.sums),
-    )
-
-
 def _row_out(table: ResultTable, row: Row) -> Row:
     out = dict(row)
-    for name, kind in table.columns:
+    for column in table.columns:
+        name = column.name
         if name in PACKED:
             out[name] = msgspec.Raw(histogram_text(row[name]).encode())
-        elif kind == "JSON":
+        elif column.kind == "JSON":
             out[name] = msgspec.Raw(row[name].encode())
         elif name in OFFSETS and row[name] is not None:
             out[name] = str(row[name])
     return out
 
 
-def _latency_out(by: tuple[str, ...], item: Latency, with_buckets: bool) -> LatencyOut:
+def _latency_out(by: tuple[str, ...], item: Latency, with_buckets: bool) -> ReportLatency:
     cell = item.cell
     buckets = {str(bucket): cell.buckets[bucket] for bucket in sorted(cell.buckets)}
-    return LatencyOut(
-        dict(zip(by, item.by, strict=True)),
-        cell.n,
-        cell.messages,
-        cell.mean,
-        cell.least,
-        cell.most,
-        cell.skewed,
-        cell.percentile(0.5),
-        cell.percentile(0.95),
-        cell.percentile(0.99),
-        item.within,
-        buckets if with_buckets else None,
+    return convert(
+        cell,
+        ReportLatency,
+        by=dict(zip(by, item.by, strict=True)),
+        p50=cell.percentile(0.5),
+        p95=cell.percentile(0.95),
+        p99=cell.percentile(0.99),
+        within=item.within,
+        buckets=buckets if with_buckets else None,
     )
 
 

@@ -1,14 +1,21 @@
-"""Reports: schedules and runs; their figures are in `report_figures.py`."""
+"""Reports: schedules and runs; their figures are in `figures.py`."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.reports import figures as report_figures
-from app.api.reports.shapes import (
-    NewRun,
+from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit, actor_of
+from app.db.report_rows import RunFilter, RunRow, ScheduleRow
+from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
+from app.services.reports.reports import Reports
+from app.services.reports.standing import JobStanding
+from engine.errors import Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.reports import (
+    NewReportRun,
     ReportJob,
     ReportRun,
     ReportRunInFull,
@@ -16,19 +23,22 @@ from app.api.reports.shapes import (
     ReportSchedule,
     ReportSchedules,
     ReportsNow,
-    RunProgress,
-    RunQuery,
-    SchedulePatch,
+    ScheduleChanges,
 )
-from app.api.topics.topics import actor_of
-from app.db.report_rows import RunFilter, RunRow, RunState, ScheduleRow, Trigger
-from app.security.access import ADMINISTER_SERVER, READ_SERVER, RUN_REPORTS
-from app.services.reports.reports import Reports
-from app.services.reports.standing import JobStanding, ScheduleChanges
-from engine.errors import Invalid
 
 TAG = "reports"
 JSON_EXAMPLE = "-H 'Content-Type: application/json'"
+
+
+class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs."""
+
+    job: str = ""
+    state: Annotated[
+        str, Meta(description="running, ok, skipped, failed, timed_out, cancelled or lost.")
+    ] = ""
+    cursor: Cursor = ""
+    limit: Limit = PAGE_DEFAULT
 
 
 @operation(
@@ -67,22 +77,16 @@ async def list_report_schedules(call: Call[None, None]) -> ReportSchedules:
     f"{API}/reports/schedules/{{job}}",
     tag=TAG,
     needs=ADMINISTER_SERVER,
-    body=SchedulePatch,
+    body=ScheduleChanges,
     answer=ReportSchedule,
     errors=(),
     example=f"curl -X PATCH $URL/api/v1/reports/schedules/lag {JSON_EXAMPLE} "
     """-d '{"cron": "*/10 * * * *", "limit_s": 300}'""",
 )
-async def change_report_schedule(call: Call[None, SchedulePatch]) -> ReportSchedule:
+async def change_report_schedule(call: Call[None, ScheduleChanges]) -> ReportSchedule:
     """Change when a report runs by itself, for how long at most, or whether at all."""
-    body = call.body
-    changes = ScheduleChanges(
-        None if body.cron is UNSET else body.cron,
-        None if body.enabled is UNSET else body.enabled,
-        None if body.limit_s is UNSET else body.limit_s,
-    )
-    reports = call.services.reports
-    return _schedule_out(await reports.change_schedule(actor_of(call), call.path("job"), changes))
+    actor, job = actor_of(call), call.path("job")
+    return _schedule_out(await call.services.reports.change_schedule(actor, job, call.body))
 
 
 @operation(
@@ -110,14 +114,14 @@ async def list_report_runs(call: Call[RunQuery, None]) -> ReportRuns:
     f"{API}/reports/runs",
     tag=TAG,
     needs=RUN_REPORTS,
-    body=NewRun,
+    body=NewReportRun,
     answer=ReportRun,
     status=201,
     errors=(409,),
     example=f"curl -X POST $URL/api/v1/reports/runs {JSON_EXAMPLE} "
     """-d '{"job": "traces"}'""",
 )
-async def run_report(call: Call[None, NewRun]) -> ReportRun:
+async def run_report(call: Call[None, NewReportRun]) -> ReportRun:
     """Run a report now: what is due of it, or hours of the past, which are computed anew.
 
     A 409 while another run is under way, and where Spark is not installed.
@@ -140,8 +144,7 @@ async def get_report_run(call: Call[None, None]) -> ReportRunInFull:
     """Look at one run: how far it is, what became of it, what its logs said last."""
     reports = call.services.reports
     row = await reports.get(_id(call))
-    out = _run_out(reports, row)
-    return ReportRunInFull(**msgspec.structs.asdict(out), log_tail=row.log_tail)
+    return convert(_run_out(reports, row), ReportRunInFull, log_tail=row.log_tail)
 
 
 @operation(
@@ -170,58 +173,30 @@ def _number(text: str, field: str) -> int:
 
 
 def _schedule_out(row: ScheduleRow) -> ReportSchedule:
-    return ReportSchedule(
-        row.job,
-        row.cron,
-        row.is_enabled,
-        row.limit_s,
-        row.next_ms if row.is_enabled else None,
-        row.changed_ms,
-        row.changed_by,
-    )
+    next_ms = row.next_ms if row.is_enabled else None
+    return convert(row, ReportSchedule, enabled=row.is_enabled, next_ms=next_ms)
 
 
 def _run_out(reports: Reports, row: RunRow) -> ReportRun:
-    progress = reports.progress(row.id)
-    seconds = None if row.ended_ms is None else (row.ended_ms - row.began_ms) / 1000
-    return ReportRun(
-        id=str(row.id),
-        job=row.job,
-        cause=Trigger(row.cause),
-        state=RunState(row.state),
-        attempt=row.attempt,
-        actor=row.actor,
-        began_ms=row.began_ms,
-        ended_ms=row.ended_ms,
-        seconds=seconds,
-        hours=list(row.hours),
-        rows_in=row.rows_in,
-        rows_out=row.rows_out,
-        input_at_ms=row.input_at_ms,
+    return convert(
+        row,
+        ReportRun,
+        seconds=None if row.ended_ms is None else (row.ended_ms - row.began_ms) / 1000,
         inputs=msgspec.json.decode(row.inputs_json),
         counters=msgspec.json.decode(row.counters_json),
-        spark=row.spark,
-        java=row.java,
-        master=row.master,
-        peak_kib=row.peak_kib,
-        error_class=row.error_class,
-        error=row.error,
-        progress=None
-        if progress is None
-        else RunProgress(progress.stage, progress.percent, progress.tasks_done, progress.tasks),
+        progress=reports.progress(row.id),
     )
 
 
 def _job_out(reports: Reports, job: JobStanding) -> ReportJob:
-    return ReportJob(
-        job.schedule.job,
-        _schedule_out(job.schedule),
-        job.fresh_ms,
-        job.coverage.hours,
-        job.coverage.first,
-        job.coverage.last,
-        None if job.last is None else _run_out(reports, job.last),
-        None if job.last_ok is None else _run_out(reports, job.last_ok),
+    return convert(
+        job.coverage,
+        ReportJob,
+        job=job.schedule.job,
+        schedule=_schedule_out(job.schedule),
+        fresh_ms=job.fresh_ms,
+        last_run=None if job.last is None else _run_out(reports, job.last),
+        last_ok=None if job.last_ok is None else _run_out(reports, job.last_ok),
     )
 
 

@@ -3,10 +3,9 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 
 from app.api.framework.operation import API, Call, Raw, operation
 from app.api.monitoring.metrics import metrics
@@ -16,67 +15,23 @@ from app.security.access import ADMINISTER_CONTROL, READ_CONTROL, READ_SERVER
 from app.services import support
 from app.services.log_levels import LINES_MAX, LogRing
 from app.services.read_only import ReadOnlyState
-from app.services.self_checks import Outcome
 from app.services.settings_shown import secrets_of, shown
 from app.services.support import Part
 from app.version import VERSION
 from engine.errors import Busy
+from kitemq.model.conversion import convert
+from kitemq.model.server import (
+    LoggerLevel,
+    LoggerList,
+    NewLoggerLevel,
+    NewReadOnlyMode,
+    ReadOnlyMode,
+    SelfCheckList,
+)
 
 TAG = "control"
 ZIP = b"application/zip"
 NAMES_MAX = 1000
-
-
-class SelfCheckItem(msgspec.Struct):
-    """One check: its result, how long it took and when it was made."""
-
-    code: str
-    outcome: Outcome
-    detail: str
-    took_ms: float
-    at_ms: int
-
-
-class SelfCheckList(msgspec.Struct):
-    items: list[SelfCheckItem]
-
-
-class ReadOnly(msgspec.Struct):
-    """Whether nothing can be changed: by the setting, or by whom, since when and why."""
-
-    read_only: bool
-    by_setting: bool
-    by: str
-    since_ms: int | None
-    reason: str
-
-
-class ReadOnlyBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The switch as it should be."""
-
-    read_only: bool
-    reason: Annotated[
-        str, Meta(description="At most 200 characters, needed to switch on; every page shows it.")
-    ] = ""
-
-
-class LoggerItem(msgspec.Struct):
-    """A part of the server: what it writes at least, and whether that was changed here."""
-
-    name: str
-    level: str
-    own: Annotated[str, Meta(description="Its own level; empty: that of the logger above.")]
-    changed: bool
-
-
-class LoggerList(msgspec.Struct):
-    items: list[LoggerItem]
-
-
-class LoggerBody(msgspec.Struct, forbid_unknown_fields=True):
-    level: Annotated[
-        str, Meta(description="debug, info, warning or error; empty: that of the logger above.")
-    ]
 
 
 @operation(
@@ -93,12 +48,7 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     The checks are made now, or were within the last ten seconds; each ends after five at the
     latest.
     """
-    checks = call.services.self_checks
-    items = [
-        SelfCheckItem(each.code, each.outcome, each.detail, each.took_ms, each.at_ms)
-        for each in await checks.run()
-    ]
-    return SelfCheckList(items)
+    return SelfCheckList(await call.services.self_checks.run())
 
 
 @operation(
@@ -106,10 +56,10 @@ async def list_self_checks(call: Call[None, None]) -> SelfCheckList:
     f"{API}/read-only",
     tag=TAG,
     needs=READ_SERVER,
-    answer=ReadOnly,
+    answer=ReadOnlyMode,
     example="curl $URL/api/v1/read-only",
 )
-async def get_read_only(call: Call[None, None]) -> ReadOnly:
+async def get_read_only(call: Call[None, None]) -> ReadOnlyMode:
     """Tell whether anything can be changed."""
     switch = call.services.read_only
     return _read_only(switch.state)
@@ -120,13 +70,13 @@ async def get_read_only(call: Call[None, None]) -> ReadOnly:
     f"{API}/read-only",
     tag=TAG,
     needs=ADMINISTER_CONTROL,
-    body=ReadOnlyBody,
-    answer=ReadOnly,
+    body=NewReadOnlyMode,
+    answer=ReadOnlyMode,
     errors=(409, 503),
     example="curl -X PUT $URL/api/v1/read-only -H 'Content-Type: application/json' "
     """-d '{"read_only": true, "reason": "moving to another disk"}'""",
 )
-async def set_read_only(call: Call[None, ReadOnlyBody]) -> ReadOnly:
+async def set_read_only(call: Call[None, NewReadOnlyMode]) -> ReadOnlyMode:
     """Freeze the server, or thaw it.
 
     From the next request on every change is refused through every door, producing and consuming
@@ -138,8 +88,8 @@ async def set_read_only(call: Call[None, ReadOnlyBody]) -> ReadOnly:
     return _read_only(await switch.switch(actor_of(call), is_on=body.read_only, reason=body.reason))
 
 
-def _read_only(state: ReadOnlyState) -> ReadOnly:
-    return ReadOnly(state.is_on, state.by_setting, state.by, state.since_ms, state.reason)
+def _read_only(state: ReadOnlyState) -> ReadOnlyMode:
+    return convert(state, ReadOnlyMode, read_only=state.is_on)
 
 
 @operation(
@@ -152,10 +102,7 @@ def _read_only(state: ReadOnlyState) -> ReadOnly:
 )
 async def list_loggers(call: Call[None, None]) -> LoggerList:
     """List the parts of the server that write to its log, with their levels."""
-    levels = call.services.log_levels
-    return LoggerList(
-        [LoggerItem(each.name, each.level, each.own, each.is_changed) for each in levels.list()]
-    )
+    return LoggerList(call.services.log_levels.list())
 
 
 @operation(
@@ -163,17 +110,16 @@ async def list_loggers(call: Call[None, None]) -> LoggerList:
     f"{API}/loggers/{{name}}",
     tag=TAG,
     needs=ADMINISTER_CONTROL,
-    body=LoggerBody,
-    answer=LoggerItem,
+    body=NewLoggerLevel,
+    answer=LoggerLevel,
     errors=(404,),
     example="curl -X PUT $URL/api/v1/loggers/kitemq.alerts "
     """-H 'Content-Type: application/json' -d '{"level": "debug"}'""",
 )
-async def set_log_level(call: Call[None, LoggerBody]) -> LoggerItem:
+async def set_log_level(call: Call[None, NewLoggerLevel]) -> LoggerLevel:
     """Let a part of the server write more or less to its log, until the next start."""
     levels = call.services.log_levels
-    found = await levels.change(actor_of(call), call.path("name"), call.body.level)
-    return LoggerItem(found.name, found.level, found.own, found.is_changed)
+    return await levels.change(actor_of(call), call.path("name"), call.body.level)
 
 
 @operation(

@@ -14,66 +14,11 @@ from app.host import EngineHost
 from app.security.access import PUBLIC, READ_SERVER, Action, Kind, Needs
 from app.version import VERSION
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.server import Alive, AuditItem, AuditPage, Readiness, ServerInfo
 
 TAG = "system"
 ID_MAX = 2**63 - 1
-
-
-class Alive(msgspec.Struct):
-    """The process answers."""
-
-    status: str
-
-
-class Readiness(msgspec.Struct):
-    """Whether requests can be served; `problems` names what fails and why.
-
-    `warnings` names what somebody should see to while everything still works.
-    """
-
-    status: Annotated[str, Meta(description="ready, degraded or starting")]
-    problems: dict[str, str]
-    warnings: dict[str, str] = {}
-
-
-class About(msgspec.Struct):
-    """What this server is."""
-
-    version: str
-    environment: str
-    started_ms: int
-    uptime_s: float
-    topics: int
-    groups: int
-    data: Annotated[str, Meta(description="Data directory, on the server's own machine.")]
-    data_mark: Annotated[
-        str, Meta(description="Tells it from every other directory of that machine.")
-    ]
-
-
-class AuditItem(msgspec.Struct):
-    """One change: `result` is done, started (its end is unknown), failed, or an error's code."""
-
-    id: str
-    at_ms: int
-    actor: str
-    action: str
-    object_kind: str
-    object_name: str
-    before_json: str
-    after_json: str
-    result: str
-    request_id: str
-    address: Annotated[
-        str, Meta(description="Where it was asked for; empty where nobody asked, or not known.")
-    ]
-
-
-class AuditPage(msgspec.Struct):
-    """A page of changes, the newest first."""
-
-    items: list[AuditItem]
-    next_cursor: str | None
 
 
 class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -134,14 +79,14 @@ async def readyz(call: Call[None, None]) -> Raw:
     f"{API}/system",
     tag=TAG,
     needs=READ_SERVER,
-    answer=About,
+    answer=ServerInfo,
     example="curl $URL/api/v1/system",
 )
-async def about(call: Call[None, None]) -> About:
+async def about(call: Call[None, None]) -> ServerInfo:
     """Tell what this server is."""
     broker = call.host.broker
     started_ms: int = call.services.started_ms
-    return About(
+    return ServerInfo(
         VERSION,
         call.settings.environment,
         started_ms,
@@ -177,31 +122,9 @@ async def list_audit(call: Call[AuditQuery, None]) -> AuditPage:
     query = call.query
     audit = call.services.audit
     before_id = _id_of(query.cursor) if query.cursor else None
-    wanted = AuditFilter(
-        object_kind=query.object_kind,
-        object_name=query.object_name,
-        action=query.action,
-        result=query.result,
-        actor=query.actor,
-        address=query.address,
-    )
+    wanted = convert(query, AuditFilter)
     entries = await audit.find(wanted, limit=query.limit, before_id=before_id)
-    items = [
-        AuditItem(
-            str(entry.id),
-            entry.at_ms,
-            entry.actor,
-            entry.action,
-            entry.object_kind,
-            entry.object_name,
-            entry.before_json,
-            entry.after_json,
-            entry.result,
-            entry.request_id,
-            entry.address,
-        )
-        for entry in entries
-    ]
+    items = [convert(entry, AuditItem) for entry in entries]
     return AuditPage(items, items[-1].id if len(items) == query.limit else None)
 
 

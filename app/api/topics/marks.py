@@ -1,52 +1,23 @@
 """Stars, which put topics first in one's own list, and notes on what a topic is for."""
 
-from typing import Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import TYPE_CHECKING
 
 from app.api.access.users import READ_OWN
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import TAG, actor_of
 from app.security.access import OWN, Action, Kind, Needs
-from app.services.marks import NOTE_CHARS_MAX
 from engine.errors import Invalid
-from kitemq.model.values import Milliseconds
+from kitemq.model.conversion import convert
+from kitemq.model.marks import NewNote, StarList, TopicNote
+
+if TYPE_CHECKING:
+    from app.db.mark_store import NoteRow
 
 VERSION_CHARS_MAX = 18
 
 
-class StarList(msgspec.Struct):
-    """The topics that one has starred, by name, at most 500; also those that are gone."""
-
-    items: list[str]
-
-
-class Note(msgspec.Struct):
-    """What a topic is for, as Markdown; without text nobody has written anything."""
-
-    topic: str
-    text: str
-    author: str
-    changed_ms: Milliseconds | None
-    version: Annotated[str, Meta(description="Differs with each change; 0 where there is none.")]
-
-
-class NoteBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What the note is to say."""
-
-    text: Annotated[
-        str,
-        Meta(
-            max_length=NOTE_CHARS_MAX,
-            description="Markdown, at most 20,000 characters; nothing takes the note away.",
-        ),
-    ]
-    version: Annotated[str, Meta(description="`version` of the note as it was read.")]
-
-
-def _out(row: Any) -> Note:
-    return Note(row.topic, row.text, row.author, row.changed_ms or None, str(row.changed_ms))
+def _out(row: "NoteRow") -> TopicNote:
+    return convert(row, TopicNote, changed_ms=row.changed_ms or None, version=row.changed_ms)
 
 
 def version_ms(text: str) -> int:
@@ -104,11 +75,11 @@ async def unstar_topic(call: Call[None, None]) -> None:
     f"{API}/topics/{{topic}}/note",
     tag=TAG,
     needs=Needs(Action.READ, Kind.TOPIC, "topic"),
-    answer=Note,
+    answer=TopicNote,
     errors=(404,),
     example="curl $URL/api/v1/topics/orders/note",
 )
-async def get_note(call: Call[None, None]) -> Note:
+async def get_note(call: Call[None, None]) -> TopicNote:
     """Read what people wrote about a topic."""
     return _out(await call.services.marks.note(call.path("topic")))
 
@@ -118,13 +89,13 @@ async def get_note(call: Call[None, None]) -> Note:
     f"{API}/topics/{{topic}}/note",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, "topic"),
-    body=NoteBody,
-    answer=Note,
+    body=NewNote,
+    answer=TopicNote,
     errors=(404, 409),
     example="curl -X PUT $URL/api/v1/topics/orders/note -H 'Content-Type: application/json' "
     """-d '{"text": "What the shop sends.", "version": "0"}'""",
 )
-async def write_note(call: Call[None, NoteBody]) -> Note:
+async def write_note(call: Call[None, NewNote]) -> TopicNote:
     """Write what a topic is for.
 
     A 409 where somebody else changed the note since it was read. It is about the name: it stays

@@ -1,87 +1,17 @@
 """Retention: what is kept for how long; and purging a topic."""
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta
-
 from app.api.framework.operation import API, Call, operation
 from app.api.topics.topics import actor_of
 from app.security.access import READ_SERVER, Action, Kind, Needs
 from app.services.retention import Extent
 from engine.broker import Purge
 from engine.errors import Invalid
-from kitemq.model.values import Milliseconds
+from kitemq.model.conversion import convert
+from kitemq.model.retention import Purged, PurgeOrder, Retention
 
 TAG = "retention"
 NUMBER_MAX = 2**63 - 1
 NUMBER_DIGITS_MAX = 19
-
-
-class Holder(msgspec.Struct):
-    """What keeps old files from going; its oldest message lies at `position` of the log."""
-
-    name: str
-    position: str
-
-
-class Retention(msgspec.Struct):
-    """The policy in force, and where log and disk stand."""
-
-    retention_ms: Annotated[int, Meta(description="How long messages are kept; 0 for good.")]
-    retention_bytes: Annotated[int, Meta(description="The most the log may take; 0 no limit.")]
-    disk_expire_percent: int
-    disk_force_percent: int
-    disk_refuse_percent: int
-    disk_enough_bytes: int
-    disk_percent: Annotated[
-        float, Meta(description="How full the disk is; 0 while disk_enough_bytes are free.")
-    ]
-    disk_free_bytes: int | None
-    disk_bytes: int
-    log_bytes: int
-    segments: Annotated[int, Meta(description="Log files; they go whole, the last one never.")]
-    segment_bytes: int
-    oldest_position: str
-    oldest_ms: Annotated[
-        int | None, Meta(description="When the oldest message was stored, ms since 1970 UTC.")
-    ]
-    next_due_ms: Annotated[
-        int | None, Meta(description="When the oldest file is old enough to go; null if never.")
-    ]
-    held_by: Annotated[list[Holder], Meta(description="What keeps files that could go.")]
-    refusal: Annotated[str, Meta(description="Why sends are refused; empty if they are not.")]
-    warning: Annotated[str, Meta(description="What somebody should see to; empty if nothing.")]
-
-
-class PurgeOrder(msgspec.Struct, forbid_unknown_fields=True):
-    """How much is to be purged: one of `before_offset`, `before_ms` and `all`."""
-
-    before_offset: Annotated[
-        dict[str, str | int] | None,
-        Meta(description="By queue number: the first offset that stays."),
-    ] = None
-    before_ms: Annotated[Milliseconds | None, Meta(description="Older messages go.")] = None
-    all: Annotated[bool, Meta(description="Everything that can be read now.")] = False
-    dry_run: Annotated[bool, Meta(description="Only count what would go.")] = False
-
-
-class PurgedQueue(msgspec.Struct):
-    """`count` messages from `from_offset` on; the queue begins at `to_offset`."""
-
-    queue: int
-    from_offset: str
-    to_offset: str
-    count: int
-
-
-class Purged(msgspec.Struct):
-    """What went, or with `dry_run` would go; only queues that lose something are listed."""
-
-    topic: str
-    count: int
-    dry_run: bool
-    queues: list[PurgedQueue]
 
 
 @operation(
@@ -94,11 +24,7 @@ class Purged(msgspec.Struct):
 )
 async def get_retention(call: Call[None, None]) -> Retention:
     """See what is kept for how long, how full log and disk are, and what goes next."""
-    status = call.host.broker.retention.status()
-    fields = msgspec.structs.asdict(status)
-    fields["oldest_position"] = str(status.oldest_position)
-    fields["held_by"] = [Holder(held.name, str(held.position)) for held in status.held_by]
-    return Retention(**fields)
+    return convert(call.host.broker.retention.status(), Retention)
 
 
 @operation(
@@ -130,15 +56,7 @@ async def purge_topic(call: Call[None, PurgeOrder]) -> Purged:
 
 
 def _out(done: Purge) -> Purged:
-    return Purged(
-        done.topic,
-        done.count,
-        done.is_dry_run,
-        [
-            PurgedQueue(each.queue, str(each.from_offset), str(each.to_offset), each.count)
-            for each in done.queues
-        ],
-    )
+    return convert(done, Purged, dry_run=done.is_dry_run)
 
 
 def _offsets(given: dict[str, str | int] | None) -> dict[int, int] | None:

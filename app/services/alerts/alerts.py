@@ -28,7 +28,7 @@ from app.db.worker import DatabaseWorker
 from app.host import EngineHost
 from app.services.alerts import evaluation
 from app.services.alerts.events import FAILED, Teller
-from app.services.alerts.machine import Reading, State
+from app.services.alerts.machine import Reading
 from app.services.alerts.readings import Readings
 from app.services.alerts.rules import RULES_MAX, checked
 from app.services.alerts.standing import ORDER, Kept, Standing
@@ -38,6 +38,7 @@ from app.services.reports.reports import Reports
 from app.services.targets import Targets
 from engine.broker import GroupLag
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
+from kitemq.model.alerts import RuleState
 
 if TYPE_CHECKING:
     from app.db.alert_store import AlertStore
@@ -134,7 +135,7 @@ class Alerts:
     def firing(self) -> list[Standing]:
         """Rules that fire now, without waiting for the database."""
         found = [kept.standing() for kept in self._kept.values()]
-        return [standing for standing in found if standing.state is State.FIRING]
+        return [standing for standing in found if standing.state is RuleState.FIRING]
 
     async def standing(self, rule_id: int) -> Standing:
         """One rule; NotFound."""
@@ -266,7 +267,7 @@ class Alerts:
             await self._load()
             kept = self._find(rule_id)
             before = kept.states.get(subject)
-            if before is None or before.state != State.FIRING:
+            if before is None or before.state != RuleState.FIRING:
                 about = f" for {subject!r}" if subject else ""
                 raise Conflict(
                     f"the rule {kept.rule.name!r} does not fire{about}",

@@ -6,7 +6,8 @@ from uuid import uuid4
 
 from app.db.alert_rows import DeliveryRow, RuleRow, StateChanges, StateRow, TransitionRow
 from app.services.alerts.events import FIRING, RESOLVED, Teller
-from app.services.alerts.machine import Reading, State, event_of, move
+from app.services.alerts.machine import Reading, event_of, move
+from kitemq.model.alerts import RuleState
 
 SUBJECTS_MAX = 500  # of one rule
 SUBJECT_CHARS_MAX = 255
@@ -42,11 +43,11 @@ class _Draft:
 
     def take(self, before: StateRow | None, reading: Reading) -> None:
         """Move one subject."""
-        state = State(before.state) if before else State.OK
+        state = RuleState(before.state) if before else RuleState.OK
         since_ms = before.since_ms if before else self.now_ms
         event = event_of(reading, state, since_ms, self.now_ms, self.rule.for_s)
         after = move(state, event)
-        if after is State.OK:
+        if after is RuleState.OK:
             if before is not None:
                 self.end(before, reading.value, reading.detail)
             return
@@ -64,7 +65,7 @@ class _Draft:
         event_id = uuid4().hex
         ended = replace(before, value=value, detail=detail, event_id=event_id)
         self.ended.append((before.rule_id, before.subject))
-        self._note(before.state, State.OK, ended)
+        self._note(before.state, RuleState.OK, ended)
         if before.is_told:
             rows = self.teller.event(RESOLVED, event_id, self.rule, ended, self.now_ms)
             self.deliveries.extend(rows)
@@ -74,7 +75,7 @@ class _Draft:
             tuple(self.written), tuple(self.ended), tuple(self.transitions), tuple(self.deliveries)
         )
 
-    def _enter(self, before: StateRow | None, after: State, reading: Reading) -> StateRow:
+    def _enter(self, before: StateRow | None, after: RuleState, reading: Reading) -> StateRow:
         row = StateRow(
             rule_id=self.rule.id,
             subject=reading.subject,
@@ -84,12 +85,12 @@ class _Draft:
             detail=reading.detail,
             event_id=uuid4().hex,
         )
-        self._note(before.state if before else State.OK, after, row)
+        self._note(before.state if before else RuleState.OK, after, row)
         return row
 
     def _tell(self, row: StateRow) -> StateRow:
         """Tell of a firing that nobody was told of, unless it is silenced."""
-        if row.state != State.FIRING or row.is_told or not self.teller.urls:
+        if row.state != RuleState.FIRING or row.is_told or not self.teller.urls:
             return row
         if self.is_silent(row.subject):
             return row

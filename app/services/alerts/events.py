@@ -8,7 +8,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from app.db.alert_rows import DeliveryRow, RuleRow, StateRow
-from app.services.alerts.rules import ABOUT, Kind
+from app.services.alerts.rules import ABOUT
+from kitemq.model.alerts import RuleKind
+from kitemq.model.conversion import convert, encoded
+from kitemq.model.values import Int64
 
 VERSION = 1
 FIRING = "firing"
@@ -23,7 +26,7 @@ FAILED = "failed"
 class EventRule(msgspec.Struct, frozen=True):
     """The rule as it was when the event happened."""
 
-    id: str
+    id: Int64
     name: str
     kind: str
     severity: str
@@ -92,7 +95,7 @@ class Teller:
                 url=url,
                 rule_name=rule_name,
                 subject=body.subject,
-                body_json=msgspec.json.encode(body).decode(),
+                body_json=msgspec.json.encode(body, enc_hook=encoded).decode(),
                 result=WAITING,
                 at_ms=body.at_ms,
                 next_ms=body.at_ms,
@@ -108,17 +111,7 @@ def signature(secret: str, timestamp: str, body: bytes) -> str:
 
 
 def _rule(rule: RuleRow) -> EventRule:
-    return EventRule(
-        id=str(rule.id),
-        name=rule.name,
-        kind=rule.kind,
-        severity=rule.severity,
-        group_pattern=rule.group_pattern,
-        topic_pattern=rule.topic_pattern,
-        threshold=rule.threshold,
-        unit=ABOUT[Kind(rule.kind)].unit,
-        for_s=rule.for_s,
-    )
+    return convert(rule, EventRule, unit=ABOUT[RuleKind(rule.kind)].unit)
 
 
 def _iso(at_ms: int) -> str:

@@ -8,14 +8,7 @@ A rule that fires goes on firing while its figure is unknown: nobody can say tha
 from dataclasses import dataclass
 from enum import StrEnum
 
-
-class State(StrEnum):
-    """Where a rule stands; pending is over its threshold, but not yet for long enough."""
-
-    OK = "ok"
-    PENDING = "pending"
-    FIRING = "firing"
-    NO_DATA = "no_data"
+from kitemq.model.alerts import RuleState
 
 
 class Event(StrEnum):
@@ -27,23 +20,23 @@ class Event(StrEnum):
     MISSING = "missing"  # the figure is not known
 
 
-MOVES: dict[tuple[State, Event], State] = {
-    (State.OK, Event.FINE): State.OK,
-    (State.OK, Event.OVER): State.PENDING,
-    (State.OK, Event.HELD): State.FIRING,
-    (State.OK, Event.MISSING): State.NO_DATA,
-    (State.PENDING, Event.FINE): State.OK,
-    (State.PENDING, Event.OVER): State.PENDING,
-    (State.PENDING, Event.HELD): State.FIRING,
-    (State.PENDING, Event.MISSING): State.NO_DATA,
-    (State.FIRING, Event.FINE): State.OK,
-    (State.FIRING, Event.OVER): State.FIRING,
-    (State.FIRING, Event.HELD): State.FIRING,
-    (State.FIRING, Event.MISSING): State.FIRING,
-    (State.NO_DATA, Event.FINE): State.OK,
-    (State.NO_DATA, Event.OVER): State.PENDING,
-    (State.NO_DATA, Event.HELD): State.FIRING,
-    (State.NO_DATA, Event.MISSING): State.NO_DATA,
+MOVES: dict[tuple[RuleState, Event], RuleState] = {
+    (RuleState.OK, Event.FINE): RuleState.OK,
+    (RuleState.OK, Event.OVER): RuleState.PENDING,
+    (RuleState.OK, Event.HELD): RuleState.FIRING,
+    (RuleState.OK, Event.MISSING): RuleState.NO_DATA,
+    (RuleState.PENDING, Event.FINE): RuleState.OK,
+    (RuleState.PENDING, Event.OVER): RuleState.PENDING,
+    (RuleState.PENDING, Event.HELD): RuleState.FIRING,
+    (RuleState.PENDING, Event.MISSING): RuleState.NO_DATA,
+    (RuleState.FIRING, Event.FINE): RuleState.OK,
+    (RuleState.FIRING, Event.OVER): RuleState.FIRING,
+    (RuleState.FIRING, Event.HELD): RuleState.FIRING,
+    (RuleState.FIRING, Event.MISSING): RuleState.FIRING,
+    (RuleState.NO_DATA, Event.FINE): RuleState.OK,
+    (RuleState.NO_DATA, Event.OVER): RuleState.PENDING,
+    (RuleState.NO_DATA, Event.HELD): RuleState.FIRING,
+    (RuleState.NO_DATA, Event.MISSING): RuleState.NO_DATA,
 }
 
 
@@ -57,16 +50,16 @@ class Reading:
     detail: str = ""
 
 
-def event_of(reading: Reading, state: State, since_ms: int, now_ms: int, for_s: int) -> Event:
+def event_of(reading: Reading, state: RuleState, since_ms: int, now_ms: int, for_s: int) -> Event:
     """What a reading means to a state that began at `since_ms`."""
     if reading.is_over is None:
         return Event.MISSING
     if not reading.is_over:
         return Event.FINE
-    held_ms = now_ms - since_ms if state is State.PENDING else 0
-    return Event.HELD if state is State.FIRING or held_ms >= for_s * 1000 else Event.OVER
+    held_ms = now_ms - since_ms if state is RuleState.PENDING else 0
+    return Event.HELD if state is RuleState.FIRING or held_ms >= for_s * 1000 else Event.OVER
 
 
-def move(state: State, event: Event) -> State:
+def move(state: RuleState, event: Event) -> RuleState:
     """The state after an event."""
     return MOVES[state, event]

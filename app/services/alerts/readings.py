@@ -10,10 +10,11 @@ from app.db.alert_rows import RuleRow
 from app.host import EngineHost
 from app.pause import Pause
 from app.services.alerts.machine import Reading
-from app.services.alerts.rules import Kind, is_exact, matches
+from app.services.alerts.rules import is_exact, matches
 from app.services.reports.reports import Reports
 from engine.broker import GroupLag, TopicStats
 from engine.errors import EngineError, GroupNotFound
+from kitemq.model.alerts import RuleKind
 
 
 class Readings:
@@ -26,26 +27,26 @@ class Readings:
 
     async def read(self, rule: RuleRow, lags: dict[str, GroupLag | None]) -> list[Reading]:
         """What the rule finds now; `lags` keeps what was read for rules before it."""
-        kind = Kind(rule.kind)
-        if kind is Kind.DISK:
+        kind = RuleKind(rule.kind)
+        if kind is RuleKind.DISK:
             return [await self._disk(rule)]
-        if kind is Kind.ENGINE:
+        if kind is RuleKind.ENGINE:
             return list(self._engine())
-        if kind is Kind.NO_DATA:
+        if kind is RuleKind.NO_DATA:
             return await self._topics(rule)
-        if kind in (Kind.REPORT_FAILED, Kind.REPORT_AGE):
+        if kind in (RuleKind.REPORT_FAILED, RuleKind.REPORT_AGE):
             return await self._of_reports(rule, kind)
         return await self._groups(rule, kind, lags)
 
     # -- groups -----------------------------------------------------------------------------------
 
     async def _groups(
-        self, rule: RuleRow, kind: Kind, lags: dict[str, GroupLag | None]
+        self, rule: RuleRow, kind: RuleKind, lags: dict[str, GroupLag | None]
     ) -> list[Reading]:
         read = {
-            Kind.LAG: self._lag,
-            Kind.LAG_AGE: self._lag_age,
-            Kind.DEAD_LETTERS: self._dead_letters,
+            RuleKind.LAG: self._lag,
+            RuleKind.LAG_AGE: self._lag_age,
+            RuleKind.DEAD_LETTERS: self._dead_letters,
         }[kind]
         found: list[Reading] = []
         pause = Pause()
@@ -131,13 +132,13 @@ class Readings:
 
     # -- reports ----------------------------------------------------------------------------------
 
-    async def _of_reports(self, rule: RuleRow, kind: Kind) -> list[Reading]:
+    async def _of_reports(self, rule: RuleRow, kind: RuleKind) -> list[Reading]:
         try:
             schedules = await self._reports.schedules()
             fresh = {each.job: await self._reports.fresh_ms(each.job) for each in schedules}
         except EngineError as error:
             return [Reading("reports", None, None, error.detail)]
-        if kind is Kind.REPORT_FAILED:
+        if kind is RuleKind.REPORT_FAILED:
             return [self._failed(rule, each.job) for each in schedules]
         enabled = [each.job for each in schedules if each.is_enabled]
         found = [self._age(rule, job, fresh[job]) for job in enabled]

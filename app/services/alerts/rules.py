@@ -2,12 +2,13 @@
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
 from app.db.alert_rows import RuleRow
 from engine.errors import Invalid
+from kitemq.model.alerts import RuleKind, Severity
 
 RULES_MAX = 200
 NAME_CHARS_MAX = 128
@@ -17,25 +18,6 @@ WINDOW_MIN_S = 60
 WINDOW_MAX_S = 24 * 3600
 FOR_MAX_S = 24 * 3600
 EVERYTHING = "*"
-
-
-class Kind(StrEnum):
-    """What a rule looks at."""
-
-    LAG = "lag"
-    LAG_AGE = "lag_age"
-    DEAD_LETTERS = "dead_letters"
-    DISK = "disk"
-    ENGINE = "engine"
-    NO_DATA = "no_data"
-    REPORT_FAILED = "report_failed"
-    REPORT_AGE = "report_age"
-
-
-class Severity(StrEnum):
-    INFO = "info"
-    WARNING = "warning"
-    CRITICAL = "critical"
 
 
 @dataclass(frozen=True)
@@ -54,7 +36,7 @@ class About:
 
 
 ABOUT = {
-    Kind.LAG: About(
+    RuleKind.LAG: About(
         "Lag",
         "messages",
         "Messages that a group has not acknowledged, in the topics of the scope together.",
@@ -62,7 +44,7 @@ ABOUT = {
         has_groups=True,
         has_topics=True,
     ),
-    Kind.LAG_AGE: About(
+    RuleKind.LAG_AGE: About(
         "Age of lag",
         "seconds",
         "How long ago the oldest message was stored that a group has not acknowledged.",
@@ -70,7 +52,7 @@ ABOUT = {
         has_groups=True,
         has_topics=True,
     ),
-    Kind.DEAD_LETTERS: About(
+    RuleKind.DEAD_LETTERS: About(
         "New dead letters",
         "messages",
         "Dead letters of a group that came within the window; dismissed ones do not count.",
@@ -78,34 +60,34 @@ ABOUT = {
         has_groups=True,
         has_window=True,
     ),
-    Kind.DISK: About(
+    RuleKind.DISK: About(
         "Disk used",
         "percent",
         "How full the disk with the data directory is.",
         85,
         threshold_max=100,
     ),
-    Kind.ENGINE: About(
+    RuleKind.ENGINE: About(
         "Engine warnings",
         "",
         "Any failure or warning of the engine's health: services, damage, retention.",
         0,
         has_threshold=False,
     ),
-    Kind.NO_DATA: About(
+    RuleKind.NO_DATA: About(
         "No data",
         "seconds",
         "How long ago the last message of a topic was stored; also where no such topic exists.",
         600,
         has_topics=True,
     ),
-    Kind.REPORT_FAILED: About(
+    RuleKind.REPORT_FAILED: About(
         "Failed reports",
         "runs",
         "Runs of a report that failed one after the other, up to now.",
         0,
     ),
-    Kind.REPORT_AGE: About(
+    RuleKind.REPORT_AGE: About(
         "Age of reports",
         "seconds",
         "Since when what was stored is not in the figures of a report that is scheduled.",
@@ -117,29 +99,22 @@ ABOUT = {
 def checked(rule: RuleRow) -> RuleRow:
     """The rule with what its kind does not use put aside; Invalid names the field at fault."""
     _check_text(rule)
-    if rule.kind not in set(Kind):
-        raise Invalid(f"{rule.kind[:40]!r} is no kind", field="kind", remedy=_one_of(Kind))
+    if rule.kind not in set(RuleKind):
+        raise Invalid(f"{rule.kind[:40]!r} is no kind", field="kind", remedy=_one_of(RuleKind))
     if rule.severity not in set(Severity):
         detail = f"{rule.severity[:40]!r} is no severity"
         raise Invalid(detail, field="severity", remedy=_one_of(Severity))
-    about = ABOUT[Kind(rule.kind)]
+    about = ABOUT[RuleKind(rule.kind)]
     _check_number("threshold", rule.threshold, 0, about.threshold_max)
     _check_number("for_s", rule.for_s, 0, FOR_MAX_S)
     if about.has_window:
         _check_number("window_s", rule.window_s, WINDOW_MIN_S, WINDOW_MAX_S)
-    return RuleRow(
-        id=rule.id,
-        name=rule.name,
-        kind=rule.kind,
+    return replace(
+        rule,
         group_pattern=rule.group_pattern if about.has_groups else EVERYTHING,
         topic_pattern=rule.topic_pattern if about.has_topics else EVERYTHING,
         threshold=rule.threshold if about.has_threshold else 0,
         window_s=rule.window_s if about.has_window else 0,
-        for_s=rule.for_s,
-        severity=rule.severity,
-        is_enabled=rule.is_enabled,
-        created_ms=rule.created_ms,
-        changed_ms=rule.changed_ms,
     )
 
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.db.alert_rows import RuleRow, StateRow
-from app.services.alerts.machine import State
+from kitemq.model.alerts import RuleState
 
-ORDER = (State.FIRING, State.PENDING, State.NO_DATA, State.OK)
+ORDER = (RuleState.FIRING, RuleState.PENDING, RuleState.NO_DATA, RuleState.OK)
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Standing:
     """A rule and where it stands; `at_ms` is its last evaluation, 0 before the first."""
 
     rule: RuleRow
-    state: State
+    state: RuleState
     states: tuple[StateRow, ...] = ()
     checked: int = 0
     left_out: int = 0
@@ -33,7 +33,7 @@ class Kept:
 
     def standing(self) -> Standing:
         states = sorted(
-            self.states.values(), key=lambda s: (ORDER.index(State(s.state)), s.subject)
+            self.states.values(), key=lambda s: (ORDER.index(RuleState(s.state)), s.subject)
         )
-        worst = State(states[0].state) if states else State.OK
+        worst = RuleState(states[0].state) if states else RuleState.OK
         return Standing(self.rule, worst, tuple(states), self.checked, self.left_out, self.at_ms)

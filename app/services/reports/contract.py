@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from app.db.report_rows import RESULTS, RESULTS_BY_NAME, ResultTable, Row
+from app.db.report_rows import Row
+from engine.report_tables import FORMAT, RESULTS, RESULTS_BY_NAME, ResultColumn, ResultTable
 
-FORMAT = 1
 ROWS_MAX = 2_000_000  # of one result; more is no aggregate
 PROGRESS, RESULT = "progress.json", "result.json"
 PLAIN = {"STRING": str, "JSON": str, "INT": int, "BIGINT": int, "DOUBLE": float}
@@ -146,7 +146,7 @@ def _compare(table: ResultTable, said: TableSaid) -> None:
     if (said.replaces, tuple(said.key), columns) != (
         table.replaces,
         table.key,
-        [tuple(column) for column in table.columns],
+        [(column.name, column.kind) for column in table.columns],
     ):
         raise BadResult(f"the result's table {table.name} has other columns than are known here")
     if Path(said.file).name != said.file:
@@ -162,15 +162,16 @@ def _rows(table: ResultTable, said: TableSaid, folder: Path) -> Iterator[Row]:
             row = decoder.decode(line)
             if row.keys() != names:
                 raise ValueError(f"a row of {table.name} has other columns than its table")
-            for name, kind in table.columns:
-                row[name] = _value(table, name, kind, row[name])
+            for column in table.columns:
+                row[column.name] = _value(table, column, row[column.name])
             count += 1
             yield row
     if count != said.rows:
         raise ValueError(f"{table.name} has {count:,} rows instead of {said.rows:,}")
 
 
-def _value(table: ResultTable, name: str, kind: str, value: Any) -> Any:
+def _value(table: ResultTable, column: ResultColumn, value: Any) -> Any:
+    name, kind = column.name, column.kind
     if value is None and (name in table.key or kind in ("STRING", "JSON")):
         raise ValueError(f"{table.name}.{name} is NULL")
     if value is None:

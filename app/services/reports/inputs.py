@@ -1,24 +1,26 @@
 """Which hours are due: those whose input changed since their figures were made. Pure but `load`.
 
-The Parquet folder's manifest says what there is of each hour. Its form, and the rule by which a
-fingerprint is made of it, are those of the jobs (`analytics/manifest.py`, `analytics/results.py`).
+The Parquet folder's manifest says what there is of each hour; its form is that of the jobs
+(`analytics/manifest.py`).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
-from app.db.report_rows import LAG, TRACES
+from engine.report_hours import (
+    HOUR_MS,
+    INPUTS,
+    begin_ms,
+    fingerprint,
+    moved,
+    partition_fingerprint,
+    span,
+)
 
 MANIFEST = "manifest.json"
-FRAMES = {TRACES: ("messages", "trace"), LAG: ("lag",)}
-# Hours before one, which its figures are made of too.
-LOOKBACK_HOURS = {"messages": 3, "trace": 1, "lag": 1}
-HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 HOURS_PER_RUN = 48
 
@@ -31,12 +33,24 @@ class Partition(msgspec.Struct, frozen=True):
     late_rows: int = 0
     is_sealed: bool = False
 
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the rows."""
+        return partition_fingerprint(self.rows, self.last)
+
 
 class Inputs(msgspec.Struct, frozen=True):
     """What the folder has; `at_ms`: everything stored before that is in."""
 
     at_ms: int = 0
     frames: dict[str, dict[str, Partition]] = {}
+
+    def fingerprints(self) -> dict[str, dict[str, str]]:
+        """By frame and hour, what to compare with what was computed last."""
+        return {
+            frame: {hour: each.fingerprint for hour, each in hours.items()}
+            for frame, hours in self.frames.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -93,22 +107,10 @@ def load(root: Path) -> Inputs:
     return msgspec.json.decode(data, type=Inputs)
 
 
-def fingerprint(job: str, hour: str, inputs: Inputs) -> str:
-    """What an hour's figures are made of."""
-    lines = [
-        f"{frame} {each} {known[each].rows}-{known[each].last}\n"
-        for frame in FRAMES[job]
-        for known in [inputs.frames.get(frame, {})]
-        for each in span(moved(hour, -LOOKBACK_HOURS[frame]), hour)
-        if each in known
-    ]
-    return sha256("".join(lines).encode()).hexdigest()[:16]
-
-
 def hours_with_input(job: str, inputs: Inputs) -> list[str]:
     """Hours that there can be figures of: with input, and those after them when they are over."""
     found: set[str] = set()
-    for frame in FRAMES[job]:
+    for frame in INPUTS[job]:
         for hour in inputs.frames.get(frame, {}):
             found.add(hour)
             after = moved(hour, 1)
@@ -126,10 +128,11 @@ def due(
     gone, its fingerprint changes though it has lost, not won, something.
     """
     kept_ms = inputs.at_ms - input_days * DAY_MS + DAY_MS if input_days else 0
+    known = inputs.fingerprints()
     changed = [
         hour
         for hour in hours_with_input(job, inputs)
-        if done.get(hour) != fingerprint(job, hour, inputs)
+        if done.get(hour) != fingerprint(job, hour, known)
         and not (hour in done and begin_ms(hour) < kept_ms)
         and not periods.is_frozen(hour)
     ]
@@ -141,24 +144,3 @@ def chosen(job: str, inputs: Inputs, wanted: Iterable[str]) -> tuple[str, ...]:
     """Those of the wanted hours that there is input of: others would lose the figures they have."""
     known = set(hours_with_input(job, inputs))
     return tuple(hour for hour in wanted if hour in known)
-
-
-def hour_of(at_ms: int) -> str:
-    """The UTC hour of a time, as "2026-11-21T03"."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H")
-
-
-def begin_ms(hour: str) -> int:
-    """When an hour begins; ValueError for what is none."""
-    return int(datetime.strptime(hour, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) * 1000
-
-
-def moved(hour: str, hours: int) -> str:
-    """The hour so many later."""
-    return hour_of(begin_ms(hour) + hours * HOUR_MS)
-
-
-def span(first: str, last: str) -> list[str]:
-    """All hours from one to another, both in."""
-    count = (begin_ms(last) - begin_ms(first)) // HOUR_MS
-    return [moved(first, n) for n in range(count + 1)]

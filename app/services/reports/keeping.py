@@ -8,10 +8,11 @@ whatever ends this half way, each hour's figures are there once.
 import logging
 
 from app.db.report_periods import DAY, HOUR, WEEKS
-from app.db.report_rows import HOURS, RESULTS
 from app.db.worker import DatabaseWorker
 from app.services.reports import inputs
 from app.settings import Settings
+from engine import report_hours
+from engine.report_tables import HOURS, RESULTS
 
 log = logging.getLogger("kitemq.reports")
 
@@ -35,13 +36,13 @@ class Keeping:
 
     async def look(self, now_ms: int) -> int:
         """Do what is due, at most 400 periods; how many there were. Raises DatabaseError."""
-        oldest = inputs.hour_of(now_ms - self._keep_days * inputs.DAY_MS)
+        oldest = report_hours.hour_of(now_ms - self._keep_days * inputs.DAY_MS)
         if oldest[:10] != self._expired:
             await self._database.run(lambda db: db.results.expire(oldest))
             self._expired = oldest[:10]
         count = 0
         for hours, age_hours in self._ages:
-            before = inputs.hour_of(now_ms - age_hours * inputs.HOUR_MS)
+            before = report_hours.hour_of(now_ms - age_hours * report_hours.HOUR_MS)
             for table in RESULTS:
                 if table.replaces == HOURS:
                     count += await self._put_together(table.name, hours, before, count)

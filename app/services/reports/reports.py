@@ -16,7 +16,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
-from app.db.report_rows import JOBS, RunFilter, RunRow, RunState, ScheduleRow, Trigger
+from msgspec import UNSET
+
+from app.db.report_rows import RunFilter, RunRow, ScheduleRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -32,7 +34,6 @@ from app.services.reports.standing import (
     NOT_INSTALLED,
     Figures,
     JobStanding,
-    ScheduleChanges,
     Standing,
     check_job,
     checked_hours,
@@ -41,6 +42,9 @@ from app.services.reports.standing import (
 from app.services.reports.start_cache import StartCache
 from app.settings import Settings
 from engine.errors import Busy, Conflict, Invalid, NotFound, Refused
+from engine.report_tables import JOBS
+from kitemq.model.conversion import convert, given
+from kitemq.model.reports import RunState, ScheduleChanges, Trigger
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -227,19 +231,17 @@ class Reports:
         """Change when a job runs; the change counts from now on. Invalid names the field."""
         check_job(job)
         before = next(each for each in await self.schedules(keeps=True) if each.job == job)
-        cron = before.cron if changes.cron is None else " ".join(changes.cron.split())
         now_ms = self._host.clock.now_ms()
-        after = replace(
+        after = convert(
             before,
-            cron=cron,
-            is_enabled=before.is_enabled if changes.is_enabled is None else changes.is_enabled,
-            limit_s=schedule.check_limit(
-                before.limit_s if changes.limit_s is None else changes.limit_s
-            ),
-            next_ms=schedule.next_ms(cron, now_ms),
+            ScheduleRow,
+            **given(changes),
+            is_enabled=before.is_enabled if changes.enabled is UNSET else changes.enabled,
             changed_ms=now_ms,
             changed_by=actor.name,
         )
+        cron, limit_s = " ".join(after.cron.split()), schedule.check_limit(after.limit_s)
+        after = replace(after, cron=cron, limit_s=limit_s, next_ms=schedule.next_ms(cron, now_ms))
         async with self._audit.change(
             actor, "report.schedule", SCHEDULE, job, before=before
         ) as change:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from app.db.report_rows import RESULTS_BY_NAME, Coarse, Moved, ResultFilter, ResultTable, Row
+from app.db.report_rows import Moved, ResultFilter, Row
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
-from app.services.reports import inputs
 from app.services.reports.cells import Cell
 from app.services.reports.files import ResultFiles
 from app.services.reports.reports import Reports
 from app.services.reports.standing import unavailable
 from app.settings import Settings
+from engine import report_hours
 from engine.errors import Busy, Invalid, NotFound, Refused
+from engine.report_tables import RESULTS_BY_NAME, ResultTable
+from kitemq.model.reports import Basis, Coarse
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -37,25 +39,6 @@ UNPACKED_MAX = 500_000  # rows of older hours that are added up for one answer
 NAMES = ("topic", "group")
 LATENCY = "latency"
 LATENCY_BY = ("hour", "day", "metric", "topic", "group", "client")
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What an answer was made of.
-
-    Everything stored before `fresh_ms` is in (null: there are no figures yet). Of the hours asked
-    for, `hours_done` have figures, from `done_first` to `done_last`. Those before what `coarse`
-    says are by days or by four weeks, which belong to a range if their first hour does.
-    """
-
-    job: str
-    fresh_ms: int | None
-    first: str
-    last: str
-    hours_done: int
-    done_first: str
-    done_last: str
-    coarse: list[Coarse]
 
 
 @dataclass(frozen=True)
@@ -263,7 +246,7 @@ def _checked_by(by: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
 
 def _is_hour(text: str) -> bool:
     with suppress(ValueError):
-        return inputs.hour_of(inputs.begin_ms(text)) == text
+        return report_hours.hour_of(report_hours.begin_ms(text)) == text
     return False
 
 

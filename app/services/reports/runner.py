@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.db.report_rows import LAG, Loaded, NotOurs, ResultFilter, Row, RunRow, RunState
+from app.db.report_rows import Loaded, NotOurs, ResultFilter, Row, RunRow
 from app.db.rows import DatabaseError
 from app.db.worker import DatabaseWorker
 from app.host import EngineHost
@@ -31,6 +31,9 @@ from app.services.reports.contract import (
 )
 from app.services.reports.leftovers import end_marked, mark_of, remove_folders
 from app.settings import Settings
+from engine import report_hours
+from engine.report_tables import LAG_JOB
+from kitemq.model.reports import RunState
 
 if TYPE_CHECKING:
     from app.db.database import Database
@@ -193,9 +196,9 @@ class Runner:
             driver_memory=settings.report_driver_memory,
             log=str(folder / "spark.log"),
         )
-        if run.job == LAG:
+        if run.job == LAG_JOB:
             previous = folder / "previous.ndjson"
-            rows = await self._previous(inputs.moved(run.hours[0], -1))
+            rows = await self._previous(report_hours.moved(run.hours[0], -1))
             await asyncio.to_thread(previous.write_bytes, msgspec.json.Encoder().encode_lines(rows))
             request.previous = str(previous)
         data = msgspec.json.encode(request)

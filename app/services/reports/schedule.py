@@ -2,14 +2,15 @@
 
 from datetime import UTC, datetime
 
-from app.db.report_rows import LAG, TRACES, ScheduleRow
+from app.db.report_rows import ScheduleRow
 from engine.errors import Invalid
+from engine.report_tables import LAG_JOB, TRACES_JOB
 
 CHARS_MAX = 128
 LIMIT_MIN_S, LIMIT_MAX_S = 30, 24 * 3600
 REMEDY = "five fields: minute hour day month weekday, in UTC, as in */5 * * * *"
 # Traces a minute after every tenth, so that an hour that has just ended is done as a whole.
-DEFAULTS = {LAG: ("*/5 * * * *", 300), TRACES: ("1-59/10 * * * *", 600)}
+DEFAULTS = {LAG_JOB: ("*/5 * * * *", 300), TRACES_JOB: ("1-59/10 * * * *", 600)}
 
 
 def default(job: str, now_ms: int) -> ScheduleRow:

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from app.db.report_rows import JOBS, Coverage, RunRow, RunState, ScheduleRow
+from app.db.report_rows import Coverage, RunRow, ScheduleRow
 from app.db.rows import DatabaseError
-from app.services.reports import inputs
 from app.services.reports.contract import Progress
+from engine import report_hours
 from engine.errors import Busy, Invalid
+from engine.report_tables import JOBS
+from kitemq.model.reports import RunState
 
 GOOD = (RunState.OK, RunState.SKIPPED)
 HOURS_MAX = 1_000  # of one run by hand
@@ -63,15 +65,6 @@ class Figures:
             self.last_error = run.error
 
 
-@dataclass(frozen=True)
-class ScheduleChanges:
-    """What is to be changed of a schedule; None stays."""
-
-    cron: str | None = None
-    is_enabled: bool | None = None
-    limit_s: int | None = None
-
-
 def unavailable(error: DatabaseError) -> Busy:
     """What a failing database is for whoever asked."""
     busy = Busy(
@@ -95,7 +88,7 @@ def checked_hours(first: str, last: str, now_ms: int) -> list[str] | None:
         return None
     for field, hour in (("first", first), ("last", last)):
         try:
-            begin_ms = inputs.begin_ms(hour)
+            begin_ms = report_hours.begin_ms(hour)
         except ValueError:
             begin_ms = -1
         if not 0 <= begin_ms <= now_ms:
@@ -104,11 +97,11 @@ def checked_hours(first: str, last: str, now_ms: int) -> list[str] | None:
                 field=field,
                 remedy="name both, as 2026-11-21T03, in UTC",
             )
-    count = (inputs.begin_ms(last) - inputs.begin_ms(first)) // inputs.HOUR_MS + 1
+    count = (report_hours.begin_ms(last) - report_hours.begin_ms(first)) // report_hours.HOUR_MS + 1
     if not 1 <= count <= HOURS_MAX:
         raise Invalid(
             f"{first} to {last} are {count:,} hours",
             field="last",
             remedy=f"1 to {HOURS_MAX:,} hours, the first not after the last",
         )
-    return inputs.span(first, last)
+    return report_hours.span(first, last)

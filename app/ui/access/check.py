@@ -7,32 +7,33 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.security.access import NAMED, Action, Kind
-from app.security.simulator import Reason, Subject, Verdict, judge, subject_of
+from app.security.simulator import Subject, judge, subject_of
 from app.ui.access.access import ROLES, status_of
 from app.ui.framework import pages
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _, translated
 from engine.errors import Invalid, NotFound
+from kitemq.model.access import CheckedRight, RightReason
 
 CHOICES_MAX = 200
 DOORS_SHOWN = 6
 FIELDS = ("who", "role", "patterns", "action", "kind", "name")
 NAME_CHARS_MAX = 255
 REASONS = {
-    Reason.OPEN: N_("there are no users, so everybody may"),
-    Reason.ROLE: N_("the role %(by)s has this right"),
-    Reason.PATTERN: N_("the pattern %(by)s covers it"),
+    RightReason.OPEN: N_("there are no users, so everybody may"),
+    RightReason.ROLE: N_("the role %(by)s has this right"),
+    RightReason.PATTERN: N_("the pattern %(by)s covers it"),
 }
 REFUSALS = {
-    Reason.ROLE: N_("the role %(by)s has not this right"),
-    Reason.PATTERN: N_("no pattern covers it: %(by)s"),
-    Reason.TOKEN_ROLE: N_("the token's own role %(by)s has not this right"),
-    Reason.TOKEN_PATTERN: N_("no pattern of the token covers it: %(by)s"),
-    Reason.TOKEN_OWN: N_("a token may not change what is its owner's own"),
-    Reason.READ_ONLY: N_("the rights are there, but the server is read-only"),
-    Reason.EXPIRED: N_("the token has expired"),
-    Reason.DISABLED: N_("the user is switched off"),
-    Reason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
+    RightReason.ROLE: N_("the role %(by)s has not this right"),
+    RightReason.PATTERN: N_("no pattern covers it: %(by)s"),
+    RightReason.TOKEN_ROLE: N_("the token's own role %(by)s has not this right"),
+    RightReason.TOKEN_PATTERN: N_("no pattern of the token covers it: %(by)s"),
+    RightReason.TOKEN_OWN: N_("a token may not change what is its owner's own"),
+    RightReason.READ_ONLY: N_("the rights are there, but the server is read-only"),
+    RightReason.EXPIRED: N_("the token has expired"),
+    RightReason.DISABLED: N_("the user is switched off"),
+    RightReason.PROVIDER: N_("the provider that vouched for the user is no longer this server's"),
 }
 
 
@@ -80,7 +81,7 @@ async def show(request: Request) -> Response:
     form.values["name"] = form.values["name"][:NAME_CHARS_MAX]
     if "patterns" not in values:
         form.values["patterns"] = "*:*:*"
-    found: list[Verdict] = []
+    found: list[CheckedRight] = []
     subject: Subject | None = None
     status = 200
     if form.values["who"]:
@@ -96,7 +97,7 @@ async def show(request: Request) -> Response:
         asked=subject is not None and not form.is_wrong,
         who="" if subject is None else subject.who.audit_name(""),
         rows=[_line(each) for each in found],
-        allowed=sum(each.is_allowed for each in found),
+        allowed=sum(each.allowed for each in found),
         people=people,
         people_total=total,
         roles=ROLES,
@@ -125,7 +126,7 @@ def _subject(request: Request, form: Form) -> Subject:
     return subject_of(services_of(request.scope).people, user=name)
 
 
-def _judged(subject: Subject, form: Form) -> list[Verdict]:
+def _judged(subject: Subject, form: Form) -> list[CheckedRight]:
     action = form.choice("action", _("Action"), ("", *Action)) or None
     kind = form.choice("kind", _("Kind"), ("", *Kind)) or None
     if form.is_wrong:
@@ -153,13 +154,13 @@ def _people(request: Request) -> tuple[list[tuple[str, str]], int]:
     return [*users, *tokens][:CHOICES_MAX], len(users) + len(tokens)
 
 
-def _line(verdict: Verdict) -> VerdictLine:
-    texts = REASONS if verdict.is_allowed else REFUSALS
+def _line(verdict: CheckedRight) -> VerdictLine:
+    texts = REASONS if verdict.allowed else REFUSALS
     by = verdict.by or _("(none)")
     why = translated(texts[verdict.reason])
     return VerdictLine(
         verdict.right,
-        verdict.is_allowed,
+        verdict.allowed,
         verdict.reason,
         why % {"by": by},
         [

@@ -8,8 +8,7 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.alert_rows import DeliveryRow, SilenceRow, TransitionRow
 from app.services.alerts.alerts import Alerts
-from app.services.alerts.machine import State
-from app.services.alerts.rules import ABOUT, Kind
+from app.services.alerts.rules import ABOUT
 from app.services.alerts.standing import Standing
 from app.services.alerts.webhook import host_of
 from app.services.audit import actor_at
@@ -18,6 +17,8 @@ from app.ui.framework.console import client_of
 from app.ui.framework.language import N_, _, translated
 from app.ui.framework.templating import segment
 from engine.errors import NotFound
+from kitemq.model.alerts import RuleKind, RuleState
+from kitemq.model.conversion import convert
 
 SUBJECTS_SHOWN_MAX = 50
 DELIVERIES_SHOWN = 20
@@ -112,7 +113,7 @@ async def show(request: Request) -> Response:
     context = AlertsPage(
         subjects=subjects[:SUBJECTS_SHOWN_MAX],
         subjects_total=len(subjects),
-        firing=sum(subject.state == State.FIRING for subject in subjects),
+        firing=sum(subject.state == RuleState.FIRING for subject in subjects),
         rules=[_rule(standing) for standing in standings],
         evaluated_ms=max((s.at_ms for s in standings), default=0) or None,
         silences=[
@@ -131,42 +132,37 @@ async def show(request: Request) -> Response:
 
 def _urgency(one: Subject) -> tuple[bool, bool, bool, int]:
     """What fires, nobody silenced and nobody has seen stands first."""
-    return one.state != State.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
+    return one.state != RuleState.FIRING, one.is_silent, bool(one.acked_by), -one.since_ms
 
 
 def _subjects(alerts: Alerts, standing: Standing) -> list[Subject]:
     rule = standing.rule
     return [
-        Subject(
-            rule_id=rule.id,
+        convert(
+            row,
+            Subject,
             rule=rule.name,
             severity=rule.severity,
-            subject=row.subject,
-            href=place_of(Kind(rule.kind), row.subject),
-            state=row.state,
-            since_ms=row.since_ms,
-            detail=row.detail,
+            href=place_of(RuleKind(rule.kind), row.subject),
             is_silent=alerts.is_silent(rule.id, row.subject),
-            acked_by=row.acked_by,
-            acked_ms=row.acked_ms,
         )
         for row in standing.states
     ]
 
 
-def place_of(kind: Kind, subject: str) -> str:
+def place_of(kind: RuleKind, subject: str) -> str:
     """The page of what a rule is about; "" where there is none."""
     about = ABOUT[kind]
     if not subject or not (about.has_groups or about.has_topics):
         return ""
     folder = "groups" if about.has_groups else "topics"
-    folder = "dlq" if kind is Kind.DEAD_LETTERS else folder
+    folder = "dlq" if kind is RuleKind.DEAD_LETTERS else folder
     return f"/{folder}/{segment(subject)}"
 
 
 def _rule(standing: Standing) -> Rule:
     rule = standing.rule
-    about = ABOUT[Kind(rule.kind)]
+    about = ABOUT[RuleKind(rule.kind)]
     parts = (
         [
             _(
@@ -185,14 +181,12 @@ def _rule(standing: Standing) -> Rule:
     scopes = [rule.group_pattern] if about.has_groups else []
     if about.has_topics and (not about.has_groups or rule.topic_pattern != "*"):
         scopes.append(rule.topic_pattern)
-    return Rule(
-        id=rule.id,
-        name=rule.name,
+    return convert(
+        rule,
+        Rule,
         label=translated(about.label),
         condition=" ".join(parts),
         scope=_(" in ").join(scopes) or _("this server"),
-        severity=rule.severity,
-        is_enabled=rule.is_enabled,
         state=standing.state,
         subjects=sum(row.state == standing.state for row in standing.states),
         checked=standing.checked,
@@ -202,15 +196,11 @@ def _rule(standing: Standing) -> Rule:
 
 
 def _delivery(row: DeliveryRow) -> AlertDeliveryRow:
-    return AlertDeliveryRow(
-        id=row.id,
-        event=row.event,
+    return convert(
+        row,
+        AlertDeliveryRow,
         webhook=host_of(row.url),
         about=" · ".join(text for text in (row.rule_name, row.subject) if text),
-        result=row.result,
-        attempts=row.attempts,
-        error=row.error,
-        at_ms=row.at_ms,
         next_ms=row.next_ms if row.result == "waiting" and row.attempts else None,
     )
 

@@ -16,8 +16,6 @@ from app.services.alerts.rules import (
     WINDOW_MAX_S,
     WINDOW_MIN_S,
     About,
-    Kind,
-    Severity,
 )
 from app.services.alerts.standing import Standing
 from app.services.audit import actor_at
@@ -27,6 +25,7 @@ from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form, Posted
 from app.ui.framework.language import _, translated
 from engine.errors import Conflict, Invalid, Refused
+from kitemq.model.alerts import RuleKind, Severity
 
 FIELDS = (
     "name",
@@ -149,8 +148,8 @@ def _trial(readings: list[Reading]) -> Trial:
 def _prefilled(given: Mapping[str, str]) -> Form:
     """A new rule's form; `?kind=lag&group=billing` is how other pages lead here."""
     kind = given.get("kind", "")
-    kind = kind if kind in set(Kind) else Kind.LAG.value
-    about = ABOUT[Kind(kind)]
+    kind = kind if kind in set(RuleKind) else RuleKind.LAG.value
+    about = ABOUT[RuleKind(kind)]
     group, topic = given.get("group", "") or "*", given.get("topic", "") or "*"
     subject = next((name for name in (group, topic) if name != "*"), "")
     return Form(
@@ -188,8 +187,8 @@ def _form_of(rule: RuleRow) -> Form:
 
 def _read(form: Form, rule_id: int) -> RuleRow:
     """The rule in a form; what is wrong is said at its field."""
-    kind = form.choice("kind", _("What"), tuple(kind.value for kind in Kind))
-    about = ABOUT[Kind(kind)]
+    kind = form.choice("kind", _("What"), tuple(kind.value for kind in RuleKind))
+    about = ABOUT[RuleKind(kind)]
     if not form.values["name"].strip():
         form.refuse("name", _("A rule needs a name."))
     return RuleRow(

@@ -10,13 +10,14 @@ from starlette.responses import Response
 from app.container import services_of
 from app.services.audit import actor_at
 from app.services.client_figures import ClientActivity, Refusals
-from app.services.clients import ASK_S, Client, Disconnected, Stack
+from app.services.clients import ASK_S, Client
 from app.services.connections import ClientFacts
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.language import _, ngettext
 from engine.broker import Member
 from engine.errors import Busy, NotFound, Refused
+from kitemq.model.clients import SentAway, ThreadStack
 
 TOPICS_SHOWN = 20
 
@@ -52,12 +53,12 @@ class ClientPage:
     in_flight: int
     activity: ClientActivity
     refusals: Refusals
-    is_heard: bool
+    has_subscribers: bool
     seen_ms: int | None
     why_no_stack: str
     why_no_verify: str
     ask_s: float
-    stack: Stack | None
+    stack: ThreadStack | None
     trouble: str
 
 
@@ -68,7 +69,7 @@ class DisconnectPage:
     name: str
     path: str
     impact: Sequence[str]
-    done: Disconnected | None
+    done: SentAway | None
 
 
 def path_of(name: str) -> str:
@@ -112,7 +113,7 @@ async def disconnect(request: Request) -> Response:
 
 
 async def _disconnect(
-    request: Request, name: str, impact: Sequence[str], done: Disconnected | None = None
+    request: Request, name: str, impact: Sequence[str], done: SentAway | None = None
 ) -> Response:
     return await pages.respond(
         request,
@@ -153,7 +154,7 @@ def _impact(client: Client) -> list[str]:
 
 
 async def _page(
-    request: Request, client: Client, answer: Stack | None = None, trouble: str = ""
+    request: Request, client: Client, answer: ThreadStack | None = None, trouble: str = ""
 ) -> Response:
     now_ms = pages.console_of(request).now_ms()
     figures = services_of(request.scope).client_figures
@@ -175,7 +176,7 @@ async def _page(
         in_flight=client.in_flight,
         activity=activity,
         refusals=max(refusals, key=lambda each: each.at_ms or 0, default=Refusals()),
-        is_heard=bool(activity.handed or activity.sent or activity.failed),
+        has_subscribers=bool(activity.handed or activity.sent or activity.failed),
         seen_ms=max(seen, default=None),
         why_no_stack=client.why_no_stack,
         why_no_verify=client.why_no_verify,

@@ -22,6 +22,7 @@ from app.ui.replays.jobs import Job, job_of
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissNote
 from engine.errors import EngineError, NotFound
 from engine.message import RESERVED, StoredMessage
+from kitemq.model.conversion import convert
 
 # Stages of a journey that tell how it came to this, with the words for them.
 STAGES = {
@@ -122,20 +123,16 @@ def _context(
     message = visible(who_of(request.scope), letter.message)
     jobs, forgotten = _jobs(console, letter.redriven_by)
     low, end = dead_index.bounds(console.broker, DEAD_LETTER_PREFIX + group)
-    return LetterPage(
+    return convert(
+        letter,
+        LetterPage,
         group=group,
         is_gone=not has_group(console, group),
         offset=message.offset,
         message_id=message.message_id,
-        reason=letter.reason,
-        error=letter.error,
-        client=letter.client,
-        failures=letter.failures,
         died_ms=message.stored_ms,
         born_ms=message.born_ms,
         born_host=message.born_host,
-        origin_topic=letter.origin_topic,
-        origin_id=letter.origin_id,
         has_origin=bool(letter.origin_topic) and has_topic(console, letter.origin_topic),
         tag=message.tag,
         keys=message.keys,
@@ -149,9 +146,6 @@ def _context(
         unread=missing_right(message),
         jobs=jobs,
         forgotten=forgotten,
-        redriven_from=letter.redriven_from,
-        redrive_count=letter.redrive_count,
-        dismissed=letter.dismissed,
         steps=steps,
         why_no_steps=why_no_steps,
         min_offset=low,

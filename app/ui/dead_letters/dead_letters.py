@@ -28,6 +28,7 @@ from app.ui.framework.tables import Cut, Query
 from engine.broker import DEAD_LETTER_PREFIX, DeadLetter, DismissalSummary, DismissNote, ReplayJob
 from engine.errors import GroupNotFound, MessageNotFound, NotFound, TopicNotFound
 from engine.message import StoredMessage
+from kitemq.model.conversion import convert
 
 SORTS = ("dead", "group", "newest")
 TALLIED_MAX = 200
@@ -369,19 +370,13 @@ def line_of(letter: DeadLetter, message: StoredMessage) -> DeadLine:
     # Of a Python traceback the last line says what it is about.
     first = lines[-1] if lines[0].startswith("Traceback (most") else lines[0]
     is_cut = len(lines) > 1 or len(first) > LINE_CHARS_MAX
-    return DeadLine(
+    return convert(
+        letter,
+        DeadLine,
         offset=message.offset,
         died_ms=message.stored_ms,
         message_id=message.message_id,
         tag=message.tag,
         keys=message.keys,
-        origin_topic=letter.origin_topic,
-        failures=letter.failures,
-        reason=letter.reason,
         error=first[:LINE_CHARS_MAX].rstrip() + (" …" if is_cut else ""),
-        client=letter.client,
-        redriven_by=letter.redriven_by,
-        redriven_from=letter.redriven_from,
-        redrive_count=letter.redrive_count,
-        dismissed=letter.dismissed,
     )

@@ -27,7 +27,7 @@ FIELDS = ("to", "to_group", "to_topic", "rate", "fresh_only", "name")
 AS_MARKED = ("reason", "topic", "tag", "client", "attempts")
 AS_TYPED = ("from", "until", "id", "key", "offsets", "state")
 CRITERIA = (*AS_MARKED, *AS_TYPED)
-ENGINE_NAMES = {"per_s": "rate", "places": "offsets", "filter": "tag"}
+ENGINE_NAMES = {"places": "offsets", "filter": "tag"}
 TARGETS = (
     ("group", N_("one group alone, by way of its retry topic")),
     ("origin", N_("the topic each was first sent to: all its groups get it")),
@@ -129,7 +129,7 @@ async def create(request: Request) -> Response:
             to_name=form.values[to_name].strip() if to_name else "",
             name=form.values["name"].strip(),
             fresh_only=bool(form.values["fresh_only"]),
-            per_s=rate,
+            rate=rate,
             dry_run=True,
         )
         new = await _choosing(request, group, criteria, new)
@@ -226,7 +226,7 @@ async def one(request: Request) -> Response:
         to=to,
         places=[(GROUP_QUEUE, letter.message.offset)],
         name=_("%(group)s dead letter %(offset)s", group=group, offset=letter.message.offset),
-        per_s=0,
+        rate=0,
     )
     rights.require_resend(request, new.source, new.to, new.to_name)
     job = await services_of(request.scope).replays.create(jobs.actor_of(request), new)

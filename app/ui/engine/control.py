@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.services.audit import Actor, actor_at
-from app.services.log_levels import INHERITED, LEVELS, LoggerLevel
+from app.services.log_levels import INHERITED, LEVELS
 from app.services.read_only import REASON_CHARS_MAX, ReadOnlyState
 from app.ui.access.access import status_of
 from app.ui.framework import forms, pages
@@ -15,6 +15,7 @@ from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Conflict, Invalid, NotFound
+from kitemq.model.server import LoggerLevel
 
 SWITCH_FIELDS = ("read_only", "reason")
 JOBS_MAX = 200  # more are told as so many at least

@@ -8,13 +8,11 @@ from starlette.responses import Response
 
 from app.container import services_of
 from app.services import settings_shown
-from app.services.self_checks import SelfCheck
 from app.services.settings_shown import Hidden
 from app.settings import Settings
 from app.ui.framework import pages
 from app.ui.framework.language import N_, _, translated
 from engine.broker import (
-    ROCKETMQ_LABELS,
     BrokerMetrics,
     Health,
     LagHistoryRetention,
@@ -22,6 +20,7 @@ from engine.broker import (
     Spread,
     TraceStatus,
 )
+from kitemq.model.server import SelfCheck
 
 BARS_WIDTH = 650
 BARS_HEIGHT = 110
@@ -155,7 +154,7 @@ async def show(request: Request) -> Response:
         held_bytes=0 if held is None else log_end - held,
         figures=figures,
         bars=_bars(latency.stored.distribution),
-        bars_total=sum(latency.stored.distribution),
+        bars_total=sum(latency.stored.distribution.values()),
         bars_width=BARS_WIDTH,
         bars_height=BARS_HEIGHT,
         spreads=[
@@ -220,10 +219,10 @@ def _check_row(check: SelfCheck) -> CheckRow:
     )
 
 
-def _bars(counts: tuple[int, ...]) -> list[LatencyBar]:
-    top, width = max(counts) or 1, BARS_WIDTH // len(ROCKETMQ_LABELS)
+def _bars(distribution: Mapping[str, int]) -> list[LatencyBar]:
+    top, width = max(distribution.values()) or 1, BARS_WIDTH // len(distribution)
     bars = []
-    for number, (label, count) in enumerate(zip(ROCKETMQ_LABELS, counts, strict=True)):
+    for number, (label, count) in enumerate(distribution.items()):
         height = max(2.0, (BARS_HEIGHT - 4) * count / top) if count else 0.0
         left, above = number * width + 2, round(BARS_HEIGHT - height, 1)
         bars.append(LatencyBar(label, count, left, above, width - 4, round(height, 1)))

@@ -2,7 +2,7 @@
 
 `speak` says once per request which language its texts have; a context variable carries the
 choice, also to the thread that renders. Whatever nobody chose a language for is English: the API,
-JSON twins, exports, the audit trail. How a new text is written: docs/contributing.md.
+exports, the audit trail. How a new text is written: docs/contributing.md.
 """
 
 from collections.abc import Mapping

@@ -62,7 +62,7 @@ class Listing:
 
 
 def wanted(request: Request) -> str:
-    """The format of a file in `?format=`; "" where a page, or its JSON twin, is wanted."""
+    """The format of a file in `?format=`; "" for a page."""
     kind = request.query_params.get("format", "")
     return kind if kind in MEDIA_TYPES else ""
 

@@ -1,7 +1,7 @@
-"""One answer for three readers: a whole page, a fragment for htmx, or its JSON twin.
+"""Renders a page's context, as a whole page or as a fragment for htmx.
 
-A context is a frozen dataclass; the page and the twin show the same fields. Which fragment is
-wanted follows from the element that htmx will fill: `id="topic-list"` is block `topic_list`.
+A context is a frozen dataclass. The fragment follows from the element that htmx will fill:
+`id="topic-list"` is block `topic_list`.
 """
 
 import dataclasses
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
     from app.ui.framework.console import Console
 
 VARY = "HX-Request, HX-Request-Type, HX-Target, Cookie, Accept-Language"
-# Counted in messages or bytes of the log; as text in JSON, where numbers end at 2**53.
-AS_TEXT = frozenset(
-    {"offset", "position", "min_offset", "max_offset", "next_offset", "cursor", "offsets"}
-    | {"committed", "current_offset", "new_offset", "seen_offset"}
-)
 # What a page may say after a redirect: the address carries the word, never the sentence.
 NOTICES = {
     "created": N_("Created."),
@@ -167,9 +161,6 @@ async def respond(
     The context must hold values only: another thread reads it.
     """
     console = console_of(request)
-    if request.query_params.get("format") == "json":
-        content = await console.render(lambda: twin(context))
-        return Response(content, status, media_type="application/json")
     block = _wanted_block(request)
     if not (block and console.templates.has_block(template, block)):
         block = ""
@@ -197,19 +188,6 @@ def respond_block(
     values = {"frame": frame, **_fields(context)}
     html = console_of(request).templates.render(template, block, values)
     return HTMLResponse(html, status, headers={"Vary": VARY, "Cache-Control": "no-store"})
-
-
-def twin(context: Any) -> bytes:
-    """The context as JSON: the same fields; offsets and positions as text."""
-    return msgspec.json.format(msgspec.json.encode(_plain(msgspec.to_builtins(context))), indent=2)
-
-
-def _plain(value: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(child, key) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_plain(child, name) for child in value]
-    return str(value) if name in AS_TEXT and isinstance(value, int) else value
 
 
 def _fields(context: Any) -> dict[str, Any]:

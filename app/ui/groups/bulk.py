@@ -150,7 +150,7 @@ async def _preview(order: Order, name: str) -> BulkRow:
     if not wanted.topics:
         return replace(row, outcome="left", note=_("it has no place in any topic yet"))
     preview = await services_of(order.request.scope).resets.preview(name, wanted)
-    moving = sum(each.is_moved and each.target != each.current for each in preview.queues)
+    moving = sum(each.moves and each.target != each.current for each in preview.queues)
     return replace(
         row,
         outcome="would" if moving else "left",

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,27 +18,19 @@ from app.ui.framework.language import _, ngettext
 from app.ui.framework.tables import Cut, Query
 from app.ui.groups.confirm import Confirmation, ask
 from app.ui.groups.head import GroupHead, head_of
-from engine.broker import GroupConfig, Member
+from engine.broker import GroupConfig, Member, SubscriptionVariant
 from engine.errors import NotFound
+from kitemq.model.conversion import convert
+from kitemq.model.members import MemberInfo
 
 MISSING = ""  # not subscribed to a topic that others of the group subscribe to
 
 
-@dataclass(frozen=True)
-class ClientRow:
+class ClientRow(MemberInfo, frozen=True):
     """A consumer that is alive, and what it has in hand."""
 
-    client: str
-    version: str
-    language: str
-    address: str
-    is_pulling: bool
-    is_connected: bool
-    joined_ms: int
-    seen_ms: int
     inflight: int
     locks: int
-    topics: Mapping[str, str]
     path: str
     acked_ms: int | None
     failed: int
@@ -85,15 +78,6 @@ class MatrixColumn:
 
 
 @dataclass(frozen=True)
-class Variant:
-    """One of several subscriptions, and who has it: the first few, and how many in all."""
-
-    topics: Mapping[str, str]
-    clients: Sequence[str]
-    count: int
-
-
-@dataclass(frozen=True)
 class SubscriptionPage:
     """The context of `group_subscriptions.html`."""
 
@@ -102,7 +86,7 @@ class SubscriptionPage:
     columns: Sequence[MatrixColumn]
     cut: Cut[MatrixRow]
     query: Query
-    variants: Sequence[Variant]
+    variants: Sequence[SubscriptionVariant]  # with the first few of their clients
     last_heartbeat: Mapping[str, str]
 
 
@@ -148,7 +132,7 @@ async def subscriptions(request: Request) -> Response:
         cut=shown.with_rows([_matrix_row(member, columns) for member in shown.rows]),
         query=query,
         variants=[
-            Variant(each.topics, each.clients[:5], each.count)
+            msgspec.structs.replace(each, clients=each.clients[:5])
             for each in (found.variants if found else ())
         ],
         last_heartbeat=console.broker.members.subscription(config.name),
@@ -237,18 +221,11 @@ def _client(request: Request, group: str, member: Member, locks: int) -> ClientR
     console = pages.console_of(request)
     activity = services_of(request.scope).client_figures.of(member.client, console.now_ms())
     connections = services_of(request.scope).connections
-    return ClientRow(
-        client=member.client,
-        version=member.version,
-        language=member.language,
-        address=member.address,
-        is_pulling=member.is_pulling,
-        is_connected=member.is_connected,
-        joined_ms=member.joined_ms,
-        seen_ms=member.seen_ms,
+    return convert(
+        member,
+        ClientRow,
         inflight=len(console.broker.held(group, member.client)),
         locks=locks,
-        topics=member.topics,
         path=path_of(member.client),
         acked_ms=activity.acked_ms,
         failed=activity.failed,

@@ -78,7 +78,7 @@ def file_of(preview: ResetPreview, to: str, now_ms: int) -> bytes:
         precondition=preview.precondition,
         queues=[
             PlannedQueue(each.topic, each.queue, _offset(each.current), _offset(each.target))
-            if each.is_moved
+            if each.moves
             else PlannedQueue(each.topic, each.queue, _offset(each.current), None)
             for each in preview.queues
         ],

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from app.ui.framework.formats import absolute
 from app.ui.framework.language import N_, _, ngettext, translated
 from engine.broker import QueueMove, Reset, ResetNote, ResetPreview
+from kitemq.model.conversion import convert
 
 SHOWN = 200
 NONE = "-"
@@ -76,7 +77,9 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
     pages = max(1, -(-len(rows) // SHOWN))
     page = min(max(1, page), pages)
     shown = rows[(page - 1) * SHOWN : page * SHOWN]
-    return Review(
+    return convert(
+        preview,
+        Review,
         to=place_in_words(preview.to),
         rows=shown,
         total=len(rows),
@@ -85,11 +88,6 @@ def review(preview: ResetPreview, *, seen: str = "", page: int = 1) -> Review:
         pages=pages,
         moving=sum(row.is_moved and row.delta != 0 for row in rows),
         clipped=sum(row.is_clipped for row in rows),
-        redelivered=preview.redelivered,
-        skipped=preview.skipped,
-        inflight=preview.inflight,
-        retry_waiting=preview.retry_waiting,
-        precondition=preview.precondition,
         seen="\n".join(_line(move) for move in preview.queues),
         moved_since=sum(row.has_moved for row in rows),
     )
@@ -150,8 +148,8 @@ def _row(move: QueueMove, before: Mapping[Place, int | None]) -> MoveRow:
         redelivered=move.redelivered,
         skipped=move.skipped,
         inflight=move.inflight,
-        target_ms=move.target_ms,
-        is_moved=move.is_moved,
+        target_ms=move.target_stored_ms,
+        is_moved=move.moves,
         is_clipped=move.note in (ResetNote.BEFORE_OLDEST, ResetNote.PAST_END),
         note=translated(NOTES[move.note]),
         has_moved=has_moved,

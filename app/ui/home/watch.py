@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from app.pause import Pause
 from app.services.alerts.alerts import Alerts
-from app.services.alerts.machine import State
-from app.services.alerts.rules import Kind
 from app.ui.alerts.alerts import place_of
 from app.ui.framework.console import Console
 from app.ui.groups.head import is_differing
+from kitemq.model.alerts import RuleKind, RuleState
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,9 @@ def _firing(alerts: Alerts) -> list[Firing]:
             subject=row.subject,
             detail=row.detail,
             acked_by=row.acked_by,
-            href=place_of(Kind(standing.rule.kind), row.subject),
+            href=place_of(RuleKind(standing.rule.kind), row.subject),
         )
         for standing in alerts.firing()
         for row in standing.states
-        if row.state == State.FIRING and not alerts.is_silent(standing.rule.id, row.subject)
+        if row.state == RuleState.FIRING and not alerts.is_silent(standing.rule.id, row.subject)
     ]

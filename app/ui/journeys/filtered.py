@@ -14,7 +14,7 @@ async def filtered_out(console: Console, journey: Journey) -> frozenset[str]:
     found = []
     pause = Pause()
     for stage in journey.stages:
-        if stage.outcome is not StageOutcome.PASSED:
+        if stage.outcome is not StageOutcome.PASSED or stage.offset is None:
             continue
         try:
             tag = console.broker.message(stage.topic, stage.queue, stage.offset).tag

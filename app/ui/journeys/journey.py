@@ -26,37 +26,26 @@ from engine.broker import (
     Stage,
     StageName,
 )
+from kitemq.model import journeys
+from kitemq.model.conversion import convert
 
 STAGES_MAX = 200  # in the picture and the table; the JSON has them all
 STORY_MAX = 12  # of a block's last sentences
 
 
-@dataclass(frozen=True)
-class StageRow:
+class StageRow(journeys.Stage, frozen=True):
     """A line of the picture and of the table; `note` is the text beside the bar.
 
-    `took` is empty for a moment, `href` where the record has no page.
+    `outcome` is in words. `took` is empty for a moment, `href` where the record has no page.
     """
 
     number: int
-    name: str
     label: str
-    outcome: str
     tone: str
-    group: str
-    client: str
-    attempt: int
-    at_ms: int
-    until_ms: int | None
     after: str
     took: str
     is_open: bool
     note: str
-    detail: str
-    source: str
-    topic: str
-    queue: int
-    offset: int
     href: str
     bar: Bar
 
@@ -100,12 +89,8 @@ class GroupBlock:
     dead_href: str
 
 
-@dataclass(frozen=True)
-class ReasonRow:
-    code: str
+class ReasonRow(journeys.JourneyReason, frozen=True):
     question: str
-    applies: bool
-    detail: str
 
 
 @dataclass(frozen=True)
@@ -209,7 +194,7 @@ def _page(
         story=story[:STORY_MAX],
         story_left_out=max(0, len(story) - STORY_MAX),
         reasons=[_reason(each) for each in journey.reasons_checked],
-        is_complete=journey.is_complete,
+        is_complete=journey.complete,
         is_over=not is_waiting,
         message_href=_message_href(journey.stages),
     )
@@ -250,26 +235,17 @@ def _span(stage: Stage, now_ms: int) -> Span:
 
 
 def _row(number: int, stage: Stage, bar: Bar, begin_ms: int, now_ms: int) -> StageRow:
-    return StageRow(
+    return convert(
+        stage,
+        StageRow,
         number=number,
-        name=stage.name.value,
         label=journey_words.label(stage),
         outcome=journey_words.outcome(stage),
         tone=journey_words.tone(stage),
-        group=stage.group,
-        client=stage.client,
-        attempt=stage.attempt,
-        at_ms=stage.at_ms,
-        until_ms=stage.until_ms,
         after=_after(stage.at_ms - begin_ms),
         took=journey_words.took(stage, now_ms),
         is_open=journey_words.goes_on(stage),
         note=journey_words.note(stage, now_ms),
-        detail=stage.detail,
-        source=stage.source.value,
-        topic=stage.topic,
-        queue=stage.queue,
-        offset=stage.offset,
         href=_record_href(stage),
         bar=bar,
     )
@@ -324,8 +300,9 @@ def _line(stage: Stage, places: Places, message_id: str, now_ms: int) -> Line:
 
 
 def _record_href(stage: Stage) -> str:
-    has_record = stage.topic and stage.queue >= 0 and stage.offset >= 0
-    return address(stage.topic, stage.queue, stage.offset) if has_record else ""
+    if not stage.topic or stage.offset is None:
+        return ""
+    return address(stage.topic, stage.queue, stage.offset)
 
 
 def _dead_href(stage: Stage, places: Places) -> str:
@@ -344,7 +321,7 @@ def _message_href(stages: Sequence[Stage]) -> str:
 
 def _reason(reason: CheckedReason) -> ReasonRow:
     question = translated(journey_words.QUESTIONS[reason.code])
-    return ReasonRow(reason.code.value, question, reason.applies, reason.detail)
+    return convert(reason, ReasonRow, question=question)
 
 
 def _summary(journey: Journey, now_ms: int) -> str:

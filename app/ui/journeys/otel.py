@@ -37,7 +37,7 @@ def _root(journey: Journey, now_ms: int) -> dict[str, Any]:
         "messaging.system": "kitemq",
         "messaging.message.id": journey.message_id,
         "messaging.destination.name": journey.topic,
-        "kitemq.complete": journey.is_complete,
+        "kitemq.complete": journey.complete,
     }
     return {
         "traceId": _digest(journey.message_id, TRACE_BYTES),
@@ -59,7 +59,7 @@ def _span(journey: Journey, number: int, stage: Stage, now_ms: int) -> dict[str,
         "messaging.consumer.group.name": stage.group,
         "messaging.client.id": stage.client,
         "kitemq.queue": str(stage.queue) if stage.queue >= 0 else "",
-        "kitemq.offset": str(stage.offset) if stage.offset >= 0 else "",
+        "kitemq.offset": "" if stage.offset is None else str(stage.offset),
         "kitemq.attempt": stage.attempt,
         "kitemq.outcome": stage.outcome.value,
         "kitemq.source": stage.source.value,

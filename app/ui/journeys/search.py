@@ -84,7 +84,6 @@ async def show(request: Request) -> Response:
     console = pages.console_of(request)
     names = ("q", "topic", "key")
     form = Form({name: request.query_params.get(name, "").strip() for name in names})
-    is_page = request.query_params.get("format") != "json"
     by = request.query_params.get("by", "")
     by = by if by in WAYS else ""
     is_by_key = not by and bool(form.values["topic"] or form.values["key"])
@@ -97,7 +96,7 @@ async def show(request: Request) -> Response:
         hits, is_cut, target = await _by_text(request, form)
     if len(hits) == 1 and not is_cut:
         target = hits[0].message_id
-    if target and is_page:
+    if target:
         return RedirectResponse(f"/trace/{segment(target)}", status_code=302)
     who = who_of(request.scope)
     failed, others = await _recent(console, who)
@@ -139,7 +138,7 @@ async def _by_text(request: Request, form: Form) -> tuple[list[Hit], bool, str]:
     is_id = any(text in (m.message_id, m.offset_id) for m in found.messages)
     hits = _distinct(found_for(who_of(request.scope), text, found.messages))
     # What nothing is found for may still have a journey (a refused send), and always has reasons.
-    return hits, found.is_cut, text if is_id or not (hits or found.is_cut) else ""
+    return hits, found.messages_cut, text if is_id or not (hits or found.messages_cut) else ""
 
 
 async def _by_key(request: Request, form: Form) -> tuple[list[Hit], bool]:

@@ -36,6 +36,7 @@ from engine.message import (
     RESERVED,
     StoredMessage,
 )
+from kitemq.model.conversion import convert
 
 COPIES_MAX = 50
 ID_DIGITS = 32  # of an id made by a broker at an IPv4 address, the last 16 its position
@@ -257,26 +258,12 @@ def _context(
     is_dead = message.topic.startswith(DEAD_LETTER_PREFIX)
     stats = _queue_of(console, message.topic, message.queue)
     where = f"/api/v1/topics/{segment(message.topic)}/messages/{message.queue}/{message.offset}"
-    return MessagePage(
-        topic=message.topic,
-        queue=message.queue,
-        offset=message.offset,
-        position=message.position,
-        message_id=message.message_id,
-        offset_id=message.offset_id,
-        origin_topic=message.origin_topic,
+    return convert(
+        message,
+        MessagePage,
         group=group_of(message.topic),
         is_dead=is_dead,
         is_retry=message.topic.startswith(RETRY_PREFIX),
-        tag=message.tag,
-        keys=message.keys,
-        message_group=message.message_group,
-        attempt=message.attempt,
-        born_ms=message.born_ms,
-        born_host=message.born_host,
-        stored_ms=message.stored_ms,
-        store_host=message.store_host,
-        size_bytes=message.size_bytes,
         properties=[
             Property(name, value, name in RESERVED)
             for name, value in sorted(

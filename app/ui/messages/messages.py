@@ -31,6 +31,7 @@ from app.ui.topics.messages import MessageRow, row_of
 from engine.broker import ScanPage, ScanQuery
 from engine.errors import EngineError, NotFound, QueueNotFound
 from engine.message import StoredMessage
+from kitemq.model.conversion import convert
 
 WAYS = ("search", "key", "id", "offset")
 SIZES = (25, 50, 100, 200)
@@ -204,12 +205,9 @@ def _looked(query: ScanQuery, page: ScanPage, cursor: str, size: int, chosen: Co
         kept["size"] = size
     following = page.next_cursor or ""
     address = message_query.address
-    return Looked(
-        scanned=page.scanned,
-        total=page.total,
-        matched=page.matched,
-        unreadable=page.unreadable,
-        reached_ms=page.reached_ms,
+    return convert(
+        page,
+        Looked,
         begin_ms=query.begin_ms,
         is_first=not cursor,
         next_cursor=following,
@@ -232,7 +230,7 @@ async def _by_key(request: Request, topic: str, key: str) -> _Answer:
         return _Answer(page.messages, note=note, older=page.next_cursor)
     anything = await search.anything(key)
     note = _("In every topic, by key and by id.")
-    if anything.is_cut:
+    if anything.messages_cut:
         note += _(" There may be more: choose a topic to see them.")
     return _Answer(list(anything.messages), note=note)
 

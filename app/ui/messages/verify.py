@@ -10,7 +10,7 @@ from app.container import services_of
 from app.pause import Pause
 from app.security.access import Action, Kind
 from app.services.audit import actor_at
-from app.services.clients import ASK_S, Offer, Verified
+from app.services.clients import ASK_S, Offer
 from app.services.topic_kinds import group_of
 from app.ui.clients.client import path_of
 from app.ui.framework import forms, pages, rights
@@ -19,6 +19,7 @@ from app.ui.framework.language import _
 from app.ui.messages.message import address, place_of
 from engine.errors import Busy, NotFound, Refused
 from engine.message import StoredMessage
+from kitemq.model.clients import Processing
 
 GROUPS_SHOWN = 20
 CLIENTS_SHOWN = 50  # of one group
@@ -57,7 +58,7 @@ class VerifyPage:
     groups: Sequence[GroupChoice]
     groups_total: int
     ask_s: float
-    done: Verified | None
+    done: Processing | None
     trouble: str
 
 
@@ -84,7 +85,7 @@ async def verify(request: Request) -> Response:
 
 
 async def _page(
-    request: Request, done: Verified | None = None, trouble: str = "", status: int = 200
+    request: Request, done: Processing | None = None, trouble: str = "", status: int = 200
 ) -> Response:
     console = pages.console_of(request)
     message = console.broker.message(*place_of(request))

@@ -48,7 +48,7 @@ async def show(request: Request) -> Response:
         return _go(f"/topics/{segment(topic)}/messages?by=key&key={segment(key)}")
     messages = await _messages(request, text)
     exact = _exact(console, text) + ([f"/m/{segment(text)}"] if messages else [])
-    if len(exact) == 1 and request.query_params.get("format") != "json":
+    if len(exact) == 1:
         return _go(exact[0])
     topics = console.broker.topics(system=True) if text else []
     groups = console.broker.groups() if text else []

@@ -11,12 +11,12 @@ from app.container import services_of
 from app.security.access import who_of
 from app.services import views
 from app.services.audit import Actor, actor_at
-from app.services.views import NewView
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _
 from engine.errors import Conflict, EngineError, Invalid, NotFound
+from kitemq.model.views import NewView
 
 FIELDS = ("name", "path", "query")
 ID_CHARS_MAX = 18

@@ -18,7 +18,7 @@ FIELDS = (
     "source", "by", "from", "until", "ranges", "filter", "to", "to_group", "to_topic", "rate",
     "name", "fresh_only",
 )  # fmt: skip
-ENGINE_NAMES = {"per_s": "rate", "from_ms": "from", "to_ms": "until", "topic": "source"}
+ENGINE_NAMES = {"from_ms": "from", "to_ms": "until", "topic": "source"}
 WAYS = (
     ("all", N_("all that is there now")),
     ("time", N_("what was stored in a time")),
@@ -94,7 +94,7 @@ def _read(request: Request, posted: Posted, form: Form) -> NewReplay:
         to_ms=to_ms,
         filter=values["filter"].strip() or "*",
         fresh_only=bool(values["fresh_only"]),
-        per_s=jobs.rate_of(form),
+        rate=jobs.rate_of(form),
         dry_run=True,
     )
 

@@ -16,6 +16,7 @@ from app.ui.replays import jobs
 from app.ui.replays.jobs import STATES, TEXT_MAX, Total
 from engine.broker import DEAD_LETTER_PREFIX
 from engine.errors import NotFound
+from kitemq.model.conversion import convert
 
 if TYPE_CHECKING:
     from app.db.replay_store import JobRow
@@ -112,24 +113,16 @@ def _past(request: Request, row: "JobRow") -> PastJob:
     totals: dict[str, int] = msgspec.json.decode(row.totals_json)
     counted = jobs.totals_of(totals, row.selected)
     source = row.source
-    return PastJob(
-        id=row.id,
-        name=row.name,
-        source=source,
+    return convert(
+        row,
+        PastJob,
         group=source.removeprefix(DEAD_LETTER_PREFIX) if source.startswith("%") else "",
         to=row.target,
         to_name=row.target_name,
         selection=msgspec.json.decode(row.selection_json),
-        dry_run=row.dry_run,
-        state=row.state,
-        selected=row.selected,
         totals=counted,
         sent=totals.get("sent", 0),
         bad=sum(total.count for total in counted if total.tone == "bad"),
-        created_ms=row.created_ms,
-        created_by=row.created_by,
-        ended_ms=row.ended_ms,
-        last_error=row.last_error,
         is_kept=_is_kept(request, row.id),
     )
 

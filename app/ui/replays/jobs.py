@@ -27,6 +27,8 @@ from engine.broker import (
 )
 from engine.errors import Conflict, Invalid, MessageNotFound, NotFound, Refused
 from engine.message import REDRIVEN_JOB
+from kitemq.model.conversion import convert
+from kitemq.model.replays import MessageOutcome
 
 PAGE_SIZE = 50
 TEXT_MAX = 300
@@ -113,19 +115,11 @@ class Total:
     share: float
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of one message."""
+class OutcomeLine(MessageOutcome, frozen=True):
+    """What became of one message, in words."""
 
-    queue: int
-    offset: int
-    outcome: str
     text: str
     tone: str
-    message_id: str
-    tag: str
-    keys: tuple[str, ...]
-    to_topic: str
     to_group: str
 
 
@@ -144,7 +138,7 @@ class JobPage:
     shown: Job
     totals: list[Total]
     outcome: str
-    rows: list[Outcome]
+    rows: list[OutcomeLine]
     next_cursor: str
     is_first: bool
     form: Form
@@ -255,17 +249,15 @@ def _link(request: Request, job_id: str) -> Link:
     return Link(job_id, name or job_id)
 
 
-def _outcome(row: OutcomeRow, *, may_read: bool) -> Outcome:
+def _outcome(row: OutcomeRow, *, may_read: bool) -> OutcomeLine:
     group = row.to_topic.removeprefix(RETRY_PREFIX) if row.to_topic.startswith("%") else ""
     text, tone = _said(row.outcome)
-    return Outcome(
-        row.queue, row.offset, row.outcome, text, tone,
-        row.message_id, row.tag, row.keys if may_read else (), row.to_topic, group,
-    )  # fmt: skip
+    keys = row.keys if may_read else ()
+    return convert(row, OutcomeLine, text=text, tone=tone, keys=keys, to_group=group)
 
 
 def _rate_text(job: ReplayJob) -> str:
-    return f"{job.per_s:.6f}".rstrip("0").rstrip(".")
+    return f"{job.rate:.6f}".rstrip("0").rstrip(".")
 
 
 def _require_right(request: Request, job_id: str) -> None:
@@ -304,7 +296,7 @@ async def retry(request: Request) -> Response:
     job = pages.console_of(request).broker.replays.get(job_id)
     form.values["rate"] = _rate_text(job)
     to = ReplayTo.TOPIC if to_topic else None
-    how = RetryRequest(to=to, to_name=to_topic, name=job.name, per_s=job.per_s, dry_run=True)
+    how = RetryRequest(to=to, to_name=to_topic, name=job.name, rate=job.rate, dry_run=True)
     if to_topic:
         rights.require_resend(request, job.source, ReplayTo.TOPIC, to_topic)
     try:
@@ -329,7 +321,7 @@ async def change_rate(request: Request) -> Response:
     try:
         await services_of(request.scope).replays.change_rate(actor_of(request), job_id, rate)
     except Invalid as error:
-        form.blame(error, {"per_s": "rate"})
+        form.blame(error)
         return await _page(request, form, status=422)
     except Conflict as error:
         return await _refused(request, job_id, error)

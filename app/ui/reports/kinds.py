@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.services.alerts.rules import Kind
 from app.ui.framework.language import N_
 from app.ui.reports import failures as report_failures
 from app.ui.reports import flow as report_flow
@@ -12,6 +11,7 @@ from app.ui.reports import latency as report_latency
 from app.ui.reports.axes import DAY_HOURS, WEEK_HOURS
 from app.ui.reports.parts import Asked, Rows, View
 from app.ui.reports.words import KINDS, METRICS, VALUES
+from kitemq.model.alerts import RuleKind
 
 TRACES, LAG = "traces", "lag"
 Tables = Mapping[str, Rows]
@@ -37,7 +37,7 @@ class Report:
     choice_label: str = ""
     chosen_by: Mapping[str, str] | None = None
     has_groups: bool = True
-    alert: Kind | None = None
+    alert: RuleKind | None = None
     least_hours: Callable[[int], int] = lambda hours: 1
 
 
@@ -63,32 +63,32 @@ REPORTS = (
         "latency", N_("Latency"), N_("How long messages take, by topic and group."),
         ("latency",), _of("latency", report_latency.latency),
         choices=tuple((name, label) for name, label in METRICS.items() if name not in LATE),
-        choice_label=N_("Measure"), chosen_by={"latency": "metric"}, alert=Kind.LAG_AGE,
+        choice_label=N_("Measure"), chosen_by={"latency": "metric"}, alert=RuleKind.LAG_AGE,
     ),
     Report(
         "throughput", N_("Throughput"), N_("How many messages are stored, handed out, done."),
-        ("throughput",), _of("throughput", report_flow.throughput), alert=Kind.NO_DATA,
+        ("throughput",), _of("throughput", report_flow.throughput), alert=RuleKind.NO_DATA,
     ),
     Report(
         "lag", N_("Lag"), N_("Who falls behind, since when, and what to do about it."),
-        ("lag_hours", "lag_bands", "lag_now"), report_lag.lag, job=LAG, alert=Kind.LAG,
+        ("lag_hours", "lag_bands", "lag_now"), report_lag.lag, job=LAG, alert=RuleKind.LAG,
     ),
     Report(
         "failures", N_("Failures"), N_("Dead letters, retries and refusals by reason."),
         ("failures", "outcomes"), report_failures.failures,
         choices=tuple((name, KINDS[name]) for name in report_failures.FAILURES),
-        choice_label=N_("What"), chosen_by={"failures": "kind"}, alert=Kind.DEAD_LETTERS,
+        choice_label=N_("What"), chosen_by={"failures": "kind"}, alert=RuleKind.DEAD_LETTERS,
         least_hours=_by_weeks,
     ),
     Report(
         "consumers", N_("Slow consumers"), N_("How long each client works on a message."),
         ("latency",), _of("latency", report_latency.slow_consumers),
         choices=(("process", METRICS["process"]),), choice_label=N_("Measure"),
-        chosen_by={"latency": "metric"}, alert=Kind.LAG_AGE,
+        chosen_by={"latency": "metric"}, alert=RuleKind.LAG_AGE,
     ),
     Report(
         "slowest", N_("Slowest messages"), N_("The slowest of each hour, with their journeys."),
-        ("slowest",), _of("slowest", report_failures.slowest), alert=Kind.LAG_AGE,
+        ("slowest",), _of("slowest", report_failures.slowest), alert=RuleKind.LAG_AGE,
     ),
     Report(
         "keys", N_("Keys and tags"), N_("The most frequent keys, tags and message groups."),

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.db.report_periods import begin_of, number_of
-from app.db.report_rows import Coarse
 from app.ui.framework import typed_time
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.framework.zones import Zone
 from app.ui.reports.axes import DAY_HOURS, HOUR_MS, WEEK_HOURS, Span, span_of
+from kitemq.model.reports import Coarse
 
 OWN = "own"
 RANGES = (

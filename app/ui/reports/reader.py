@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.db.report_rows import RESULTS_BY_NAME, ResultFilter
+from app.db.report_rows import ResultFilter
 from app.services.reports.cells import buckets_of
 from app.services.reports.results import PAGE_MAX, Results
 from app.ui.reports.axes import Span
 from app.ui.reports.kinds import Report
 from app.ui.reports.parts import Rows, hour_name
+from engine.report_tables import RESULTS_BY_NAME
 
 READ_MAX = 20_000  # rows of one table that a page is made of
 

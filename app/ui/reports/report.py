@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.report_rows import Coarse, ResultFilter, RunRow
+from app.db.report_rows import ResultFilter, RunRow
 from app.ui.framework import pages, preferences
 from app.ui.framework.forms import Form
 from app.ui.framework.language import _, translated
@@ -19,6 +19,7 @@ from app.ui.reports.ranges import AGAINST, RANGES, Wanted
 from app.ui.reports.reader import READ_MAX, read, unpacked, wanted
 from app.ui.reports.reports import Fresh, fresh_of
 from engine.errors import NotFound
+from kitemq.model.reports import Coarse
 
 NAME_CHARS_MAX = 255
 CSV, PARQUET = "text/csv; charset=utf-8", "application/vnd.apache.parquet"

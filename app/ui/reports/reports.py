@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.report_rows import RunFilter, RunRow, RunState
+from app.db.report_rows import RunFilter, RunRow
 from app.services.audit import actor_at
 from app.services.reports.reports import Reports
 from app.services.reports.standing import JobStanding, Standing
@@ -20,6 +20,7 @@ from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
+from kitemq.model.reports import RunState
 
 RUNS_SHOWN = 20
 JOB_LABELS = {

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.container import services_of
-from app.db.report_rows import JOBS, ResultFilter
+from app.db.report_rows import ResultFilter
 from app.services.audit import actor_at
 from app.services.reports.schedule import LIMIT_MAX_S, LIMIT_MIN_S
-from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding, ScheduleChanges
+from app.services.reports.standing import HOURS_MAX, INSTALL, JobStanding
 from app.ui.framework import forms, pages, preferences
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
@@ -20,6 +20,8 @@ from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.parts import hour_ms, hour_name
 from app.ui.reports.reports import JOB_LABELS, JobLine, job_line
 from engine.errors import Invalid, NotFound, Refused
+from engine.report_tables import JOBS
+from kitemq.model.reports import ScheduleChanges
 
 
 @dataclass(frozen=True)

@@ -217,11 +217,11 @@ def _search(node: SubstringTest) -> Test:
     if not node.text:
         return lambda _: False
     finds = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
-    find, operand, wanted = finds[node.keyword], _operand_of(node.operand), node.text
+    find, operand, needle = finds[node.keyword], _operand_of(node.operand), node.text
     is_found = not node.is_negated
 
     def test(properties: Properties) -> bool:
         text = operand(properties)
-        return isinstance(text, str) and find(text, wanted) is is_found
+        return isinstance(text, str) and find(text, needle) is is_found
 
     return test

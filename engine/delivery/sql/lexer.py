@@ -74,12 +74,12 @@ def tokenize(text: str) -> list[SqlToken]:
     tokens: list[SqlToken] = []
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        match = _TOKEN.match(text, position)
+        if match is None:
             raise _foreign(text[position], position)
-        if found.lastgroup != "BLANK":
-            tokens.append(_token(str(found.lastgroup), found[0], position))
-        position = found.end()
+        if match.lastgroup != "BLANK":
+            tokens.append(_token(str(match.lastgroup), match[0], position))
+        position = match.end()
     tokens.append(SqlToken(TokenKind.END, "", len(text)))
     return tokens
 
@@ -87,8 +87,8 @@ def tokenize(text: str) -> list[SqlToken]:
 def number_value(token: SqlToken) -> int | float:
     """The constant that a NUMBER token writes: an integer of 64 bits, or a decimal."""
     text = token.text
-    if found := _INTEGER.fullmatch(text):
-        integer = int(found[1])
+    if match := _INTEGER.fullmatch(text):
+        integer = int(match[1])
         if integer > LONG_MAX:
             raise fault(token, f"an integer is at most {LONG_MAX}", "write a decimal, as in 1e19")
         return integer

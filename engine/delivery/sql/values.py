@@ -17,10 +17,10 @@ def number(text: str) -> int | float:
     """The number that `text` writes in ASCII digits, exact where it is an integer; ValueError."""
     if text.isdigit() and text.isascii():
         return int(text)
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         raise ValueError(NO_NUMBER)
-    return float(text) if found.lastindex else int(text)
+    return float(text) if match.lastindex else int(text)
 
 
 def double(text: str) -> float:

@@ -162,7 +162,7 @@ async def test_a_full_server_says_503_and_when_to_come_back(start: Starter) -> N
 
 
 async def test_more_long_polls_than_may_wait_are_a_503(start: Starter) -> None:
-    async with start(parked_max=1) as app:
+    async with start(long_polls_max=1) as app:
         await app.post("/topics", {"name": "orders"}, 201)
         polling = asyncio.create_task(app.receive("g", "orders", wait_ms=30_000))
         await app.until_parked()

@@ -40,10 +40,10 @@ def test_every_right_is_judged_as_the_judge_of_the_tests_does(person: Person, na
     for verdict in judge(Subject(principal_of(person)), name=name):
         if name.startswith("%") and verdict.kind is Kind.GROUP:
             continue  # that is a topic's name
-        assert verdict.is_allowed == person.may(f"{verdict.action}:{verdict.kind}:{name}"), verdict
+        assert verdict.allowed == person.may(f"{verdict.action}:{verdict.kind}:{name}"), verdict
     for verdict in judge(Subject(principal_of(person))):
         if verdict.kind not in (Kind.TOPIC, Kind.GROUP):
-            assert verdict.is_allowed == person.may(f"{verdict.action}:{verdict.kind}"), verdict
+            assert verdict.allowed == person.may(f"{verdict.action}:{verdict.kind}"), verdict
 
 
 def test_every_right_of_every_door_is_there_with_the_door() -> None:

@@ -17,12 +17,13 @@ from babel.messages.pofile import read_po, write_po
 
 from app.monitoring.forecast import NOT_BEGUN, TOO_YOUNG
 from app.monitoring.lag_reader import SPANS
-from app.services.alerts.rules import ABOUT, Severity
+from app.services.alerts.rules import ABOUT
 from app.services.connections import WHY_NOT
 from app.ui.framework import language
 from app.ui.framework.language import Language
 from engine.broker import ReplayState, TransactionState
 from engine.delivery.dead_letter import DeadLetterReason
+from kitemq.model.alerts import Severity
 
 UI = Path(language.__file__).parent.parent
 METHODS = [("**/templates/**.html", "jinja2.ext:babel_extract"), ("**.py", "python")]

@@ -227,7 +227,7 @@ def test_a_deleted_topic_or_changed_group_wakes_all_to_find_out(waiters, broker)
 
 
 def test_only_so_many_may_wait_on_one_queue_for_one_group_and_in_all(engine):
-    broker = engine.start(parked_per_key_max=2, parked_max=5)
+    broker = engine.start(long_polls_per_key_max=2, long_polls_max=5)
     broker.create_topic(TopicConfig("orders"))
     waiters = Waiters(broker)
     for name in "ab":

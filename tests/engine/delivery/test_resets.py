@@ -87,7 +87,7 @@ def test_to_a_time_goes_on_at_the_first_message_stored_then_or_later(broker, sen
         found = seen(broker, ResetTarget(ResetTo.TIME, started_ms + offset_ms))
         assert (found.target, found.note) == (target, ResetNote.NONE)
     late = seen(broker, ResetTarget(ResetTo.TIME, started_ms + 20_001))
-    assert (late.target, late.note, late.target_ms) == (3, ResetNote.PAST_END, None)
+    assert (late.target, late.note, late.target_stored_ms) == (3, ResetNote.PAST_END, None)
     move(broker, ResetTarget(ResetTo.TIME, started_ms + 5000))
     assert bodies(take(broker)) == [b"b", b"c"]
 
@@ -117,7 +117,7 @@ def test_a_queue_without_a_place_to_copy_stays_and_says_so(broker, send):
     broker.create_group(GroupConfig("fresh"))
     target = ResetTarget(ResetTo.GROUP, group="fresh")
     found = seen(broker, target)
-    assert (found.is_moved, found.note, found.target) == (False, ResetNote.NO_PLACE, 2)
+    assert (found.moves, found.note, found.target) == (False, ResetNote.NO_PLACE, 2)
     with pytest.raises(Refused):
         broker.resets.apply(broker.resets.plan("g", ["orders"], target), force=True)
     assert broker.committed_offset("g", "orders", 0) == 2
@@ -197,8 +197,8 @@ def test_the_preview_says_when_the_first_message_at_the_new_place_was_stored(bro
     clock.advance(60)
     send("b")
     consume(broker, 2)
-    assert seen(broker, at(1)).target_ms == clock.now_ms()
-    assert seen(broker, at(2)).target_ms is None
+    assert seen(broker, at(1)).target_stored_ms == clock.now_ms()
+    assert seen(broker, at(2)).target_stored_ms is None
 
 
 def test_a_preview_changes_nothing(engine, broker, send):

@@ -31,7 +31,7 @@ class Desk:
             self.engine.tick()
 
     def redrive(self, **fields: Any) -> ReplayJob:
-        given = {"source": DEAD, "to": ReplayTo.GROUP, "per_s": 0.0, **fields}
+        given = {"source": DEAD, "to": ReplayTo.GROUP, "rate": 0.0, **fields}
         return self.broker.replays.create(NewReplay(**given))
 
     def run(self, **fields: Any) -> ReplayJob:

@@ -181,7 +181,7 @@ def test_a_pile_is_the_set_of_its_offsets(seed):
         assert [dismissed_offsets.note_of(n) for n in range(80)] == [
             model.get(n) for n in range(80)
         ]
-        kept = DismissedOffsets.unpacked(0, dismissed_offsets.kept_from(low).packed())
+        kept = DismissedOffsets.unpacked(0, dismissed_offsets.from_offset(low).packed())
         assert list(kept.within(low, 80)) == list(dismissed_offsets.within(low, 80))
 
 

@@ -133,7 +133,7 @@ def test_a_time_range_is_by_when_they_died(desk, send):
 
 
 def test_what_dies_later_is_not_swept_in(dead, send):
-    job = dead.redrive(per_s=5)
+    job = dead.redrive(rate=5)
     send("later")
     dead.kill()
     while dead.broker.replays.get(job.id).state == "running":
@@ -171,7 +171,7 @@ def test_a_topic_that_is_gone_or_closed_is_an_outcome_for_each(dead):
 
 
 def test_a_group_that_is_deleted_meanwhile_is_an_outcome(dead):
-    job = dead.redrive(per_s=4)
+    job = dead.redrive(rate=4)
     dead.engine.tick()
     dead.broker.delete_group("g")
     dead.engine.tick(1)
@@ -206,7 +206,7 @@ def test_redriven_members_of_a_message_group_keep_their_order(desk):
         for number in range(20) for group in ("a", "b", "c")
     ])  # fmt: skip
     desk.kill("steps")
-    assert desk.run(to=ReplayTo.ORIGIN, per_s=0).totals == {"sent": 60}
+    assert desk.run(to=ReplayTo.ORIGIN, rate=0).totals == {"sent": 60}
     seen = {"a": [], "b": [], "c": []}
     while deliveries := desk.broker.receive("g", {"steps": "*"}, count_max=100):
         for each in deliveries:
@@ -260,8 +260,8 @@ def test_a_batch_or_a_copy_that_fits_no_segment_holds_nothing_up(engine):
         ({"to": ReplayTo.TOPIC, "to_name": "nowhere"}, TopicNotFound, "topic"),
         ({"to": ReplayTo.TOPIC, "to_name": "%DLQ%g"}, Forbidden, "to_name"),
         ({"filter": "SQL92: >"}, Invalid, "filter"),
-        ({"per_s": -1.0}, Invalid, "per_s"),
-        ({"per_s": float("nan")}, Invalid, "per_s"),
+        ({"rate": -1.0}, Invalid, "rate"),
+        ({"rate": float("nan")}, Invalid, "rate"),
         ({"places": [(0, 10)]}, Invalid, "places"),
         ({"places": [(1, 0)]}, NotFound, "places"),
         ({"places": [(0, 0)], "ranges": [(0, 0, 1)]}, Invalid, "places"),
@@ -344,11 +344,11 @@ def test_dead_letters_outlive_their_group(dead):
 def test_a_request_may_not_set_what_a_job_writes(dead):
     with pytest.raises(Invalid):
         dead.broker.send([Message("orders", b"x", properties={"KITE_REDRIVEN_JOB": "x"})])
-    assert NewReplay(source=DEAD, to=ReplayTo.GROUP).per_s == 100
+    assert NewReplay(source=DEAD, to=ReplayTo.GROUP).rate == 100
 
 
 def test_purged_dead_letters_count_as_expired_and_later_ones_are_no_part_of_the_job(dead, send):
-    job = dead.redrive(per_s=1)
+    job = dead.redrive(rate=1)
     dead.engine.tick()
     dead.broker.retention.purge(DEAD, everything=True)
     dead.engine.crash()

@@ -64,7 +64,7 @@ class Story:
                 to=ReplayTo.ORIGIN,
                 places=[(0, number) for number in CHOSEN],
                 filter="wanted",
-                per_s=0,
+                rate=0,
             )
         )  # fmt: skip
         self.job_id = job.id
@@ -208,7 +208,7 @@ def test_chosen_dead_letters_that_a_power_loss_takes_are_not_mistaken_for_later_
         engine.tick(2)  # these are on the disk, what follows is not
     end = broker._store.written
     broker.send([Message("t", b"%d" % number) for number in range(3, 7)])
-    job = broker.replays.create(NewReplay(source="t", to=ReplayTo.TOPIC, to_name="to", per_s=0.001))
+    job = broker.replays.create(NewReplay(source="t", to=ReplayTo.TOPIC, to_name="to", rate=0.001))
     engine.close()
     log = sorted((engine.root / "commitlog").iterdir())[0]
     data = bytearray(log.read_bytes())
@@ -222,7 +222,7 @@ def test_chosen_dead_letters_that_a_power_loss_takes_are_not_mistaken_for_later_
     assert done.totals == {"sent": 3, "expired": 4}
     assert [each.body for each in broker.pull("to", 0, 0).messages] == [b"0", b"1", b"2"]
     again = broker.replays.create(
-        NewReplay(source="t", to=ReplayTo.TOPIC, to_name="to", per_s=0, fresh_only=True)
+        NewReplay(source="t", to=ReplayTo.TOPIC, to_name="to", rate=0, fresh_only=True)
     )
     engine.tick()
     assert broker.replays.get(again.id).totals == {"sent": 4, "sent_before": 3}

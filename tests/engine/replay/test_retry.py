@@ -15,7 +15,7 @@ def retry(desk, job, **how):
         found = desk.broker.replays.failed(job.id, start)
         runs += found.runs
         start = found.next
-    created = desk.broker.replays.retry(job.id, runs, RetryRequest(per_s=0, **how))
+    created = desk.broker.replays.retry(job.id, runs, RetryRequest(rate=0, **how))
     desk.engine.tick()
     return desk.broker.replays.get(created.id)
 
@@ -81,7 +81,7 @@ def test_what_failed_is_not_sent_twice_however_often_it_is_tried_again(half):
     early = retry(desk, job, dry_run=True)
     desk.broker.create_topic(TopicConfig("gone", read_queues=1, write_queues=1))
     runs = desk.broker.replays.failed(job.id).runs
-    slow = desk.broker.replays.retry(job.id, runs, RetryRequest(per_s=0.001))
+    slow = desk.broker.replays.retry(job.id, runs, RetryRequest(rate=0.001))
     desk.engine.tick()
     with pytest.raises(Conflict, match="trying the same again"):
         retry(desk, job)
@@ -100,7 +100,7 @@ def test_there_must_be_something_that_failed(half):
     desk, _ = half
     fine = desk.run(places=[(0, 1)])
     dry = desk.run(places=[(0, 11)], to=ReplayTo.ORIGIN, dry_run=True)
-    slow = desk.redrive(places=[(0, 11), (0, 1), (0, 2)], to=ReplayTo.ORIGIN, per_s=0.001)
+    slow = desk.redrive(places=[(0, 11), (0, 1), (0, 2)], to=ReplayTo.ORIGIN, rate=0.001)
     for each in (fine, dry, slow):
         with pytest.raises(Conflict):
             desk.broker.replays.failed(each.id)
@@ -120,7 +120,7 @@ def test_failures_are_found_over_chunks_and_steps(desk, monkeypatch):
         group = "" if number in bad else "g"
         desk.broker.send([Message("plain", b"%d" % number, message_group=group)])
     job = desk.broker.replays.create(
-        NewReplay(source="plain", to=ReplayTo.TOPIC, to_name="fifo", per_s=0)
+        NewReplay(source="plain", to=ReplayTo.TOPIC, to_name="fifo", rate=0)
     )
     desk.engine.tick()
     job = desk.broker.replays.get(job.id)

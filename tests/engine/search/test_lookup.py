@@ -46,8 +46,8 @@ def test_a_message_is_found_by_its_id_and_by_its_offset_id(broker: Broker) -> No
     for text, wanted in ((own, b"x"), ("client1", b"y"), (offset_id, b"y"), ("client2", None)):
         found = broker.search.id_lookup(text)
         carry_on(broker, found)
-        assert bodies(found.found) == ([] if wanted is None else [wanted])
-        assert bodies(broker.messages_by_id(text)) == bodies(found.found)
+        assert bodies(found.messages) == ([] if wanted is None else [wanted])
+        assert bodies(broker.messages_by_id(text)) == bodies(found.messages)
 
 
 def test_every_record_of_a_message_is_found_oldest_first(engine, broker: Broker) -> None:
@@ -112,11 +112,11 @@ def test_a_key_is_found_in_whatever_topic_it_is(broker: Broker) -> None:
     broker.send([Message("one", b"by its id", message_id="k")])
     lookup = broker.search.any_lookup("k")
     carry_on(broker, lookup)
-    assert sorted(bodies(lookup.found)) == [b"by its id", b"one", b"three", b"two"]
+    assert sorted(bodies(lookup.messages)) == [b"by its id", b"one", b"three", b"two"]
     assert not lookup.is_cut
     few = broker.search.any_lookup("k", count_max=2)
     carry_on(broker, few)
-    assert (len(few.found), few.is_cut) == (2, True)
+    assert (len(few.messages), few.is_cut) == (2, True)
 
 
 def test_what_was_found_in_a_deleted_topic_is_not_shown(broker: Broker) -> None:
@@ -146,7 +146,7 @@ def test_many_topics_are_asked_in_steps_the_likely_ones_first(broker: Broker, mo
     assert lookup.step()
     assert len(lookup.unread) == 2, "its own topic and the retry topic were asked first"
     assert carry_on(broker, lookup) >= 9
-    assert len(lookup.found) == 2
+    assert len(lookup.messages) == 2
 
 
 def test_a_popular_key_is_walked_along_in_steps(broker: Broker, clock, monkeypatch) -> None:
@@ -158,7 +158,7 @@ def test_a_popular_key_is_walked_along_in_steps(broker: Broker, clock, monkeypat
         put(broker, str(number), keys=("k",))
     lookup = broker.search.key_lookup("orders", "k", end_ms=end_ms)
     assert carry_on(broker, lookup) >= 20
-    assert bodies(lookup.found) == [b"wanted"]
+    assert bodies(lookup.messages) == [b"wanted"]
 
 
 def test_a_lookup_goes_on_over_index_files_that_retention_takes_meanwhile(
@@ -175,7 +175,7 @@ def test_a_lookup_goes_on_over_index_files_that_retention_takes_meanwhile(
     oldest = broker.topic_stats("orders").queues[0].min_offset
     assert oldest > 10
     carry_on(broker, lookup)
-    assert [message.offset for message in lookup.found] == list(range(59, oldest - 1, -1))
+    assert [message.offset for message in lookup.messages] == list(range(59, oldest - 1, -1))
 
 
 class KeyedLife:

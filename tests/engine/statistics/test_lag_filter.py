@@ -98,7 +98,7 @@ def test_a_count_that_is_carried_on_is_the_one_made_anew(broker: Broker) -> None
         fill(broker, *chance.choices("abc", k=chance.randrange(1, 40)))
         take(broker, "a || b", chance.randrange(1, 30))
         carried = queue_lag(broker).count
-        broker._delivery.sources.filters._counts.clear()
+        broker._delivery.receive_targets.filters._counts.clear()
         assert queue_lag(broker).count == carried
         if chance.random() < 0.1:
             broker.commit_offset("billing", "orders", 0, chance.randrange(queue_lag(broker).cursor))

@@ -43,7 +43,7 @@ def test_a_plain_message_was_produced_stored_delivered_and_acknowledged(engine, 
     assert [(each.group, each.state, each.deliveries) for each in journey.groups] == [
         ("g", "done", 1)
     ]
-    assert (journey.topic, journey.is_complete) == ("orders", True)
+    assert (journey.topic, journey.complete) == ("orders", True)
 
 
 def test_a_message_that_is_handed_out_among_many_has_its_own_journey(engine, broker, tell):
@@ -286,7 +286,7 @@ def test_an_unknown_topic_leaves_no_topic_behind(engine):
 def test_a_replayed_dead_letter_goes_on_in_the_same_journey(engine, broker, tell):
     message_id = send(engine)
     nack(engine, receive(engine), delay_level=-1)
-    job = broker.replays.create(NewReplay(source="%DLQ%g", to=ReplayTo.GROUP, per_s=0))
+    job = broker.replays.create(NewReplay(source="%DLQ%g", to=ReplayTo.GROUP, rate=0))
     engine.tick(1)
     engine.tick(1)
     ack(engine, receive(engine, "c2"))
@@ -308,7 +308,7 @@ def test_a_replayed_dead_letter_goes_on_in_the_same_journey(engine, broker, tell
 def test_a_message_that_a_replay_left_out_says_why(engine, broker, tell):
     message_id = send(engine)
     broker.create_topic(TopicConfig("copies"))
-    new = NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="copies", fresh_only=True, per_s=0)
+    new = NewReplay(source="orders", to=ReplayTo.TOPIC, to_name="copies", fresh_only=True, rate=0)
     for _ in range(2):
         broker.replays.create(new)
         engine.tick(2)
@@ -339,7 +339,7 @@ def test_a_journey_of_very_many_records_says_that_it_is_cut(engine, monkeypatch)
         broker.release("g", [each.receipt for each in deliveries])
         engine.tick(0.2)
     journey = broker.traces.journey(message_id)
-    assert not journey.is_complete
+    assert not journey.complete
     assert [each.code for each in journey.reasons_checked if each.applies] == ["too_much"]
 
 

@@ -4,8 +4,10 @@ from engine.txn.journal import GIVEN_UP, HALVES
 from engine.txn.recovery_evidence import RecoveryEvidence, left_behind
 
 
-def proof(position, *, root=0, halves=(), given_up=(), kind=None, offset=0, name="ID"):
-    return RecoveryEvidence(root, name, halves, given_up, kind, offset, position, position + 10)
+def proof(position, *, root=0, half_offsets=(), given_up=(), kind=None, offset=0, name="ID"):
+    return RecoveryEvidence(
+        root, name, half_offsets, given_up, kind, offset, position, position + 10
+    )
 
 
 def left(proofs, **places):
@@ -18,28 +20,28 @@ def left(proofs, **places):
 
 
 def test_a_committed_message_finishes_what_it_came_from():
-    assert left([proof(300, halves=(0,))], half_0=100) == ({0}, set())
+    assert left([proof(300, half_offsets=(0,))], half_0=100) == ({0}, set())
 
 
 def test_a_record_proves_nothing_about_one_behind_it():
     """A power loss took the half message, and another one got its offset later."""
-    assert left([proof(300, halves=(0,))], half_0=400) == (set(), set())
+    assert left([proof(300, half_offsets=(0,))], half_0=400) == (set(), set())
 
 
 def test_the_first_half_message_is_finished_though_the_one_in_between_is_lost():
     """Given up, resumed as offset 5 (which the loss took) and committed."""
-    assert left([proof(300, halves=(5,))], half_0=100) == ({0}, set())
+    assert left([proof(300, half_offsets=(5,))], half_0=100) == ({0}, set())
 
 
 def test_a_copy_that_was_left_is_finished_though_what_left_it_is_lost():
     """Given up as offset 2, resumed (lost), committed: only the newest record counts."""
-    given_up = proof(200, halves=(0,), kind=GIVEN_UP, offset=2)
-    committed = proof(400, halves=(5,))
+    given_up = proof(200, half_offsets=(0,), kind=GIVEN_UP, offset=2)
+    committed = proof(400, half_offsets=(5,))
     assert left([given_up, committed], half_0=100, given_up_2=200) == ({0}, {2})
 
 
 def test_the_newest_record_of_a_transaction_is_not_finished_itself():
-    given_up = proof(200, halves=(0,), kind=GIVEN_UP, offset=2)
+    given_up = proof(200, half_offsets=(0,), kind=GIVEN_UP, offset=2)
     resumed = proof(300, given_up=(2,), kind=HALVES, offset=5)
     places = {"half_0": 100, "given_up_2": 200, "half_5": 300}
     assert left([given_up], **places) == ({0}, set())
@@ -47,6 +49,6 @@ def test_the_newest_record_of_a_transaction_is_not_finished_itself():
 
 
 def test_transactions_that_share_a_root_by_mischance_are_told_apart_by_their_ids():
-    mine = proof(200, halves=(0,), kind=GIVEN_UP, offset=2)
-    others = proof(500, halves=(7,), name="OTHER")
+    mine = proof(200, half_offsets=(0,), kind=GIVEN_UP, offset=2)
+    others = proof(500, half_offsets=(7,), name="OTHER")
     assert left([mine, others], given_up_2=200, half_7=400) == ({7}, set())

@@ -236,13 +236,13 @@ def test_the_sdk_and_the_command_line_dismiss_restore_and_retry(
             client.restore_dead_letters("billing", dismissal=str(done["id"]))
 
         client.delete_topic("orders")
-        lost = client.await_replay(client.redrive("billing", to="origin", rate=0)["id"])
-        assert lost["totals"] == {"topic_gone": 20}
+        lost = client.await_replay(client.redrive("billing", to="origin", rate=0).id)
+        assert lost.totals == {"topic_gone": 20}
         client.create_topic("copies", read_queues=1, write_queues=1)
         code, (again,), _ = run(
-            "replay", "retry", lost["id"], "--to", "topic", "--to-name", "copies", "--wait"
+            "replay", "retry", lost.id, "--to", "topic", "--to-name", "copies", "--wait"
         )
-        assert (code, again["totals"], again["retry_of"]) == (OK, {"sent": 20}, lost["id"])
+        assert (code, again["totals"], again["retry_of"]) == (OK, {"sent": 20}, lost.id)
         with pytest.raises(Refused):
             client.retry_replay(str(again["id"]))
     assert main(["--server", server.url, "--table", "dead", "dismissals", "billing"]) == OK

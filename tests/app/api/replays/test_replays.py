@@ -112,21 +112,21 @@ def test_the_sdk_redrives_and_a_restart_in_the_middle_loses_and_repeats_nothing(
     with Client(server.url) as client:
         kill(client, 60)
         job = client.redrive("billing", to="origin", rate=100, name="again")
-        while not client.replay(job["id"])["totals"].get("sent"):
+        while not client.replay(job.id).totals.get("sent"):
             pass
         server.stop()
         server.start()
-        done = client.await_replay(job["id"], timeout_s=20)
-        assert (done["state"], done["totals"]) == ("finished", {"sent": 60})
+        done = client.await_replay(job.id, timeout_s=20)
+        assert (done.state, done.totals) == ("finished", {"sent": 60})
         pulled = client.pull("orders", 0, 60, limit=160)["messages"]
         assert [int(each["body"]) for each in pulled] == list(range(60))
-        assert len(list(client.replay_outcomes(job["id"], outcome="sent"))) == 60
-        assert {each["redriven_by"][0] for each in client.dead_letters("billing")} == {job["id"]}
-        assert client.count_dead_letters("billing")["redriven"] == 60
-        assert client.dead_letter("billing", 0)["error"] == "bad"
-        assert [each["id"] for each in client.replays()] == [job["id"]]
+        assert len(list(client.replay_outcomes(job.id, outcome="sent"))) == 60
+        assert {each.redriven_by[0] for each in client.dead_letters("billing")} == {job.id}
+        assert client.count_dead_letters("billing").redriven == 60
+        assert client.dead_letter("billing", 0).error == "bad"
+        assert [each.id for each in client.replays()] == [job.id]
         with pytest.raises(Refused):
-            client.pause_replay(job["id"])
+            client.pause_replay(job.id)
 
 
 def test_the_command_line_lists_redrives_and_steers(
@@ -147,7 +147,7 @@ def test_the_command_line_lists_redrives_and_steers(
         assert (code, dry["totals"]) == (OK, {"eligible": 2})
         assert "nothing was sent" in err
         run("replay", "begin", str(dry["id"]))
-        assert client.await_replay(str(dry["id"]))["totals"] == {"sent": 2}
+        assert client.await_replay(str(dry["id"])).totals == {"sent": 2}
         code, (job,), _ = run("dead", "redrive", "billing", "--fresh", "--rate", "0", "--wait")
         assert (code, job["totals"]) == (OK, {"sent": 18, "sent_before": 2})
         client.delete_topic("orders")
@@ -197,19 +197,19 @@ def test_a_server_that_is_killed_in_the_middle_of_20000_sends_each_once(
             client.nack("billing", [each["receipt"] for each in deliveries], error="bad")
         new = {"to": "topic", "to_name": "copies", "rate": 8000}
         job = client.redrive("billing", **new)
-        assert job["selected"] == count
+        assert job.selected == count
 
     def sent() -> int:
         with server.client() as client:
-            return int(client.replay(job["id"])["totals"].get("sent", 0))
+            return int(client.replay(job.id).totals.get("sent", 0))
 
     for enough in (4000, 9000, 14_000):
         until(lambda enough=enough: sent() >= enough)
         server.kill()
         server.start()
     with server.client() as client:
-        done = client.await_replay(job["id"], timeout_s=60)
-        assert (done["state"], done["totals"]) == ("finished", {"sent": count})
+        done = client.await_replay(job.id, timeout_s=60)
+        assert (done.state, done.totals) == ("finished", {"sent": count})
         bodies: list[int] = []
         while len(bodies) < count:
             page = client.pull("copies", 0, len(bodies), limit=160)["messages"]
@@ -217,6 +217,6 @@ def test_a_server_that_is_killed_in_the_middle_of_20000_sends_each_once(
             bodies += [int(each["body"]) for each in page]
         assert client.topic("copies").messages == count
         assert bodies == list(range(count))
-        assert sum(bool(each["redriven_by"]) for each in client.dead_letters("billing")) == count
+        assert sum(bool(each.redriven_by) for each in client.dead_letters("billing")) == count
     server.kill()
     assert server.verify() == ""

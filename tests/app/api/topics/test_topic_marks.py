@@ -5,8 +5,8 @@ import pytest
 
 from app.db import mark_store
 from app.db.rows import DatabaseError
-from app.services.marks import NOTE_CHARS_MAX
 from app.ui.framework import markdown
+from kitemq.model.marks import NOTE_CHARS_MAX
 from tests.app.conftest import URL, App
 from tests.app.security.test_access import PASSWORD, guarded, log_in  # noqa: F401
 from tests.app.security.test_access import _hashes_are_cheap as _hashes_are_cheap

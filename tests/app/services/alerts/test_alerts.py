@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.services.alerts.machine import MOVES, Event, Reading, State, event_of, move
+from app.services.alerts.machine import MOVES, Event, Reading, event_of, move
 from engine.broker import GroupConfig
+from kitemq.model.alerts import RuleState
 from tests.app.conftest import App, Starter
 
 pytestmark = [pytest.mark.anyio, pytest.mark.databases]
@@ -58,15 +59,15 @@ async def told(app: App) -> list[tuple[str, str]]:
 
 
 def test_the_table_of_moves_names_every_pair() -> None:
-    assert set(MOVES) == set(product(State, Event))
+    assert set(MOVES) == set(product(RuleState, Event))
 
 
 def test_only_what_is_fine_ends_a_firing() -> None:
-    assert {event: move(State.FIRING, event) for event in Event} == {
-        Event.FINE: State.OK,
-        Event.OVER: State.FIRING,
-        Event.HELD: State.FIRING,
-        Event.MISSING: State.FIRING,
+    assert {event: move(RuleState.FIRING, event) for event in Event} == {
+        Event.FINE: RuleState.OK,
+        Event.OVER: RuleState.FIRING,
+        Event.HELD: RuleState.FIRING,
+        Event.MISSING: RuleState.FIRING,
     }
 
 
@@ -78,12 +79,12 @@ def test_a_threshold_has_to_be_passed_for_as_long_as_the_rule_asks(
 ) -> None:
     reading = Reading("g", 9, is_over=True)
     now_ms = NOW_MS + round(held_s * 1000)
-    assert event_of(reading, State.PENDING, NOW_MS, now_ms, 60) is event
+    assert event_of(reading, RuleState.PENDING, NOW_MS, now_ms, 60) is event
 
 
 def test_a_rule_that_asks_for_no_time_holds_at_once() -> None:
     reading = Reading("g", 9, is_over=True)
-    assert event_of(reading, State.OK, NOW_MS, NOW_MS, 0) is Event.HELD
+    assert event_of(reading, RuleState.OK, NOW_MS, NOW_MS, 0) is Event.HELD
 
 
 async def test_lag_goes_from_ok_over_pending_to_firing_and_back(running: App) -> None:

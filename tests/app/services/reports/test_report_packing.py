@@ -19,10 +19,6 @@ from app.db.report_merge import WORST_FIRST, derived_columns
 from app.db.report_pack import pack_rows, unpack_rows
 from app.db.report_periods import DAY, HOUR, WEEKS, begin_of, name_of, number_of
 from app.db.report_rows import (
-    HOURS,
-    RESULTS,
-    RESULTS_BY_NAME,
-    Coarse,
     Loaded,
     NotWhole,
     ResultFilter,
@@ -33,6 +29,8 @@ from app.services.reports.inputs import Inputs, Partition, Periods
 from app.services.reports.keeping import Keeping
 from bench.report_size import LIMIT_BYTES, measured, period_rows
 from engine.histogram import BUCKET_MAX, histogram, merge, pack, unpack
+from engine.report_tables import HOURS, RESULTS, RESULTS_BY_NAME
+from kitemq.model.reports import Coarse
 from tests.app.conftest import App
 from tests.app.db.test_database import REVISIONS
 from tests.app.services.reports.test_reports import a_run

@@ -5,6 +5,7 @@ Where nothing was recorded a run ends after the roll, which is real here; Spark 
 """
 
 import asyncio
+import hashlib
 import json
 import os
 import sys
@@ -15,24 +16,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from analytics import results as made
+from analytics.manifest import FrameManifest
 from app.db.database import Database
 from app.db.report_rows import (
-    RESULTS,
-    RESULTS_BY_NAME,
     Loaded,
     NotOurs,
     ResultFilter,
     RunFilter,
     RunRow,
-    RunState,
 )
 from app.report_settings import complaint
 from app.services.reports import contract, inputs, leftovers, schedule
 from app.services.reports.files import csv_cell
 from app.settings import Settings
+from engine import report_hours
 from engine.errors import Invalid
 from engine.histogram import histogram
+from engine.report_tables import RESULTS_BY_NAME, manifest, tables_of
+from kitemq.model.reports import RunState
 from tests.app.conftest import App, Starter
 from tests.app.services.reports.report_program import program
 from tests.patience import until
@@ -87,20 +88,6 @@ async def idle(app: App) -> None:
 # -- what is agreed with the jobs ---------------------------------------------------------------
 
 
-def test_the_tables_are_those_that_the_jobs_make() -> None:
-    theirs = [
-        (each.name, each.job, each.replaces, each.key, [(f.name, f.kind) for f in each.fields])
-        for each in made.TABLES
-    ]
-    ours = [
-        (each.name, each.job, each.replaces, each.key, [tuple(c) for c in each.columns])
-        for each in RESULTS
-    ]
-    assert ours == theirs
-    assert inputs.FRAMES == made.INPUTS
-    assert inputs.LOOKBACK_HOURS == made.LOOKBACK_HOURS
-
-
 def a_manifest(at_ms: int, **frames: dict[str, int]) -> inputs.Inputs:
     known = {
         frame: {hour: inputs.Partition(rows=rows, last=rows * 10) for hour, rows in hours.items()}
@@ -111,11 +98,13 @@ def a_manifest(at_ms: int, **frames: dict[str, int]) -> inputs.Inputs:
 
 def test_a_fingerprint_is_the_one_that_the_job_makes() -> None:
     found = a_manifest(0, messages={HOUR: 3, "2026-11-21T00": 1}, trace={"2026-11-21T02": 2})
-    known = {
-        frame: {hour: f"{part.rows}-{part.last}" for hour, part in hours.items()}
-        for frame, hours in found.frames.items()
-    }
-    assert inputs.fingerprint("traces", HOUR, found) == made.fingerprint("traces", HOUR, known)
+    theirs = msgspec.json.decode(msgspec.json.encode(found), type=FrameManifest)
+    known = found.fingerprints()
+    assert known == {frame: theirs.fingerprints(frame) for frame in theirs.frames}
+    assert known["messages"][HOUR] == "3-30"
+    lines = f"messages {NEXT[:-2]}00 1-10\nmessages {HOUR} 3-30\ntrace {NEXT[:-2]}02 2-20\n"
+    made = hashlib.sha256(lines.encode()).hexdigest()[:16]
+    assert report_hours.fingerprint("traces", HOUR, known) == made
 
 
 def due(
@@ -128,11 +117,14 @@ def due(
 
 
 def test_hours_that_are_kept_as_one_are_due_together_or_stay_as_they_are() -> None:
-    at_ms = inputs.begin_ms("2026-11-30T00")
-    day = inputs.span("2026-11-21T00", "2026-11-21T23")
+    at_ms = report_hours.begin_ms("2026-11-30T00")
+    day = report_hours.span("2026-11-21T00", "2026-11-21T23")
     hours = dict.fromkeys(day[2:], 5)
     found = a_manifest(at_ms, lag=hours)
-    done = {hour: inputs.fingerprint("lag", hour, found) for hour in [*hours, "2026-11-22T00"]}
+    done = {
+        hour: report_hours.fingerprint("lag", hour, found.fingerprints())
+        for hour in [*hours, "2026-11-22T00"]
+    }
     coarse = ((day[0], 24),)
     assert due("lag", found, done, coarse).hours == ()
     more = a_manifest(at_ms, lag=hours | {day[9]: 6})  # a late record, weeks after
@@ -145,27 +137,29 @@ def test_hours_that_are_kept_as_one_are_due_together_or_stay_as_they_are() -> No
 
 
 def test_an_hour_is_due_when_its_input_changed_and_the_newest_come_first() -> None:
-    at_ms = inputs.begin_ms(NEXT) + 1
+    at_ms = report_hours.begin_ms(NEXT) + 1
     found = a_manifest(at_ms, lag={HOUR: 3, NEXT: 1})
-    done = {hour: inputs.fingerprint("lag", hour, found) for hour in (HOUR, NEXT)}
+    done = {
+        hour: report_hours.fingerprint("lag", hour, found.fingerprints()) for hour in (HOUR, NEXT)
+    }
     assert due("lag", found, {}).hours == (HOUR, NEXT)
     assert due("lag", found, done).hours == ()
     more = a_manifest(at_ms, lag={HOUR: 3, NEXT: 2})
     assert due("lag", more, done).hours == (NEXT,)
-    many = a_manifest(at_ms, lag=dict.fromkeys(inputs.span("2026-11-10T00", HOUR), 1))
+    many = a_manifest(at_ms, lag=dict.fromkeys(report_hours.span("2026-11-10T00", HOUR), 1))
     chosen = due("lag", many, {})
     assert len(chosen.hours) == inputs.HOURS_PER_RUN
     assert chosen.hours[-1] == HOUR
-    assert chosen.left == len(inputs.span("2026-11-10T00", HOUR)) - inputs.HOURS_PER_RUN
+    assert chosen.left == len(report_hours.span("2026-11-10T00", HOUR)) - inputs.HOURS_PER_RUN
 
 
 def test_what_is_done_stays_when_its_input_is_about_to_go() -> None:
-    at_ms = inputs.begin_ms("2026-03-01T00")
+    at_ms = report_hours.begin_ms("2026-03-01T00")
     old = "2025-12-01T05"
     found = a_manifest(at_ms, lag={old: 3})
-    assert due("lag", found, {old: "made before", inputs.moved(old, 1): "too"}).hours == ()
+    assert due("lag", found, {old: "made before", report_hours.moved(old, 1): "too"}).hours == ()
     assert old in due("lag", found, {}).hours
-    assert inputs.chosen("lag", found, [inputs.moved(old, -1), old]) == (old,)
+    assert inputs.chosen("lag", found, [report_hours.moved(old, -1), old]) == (old,)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +175,8 @@ def test_a_result_that_is_not_as_agreed_is_not_taken(
     tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
     tables = {}
-    for table in made.tables_of("traces"):
-        said_of = {"rows": 0, "file": f"{table.name}.ndjson", **made.manifest(table)}
+    for table in tables_of("traces"):
+        said_of = {"rows": 0, "file": f"{table.name}.ndjson", **manifest(table)}
         tables[table.name] = msgspec.convert(said_of, contract.TableSaid)
     good = contract.Result(1, "traces", "ok", tables=tables)
     assert len(contract.tables_of(good, tmp_path)) == len(tables)

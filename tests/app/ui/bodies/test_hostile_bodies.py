@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.ui.bodies import bodies, json_text
 from app.ui.bodies.bodies import NotThis
-from app.ui.framework import pages
+from tests.app.ui import page_context
 from tests.app.ui.bodies.containers import container, long, text
 
 JSON_VALUES = st.recursive(
@@ -56,7 +56,7 @@ def shown(body: bytes) -> bodies.Body:
     """The body as a page and its twin show it."""
     found = bodies.decode(body)
     for view in found.views:
-        pages.twin(Page(bodies.decode(body, view=view))).decode()
+        page_context.encoded(Page(bodies.decode(body, view=view))).decode()
         str(bodies.decode(body, view=view)).encode()
     for read in (bodies.line, bodies.document):
         for view in ("json", "avro", "msgpack", "protobuf", "text"):

@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from app.db.report_rows import RESULTS_BY_NAME
 from app.ui.reports.parts import hour_name
 from engine.histogram import pack, percentile, summarize
+from engine.report_tables import RESULTS_BY_NAME
 
 HOUR_MS = 3_600_000
 SEED = 20

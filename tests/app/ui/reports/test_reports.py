@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from app.db.report_rows import Coarse
 from app.services.reports.cells import gather
 from app.ui.framework.language import Language, speak
 from app.ui.framework.zones import UTC_ZONE
@@ -22,6 +21,7 @@ from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import Asked, Table, View, hour_ms, hour_name
 from app.ui.reports.words import ADVICE, STATES, advice
 from engine.histogram import ERROR_MAX, bucket_of, histogram, pack, unpack
+from kitemq.model.reports import Coarse
 from tests.app.ui.reports import report_scene
 
 DAY_HOURS = 24

@@ -1,17 +1,44 @@
-"""What the API of alerts takes and gives."""
+"""Alerts: rules, where they stand, silences, and what webhooks were told."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
-from app.services.alerts.machine import State
-from app.services.alerts.rules import Kind, Severity
-from kitemq.model.values import Milliseconds
+from kitemq.model.values import Int64, Milliseconds
 
-RuleKind = Annotated[
-    Kind,
+
+class RuleKind(StrEnum):
+    """What a rule looks at."""
+
+    LAG = "lag"
+    LAG_AGE = "lag_age"
+    DEAD_LETTERS = "dead_letters"
+    DISK = "disk"
+    ENGINE = "engine"
+    NO_DATA = "no_data"
+    REPORT_FAILED = "report_failed"
+    REPORT_AGE = "report_age"
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class RuleState(StrEnum):
+    """Where a rule stands; pending is over its threshold, but not yet for long enough."""
+
+    OK = "ok"
+    PENDING = "pending"
+    FIRING = "firing"
+    NO_DATA = "no_data"
+
+
+WatchedKind = Annotated[
+    RuleKind,
     Meta(
         description="lag (messages), lag_age (seconds), dead_letters (new ones within window_s), "
         "disk (percent), engine (any warning), no_data (seconds since a topic's last message), "
@@ -24,12 +51,12 @@ Window = Annotated[int, Meta(ge=0, description="Of dead_letters only: 60 to 86,4
 For = Annotated[int, Meta(ge=0, description="It has to be over the threshold for so long.")]
 
 
-class AlertRule(msgspec.Struct):
+class AlertRule(msgspec.Struct, frozen=True):
     """What somebody wants to be told of."""
 
-    id: str
+    id: Int64
     name: str
-    kind: Kind
+    kind: RuleKind
     group_pattern: str
     topic_pattern: str
     threshold: int
@@ -42,17 +69,17 @@ class AlertRule(msgspec.Struct):
     changed_ms: Milliseconds
 
 
-class AlertRules(msgspec.Struct):
+class AlertRules(msgspec.Struct, frozen=True):
     """All rules by name; there are 200 at most."""
 
     items: list[AlertRule]
 
 
-class NewAlertRule(msgspec.Struct, forbid_unknown_fields=True):
+class NewAlertRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A rule to be added."""
 
     name: str
-    kind: RuleKind
+    kind: WatchedKind
     threshold: Annotated[Threshold | None, Meta(description="Left out: the kind's default.")] = None
     group_pattern: Pattern = "*"
     topic_pattern: Pattern = "*"
@@ -62,11 +89,11 @@ class NewAlertRule(msgspec.Struct, forbid_unknown_fields=True):
     enabled: bool = True
 
 
-class AlertRulePatch(msgspec.Struct, forbid_unknown_fields=True):
+class AlertRulePatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be changed of a rule; what is left out stays."""
 
     name: str | UnsetType = UNSET
-    kind: RuleKind | UnsetType = UNSET
+    kind: WatchedKind | UnsetType = UNSET
     threshold: Threshold | UnsetType = UNSET
     group_pattern: Pattern | UnsetType = UNSET
     topic_pattern: Pattern | UnsetType = UNSET
@@ -76,11 +103,11 @@ class AlertRulePatch(msgspec.Struct, forbid_unknown_fields=True):
     enabled: bool | UnsetType = UNSET
 
 
-class AlertSubject(msgspec.Struct):
+class AlertSubject(msgspec.Struct, frozen=True):
     """A group, a topic, or a part of the server for which a rule does not stand at ok."""
 
     subject: str
-    state: State
+    state: RuleState
     since_ms: Milliseconds
     value: Annotated[int | None, Meta(description="Null where it is not known.")]
     detail: str
@@ -89,25 +116,25 @@ class AlertSubject(msgspec.Struct):
     acknowledged_ms: int | None
 
 
-class AlertState(msgspec.Struct):
+class AlertState(msgspec.Struct, frozen=True):
     """Where a rule stands: the worst of its subjects. `evaluated_ms` is null before the first."""
 
-    rule_id: str
+    rule_id: Int64
     name: str
     severity: Severity
     enabled: bool
-    state: State
+    state: RuleState
     subjects: list[AlertSubject]
     subjects_checked: int
     subjects_left_out: Annotated[int, Meta(description="Beyond 500 of one rule.")]
     evaluated_ms: int | None
 
 
-class Silence(msgspec.Struct):
+class Silence(msgspec.Struct, frozen=True):
     """Nothing is told of a rule, or of one of its subjects, until a time."""
 
-    id: str
-    rule_id: Annotated[str | None, Meta(description="Null means every rule.")]
+    id: Int64
+    rule_id: Annotated[Int64 | None, Meta(description="Null means every rule.")]
     subject: Annotated[str, Meta(description="Empty means all of them.")]
     until_ms: Milliseconds
     note: str
@@ -115,7 +142,7 @@ class Silence(msgspec.Struct):
     at_ms: Milliseconds
 
 
-class AlertStates(msgspec.Struct):
+class AlertStates(msgspec.Struct, frozen=True):
     """Every rule, what fires first. `failure` says why the last evaluation was not kept."""
 
     items: list[AlertState]
@@ -125,7 +152,7 @@ class AlertStates(msgspec.Struct):
     failure: str
 
 
-class NewSilence(msgspec.Struct, forbid_unknown_fields=True):
+class NewSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A silence to begin now."""
 
     until_ms: Milliseconds
@@ -134,17 +161,17 @@ class NewSilence(msgspec.Struct, forbid_unknown_fields=True):
     note: str = ""
 
 
-class NewAcknowledgement(msgspec.Struct, forbid_unknown_fields=True):
+class NewAcknowledgement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What somebody has seen: a rule that fires for a subject."""
 
     rule_id: str
     subject: str = ""
 
 
-class AlertDelivery(msgspec.Struct):
+class AlertDelivery(msgspec.Struct, frozen=True):
     """An event for one webhook: waiting, delivered, failed (given up), or dropped (too many)."""
 
-    id: str
+    id: Int64
     event_id: str
     event: Annotated[str, Meta(description="firing, resolved or test")]
     webhook: Annotated[str, Meta(description="Its address without path and query.")]
@@ -159,21 +186,14 @@ class AlertDelivery(msgspec.Struct):
     next_ms: Annotated[int | None, Meta(description="When it is tried next; null if never.")]
 
 
-class DeliveryQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which page of the deliveries."""
-
-    cursor: Cursor = ""
-    limit: Limit = PAGE_DEFAULT
-
-
-class AlertDeliveries(msgspec.Struct):
+class AlertDeliveries(msgspec.Struct, frozen=True):
     """Deliveries, the newest first; the newest 10,000 are kept."""
 
     items: list[AlertDelivery]
     next_cursor: str | None
 
 
-class TestSent(msgspec.Struct):
+class TestSent(msgspec.Struct, frozen=True):
     """The event that every webhook is sent now; the deliveries tell what became of it."""
 
     event_id: str

@@ -1,22 +1,20 @@
-"""What is said of replay jobs over REST: requests, a job as it stands, outcomes."""
+"""Replay jobs: what they are to send, how they stand, and what became of each message."""
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from app.api.messages.messages import OFFSET_MAX, Filter
-from engine.broker import ReplayJob, ReplayState, ReplayTo
-from engine.errors import Invalid
-
-PAGE_MAX = 200
+from kitemq.model.messages import Filter
+from kitemq.model.values import OFFSET_MAX, Int64, Milliseconds, OffsetText
 
 Rate = Annotated[
     float, Meta(ge=0, le=1_000_000, description="Messages a second; 0 for as fast as it goes.")
 ]
-Time = Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="ms since 1970 UTC; 0 for no limit.")]
-PageLimit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
-OffsetText = Annotated[str | int, Meta(description="As a text, or a number.")]
+TimeLimit = Annotated[
+    int, Meta(ge=0, le=OFFSET_MAX, description="ms since 1970 UTC; 0 for no limit.")
+]
 FreshOnly = Annotated[bool, Meta(description="Leave out what another job has sent already.")]
 WithDismissed = Annotated[
     bool, Meta(description="Also dismissed dead letters, which else only `offsets` bring in.")
@@ -26,24 +24,43 @@ Reason = Annotated[
     str, Meta(description="Only dead letters with this reason: attempts_exhausted, rejected …")
 ]
 OriginTopic = Annotated[str, Meta(description="Only what was first sent to this topic.")]
+JobName = Annotated[str, Meta(max_length=200, description="For people.")]
+QueueNumber = Annotated[int, Meta(ge=0, le=65535)]
 
 
-class Place(msgspec.Struct, forbid_unknown_fields=True):
+class ReplayTo(StrEnum):
+    """Where a job's messages go."""
+
+    ORIGIN = "origin"  # the topic each was first sent to: every group gets it
+    GROUP = "group"  # one group's retry topic: only that group gets it
+    TOPIC = "topic"  # a topic that the job names
+
+
+class ReplayState(StrEnum):
+    """Where a job stands; FINISHED and STOPPED are the end."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+
+
+class MessagePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A message of the source."""
 
-    queue: Annotated[int, Meta(ge=0, le=65535)]
+    queue: QueueNumber
     offset: OffsetText
 
 
-class Range(msgspec.Struct, forbid_unknown_fields=True):
+class MessageRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Messages of the source from offset `first` on and before `end`."""
 
-    queue: Annotated[int, Meta(ge=0, le=65535)]
+    queue: QueueNumber
     first: OffsetText
     end: OffsetText
 
 
-class NewReplayJob(msgspec.Struct, forbid_unknown_fields=True):
+class NewReplayJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job to be created: which messages, where to, how fast.
 
     Give `messages`, or `ranges`, or a time; with none of them all of the source is chosen.
@@ -60,11 +77,11 @@ class NewReplayJob(msgspec.Struct, forbid_unknown_fields=True):
     to_name: Annotated[
         str, Meta(description="The topic or group; a group's own dead letters need none.")
     ] = ""
-    name: Annotated[str, Meta(max_length=200, description="For people.")] = ""
-    messages: Annotated[list[Place], Meta(max_length=10_000)] = []
-    ranges: Annotated[list[Range], Meta(max_length=1024)] = []
-    from_ms: Time = 0
-    to_ms: Time = 0
+    name: JobName = ""
+    messages: Annotated[list[MessagePlace], Meta(max_length=10_000)] = []
+    ranges: Annotated[list[MessageRange], Meta(max_length=1024)] = []
+    from_ms: TimeLimit = 0
+    to_ms: TimeLimit = 0
     filter: Filter = "*"
     reason: Reason = ""
     origin_topic: OriginTopic = ""
@@ -74,23 +91,23 @@ class NewReplayJob(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: DryRun = False
 
 
-class NewRetry(msgspec.Struct, forbid_unknown_fields=True):
+class NewReplayRetry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How what failed is tried again; without `to` to where it was to go before."""
 
     to: ReplayTo | None = None
     to_name: Annotated[str, Meta(description="The topic or group, with `to`.")] = ""
-    name: Annotated[str, Meta(max_length=200, description="For people.")] = ""
+    name: JobName = ""
     rate: Rate = 100.0
     dry_run: DryRun = False
 
 
-class NewRate(msgspec.Struct, forbid_unknown_fields=True):
+class ReplayRate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What changes of a job."""
 
     rate: Rate
 
 
-class Replay(msgspec.Struct):
+class Replay(msgspec.Struct, frozen=True):
     """A replay job as it stands. The numbers in `totals` add up to `selected`."""
 
     id: str
@@ -128,35 +145,18 @@ class Replay(msgspec.Struct):
     ]
 
 
-class ReplayQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs are listed."""
-
-    source: Annotated[str, Meta(description="Over this topic only.")] = ""
-    state: Annotated[str, Meta(description="running, paused, stopped or finished.")] = ""
-    limit: PageLimit = 50
-    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
-
-
-class ReplayPage(msgspec.Struct):
+class ReplayPage(msgspec.Struct, frozen=True):
     """Jobs, the newest first."""
 
     items: list[Replay]
     next_cursor: str | None
 
 
-class OutcomeQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which outcomes are listed."""
-
-    outcome: Annotated[str, Meta(description="This one only; empty for all.")] = ""
-    limit: PageLimit = 50
-    cursor: Annotated[str, Meta(description="`next_cursor` of the page before.")] = ""
-
-
-class Outcome(msgspec.Struct):
+class MessageOutcome(msgspec.Struct, frozen=True):
     """What became of one message; its copy has the same message id."""
 
     queue: int
-    offset: str
+    offset: Int64
     outcome: str
     message_id: Annotated[str, Meta(description="Empty where the record can no longer be read.")]
     tag: str
@@ -164,64 +164,36 @@ class Outcome(msgspec.Struct):
     to_topic: str
 
 
-class OutcomePage(msgspec.Struct):
+class OutcomePage(msgspec.Struct, frozen=True):
     """Outcomes in the order of the selection; may be short although there is a next page."""
 
-    items: list[Outcome]
+    items: list[MessageOutcome]
     next_cursor: str | None
 
 
-def replay_out(job: ReplayJob) -> Replay:
-    """A job as the API shows it."""
-    return Replay(
-        job.id,
-        job.name,
-        job.source,
-        job.to,
-        job.to_name,
-        job.filter,
-        job.reason,
-        job.origin_topic,
-        job.fresh_only,
-        job.per_s,
-        job.dry_run,
-        job.state,
-        job.selected,
-        job.examined,
-        job.totals,
-        job.created_ms,
-        job.created_by,
-        job.ended_ms or None,
-        job.waiting,
-        job.last_error,
-        job.seconds_left,
-        job.failed,
-        job.retry_of,
-        job.retried_by,
-    )
+class PastReplay(msgspec.Struct, frozen=True):
+    """A replay job as the database has it. The numbers in `totals` add up to `selected`."""
+
+    id: str
+    name: str
+    source: str
+    to: str
+    to_name: str
+    selection: dict[str, Any]
+    rate: float
+    dry_run: bool
+    state: str
+    selected: int
+    examined: int
+    totals: dict[str, int]
+    created_ms: Milliseconds
+    created_by: str
+    ended_ms: int | None
+    last_error: str
 
 
-def offset_of(value: str | int, field: str) -> int:
-    """An offset given as a text or a number; Invalid names the field."""
-    text = str(value)
-    if text.isdecimal() and text.isascii() and len(text) < 20 and int(text) <= OFFSET_MAX:
-        return int(text)
-    raise Invalid(f"{text[:40]!r} is no offset", field=field, remedy="send a whole number from 0")
+class PastReplayPage(msgspec.Struct, frozen=True):
+    """Jobs, the newest first."""
 
-
-def places_of(places: list[Place]) -> list[tuple[int, int]]:
-    return [
-        (place.queue, offset_of(place.offset, f"messages[{index}].offset"))
-        for index, place in enumerate(places)
-    ]
-
-
-def ranges_of(ranges: list[Range]) -> list[tuple[int, int, int]]:
-    return [
-        (
-            each.queue,
-            offset_of(each.first, f"ranges[{index}].first"),
-            offset_of(each.end, f"ranges[{index}].end"),
-        )
-        for index, each in enumerate(ranges)
-    ]
+    items: list[PastReplay]
+    next_cursor: str | None

@@ -1,23 +1,39 @@
-"""What the API of reports takes and gives."""
+"""Reports: their schedules and runs, and the figures that Spark computed."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from app.api.topics.topics import PAGE_DEFAULT, Cursor, Limit
-from app.db.report_rows import RunState, Trigger
-from app.services.reports.results import Basis
-from kitemq.model.values import Milliseconds
+from kitemq.model.values import Int64, Milliseconds
 
 Hour = Annotated[str, Meta(description="A UTC hour, as 2026-11-21T03; empty for no end.")]
 JobName = Annotated[str, Meta(description="traces or lag.")]
-By = Annotated[
-    str, Meta(max_length=200, description="Columns to put together by, separated by commas.")
-]
 
 
-class ReportSchedule(msgspec.Struct):
+class RunState(StrEnum):
+    """What became of a run; all but RUNNING are final."""
+
+    RUNNING = "running"
+    OK = "ok"
+    SKIPPED = "skipped"  # nothing was new
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    LOST = "lost"  # the server that ran it is gone
+
+
+class Trigger(StrEnum):
+    """Why a run began."""
+
+    SCHEDULE = "schedule"
+    MANUAL = "manual"
+    BACKFILL = "backfill"  # by hand, over hours of the past
+    RETRY = "retry"
+
+
+class ReportSchedule(msgspec.Struct, frozen=True):
     """When a report runs by itself. `next_ms` is null while it is disabled."""
 
     job: JobName
@@ -29,14 +45,14 @@ class ReportSchedule(msgspec.Struct):
     changed_by: str
 
 
-class ReportSchedules(msgspec.Struct):
+class ReportSchedules(msgspec.Struct, frozen=True):
     """The schedules by job. `running` is false where the setting report_schedules is off."""
 
     items: list[ReportSchedule]
     running: bool
 
 
-class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
+class ScheduleChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is to be changed of a schedule; what is left out stays."""
 
     cron: str | UnsetType = UNSET
@@ -44,7 +60,7 @@ class SchedulePatch(msgspec.Struct, forbid_unknown_fields=True):
     limit_s: Annotated[int, Meta(description="30 to 86,400.")] | UnsetType = UNSET
 
 
-class NewRun(msgspec.Struct, forbid_unknown_fields=True):
+class NewReportRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run to begin now: of what is due, or of hours, which are then computed anew."""
 
     job: JobName
@@ -52,7 +68,7 @@ class NewRun(msgspec.Struct, forbid_unknown_fields=True):
     last: Annotated[str, Meta(description="Included; at most 1,000 hours.")] = ""
 
 
-class RunProgress(msgspec.Struct):
+class RunProgress(msgspec.Struct, frozen=True):
     """How far a run is; `tasks` are Spark's, 0 where it does not tell."""
 
     stage: str
@@ -61,10 +77,10 @@ class RunProgress(msgspec.Struct):
     tasks: int
 
 
-class ReportRun(msgspec.Struct):
+class ReportRun(msgspec.Struct, frozen=True):
     """One attempt to run a report. What is null is not known, or not yet."""
 
-    id: str
+    id: Int64
     job: str
     cause: Trigger
     state: RunState
@@ -92,31 +108,20 @@ class ReportRun(msgspec.Struct):
     progress: RunProgress | None
 
 
-class ReportRunInFull(ReportRun):
+class ReportRunInFull(ReportRun, frozen=True):
     """A run with the end of its logs."""
 
     log_tail: str
 
 
-class ReportRuns(msgspec.Struct):
+class ReportRuns(msgspec.Struct, frozen=True):
     """Runs, the newest first."""
 
     items: list[ReportRun]
     next_cursor: str | None
 
 
-class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs."""
-
-    job: str = ""
-    state: Annotated[
-        str, Meta(description="running, ok, skipped, failed, timed_out, cancelled or lost.")
-    ] = ""
-    cursor: Cursor = ""
-    limit: Limit = PAGE_DEFAULT
-
-
-class ReportJob(msgspec.Struct):
+class ReportJob(msgspec.Struct, frozen=True):
     """A report at a glance; its figures have everything that was stored before `fresh_ms`."""
 
     job: str
@@ -129,7 +134,7 @@ class ReportJob(msgspec.Struct):
     last_ok: ReportRun | None
 
 
-class ReportsNow(msgspec.Struct):
+class ReportsNow(msgspec.Struct, frozen=True):
     """All reports at a glance. `missing` says what has to be installed; empty if nothing."""
 
     missing: str
@@ -138,72 +143,56 @@ class ReportsNow(msgspec.Struct):
     running: ReportRun | None
 
 
-class ResultColumn(msgspec.Struct):
+class ReportColumn(msgspec.Struct, frozen=True):
     """A column: kind is STRING, INT, BIGINT, DOUBLE or JSON."""
 
     name: str
     kind: str
 
 
-class ResultTableOut(msgspec.Struct):
+class ReportTable(msgspec.Struct, frozen=True):
     """A table of figures."""
 
     name: str
     job: str
     key: list[str]
-    columns: list[ResultColumn]
+    columns: list[ReportColumn]
     dimensions: Annotated[list[str], Meta(description="To choose by, and to put together by.")]
     sums: Annotated[list[str], Meta(description="What may be added up.")]
 
 
-class ResultTables(msgspec.Struct):
+class ReportTables(msgspec.Struct, frozen=True):
     """All tables of figures."""
 
-    items: list[ResultTableOut]
+    items: list[ReportTable]
 
 
-class FilterQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which figures; what is empty does not matter."""
+class Coarse(msgspec.Struct, frozen=True):
+    """Figures of hours before `before` are by periods of `hours` hours, named by the first one."""
 
-    first: Hour = ""
-    last: Annotated[str, Meta(description="Included.")] = ""
-    topic: str = ""
-    group: str = ""
-    metric: str = ""
-    kind: str = ""
-    client: str = ""
-    queue: str = ""
-    state: str = ""
-    outcome: str = ""
-    reason: str = ""
-    value: str = ""
+    hours: int
+    before: str
 
 
-class RowsQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which figures, and which page of them."""
+class Basis(msgspec.Struct, frozen=True):
+    """What an answer was made of.
 
-    cursor: Cursor = ""
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+    Everything stored before `fresh_ms` is in (null: there are no figures yet). Of the hours asked
+    for, `hours_done` have figures, from `done_first` to `done_last`. Those before what `coarse`
+    says are by days or by four weeks, which belong to a range if their first hour does.
+    """
 
-
-class TotalsQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which figures, and by what they are added up."""
-
-    by: By = ""
-
-
-class LatencyQuery(FilterQuery, forbid_unknown_fields=True):
-    """Which latencies, and by what they are put together: none for one of all."""
-
-    by: By = ""
-    within_ms: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="Asks for the share that does not exceed it."),
-    ] = None
-    buckets: Annotated[bool, Meta(description="Histograms too.")] = False
+    job: str
+    fresh_ms: int | None
+    first: str
+    last: str
+    hours_done: int
+    done_first: str
+    done_last: str
+    coarse: list[Coarse]
 
 
-class ResultRows(msgspec.Struct):
+class ResultRows(msgspec.Struct, frozen=True):
     """Figures in the order of their key. Offsets are texts.
 
     A row that is of more than one hour has besides its columns `hours`: so many from `hour` on.
@@ -214,7 +203,7 @@ class ResultRows(msgspec.Struct):
     basis: Basis
 
 
-class ResultTotals(msgspec.Struct):
+class ResultTotals(msgspec.Struct, frozen=True):
     """Sums, in the order of what they are by; `cut` where these are the first 5,000."""
 
     by: list[str]
@@ -223,7 +212,7 @@ class ResultTotals(msgspec.Struct):
     basis: Basis
 
 
-class LatencyOut(msgspec.Struct):
+class ReportLatency(msgspec.Struct, frozen=True):
     """Latencies in ms; percentiles are at most 2.5 % off. `by` has the values asked for."""
 
     by: dict[str, str]
@@ -242,8 +231,8 @@ class LatencyOut(msgspec.Struct):
     ]
 
 
-class LatenciesOut(msgspec.Struct):
+class ReportLatencies(msgspec.Struct, frozen=True):
     """Latencies, in the order of what they are put together by."""
 
-    items: list[LatencyOut]
+    items: list[ReportLatency]
     basis: Basis

@@ -1,0 +1,157 @@
+"""Dead letters of a group: what they died of, sending them again, and letting them rest."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kitemq.model.messages import Filter, Seen
+from kitemq.model.replays import (
+    DryRun,
+    FreshOnly,
+    OriginTopic,
+    Rate,
+    Reason,
+    ReplayTo,
+    TimeLimit,
+    WithDismissed,
+)
+from kitemq.model.values import OffsetText
+
+DeadOffsets = Annotated[list[OffsetText], Meta(max_length=10_000)]
+
+
+class DismissalNote(msgspec.Struct, frozen=True):
+    """Who dismissed something, when, and why."""
+
+    id: str
+    note: str
+    by: str
+    at_ms: int
+
+
+class DeadLetterInfo(msgspec.Struct, frozen=True):
+    """A dead letter with its cause, and what was done about it.
+
+    A new field is one here and one of the engine's `DeadLetter`: REST, the SDK and the JSON of the
+    command line have it then.
+    """
+
+    message: Seen
+    reason: Annotated[str, Meta(description="attempts_exhausted, rejected …")]
+    error: Annotated[str, Meta(description="What its consumer said last.")]
+    client: Annotated[str, Meta(description="Which client had it last.")]
+    failures: Annotated[int, Meta(description="How often it was delivered in vain.")]
+    died_ms: int
+    origin_topic: str
+    origin_id: Annotated[str, Meta(description="Offset id of the record that was first sent.")]
+    redriven_by: Annotated[
+        list[str], Meta(description="Replay jobs that sent it again from here, oldest first.")
+    ]
+    redriven_from: Annotated[
+        str, Meta(description="The replay job after which it came back dead; else empty.")
+    ]
+    redrive_count: Annotated[
+        int, Meta(description="How many replay jobs had sent it before it died.")
+    ]
+    dismissed: Annotated[
+        DismissalNote | None, Meta(description="Who let it rest, and why; null for nobody.")
+    ]
+
+
+class DeadLetterList(msgspec.Struct, frozen=True):
+    """Dead letters, the newest first; may be short although there is a next page.
+
+    `total` counts all of the group, without conditions.
+    """
+
+    items: list[DeadLetterInfo]
+    next_cursor: str | None
+    total: int
+
+
+class DeadLetterCounts(msgspec.Struct, frozen=True):
+    """What the newest `examined` of a group's `total` dead letters have in common."""
+
+    total: int
+    examined: int
+    reasons: dict[str, int]
+    topics: dict[str, int]
+    clients: dict[str, int]
+    redriven: Annotated[int, Meta(description="How many of them were sent again.")]
+    returned: Annotated[int, Meta(description="How many had been sent again before they died.")]
+    dismissed: Annotated[int, Meta(description="How many of them people let rest.")]
+
+
+class Redrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which dead letters are sent again, and where to. Without any choice, all of them."""
+
+    to: Annotated[
+        ReplayTo,
+        Meta(description="group: only this group, others did not fail; or origin, or topic."),
+    ] = ReplayTo.GROUP
+    to_name: Annotated[str, Meta(description="The topic, or another group.")] = ""
+    name: Annotated[str, Meta(max_length=200)] = ""
+    offsets: DeadOffsets = []
+    from_ms: TimeLimit = 0
+    to_ms: TimeLimit = 0
+    filter: Filter = "*"
+    reason: Reason = ""
+    topic: OriginTopic = ""
+    fresh_only: FreshOnly = False
+    with_dismissed: WithDismissed = False
+    rate: Rate = 100.0
+    dry_run: DryRun = False
+
+
+class Dismiss(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which dead letters are to rest, and why. Without any choice, all of them."""
+
+    note: Annotated[str, Meta(max_length=500, description="Why nothing is to be done; one line.")]
+    offsets: DeadOffsets = []
+    from_ms: TimeLimit = 0
+    to_ms: TimeLimit = 0
+    filter: Filter = "*"
+    reason: Reason = ""
+    topic: OriginTopic = ""
+    expected: (
+        Annotated[int, Meta(ge=0, description="Refuse (409) where not so many would be dismissed.")]
+        | None
+    ) = None
+    dry_run: Annotated[bool, Meta(description="Count, and change nothing.")] = False
+
+
+class Restore(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which dead letters are to be looked at again: `offsets`, a dismissal, or `all`."""
+
+    offsets: DeadOffsets = []
+    dismissal: Annotated[str, Meta(max_length=60, description="The id of a dismissal.")] = ""
+    all: Annotated[bool, Meta(description="All that were dismissed.")] = False
+
+
+class DismissAnswer(msgspec.Struct, frozen=True):
+    """`count` rest from now on (would, in a dry run), `already` did."""
+
+    id: Annotated[str, Meta(description="Of the dismissal; empty where nothing changed.")]
+    count: int
+    already: int
+
+
+class RestoreAnswer(msgspec.Struct, frozen=True):
+    """How many are looked at again."""
+
+    count: int
+
+
+class Dismissal(DismissalNote, frozen=True):
+    """What was dismissed together, as far as it still is."""
+
+    count: int
+
+
+class DismissalList(msgspec.Struct, frozen=True):
+    """The newest dismissals of a group; of all of them, `total`, `dismissed` letters rest."""
+
+    items: list[Dismissal]
+    total: int
+    dismissed: int

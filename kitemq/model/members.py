@@ -1,0 +1,139 @@
+"""Members of a consumer group: heartbeats, who is alive, whose queues are whose, queue locks."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kitemq.model.groups import Mode, Strategy
+
+ClientId = Annotated[str, Meta(min_length=1, max_length=255, description="Who the consumer is.")]
+Text = Annotated[str, Meta(max_length=255)]
+
+
+class NewHeartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A sign of life of a pulling consumer, and what it subscribes to."""
+
+    client: ClientId
+    topics: Annotated[dict[str, str], Meta(max_length=64, description="Topic to filter.")] = {}
+    version: Text = ""
+    language: Text = ""
+
+
+class ClientSubscription(msgspec.Struct, frozen=True):
+    """One of several subscriptions, and who has it; at most 100 clients are named."""
+
+    topics: dict[str, str]
+    clients: list[str]
+    count: int
+
+
+class GroupWarning(msgspec.Struct, frozen=True):
+    """Something that is wrong with a group while everything still works.
+
+    subscriptions_differ: its members subscribe to different topics or filters.
+    """
+
+    code: str
+    detail: str
+    variants: list[ClientSubscription]
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
+    """How the group is. A member is gone when nothing is heard of it for `timeout_ms`."""
+
+    group: str
+    client: str
+    timeout_ms: int
+    members: int
+    warnings: list[GroupWarning]
+
+
+class MemberInfo(msgspec.Struct, frozen=True):
+    """A consumer that is alive."""
+
+    client: str
+    version: str
+    language: str
+    address: str
+    topics: dict[str, str]
+    is_pulling: Annotated[bool, Meta(description="Sends heartbeats, so it gets a share of queues.")]
+    is_connected: Annotated[bool, Meta(description="Subscribes on an open WebSocket.")]
+    joined_ms: int
+    seen_ms: int
+
+
+class MemberPage(msgspec.Struct, frozen=True):
+    """A page of members by client; `total` counts all.
+
+    `subscription` is that of the last heartbeat: in RocketMQ all that the group gets, here only
+    what such a client is told.
+    """
+
+    group: str
+    items: list[MemberInfo]
+    next_cursor: str | None
+    total: int
+    subscription: dict[str, str]
+    warnings: list[GroupWarning]
+
+
+class QueueAssignment(msgspec.Struct, frozen=True):
+    """The queues that are the client's now, and among whom they were shared out."""
+
+    group: str
+    topic: str
+    client: str
+    strategy: Strategy
+    mode: Mode
+    is_member: Annotated[bool, Meta(description="False: it sends no heartbeats, and gets nothing.")]
+    queues: list[int]
+    clients: list[str]
+
+
+class TopicQueue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A queue of a topic."""
+
+    topic: str
+    queue: Annotated[int, Meta(ge=0, le=65535)]
+
+
+class LockRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Queues to lock or to unlock for a client."""
+
+    client: ClientId
+    queues: Annotated[list[TopicQueue], Meta(min_length=1, max_length=1024)]
+
+
+class LockedQueues(msgspec.Struct, frozen=True):
+    """The queues that are locked for the client now; those that others hold are left out.
+
+    It may read them until `read_until_ms`, half of the lease; lock them again well before that.
+    """
+
+    locked: list[TopicQueue]
+    lease_ms: int
+    read_until_ms: int
+
+
+class UnlockedQueues(msgspec.Struct, frozen=True):
+    """The queues that the client had and has no more."""
+
+    unlocked: list[TopicQueue]
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """A locked queue: whose it is, until when unless it is locked again."""
+
+    topic: str
+    queue: int
+    client: str
+    until_ms: int
+
+
+class LockPage(msgspec.Struct, frozen=True):
+    """Locked queues by topic and number; `total` counts those that were not listed too."""
+
+    group: str
+    items: list[LockHolder]
+    total: int

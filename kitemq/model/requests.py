@@ -1,0 +1,56 @@
+"""Replies to requests: how one is given, what became of it, and what the one who asked gets."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from kitemq.model.messages import Stored
+
+CorrelationId = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        pattern="^[A-Za-z0-9_-]*$",
+        description="At most 64 letters, digits, `_` and `-`.",
+    ),
+]
+
+
+class RequestAnswer(msgspec.Struct, frozen=True):
+    """The reply to a request; `message_id` is the request's own."""
+
+    correlation_id: str
+    message_id: str
+    reply: Stored
+
+
+class NewReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A reply to a request, which is named by its correlation id or by the receipt it came with."""
+
+    body: Annotated[str, Meta(description="At most 4 MiB; text, or base64 where so said.")]
+    correlation_id: CorrelationId = ""
+    receipt: Annotated[str, Meta(description="Settling it before does no harm.")] = ""
+    encoding: Literal["utf-8", "base64"] = "utf-8"
+    tag: str = ""
+    properties: dict[str, str] = {}
+
+
+class ReplyState(msgspec.Struct, frozen=True):
+    """What became of a reply.
+
+    delivered: to the one who asked; late: nobody waits any more, it is kept; already: the request
+    was answered before, and nothing was stored. `message_id` is that of the stored reply.
+    """
+
+    correlation_id: str
+    result: str
+    message_id: str | None
+
+
+class KeptReply(msgspec.Struct, frozen=True):
+    """A reply that is kept. `late`: nobody waited when it came."""
+
+    correlation_id: str
+    late: bool
+    reply: Stored

@@ -1,0 +1,127 @@
+"""The server itself: whether it lives and is ready, its self-checks, switches, and audit trail."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from kitemq.model.values import Int64
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The process answers."""
+
+    status: str
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether requests can be served; `problems` names what fails and why.
+
+    `warnings` names what somebody should see to while everything still works.
+    """
+
+    status: Annotated[str, Meta(description="ready, degraded or starting")]
+    problems: dict[str, str]
+    warnings: dict[str, str] = {}
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    """What this server is."""
+
+    version: str
+    environment: str
+    started_ms: int
+    uptime_s: float
+    topics: int
+    groups: int
+    data: Annotated[str, Meta(description="Data directory, on the server's own machine.")]
+    data_mark: Annotated[
+        str, Meta(description="Tells it from every other directory of that machine.")
+    ]
+
+
+class AuditItem(msgspec.Struct, frozen=True):
+    """One change: `result` is done, started (its end is unknown), failed, or an error's code."""
+
+    id: Int64
+    at_ms: int
+    actor: str
+    action: str
+    object_kind: str
+    object_name: str
+    before_json: str
+    after_json: str
+    result: str
+    request_id: Int64
+    address: Annotated[
+        str, Meta(description="Where it was asked for; empty where nobody asked, or not known.")
+    ]
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """A page of changes, the newest first."""
+
+    items: list[AuditItem]
+    next_cursor: str | None
+
+
+class CheckOutcome(StrEnum):
+    """How a check of the server itself ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class SelfCheck(msgspec.Struct, frozen=True):
+    """One check: its result, how long it took and when it was made."""
+
+    code: Annotated[str, Meta(description="It never changes.")]
+    outcome: CheckOutcome
+    detail: str
+    took_ms: float
+    at_ms: int
+
+
+class SelfCheckList(msgspec.Struct, frozen=True):
+    items: list[SelfCheck]
+
+
+class ReadOnlyMode(msgspec.Struct, frozen=True):
+    """Whether nothing can be changed: by the setting, or by whom, since when and why."""
+
+    read_only: bool
+    by_setting: bool
+    by: str
+    since_ms: int | None
+    reason: str
+
+
+class NewReadOnlyMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The switch as it should be."""
+
+    read_only: bool
+    reason: Annotated[
+        str, Meta(description="At most 200 characters, needed to switch on; every page shows it.")
+    ] = ""
+
+
+class LoggerLevel(msgspec.Struct, frozen=True):
+    """A part of the server: what it writes at least, and whether that was changed here."""
+
+    name: str
+    level: str
+    own: Annotated[str, Meta(description="Its own level; empty: that of the logger above.")]
+    changed: bool
+
+
+class LoggerList(msgspec.Struct, frozen=True):
+    items: list[LoggerLevel]
+
+
+class NewLoggerLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: Annotated[
+        str, Meta(description="debug, info, warning or error; empty: that of the logger above.")
+    ]

@@ -1,0 +1,98 @@
+"""The model of the wire and the engine: one name for a field, and a new one shows everywhere."""
+
+import dataclasses
+
+import msgspec
+import pytest
+
+from app.api.catalog import OPERATIONS
+from app.ui.dead_letters import dead_letter, exports
+from engine.broker import (
+    Assignment,
+    Branch,
+    DeadLetter,
+    DismissalSummary,
+    DismissNote,
+    Journey,
+    Member,
+    NewReplay,
+    QueueLock,
+    QueueMove,
+    ReplayJob,
+    ResetPreview,
+    RetryRequest,
+    Stage,
+    TraceStatus,
+)
+from kitemq.model import dead_letters, journeys, members, replays, resets
+
+EXPORT_NAMES = {"message": "body", "died_ms": "died_at", "dismissed": "dismiss_note"}
+# For speed, and what a request holds of a message to be sent; figures as the engine keeps them.
+WRITTEN_BY_HAND = {
+    "produce", "receive", "ack", "nack", "extend", "release", "pull", "request", "count_requests",
+}  # fmt: skip
+# Resources whose structs still stand beside their operations.
+NOT_IN_THE_MODEL = (
+    "app.api.access",
+    "app.api.alerts",
+    "app.api.clients",
+    "app.api.monitoring",
+    "app.api.reports",
+    "app.api.scheduled",
+    "app.api.server",
+    "app.api.topics",
+    "app.api.transactions",
+    "app.api.views",
+)
+
+
+def test_a_field_of_a_dead_letter_shows_wherever_dead_letters_do() -> None:
+    fields = set(dead_letters.DeadLetterInfo.__struct_fields__)
+    assert fields == {*DeadLetter.__struct_fields__, "died_ms"}  # which is the message's
+    assert {EXPORT_NAMES.get(name, name) for name in fields} <= set(exports.COLUMNS)
+    on_page = {field.name for field in dataclasses.fields(dead_letter.LetterPage)}
+    assert fields - {"message", "redriven_by"} <= on_page  # it shows the message's fields, and jobs
+
+
+@pytest.mark.parametrize(
+    ("wire", "engine"),
+    [
+        (dead_letters.Dismissal, DismissalSummary),
+        (dead_letters.DismissalNote, DismissNote),
+        (journeys.Branch, Branch),
+        (journeys.Journey, Journey),
+        (journeys.Stage, Stage),
+        (journeys.TraceStatus, TraceStatus),
+        (members.LockHolder, QueueLock),
+        (members.MemberInfo, Member),
+        (members.QueueAssignment, Assignment),
+        (replays.NewReplayRetry, RetryRequest),
+        (replays.Replay, ReplayJob),
+        (resets.QueuePreview, QueueMove),
+    ],
+)
+def test_a_field_has_one_name_in_the_engine_and_on_the_wire(
+    wire: type[msgspec.Struct], engine: type[msgspec.Struct]
+) -> None:
+    ours = {"created_by"} if engine is RetryRequest else set()  # the server knows who asks
+    assert set(wire.__struct_fields__) == set(engine.__struct_fields__) - ours
+
+
+def test_what_is_said_of_a_new_job_has_the_engines_names() -> None:
+    fields = set(replays.NewReplayJob.__struct_fields__)
+    assert fields - {"messages"} == set(NewReplay.__struct_fields__) - {"places", "created_by"}
+    redrive = set(dead_letters.Redrive.__struct_fields__)
+    assert redrive - {"offsets", "topic"} <= fields
+    assert all(hasattr(ResetPreview, name) for name in resets.GroupResetPreview.__struct_fields__)
+
+
+def test_what_operations_take_and_answer_stands_in_the_model() -> None:
+    elsewhere = {
+        operation.name
+        for operation in OPERATIONS
+        if not operation.handler.__module__.startswith(NOT_IN_THE_MODEL)
+        for kinds in (operation.body, operation.answer)
+        for kind in (kinds if isinstance(kinds, tuple) else (kinds,))
+        if kind is not None and not kind.__module__.startswith("kitemq.model.")
+    }
+    assert elsewhere == WRITTEN_BY_HAND
