@@ -21,6 +21,15 @@ from kitemq.model.topics import (
     TopicPage,
     TopicSettings,
 )
+from kitemq.model.transactions import (
+    POLL_MAX,
+    DecidedTransaction,
+    NewCheckPoll,
+    PendingCheck,
+    PendingChecks,
+    TransactionInfo,
+    UndecidedTransactions,
+)
 from kitemq.model.values import OffsetInput
 from kitemq.replays import Replaying
 from kitemq.reports import Reporting
@@ -185,34 +194,33 @@ class Client(
 
     # -- transactions ---------------------------------------------------------------------------
 
-    def transactions(self, *, group: str = "", given_up: bool = False) -> Iterator[Json]:
+    def transactions(self, *, group: str = "", given_up: bool = False) -> Iterator[TransactionInfo]:
         """Undecided transactions, oldest first: those checked, or those that were `given_up`."""
         after: str | None = ""
         kind = "true" if given_up else "false"
         while after is not None:
             params = {"group": group, "given_up": kind, "limit": PAGE, "after": after}
-            page = self._call("GET", "/transactions", params=params)
-            yield from page["items"]
-            after = page["next"]
+            page = self._typed(UndecidedTransactions, "GET", "/transactions", params=params)
+            yield from page.items
+            after = page.next
 
-    def transaction(self, transaction_id: str, *, group: str = "") -> Json:
+    def transaction(self, transaction_id: str, *, group: str = "") -> TransactionInfo:
         """Where a transaction stands, decided or not."""
-        params = {"group": group}
-        return self._call("GET", f"/transactions/{segment(transaction_id)}", params=params)
+        path = f"/transactions/{segment(transaction_id)}"
+        return self._typed(TransactionInfo, "GET", path, params={"group": group})
 
     def decide_transaction(
         self, transaction_id: str, decision: str, *, group: str = "", by: str = "producer"
-    ) -> Json:
+    ) -> DecidedTransaction:
         """Decision is commit, rollback, unknown or resume; `by` operator is audited."""
         params = {"group": group} if decision == "resume" else {"group": group, "by": by}
         path = f"/transactions/{segment(transaction_id)}/{segment(decision)}"
-        return self._call("POST", path, params=params)
+        return self._typed(DecidedTransaction, "POST", path, params=params)
 
-    def transaction_checks(self, group: str, *, max: int = 32) -> list[Json]:
+    def transaction_checks(self, group: str, *, max: int = POLL_MAX) -> list[PendingCheck]:
         """Take checks that nobody else was asked for; answer with `decide_transaction`."""
-        document = {"group": group, "max": max}
-        found: list[Json] = self._call("POST", "/transactions/checks", json=document)["checks"]
-        return found
+        poll = NewCheckPoll(group, max)
+        return self._typed(PendingChecks, "POST", "/transactions/checks", body=poll).checks
 
     # -- consuming without a connection ---------------------------------------------------------
 

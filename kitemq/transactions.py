@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import quote
@@ -24,6 +23,8 @@ from kitemq.errors import Busy, KiteError, Stopped, TimedOut, Unreachable
 from kitemq.link import Link
 from kitemq.message import Message, MessageOptions, document_of
 from kitemq.model.topics import Durability
+from kitemq.model.transactions import Decision as Decision
+from kitemq.model.transactions import TransactionState as TransactionState
 from kitemq.protocol.properties import KEYS, RESERVED, TAGS, split_properties
 from kitemq.protocol.transactions import COMMIT, ROLLBACK, UNKNOWN, DecideFrame
 from kitemq.protocol.transactions import CheckFrame as CheckFrame
@@ -36,24 +37,7 @@ CHECKS_MAX = 16  # answered at once; the others wait ...
 CHECKS_WAITING_MAX = 1000  # ... up to so many: what is dropped is asked again
 
 
-class Decision(StrEnum):
-    """What became of a transaction. UNKNOWN: ask again later."""
-
-    COMMIT = "commit"
-    ROLLBACK = "rollback"
-    UNKNOWN = "unknown"
-
-
 CODES = {Decision.COMMIT: COMMIT, Decision.ROLLBACK: ROLLBACK, Decision.UNKNOWN: UNKNOWN}
-
-
-class TransactionState(StrEnum):
-    """How a transaction stands on the server."""
-
-    PENDING = "pending"
-    COMMITTED = "committed"
-    ROLLED_BACK = "rolled_back"
-    GIVEN_UP = "given_up"  # not checked any more, but it can still be decided
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -3,18 +3,19 @@
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta
 
 from app.api.framework.operation import API, Call, operation
 from app.api.messages.messages import seen
-from app.api.messages.produce import DelayMs, Time
 from app.api.topics.topics import actor_of
 from app.security.access import EVERYTHING, READ_SERVER, Action, Kind, Needs, Principal
 from app.security.message_rights import visible
 from app.services import bodies
 from engine.broker import Scheduled
 from engine.errors import Invalid
-from kitemq.model.messages import Encoding, Seen
+from kitemq.model.conversion import convert
+from kitemq.model.messages import Encoding
+from kitemq.model.scheduled import NewTime, ScheduledChange, Time, WaitingMessage, WaitingPage
 
 TAG = "scheduled"
 LIMIT_MAX = 200
@@ -29,44 +30,6 @@ class ScheduledQuery(msgspec.Struct, forbid_unknown_fields=True):
     after: Annotated[str, Meta(description="A page's `next`.")] = ""
     limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_DEFAULT
     encoding: Encoding = Encoding.AUTO
-
-
-class Waiting(msgspec.Struct):
-    """A waiting message: when it is due, where it goes, and how the log keeps it meanwhile."""
-
-    message_id: str
-    due_ms: int
-    topic: str
-    queue: int | None
-    message: Seen
-
-
-class WaitingPage(msgspec.Struct):
-    """Waiting messages by time. `next` is null at the end; `total` counts those of all topics.
-
-    A page for one topic may be short or empty although `next` is given: ask on.
-    """
-
-    items: list[Waiting]
-    next: str | None
-    total: int
-
-
-class Changed(msgspec.Struct):
-    """What became of the message.
-
-    recalled: it will never be delivered; delivered: just now; rescheduled; already_delivered.
-    """
-
-    message_id: str
-    result: str
-
-
-class NewTime(msgspec.Struct, forbid_unknown_fields=True):
-    """When it shall be delivered: one of the two."""
-
-    deliver_at_ms: Time | UnsetType = UNSET
-    delay_ms: Annotated[DelayMs, Meta(description="So much later than now.")] | UnsetType = UNSET
 
 
 @operation(
@@ -99,11 +62,11 @@ async def list_scheduled(call: Call[ScheduledQuery, None]) -> WaitingPage:
     f"{API}/scheduled/{{message_id}}/recall",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    answer=Changed,
+    answer=ScheduledChange,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/recall",
 )
-async def recall_message(call: Call[None, None]) -> Changed:
+async def recall_message(call: Call[None, None]) -> ScheduledChange:
     """See to it that a waiting message is never delivered.
 
     Takes the message id or the offset id. Asking again gets the same answer.
@@ -111,7 +74,7 @@ async def recall_message(call: Call[None, None]) -> Changed:
     message_id = call.path("message_id")
     scheduled = call.services.scheduled
     answer = await scheduled.recall(actor_of(call), message_id)
-    return Changed(message_id, answer.value)
+    return ScheduledChange(message_id, answer.value)
 
 
 @operation(
@@ -119,16 +82,16 @@ async def recall_message(call: Call[None, None]) -> Changed:
     f"{API}/scheduled/{{message_id}}/deliver",
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
-    answer=Changed,
+    answer=ScheduledChange,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/deliver",
 )
-async def deliver_message(call: Call[None, None]) -> Changed:
+async def deliver_message(call: Call[None, None]) -> ScheduledChange:
     """Deliver a waiting message at once."""
     message_id = call.path("message_id")
     scheduled = call.services.scheduled
     answer = await scheduled.deliver_now(actor_of(call), message_id)
-    return Changed(message_id, answer.value)
+    return ScheduledChange(message_id, answer.value)
 
 
 @operation(
@@ -137,12 +100,12 @@ async def deliver_message(call: Call[None, None]) -> Changed:
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC, EVERYTHING),
     body=NewTime,
-    answer=Changed,
+    answer=ScheduledChange,
     errors=(404,),
     example="curl -X POST $URL/api/v1/scheduled/7F00000100001F900000000000000000/reschedule "
     """-H 'Content-Type: application/json' -d '{"delay_ms": 60000}'""",
 )
-async def reschedule_message(call: Call[None, NewTime]) -> Changed:
+async def reschedule_message(call: Call[None, NewTime]) -> ScheduledChange:
     """Let a waiting message wait for another time.
 
     A time that has come already delivers it at once. At most a year ahead.
@@ -151,7 +114,7 @@ async def reschedule_message(call: Call[None, NewTime]) -> Changed:
     deliver_at_ms = _time_of(call.body, call.host.clock.now_ms())
     scheduled = call.services.scheduled
     answer = await scheduled.reschedule(actor_of(call), message_id, deliver_at_ms)
-    return Changed(message_id, answer.value)
+    return ScheduledChange(message_id, answer.value)
 
 
 def _time_of(new: NewTime, now_ms: int) -> int:
@@ -166,11 +129,11 @@ def _time_of(new: NewTime, now_ms: int) -> int:
     )
 
 
-def _shown(who: Principal, item: Scheduled, encoding: Encoding) -> Waiting:
+def _shown(who: Principal, item: Scheduled, encoding: Encoding) -> WaitingMessage:
     message = visible(who, item.message)
     queue = item.queue if item.queue >= 0 else None
     shown = seen(message, encoding)
-    return Waiting(message.message_id, item.due_ms, item.topic, queue, shown)
+    return convert(item, WaitingMessage, message_id=message.message_id, queue=queue, message=shown)
 
 
 OPERATIONS = (list_scheduled, recall_message, deliver_message, reschedule_message)

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app.addresses import shown_url
 from app.api.framework.operation import API, Call, encode, operation
 from app.api.messages.messages import fields_of, seen
 from app.api.topics.topics import actor_of
@@ -18,47 +17,27 @@ from engine.broker import (
     Transaction,
     TransactionCheck,
     TransactionDecision,
-    TransactionState,
 )
-from kitemq.model.messages import Encoding, Seen, Stored
+from kitemq.model.conversion import convert
+from kitemq.model.messages import Encoding, Stored
+from kitemq.model.transactions import (
+    CallbackList,
+    DecidedTransaction,
+    NewCallback,
+    NewCheckPoll,
+    PendingCheck,
+    PendingChecks,
+    TransactionCallback,
+    TransactionInfo,
+    UndecidedTransactions,
+)
 
 TAG = "transactions"
 LIMIT_MAX = 200
 LIMIT_DEFAULT = 50
-CHECKS_MAX = 32
 GROUP = "Only of this producer group; needed where groups share an id."
 
 Group = Annotated[str, Meta(description=GROUP)]
-
-
-class TransactionOut(msgspec.Struct):
-    """One transaction. `message` is as it would be delivered, with the half message's place.
-
-    `offset` is where the committed message stands in `queue` of `topic`. `next_check_ms` is null
-    where none will be made.
-    """
-
-    transaction_id: str
-    producer_group: str
-    topic: str
-    queue: int
-    state: TransactionState
-    checks: int
-    next_check_ms: int | None
-    offset: str | None
-    half_offset_id: str
-    message: Seen
-
-
-class TransactionList(msgspec.Struct):
-    """Undecided transactions, oldest first. `next` is null at the end; `total` is of all groups.
-
-    A page for one group may be short or empty although `next` is given: ask on.
-    """
-
-    items: list[TransactionOut]
-    next: str | None
-    total: int
 
 
 class TransactionQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -95,98 +74,21 @@ class GroupQuery(msgspec.Struct, forbid_unknown_fields=True):
     group: Group = ""
 
 
-class Decided(msgspec.Struct):
-    """How the transaction stands. `offset` is the committed message's, in `queue` of `topic`."""
-
-    transaction_id: str
-    state: TransactionState
-    topic: str
-    queue: int
-    offset: str | None
-
-
-class NewPoll(msgspec.Struct, forbid_unknown_fields=True):
-    """Checks of a producer group."""
-
-    group: str
-    max: Annotated[int, Meta(ge=1, le=CHECKS_MAX)] = CHECKS_MAX
-
-
-class CheckOut(msgspec.Struct):
-    """What became of this transaction? `number` counts its checks from 1."""
-
-    transaction_id: str
-    producer_group: str
-    number: int
-    message: Stored
-
-
-class Checks(msgspec.Struct):
-    """Checks to be answered by commit or rollback before the next one is due."""
-
-    checks: list[CheckOut]
-
-
-class NewCallback(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a producer group is asked."""
-
-    url: Annotated[str, Meta(description="http or https, without user and password.")]
-    timeout_ms: Annotated[
-        int, Meta(ge=1, le=30_000, description="How long an answer may take.")
-    ] = 5000
-
-
-class CallbackOut(msgspec.Struct):
-    """Where a producer group is asked, and how many connections of it are asked before.
-
-    `url` has `***` for what could be a secret; sent back as it is, it stays what it was.
-    """
-
-    group: str
-    url: str
-    timeout_ms: int
-    live_producers: int
-
-
-class CallbackList(msgspec.Struct):
-    """Callbacks by group."""
-
-    items: list[CallbackOut]
-
-
 def check_document(check: TransactionCheck) -> bytes:
     """The body that a callback is sent."""
     return encode(_check_out(check))
 
 
-def _check_out(check: TransactionCheck) -> CheckOut:
-    message = Stored(*fields_of(check.message))
-    return CheckOut(check.transaction_id, check.producer_group, check.number, message)
+def _check_out(check: TransactionCheck) -> PendingCheck:
+    return convert(check, PendingCheck, message=Stored(*fields_of(check.message)))
 
 
-def _shown(who: Principal, transaction: Transaction, encoding: Encoding) -> TransactionOut:
-    offset = transaction.offset
-    return TransactionOut(
-        transaction.transaction_id,
-        transaction.producer_group,
-        transaction.topic,
-        transaction.queue,
-        transaction.state,
-        transaction.checks,
-        transaction.next_check_ms,
-        None if offset is None else str(offset),
-        transaction.message.offset_id,
-        seen(visible(who, transaction.message), encoding),
-    )
-
-
-def _decided(transaction: Transaction) -> Decided:
-    return Decided(
-        transaction.transaction_id,
-        transaction.state,
-        transaction.topic,
-        transaction.queue,
-        None if transaction.offset is None else str(transaction.offset),
+def _shown(who: Principal, transaction: Transaction, encoding: Encoding) -> TransactionInfo:
+    return convert(
+        transaction,
+        TransactionInfo,
+        half_offset_id=transaction.message.offset_id,
+        message=seen(visible(who, transaction.message), encoding),
     )
 
 
@@ -197,7 +99,9 @@ def _check_right(call: Call[Any, Any], *, by_hand: bool) -> None:
     require_decision(call.who, found.topic, by_hand=by_hand)
 
 
-async def _decide(call: Call[DecisionQuery, None], decision: TransactionDecision) -> Decided:
+async def _decide(
+    call: Call[DecisionQuery, None], decision: TransactionDecision
+) -> DecidedTransaction:
     service = call.services.transactions
     name, query = call.path("id"), call.query
     _check_right(call, by_hand=query.by is Decider.OPERATOR)
@@ -205,7 +109,7 @@ async def _decide(call: Call[DecisionQuery, None], decision: TransactionDecision
         done = await service.decide_by_hand(actor_of(call), name, decision, query.group)
     else:
         done = await service.decide(name, decision, query.group, query.by)
-    return _decided(done)
+    return convert(done, DecidedTransaction)
 
 
 @operation(
@@ -214,10 +118,10 @@ async def _decide(call: Call[DecisionQuery, None], decision: TransactionDecision
     tag=TAG,
     needs=READ_SERVER,
     query=TransactionQuery,
-    answer=TransactionList,
+    answer=UndecidedTransactions,
     example="curl '$URL/api/v1/transactions?group=billing&limit=10'",
 )
-async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionList:
+async def list_transactions(call: Call[TransactionQuery, None]) -> UndecidedTransactions:
     """List undecided transactions.
 
     The oldest first: those that are still checked, or with `given_up` those that are not.
@@ -227,7 +131,7 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionLi
     page = listed(group=query.group, after=query.after, count_max=query.limit)
     await bodies.decompress([item.message for item in page.items])
     items = [_shown(call.who, item, query.encoding) for item in page.items]
-    return TransactionList(items, page.next, page.count)
+    return UndecidedTransactions(items, page.next, page.count)
 
 
 @operation(
@@ -235,12 +139,12 @@ async def list_transactions(call: Call[TransactionQuery, None]) -> TransactionLi
     f"{API}/transactions/checks",
     tag=TAG,
     needs=Needs(Action.PRODUCE, Kind.GROUP),
-    body=NewPoll,
-    answer=Checks,
+    body=NewCheckPoll,
+    answer=PendingChecks,
     example="curl -X POST $URL/api/v1/transactions/checks -H 'Content-Type: application/json' "
     """-d '{"group": "billing"}'""",
 )
-async def poll_checks(call: Call[None, NewPoll]) -> Checks:
+async def poll_checks(call: Call[None, NewCheckPoll]) -> PendingChecks:
     """Take checks that nobody could be asked for.
 
     They are the caller's until the next check is due (`transaction_check_interval_s`), and nobody
@@ -249,7 +153,7 @@ async def poll_checks(call: Call[None, NewPoll]) -> Checks:
     wanted = call.body
     call.require(Action.PRODUCE, Kind.GROUP, wanted.group)
     found = call.host.broker.transactions.checks(wanted.group, wanted.max)
-    return Checks(list(map(_check_out, found)))
+    return PendingChecks(list(map(_check_out, found)))
 
 
 @operation(
@@ -263,7 +167,7 @@ async def poll_checks(call: Call[None, NewPoll]) -> Checks:
 async def list_callbacks(call: Call[None, None]) -> CallbackList:
     """List the callbacks of producer groups."""
     callbacks = call.host.broker.transactions.callbacks.all()
-    return CallbackList([_callback_out(call, callback) for callback in callbacks])
+    return CallbackList(list(map(call.services.transactions.described, callbacks)))
 
 
 @operation(
@@ -271,13 +175,14 @@ async def list_callbacks(call: Call[None, None]) -> CallbackList:
     f"{API}/transactions/callbacks/{{group}}",
     tag=TAG,
     needs=Needs(Action.READ, Kind.GROUP, "group"),
-    answer=CallbackOut,
+    answer=TransactionCallback,
     errors=(404,),
     example="curl $URL/api/v1/transactions/callbacks/billing",
 )
-async def get_callback(call: Call[None, None]) -> CallbackOut:
+async def get_callback(call: Call[None, None]) -> TransactionCallback:
     """Look at the callback of a producer group."""
-    return _callback_out(call, call.host.broker.transactions.callbacks.get(call.path("group")))
+    callback = call.host.broker.transactions.callbacks.get(call.path("group"))
+    return call.services.transactions.described(callback)
 
 
 @operation(
@@ -286,12 +191,12 @@ async def get_callback(call: Call[None, None]) -> CallbackOut:
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.GROUP, "group"),
     body=NewCallback,
-    answer=CallbackOut,
+    answer=TransactionCallback,
     example="curl -X PUT $URL/api/v1/transactions/callbacks/billing "
     "-H 'Content-Type: application/json' "
     """-d '{"url": "http://127.0.0.1:9000/check"}'""",
 )
-async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
+async def set_callback(call: Call[None, NewCallback]) -> TransactionCallback:
     """Register where a producer group is asked.
 
     Each check is POSTed there as JSON; the answer is 200 with
@@ -304,7 +209,7 @@ async def set_callback(call: Call[None, NewCallback]) -> CallbackOut:
     call.require(Action.READ_MESSAGES, Kind.GROUP, call.path("group"))
     service = call.services.transactions
     callback = Callback(call.path("group"), call.body.url, call.body.timeout_ms)
-    return _callback_out(call, await service.set_callback(actor_of(call), callback))
+    return service.described(await service.set_callback(actor_of(call), callback))
 
 
 @operation(
@@ -328,11 +233,11 @@ async def delete_callback(call: Call[None, None]) -> None:
     tag=TAG,
     needs=READ_SERVER,
     query=ShownQuery,
-    answer=TransactionOut,
+    answer=TransactionInfo,
     errors=(404, 409),
     example="curl $URL/api/v1/transactions/$TRANSACTION",
 )
-async def get_transaction(call: Call[ShownQuery, None]) -> TransactionOut:
+async def get_transaction(call: Call[ShownQuery, None]) -> TransactionInfo:
     """Look at one transaction, decided or not.
 
     By the message's id, or the offset id of its half message.
@@ -349,11 +254,11 @@ async def get_transaction(call: Call[ShownQuery, None]) -> TransactionOut:
     tag=TAG,
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
-    answer=Decided,
+    answer=DecidedTransaction,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/commit",
 )
-async def commit_transaction(call: Call[DecisionQuery, None]) -> Decided:
+async def commit_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Deliver the message of a transaction.
 
     Once, however often this is asked; 409 where it was rolled back. Also after its checks were
@@ -368,11 +273,11 @@ async def commit_transaction(call: Call[DecisionQuery, None]) -> Decided:
     tag=TAG,
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
-    answer=Decided,
+    answer=DecidedTransaction,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/rollback",
 )
-async def roll_back_transaction(call: Call[DecisionQuery, None]) -> Decided:
+async def roll_back_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Never deliver the message of a transaction.
 
     409 where it was committed. A decision is final, and kept when this answers.
@@ -386,20 +291,19 @@ async def roll_back_transaction(call: Call[DecisionQuery, None]) -> Decided:
     tag=TAG,
     needs=Needs(Action.PRODUCE, Kind.TOPIC),
     query=DecisionQuery,
-    answer=Decided,
+    answer=DecidedTransaction,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/unknown",
 )
-async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
+async def leave_transaction(call: Call[DecisionQuery, None]) -> DecidedTransaction:
     """Say that nothing is known yet.
 
     Nothing changes: the transaction is checked again. The answer says how it stands.
     """
     _check_right(call, by_hand=False)
     service = call.services.transactions
-    return _decided(
-        await service.decide(call.path("id"), TransactionDecision.UNKNOWN, call.query.group)
-    )
+    done = await service.decide(call.path("id"), TransactionDecision.UNKNOWN, call.query.group)
+    return convert(done, DecidedTransaction)
 
 
 @operation(
@@ -408,21 +312,16 @@ async def leave_transaction(call: Call[DecisionQuery, None]) -> Decided:
     tag=TAG,
     needs=Needs(Action.ADMINISTER, Kind.TOPIC),
     query=GroupQuery,
-    answer=Decided,
+    answer=DecidedTransaction,
     errors=(404, 409),
     example="curl -X POST $URL/api/v1/transactions/$TRANSACTION/resume",
 )
-async def resume_transaction(call: Call[GroupQuery, None]) -> Decided:
+async def resume_transaction(call: Call[GroupQuery, None]) -> DecidedTransaction:
     """Check a given-up transaction again, from the first check on."""
     _check_right(call, by_hand=True)
     service = call.services.transactions
-    return _decided(await service.resume(actor_of(call), call.path("id"), call.query.group))
-
-
-def _callback_out(call: Call[None, None] | Call[None, NewCallback], kept: Callback) -> CallbackOut:
-    service = call.services.transactions
-    live = service.producers.count(kept.group)
-    return CallbackOut(kept.group, shown_url(kept.url), kept.timeout_ms, live)
+    done = await service.resume(actor_of(call), call.path("id"), call.query.group)
+    return convert(done, DecidedTransaction)
 
 
 OPERATIONS = (

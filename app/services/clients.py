@@ -157,10 +157,9 @@ class Clients:
         before = {"group": group, "topic": topic, "queue": queue, "offset": str(offset)}
         before["message_id"] = message.message_id
         asked = _Asked()
-        change = self._audit.change(actor, "client.verify", KIND, name, before=before)
-        async with change as entry:
+        async with self._audit.change(actor, "client.verify", KIND, name, before=before) as change:
             verdict, code, detail = await _processed(door, name, group, message)
-            entry.after = {"verdict": verdict, "code": code, "detail": detail}
+            change.after = {"verdict": verdict, "code": code, "detail": detail}
         place = (name, group, topic, queue, Int64(offset))
         return Processing(*place, message.message_id, verdict, code, detail, asked.took_ms)
 
@@ -173,8 +172,9 @@ class Clients:
         broker = self._host.broker
         before: dict[str, Any] = {"doors": [each.door for each in client.doors]}
         before["in_flight"] = {each.group: each.in_flight for each in client.memberships}
-        change = self._audit.change(actor, "client.disconnect", KIND, name, before=before)
-        async with change as entry:
+        async with self._audit.change(
+            actor, "client.disconnect", KIND, name, before=before
+        ) as change:
             held = {each.group: broker.held(each.group, name) for each in client.memberships}
             ended = self._connections.disconnect(name)
             returned = 0
@@ -183,7 +183,7 @@ class Clients:
                 returned += self._bring_back(group, receipts)
             kept = sum(map(len, held.values())) - returned
             done = SentAway(name, ended, list(held), returned, kept)
-            entry.after = {"connections": ended, "returned": returned, "kept": kept}
+            change.after = {"connections": ended, "returned": returned, "kept": kept}
         return done
 
     # -- inside ----------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from app.services.callbacks import CallbackCaller
 from app.services.targets import Targets
 from engine.broker import Callback, Decider, Transaction, TransactionCheck, TransactionDecision
 from engine.errors import Invalid
+from kitemq.model.conversion import convert
+from kitemq.model.transactions import TransactionCallback
 
 KIND = "transaction"
 DECOMPRESSING_MAX = 16  # checks whose large body is decompressed; others are asked again later
@@ -163,6 +165,11 @@ class Transactions:
         ) as change:
             change.after = shown(callbacks.set(callback))
         return callback
+
+    def described(self, callback: Callback) -> TransactionCallback:
+        """A callback as it may be seen, with the connections that are asked before it."""
+        url, live = shown_url(callback.url), self.producers.count(callback.group)
+        return convert(callback, TransactionCallback, url=url, live_producers=live)
 
     async def delete_callback(self, actor: Actor, group: str) -> None:
         """Call a group no more, audited; GroupNotFound where it has no callback."""

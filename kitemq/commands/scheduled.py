@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from kitemq.client import Client
 from kitemq.commands.asking import confirmed
 from kitemq.commands.command import CommandGroup, Options, argument, option, yes_option
-from kitemq.commands.output import Exit, Output
+from kitemq.commands.output import Exit, Output, document
 from kitemq.commands.times import milliseconds, time_ms
 from kitemq.errors import Invalid
+from kitemq.model.scheduled import WaitingMessage
 from kitemq.rest import Json
 
 COLUMNS = ("due", "topic", "queue", "message_id", "tag", "size_bytes")
@@ -74,8 +75,11 @@ def _told(message_id: str, result: str, output: Output) -> int:
     return Exit.OK
 
 
-def _row(item: Json) -> Json:
-    message: Json = item["message"]
-    due = datetime.fromtimestamp(item["due_ms"] / 1000, UTC)
-    told = {name: message[name] for name in ("tag", "size_bytes")}
-    return {**item, **told, "due": due.isoformat(sep=" ", timespec="milliseconds")}
+def _row(item: WaitingMessage) -> Json:
+    due = datetime.fromtimestamp(item.due_ms / 1000, UTC)
+    return {
+        **document(item),
+        "tag": item.message.tag,
+        "size_bytes": item.message.size_bytes,
+        "due": due.isoformat(sep=" ", timespec="milliseconds"),
+    }

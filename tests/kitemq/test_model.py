@@ -24,12 +24,14 @@ from engine.broker import (
     Strategy,
     TopicConfig,
     TopicType,
+    TransactionDecision,
+    TransactionState,
 )
 from engine.message import Durability
 from engine.topic import catalog
 from kitemq import Client
 from kitemq.cli import command_line, main
-from kitemq.model import groups, progress, replays, resets, topics
+from kitemq.model import groups, progress, replays, resets, topics, transactions
 from kitemq.model.conversion import changes, convert, encoded, from_json, given
 from kitemq.model.values import Int64
 from tests.live import LiveServer
@@ -92,6 +94,8 @@ def test_the_words_of_the_wire_are_the_engines():
         (replays.ReplayState, ReplayState),
         (resets.ResetTo, ResetTo),
         (resets.ResetNote, ResetNote),
+        (transactions.Decision, TransactionDecision),
+        (transactions.TransactionState, TransactionState),
     ):
         assert [each.value for each in wire] == [each.value for each in engine]
 

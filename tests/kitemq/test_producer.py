@@ -42,7 +42,7 @@ def stored(server: LiveServer, topic: str) -> list[dict[str, Any]]:
 def waiting(server: LiveServer) -> dict[str, int]:
     """When each body is due."""
     with Client(server.url) as client:
-        return {item["message"]["body"]: item["due_ms"] for item in client.scheduled()}
+        return {item.message.body: item.due_ms for item in client.scheduled()}
 
 
 async def test_a_message_waits_as_long_as_it_is_told(server: LiveServer) -> None:
@@ -78,7 +78,7 @@ def test_a_waiting_message_is_recalled_delivered_and_moved(server: LiveServer) -
             client.recall("none")
         for number in range(5):
             producer.send("t", str(number), delay_ms=300_000 + 1000 * number)
-        assert [each["message"]["body"] for each in client.scheduled(limit=3)] == ["0", "1", "2"]
+        assert [each.message.body for each in client.scheduled(limit=3)] == ["0", "1", "2"]
         assert list(client.scheduled(topic="u")) == []
     assert sorted(message["body"] for message in stored(server, "t")) == ["b", "c"]
 

@@ -53,7 +53,7 @@ def bodies(server: LiveServer, topic: str = "t") -> list[str]:
 
 def state(server: LiveServer, name: str) -> str:
     with Client(server.url) as client:
-        return str(client.transaction(name)["state"])
+        return str(client.transaction(name).state)
 
 
 async def until_state(server: LiveServer, name: str, wanted: TransactionState) -> None:
@@ -212,15 +212,15 @@ def test_a_program_without_a_connection_polls_and_an_operator_decides(server: Li
         new: dict[str, Any] = {"body": "x", "transaction_group": "g"}
         sent = client.send("t", [new, new])["messages"]
         first, second = (message["message_id"] for message in sent)
-        listed = [item["transaction_id"] for item in client.transactions(group="g")]
+        listed = [item.transaction_id for item in client.transactions(group="g")]
         assert listed == [first, second]
         found: list[str] = []
         for _ in range(2000):
-            found += [check["transaction_id"] for check in client.transaction_checks("g")]
+            found += [check.transaction_id for check in client.transaction_checks("g")]
             if len(found) >= 2:
                 break
         assert found[:2] == [first, second]
-        assert client.decide_transaction(first, "commit")["state"] == "committed"
+        assert client.decide_transaction(first, "commit").state == "committed"
         done = client.decide_transaction(second, "rollback", by="operator")
-        assert done["state"] == "rolled_back"
+        assert done.state == "rolled_back"
         assert list(client.transactions(given_up=True)) == []

@@ -22,21 +22,16 @@ from app.security.access import Action, Kind, Needs
 from app.services.sends import Part
 from engine.errors import Invalid
 from engine.message import BODY_BYTES_MAX, EVENT_MS, Durability, Message, PutResult, offset_id
+from kitemq.model.scheduled import TIME_MS_MAX, DelayMs, Time
 
 TAG = "messages"
 BATCH_MAX = 4096
-TIME_MS_MAX = 2**53 - 1
-DELAY_MS_MAX = 365 * 24 * 3600 * 1000
 SHARED_MAX = 16  # so few messages share an append with those of other requests
 PROPERTY_HEADER = b"kitemq-property-"
 CONTENT_TYPE_PROPERTY = "content-type"
 LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-Time = Annotated[int, Meta(ge=0, le=TIME_MS_MAX, description="Milliseconds since 1970 UTC.")]
 DelayLevel = Annotated[int, Meta(ge=0, le=18, description=f"0: at once; 1 to 18: {LEVELS}.")]
-DelayMs = Annotated[
-    int, Meta(ge=0, le=DELAY_MS_MAX, description="Exactly so much later, at most a year.")
-]
 CheckImmunity = Annotated[
     int, Meta(ge=0, le=86_400, description="Transactions: no check before; 0 as the setting says.")
 ]

@@ -26,6 +26,7 @@ from app.ui.framework import forms, pages, rights
 from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from engine.errors import Conflict, EngineError, Forbidden, Invalid, NotFound
+from kitemq.model.conversion import convert
 
 ROWS_MAX = 200
 ROLES = (
@@ -164,10 +165,10 @@ async def add_token(request: Request) -> Response:
     days = form.number("days", _("Days"), 1, 3650) if values["days"] else None
     if form.is_wrong:
         return await _page(request, token_form=form, status=422)
-    new = NewToken(values["name"].strip(), owner, values["role"], patterns_of(values["patterns"]))
+    name, patterns = values["name"].strip(), patterns_of(values["patterns"])
+    new = NewToken(name, owner, values["role"], patterns, days)
     try:
-        made = NewToken(new.name, new.owner, new.role, new.patterns, days)
-        token, secret = await services_of(request.scope).accounts.add_token(by_of(request), made)
+        token, secret = await services_of(request.scope).accounts.add_token(by_of(request), new)
     except (Invalid, Conflict, NotFound) as error:
         form.blame(error)
         return await _page(request, token_form=form, status=status_of(error))
@@ -274,12 +275,10 @@ def _table() -> list[RightLine]:
 
 
 def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
-    return UserLine(
-        name=user.name,
-        role=user.role,
+    return convert(
+        user,
+        UserLine,
         patterns=() if user.role == Role.ADMIN else user.patterns,
-        disabled=user.disabled,
-        created_ms=user.created_ms,
         tokens=len(people.tokens(user.name)),
         sessions=len(people.sessions(user.name)),
         is_me=user.name == who.name,
@@ -288,30 +287,13 @@ def user_line(user: UserRow, people: People, who: Principal) -> UserLine:
 
 
 def _token_line(token: TokenRow, people: People, now_ms: int) -> TokenLine:
-    return TokenLine(
-        id=token.id,
-        name=token.name,
-        owner=people.name_of(token.user_id),
-        prefix=token.prefix,
-        role=token.role,
-        patterns=token.patterns,
-        expires_ms=token.expires_ms,
-        used_ms=token.used_ms,
-        is_over=token.expires_ms is not None and token.expires_ms <= now_ms,
-    )
+    is_over = token.expires_ms is not None and token.expires_ms <= now_ms
+    return convert(token, TokenLine, owner=people.name_of(token.user_id), is_over=is_over)
 
 
 def _session_line(session: SessionRow, people: People, who: Principal) -> SessionLine:
-    return SessionLine(
-        id=session.id,
-        user=people.name_of(session.user_id),
-        created_ms=session.created_ms,
-        seen_ms=session.seen_ms,
-        expires_ms=session.expires_ms,
-        address=session.address,
-        user_agent=session.user_agent,
-        is_this=session.id == who.session_id,
-    )
+    is_this = session.id == who.session_id
+    return convert(session, SessionLine, user=people.name_of(session.user_id), is_this=is_this)
 
 
 def _require_owned(request: Request, owner: str) -> None:

@@ -17,6 +17,7 @@ from app.ui.framework.templating import segment
 from app.ui.framework.turns import Turns
 from app.ui.framework.zones import Zone
 from engine.errors import EngineError, Invalid
+from kitemq.model.conversion import convert
 
 FIELDS = ("kind", "name", "action", "actor", "result", "address", "request_id", "from", "to")
 TEXT_MAX = 512
@@ -221,22 +222,14 @@ def _export_query(form: Form, shown: Zone) -> str:
 
 def row_of(entry: AuditEntry) -> AuditRow:
     """An entry as the table has it."""
-    return AuditRow(
+    return convert(
+        entry,
+        AuditRow,
         id=str(entry.id),
-        at_ms=entry.at_ms,
-        actor=entry.actor,
-        action=entry.action,
-        object_kind=entry.object_kind,
-        object_name=entry.object_name,
         href=_href(entry),
-        result=entry.result,
         tone={DONE: "ok", STARTED: "warn"}.get(entry.result, "bad"),
-        request_id=entry.request_id,
-        address=entry.address,
         undo=_undo(entry),
         differences=differences(entry.before_json, entry.after_json),
-        before_json=entry.before_json,
-        after_json=entry.after_json,
     )
 
 

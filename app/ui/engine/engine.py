@@ -20,6 +20,7 @@ from engine.broker import (
     Spread,
     TraceStatus,
 )
+from kitemq.model.conversion import convert
 from kitemq.model.server import SelfCheck
 
 BARS_WIDTH = 650
@@ -207,15 +208,12 @@ def _settings(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow
 
 
 def _check_row(check: SelfCheck) -> CheckRow:
-    return CheckRow(
-        check.code,
-        translated(CHECKS[check.code]),
-        check.outcome,
-        translated(OUTCOMES[check.outcome]),
-        TONES[check.outcome],
-        check.detail,
-        check.took_ms,
-        check.at_ms,
+    return convert(
+        check,
+        CheckRow,
+        name=translated(CHECKS[check.code]),
+        said=translated(OUTCOMES[check.outcome]),
+        tone=TONES[check.outcome],
     )
 
 

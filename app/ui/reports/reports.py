@@ -10,8 +10,9 @@ from starlette.responses import Response
 from app.container import services_of
 from app.db.report_rows import RunFilter, RunRow
 from app.services.audit import actor_at
+from app.services.reports.contract import Progress
 from app.services.reports.reports import Reports
-from app.services.reports.standing import JobStanding, Standing
+from app.services.reports.standing import JobStanding
 from app.ui.framework import forms, pages
 from app.ui.framework.console import client_of
 from app.ui.framework.forms import Form
@@ -20,6 +21,7 @@ from app.ui.reports.axes import HOUR_MS
 from app.ui.reports.kinds import REPORTS
 from app.ui.reports.parts import hour_ms
 from engine.errors import Conflict, Invalid, NotFound, Refused
+from kitemq.model.conversion import convert
 from kitemq.model.reports import RunState
 
 RUNS_SHOWN = 20
@@ -181,7 +183,7 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
         missing=standing.missing,
         remedy=standing.remedy,
         jobs=[job_line(one) for one in standing.jobs],
-        going=_going(standing),
+        going=_going(standing.running, standing.progress),
         runs=[_line(run) for run in shown],
         older=shown[-1].id if len(found) > len(shown) else None,
         reports=[ReportLink(one.name, one.label, one.text) for one in REPORTS],
@@ -200,13 +202,11 @@ async def _overview(request: Request, *, error: str = "", status: int = 200) -> 
 
 def job_line(standing: JobStanding) -> JobLine:
     row, coverage = standing.schedule, standing.coverage
-    return JobLine(
-        job=row.job,
+    return convert(
+        row,
+        JobLine,
         label=JOB_LABELS.get(row.job, row.job),
-        cron=row.cron,
-        is_enabled=row.is_enabled,
         next_ms=row.next_ms if row.is_enabled else None,
-        limit_s=row.limit_s,
         fresh_ms=standing.fresh_ms,
         hours=coverage.hours,
         first_ms=hour_ms(coverage.first) if coverage.first else None,
@@ -221,36 +221,22 @@ def _line(run: RunRow) -> RunLine:
         for text in (run.spark and f"Spark {run.spark}", run.java and f"Java {run.java}")
         if text
     )
-    return RunLine(
-        id=run.id,
-        job=run.job,
-        state=str(run.state),
-        cause=str(run.cause),
-        attempt=run.attempt,
-        actor=run.actor,
-        began_ms=run.began_ms,
-        ended_ms=run.ended_ms,
+    return convert(
+        run,
+        RunLine,
         hours=len(run.hours),
         first_ms=hour_ms(min(run.hours)) if run.hours else None,
         last_ms=hour_ms(max(run.hours)) + HOUR_MS if run.hours else None,
-        rows_in=run.rows_in,
-        rows_out=run.rows_out,
-        input_at_ms=run.input_at_ms,
         engine=engine,
-        error=run.error,
     )
 
 
-def _going(standing: Standing) -> Going | None:
-    if standing.running is None:
+def _going(run: RunRow | None, progress: Progress | None) -> Going | None:
+    if run is None:
         return None
-    progress = standing.progress
     if progress is None:
-        return Going(_line(standing.running), "", None, 0, 0)
-    return Going(
-        _line(standing.running), progress.stage, progress.percent, progress.tasks_done,
-        progress.tasks,
-    )  # fmt: skip
+        return Going(_line(run), "", None, 0, 0)
+    return convert(progress, Going, run=_line(run))
 
 
 async def show_run(request: Request) -> Response:
@@ -261,14 +247,8 @@ async def show_run(request: Request) -> Response:
 async def _run_page(request: Request, *, error: str = "", status: int = 200) -> Response:
     reports = services_of(request.scope).reports
     run = await reports.get(_number(request.path_params["id"]))
-    going = None
-    if run.state == RunState.RUNNING:
-        found = reports.progress(run.id)
-        going = (
-            Going(_line(run), found.stage, found.percent, found.tasks_done, found.tasks)
-            if found
-            else Going(_line(run), "", None, 0, 0)
-        )
+    is_running = run.state == RunState.RUNNING
+    going = _going(run, reports.progress(run.id)) if is_running else None
     context = RunPage(
         run=_line(run),
         going=going,

@@ -21,6 +21,7 @@ from app.ui.scheduled import dues
 from app.ui.scheduled.dues import Histogram
 from engine.broker import LevelWaiting, Scheduled, TimerAnswer
 from engine.errors import Invalid, MessageNotFound
+from kitemq.model.conversion import convert
 
 TOPIC_CHARS_MAX = 255
 DO = ("deliver", "reschedule", "recall")
@@ -113,15 +114,11 @@ async def show(request: Request) -> Response:
 def row_of(who: Principal, item: Scheduled) -> WaitingRow:
     """A waiting message as a line of a table."""
     message = visible(who, item.message)
-    return WaitingRow(
-        message_id=message.message_id,
-        offset_id=message.offset_id,
+    return convert(
+        message,
+        WaitingRow,
         topic=item.topic,
         due_ms=item.due_ms,
-        born_ms=message.born_ms,
-        tag=message.tag,
-        keys=message.keys,
-        size_bytes=message.size_bytes,
         preview=preview_of(message),
         href=address(message.topic, message.queue, message.offset),
     )

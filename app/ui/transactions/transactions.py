@@ -20,7 +20,6 @@ from app.ui.framework.forms import Form
 from app.ui.framework.language import N_, _
 from app.ui.messages.message import address
 from engine.broker import (
-    Callback,
     Transaction,
     TransactionDecision,
     TransactionPage,
@@ -28,6 +27,8 @@ from engine.broker import (
 )
 from engine.errors import Conflict
 from engine.message import SOURCE
+from kitemq.model.conversion import convert
+from kitemq.model.transactions import TransactionCallback
 
 GROUP_CHARS_MAX = 255
 TALLY_MAX = 2_000
@@ -93,16 +94,6 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class CallbackRow:
-    """Where a producer group is asked, and how many connections are asked before."""
-
-    group: str
-    url: str
-    timeout_ms: int
-    live_producers: int
-
-
-@dataclass(frozen=True)
 class TransactionList:
     """The context of `transactions.html`."""
 
@@ -116,7 +107,7 @@ class TransactionList:
     given_up_total: int
     oldest_ms: int | None
     tally: Tally
-    callbacks: list[CallbackRow]
+    callbacks: list[TransactionCallback]
     callbacks_total: int
     check_interval_s: float
     check_max: int
@@ -161,7 +152,9 @@ async def show(request: Request) -> Response:
         given_up_total=given_up.count,
         oldest_ms=first.items[0].message.stored_ms if first.items else None,
         tally=await _tally(request, first.count + given_up.count),
-        callbacks=[_callback_row(request, each) for each in callbacks[:CALLBACKS_SHOWN_MAX]],
+        callbacks=list(
+            map(services_of(request.scope).transactions.described, callbacks[:CALLBACKS_SHOWN_MAX])
+        ),
         callbacks_total=len(callbacks),
         check_interval_s=console.host.config.transaction_check_interval_s,
         check_max=console.host.config.transaction_check_max,
@@ -183,16 +176,13 @@ def row_of(who: Principal, transaction: Transaction) -> TransactionRow:
     state = transaction.state
     # A record that names its source was written when checks were given up or resumed.
     is_first_record = state is TransactionState.PENDING and SOURCE not in message.properties
-    return TransactionRow(
-        transaction_id=transaction.transaction_id,
+    return convert(
+        transaction,
+        TransactionRow,
         half_id=message.offset_id,
         group=transaction.producer_group,
-        topic=transaction.topic,
-        state=state,
         begun_ms=message.stored_ms if is_first_record else message.born_ms,
         given_up_ms=message.stored_ms if state is TransactionState.GIVEN_UP else None,
-        checks=transaction.checks,
-        next_check_ms=transaction.next_check_ms,
         tag=message.tag,
         keys=message.keys,
         preview=preview_of(message),
@@ -286,12 +276,6 @@ async def _tally(request: Request, total: int) -> Tally:
             )
         )
     return Tally(rows, len(names), examined, total)
-
-
-def _callback_row(request: Request, callback: Callback) -> CallbackRow:
-    service = services_of(request.scope).transactions
-    live = service.producers.count(callback.group)
-    return CallbackRow(callback.group, shown_url(callback.url), callback.timeout_ms, live)
 
 
 async def _detail(request: Request, form: Form, status: int) -> Response:

@@ -1,0 +1,54 @@
+"""Messages that wait for their time of delivery."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from kitemq.model.messages import Seen
+
+TIME_MS_MAX = 2**53 - 1
+DELAY_MS_MAX = 365 * 24 * 3600 * 1000
+
+Time = Annotated[int, Meta(ge=0, le=TIME_MS_MAX, description="Milliseconds since 1970 UTC.")]
+DelayMs = Annotated[
+    int, Meta(ge=0, le=DELAY_MS_MAX, description="Exactly so much later, at most a year.")
+]
+
+
+class WaitingMessage(msgspec.Struct, frozen=True):
+    """A waiting message: when it is due, where it goes, and how the log keeps it meanwhile."""
+
+    message_id: str
+    due_ms: int
+    topic: str
+    queue: int | None
+    message: Seen
+
+
+class WaitingPage(msgspec.Struct, frozen=True):
+    """Waiting messages by time. `next` is null at the end; `total` counts those of all topics.
+
+    A page for one topic may be short or empty although `next` is given: ask on.
+    """
+
+    items: list[WaitingMessage]
+    next: str | None
+    total: int
+
+
+class ScheduledChange(msgspec.Struct, frozen=True):
+    """What became of the message.
+
+    recalled: it will never be delivered; delivered: just now; rescheduled; already_delivered.
+    """
+
+    message_id: str
+    result: str
+
+
+class NewTime(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """When it shall be delivered: one of the two."""
+
+    deliver_at_ms: Time | UnsetType = UNSET
+    delay_ms: Annotated[DelayMs, Meta(description="So much later than now.")] | UnsetType = UNSET
